@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compile options shared by every target, and the helpers that declare libraries, commands and tests.
+
+add_library(lm_options INTERFACE)
+target_compile_options(lm_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+# Bitwise promises: no contraction into FMA behind our back, no reassociation.
+target_compile_options(lm_options INTERFACE -ffp-contract=off)
+if(LM_WERROR)
+    target_compile_options(lm_options INTERFACE -Werror)
+endif()
+if(LM_SANITIZE)
+    target_compile_options(lm_options INTERFACE -fsanitize=${LM_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(lm_options INTERFACE -fsanitize=${LM_SANITIZE})
+endif()
+target_include_directories(lm_options INTERFACE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_BINARY_DIR}/generated)
+
+set(LM_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/lm-utils)
+
+# lm_library(NAME LAYERS a b c LIBS x y): one shared library made of the sources of some layers.
+function(lm_library name)
+    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
+    set(sources)
+    foreach(layer IN LISTS arg_LAYERS)
+        file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/${layer}/*.cpp)
+        list(APPEND sources ${files})
+    endforeach()
+    add_library(${name} SHARED ${sources})
+    target_link_libraries(${name} PUBLIC lm_options ${arg_LIBS})
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
+endfunction()
+
+# lm_command(NAME LIBS x): the program lm-NAME from cmd/NAME/*.cpp.
+function(lm_command name)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmd/${name}/*.cpp)
+    if(NOT sources)
+        return()
+    endif()
+    add_executable(lm-${name} ${sources})
+    target_link_libraries(lm-${name} PRIVATE ${arg_LIBS})
+    set_target_properties(
+        lm-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
+                              INSTALL_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR}")
+    install(TARGETS lm-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# lm_unit_test(LAYER LIBS x): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.
+function(lm_unit_test layer)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
+    if(NOT sources)
+        return()
+    endif()
+    add_executable(test_${layer} ${sources})
+    target_link_libraries(test_${layer} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
+    target_compile_definitions(
+        test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
+    add_test(NAME unit.${layer} COMMAND test_${layer})
+    set_tests_properties(unit.${layer} PROPERTIES LABELS unit)
+endfunction()
+
+# lm_script_test(FILE [LABELS l] [TIMEOUT s]): an end-to-end test in bash; the build directory is $1.
+# Exit code 77 means skipped, with the reason on the last line.
+function(lm_script_test file)
+    cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+    get_filename_component(stem ${file} NAME_WE)
+    add_test(NAME e2e.${stem} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/${file} ${CMAKE_BINARY_DIR})
+    if(NOT arg_LABELS)
+        set(arg_LABELS e2e)
+    endif()
+    set_tests_properties(e2e.${stem} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
+    if(arg_TIMEOUT)
+        set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    endif()
+endfunction()

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/dtype.hpp"
+
+#include <array>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace lm {
+namespace {
+
+struct DTypeInfo {
+    DType dtype;
+    std::string_view name;
+    i64 bytes;
+};
+
+constexpr std::array<DTypeInfo, 8> dtypes = {{
+    {DType::u8, "uint8", 1},
+    {DType::i32, "int32", 4},
+    {DType::i64, "int64", 8},
+    {DType::f32, "fp32", 4},
+    {DType::f64, "fp64", 8},
+    {DType::bf16, "bf16", 2},
+    {DType::f16, "fp16", 2},
+    {DType::u16, "uint16", 2},
+}};
+
+const DTypeInfo& info(DType dtype) {
+    for (const DTypeInfo& entry : dtypes) {
+        if (entry.dtype == dtype) return entry;
+    }
+    bug(__FILE__, __LINE__, "unknown dtype");
+}
+
+}  // namespace
+
+i64 size_of(DType dtype) { return info(dtype).bytes; }
+
+std::string_view name_of(DType dtype) { return info(dtype).name; }
+
+DType dtype_from_name(std::string_view name) {
+    for (const DTypeInfo& entry : dtypes) {
+        if (entry.name == name) return entry.dtype;
+    }
+    usage_error("dtype", "unknown type '{}': use fp32, bf16 or fp16", name);
+}
+
+u16 bf16_from_f32(float value) {
+    const u32 bits = std::bit_cast<u32>(value);
+    if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<u16>((bits >> 16) | 0x40U);
+    return static_cast<u16>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+
+float f32_from_bf16(u16 bits) { return std::bit_cast<float>(static_cast<u32>(bits) << 16); }
+
+u16 f16_from_f32(float value) { return std::bit_cast<u16>(static_cast<_Float16>(value)); }
+
+float f32_from_f16(u16 bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+
+}  // namespace lm

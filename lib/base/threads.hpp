@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thread pool of a rank. Work is cut into tasks by shape alone, never by the number of
+// threads, and tasks are handed out dynamically: any --threads gives the same bits.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm {
+
+// A non-owning reference to a callable void(i64 task, int worker); no allocation.
+class TaskRef {
+  public:
+    template <typename F>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
+    TaskRef(F&& f)  // NOLINT(google-explicit-constructor): lambdas convert at the call
+        : object_(const_cast<void*>(static_cast<const void*>(&f))),
+          call_([](void* object, i64 task, int worker) {
+              (*static_cast<std::remove_reference_t<F>*>(object))(task, worker);
+          }) {}
+    void operator()(i64 task, int worker) const { call_(object_, task, worker); }
+
+  private:
+    void* object_;
+    void (*call_)(void*, i64, int);
+};
+
+class ThreadPool {
+  public:
+    // `n_threads` >= 1 counts the calling thread. `on_start` runs once on every worker thread
+    // (not on the caller's), to set per-thread state of libraries.
+    explicit ThreadPool(int n_threads, void (*on_start)() = nullptr);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+    // Runs task(0..n_tasks-1, worker in [0, size())) and returns when all are done. The first
+    // exception of a task is rethrown here after the others have ended. Not reentrant.
+    void run(i64 n_tasks, TaskRef task);
+
+    // Cuts [0, n) into pieces of `grain` and runs body(begin, end, worker) on each.
+    template <typename Body>
+    void run_ranges(i64 n, i64 grain, Body&& body) {
+        run(ceil_div(n, grain), [&](i64 task, int worker) {
+            const i64 begin = task * grain;
+            body(begin, begin + grain < n ? begin + grain : n, worker);
+        });
+    }
+
+  private:
+    void work(int worker);
+    void drain(int worker);
+
+    std::vector<std::thread> workers_;
+    std::atomic<u32> generation_{0};  // workers wait for it to change
+    std::atomic<i64> next_{0};
+    std::atomic<int> busy_{0};
+    std::atomic<bool> stop_{false};
+    i64 n_tasks_ = 0;
+    const TaskRef* task_ = nullptr;
+    std::mutex error_mutex_;
+    std::exception_ptr error_;
+};
+
+// Cores this process may run on (its affinity mask): the default of --threads.
+int available_cores();
+
+}  // namespace lm

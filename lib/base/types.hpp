@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short names of the integer types; sizes and counts are i64 everywhere (design: no unsigned sizes).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lm {
+
+using i8 = std::int8_t;
+using i16 = std::int16_t;
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+// a*b, or an Error (exit 2) when the product does not fit: every product of sizes goes through here.
+i64 checked_mul(i64 a, i64 b);
+
+constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+constexpr i64 round_up(i64 a, i64 multiple) { return ceil_div(a, multiple) * multiple; }
+
+}  // namespace lm

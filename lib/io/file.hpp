@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: descriptors that close themselves, whole reads, read-only mappings, and outputs that appear
+// whole or not at all. Every write of the toolkit goes through AtomicFile or AtomicDirectory, so that
+// a test can fail, shorten or kill at the k-th operation (io/fault.hpp).
+// Every error is Error(failure) that names the path and the system's reason.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::io {
+
+class Fd {
+  public:
+    Fd() = default;
+    explicit Fd(int fd) : fd_(fd) {}
+    ~Fd();
+    Fd(Fd&& other) noexcept;
+    Fd& operator=(Fd&& other) noexcept;
+    int get() const { return fd_; }
+    bool valid() const { return fd_ >= 0; }
+    int release();
+
+  private:
+    int fd_ = -1;
+};
+
+Fd open_read(const std::string& path);
+
+std::string read_file(const std::string& path);
+// Reads exactly bytes.size() bytes at `offset`; a short file is an error.
+void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
+
+bool exists(const std::string& path);
+bool is_directory(const std::string& path);
+i64 file_size(const std::string& path);
+std::vector<std::string> list_directory(const std::string& path);  // names, sorted bytewise
+void make_directories(const std::string& path);
+
+class MappedFile {
+  public:
+    MappedFile() = default;
+    explicit MappedFile(const std::string& path);  // an empty file maps to an empty span
+    ~MappedFile();
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
+    std::string_view text() const;
+    const std::string& path() const { return path_; }
+    void advise_sequential() const;
+    void advise_will_need(i64 offset, i64 length) const;
+
+  private:
+    std::string path_;
+    const std::byte* data_ = nullptr;
+    i64 size_ = 0;
+};
+
+enum class Overwrite { no, yes };
+
+// Written beside the final name (PATH.tmp.PID), made durable and renamed by commit(); abandoned and
+// removed when destroyed before that. With Overwrite::no an existing PATH is Error(usage) at once:
+// "PATH: exists already: use --force to replace it", and commit() never replaces a file that came
+// to exist in between.
+class AtomicFile {
+  public:
+    AtomicFile(std::string path, Overwrite overwrite);
+    ~AtomicFile();
+    AtomicFile(AtomicFile&&) noexcept;
+    AtomicFile& operator=(AtomicFile&&) noexcept;
+
+    const std::string& path() const;            // the final name
+    void write(std::span<const std::byte> bytes);  // appends, buffered
+    void write(std::string_view text);
+    void write_at(std::span<const std::byte> bytes, i64 offset);  // flushes first; does not move the end
+    i64 size() const;                            // bytes appended so far
+    void flush();
+    // flush, fsync, close; the file is still under its temporary name. For writers of several files
+    // that must appear together: sync all, then commit in the documented order.
+    void sync();
+    void commit();  // sync if not done, rename, fsync the parent directory
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// A directory that appears whole: files are written into path() (PATH.tmp.SUFFIX), and commit()
+// fsyncs every file and directory in it, renames it to its final name and fsyncs the parent.
+class AtomicDirectory {
+  public:
+    // `suffix` makes the temporary name; a leftover of the same name is removed first.
+    AtomicDirectory(std::string final_path, std::string_view suffix, Overwrite overwrite);
+    ~AtomicDirectory();
+    AtomicDirectory(AtomicDirectory&&) noexcept;
+    const std::string& path() const;        // where to write
+    const std::string& final_path() const;
+    void commit();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// Whole content in one atomic step: how `latest` and small documents are written.
+void write_file(const std::string& path, std::string_view content, Overwrite overwrite);
+
+void remove_tree(const std::string& path);
+std::string temporary_name(const std::string& path);  // PATH.tmp.PID
+// Leftovers of AtomicFile or AtomicDirectory beside `path` whose process is dead.
+std::vector<std::string> stale_temporaries(const std::string& path);
+
+}  // namespace lm::io
