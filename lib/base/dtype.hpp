@@ -8,7 +8,11 @@
 
 namespace lm {
 
+// g++ takes the names of a scoped enum for shadows of the integer types.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 enum class DType : u8 { u8, i32, i64, f32, f64, bf16, f16, u16 };
+#pragma GCC diagnostic pop
 
 i64 size_of(DType dtype);                   // bytes per element
 std::string_view name_of(DType dtype);      // "fp32", "bf16", "fp16", "int32"...
