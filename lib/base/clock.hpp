@@ -6,8 +6,8 @@
 
 namespace lm {
 
-double monotonic_s();   // seconds since an arbitrary start; never goes back
-double unix_time_s();   // seconds since 1970, UTC
+double monotonic_s();  // seconds since an arbitrary start; never goes back
+double unix_time_s();  // seconds since 1970, UTC
 
 class Stopwatch {
   public:

@@ -16,14 +16,14 @@ struct DTypeInfo {
 };
 
 constexpr std::array<DTypeInfo, 8> dtypes = {{
-    {DType::u8, "uint8", 1},
-    {DType::i32, "int32", 4},
-    {DType::i64, "int64", 8},
-    {DType::f32, "fp32", 4},
-    {DType::f64, "fp64", 8},
+    {DType::uint8, "uint8", 1},
+    {DType::int32, "int32", 4},
+    {DType::int64, "int64", 8},
+    {DType::fp32, "fp32", 4},
+    {DType::fp64, "fp64", 8},
     {DType::bf16, "bf16", 2},
-    {DType::f16, "fp16", 2},
-    {DType::u16, "uint16", 2},
+    {DType::fp16, "fp16", 2},
+    {DType::uint16, "uint16", 2},
 }};
 
 const DTypeInfo& info(DType dtype) {
@@ -35,9 +35,13 @@ const DTypeInfo& info(DType dtype) {
 
 }  // namespace
 
-i64 size_of(DType dtype) { return info(dtype).bytes; }
+i64 size_of(DType dtype) {
+    return info(dtype).bytes;
+}
 
-std::string_view name_of(DType dtype) { return info(dtype).name; }
+std::string_view name_of(DType dtype) {
+    return info(dtype).name;
+}
 
 DType dtype_from_name(std::string_view name) {
     for (const DTypeInfo& entry : dtypes) {
@@ -52,10 +56,16 @@ u16 bf16_from_f32(float value) {
     return static_cast<u16>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-float f32_from_bf16(u16 bits) { return std::bit_cast<float>(static_cast<u32>(bits) << 16); }
+float f32_from_bf16(u16 bits) {
+    return std::bit_cast<float>(static_cast<u32>(bits) << 16);
+}
 
-u16 f16_from_f32(float value) { return std::bit_cast<u16>(static_cast<_Float16>(value)); }
+u16 f16_from_f32(float value) {
+    return std::bit_cast<u16>(static_cast<_Float16>(value));
+}
 
-float f32_from_f16(u16 bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+float f32_from_f16(u16 bits) {
+    return static_cast<float>(std::bit_cast<_Float16>(bits));
+}
 
 }  // namespace lm

@@ -8,14 +8,10 @@
 
 namespace lm {
 
-// g++ takes the names of a scoped enum for shadows of the integer types.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow"
-enum class DType : u8 { u8, i32, i64, f32, f64, bf16, f16, u16 };
-#pragma GCC diagnostic pop
+enum class DType : u8 { uint8, uint16, int32, int64, fp32, fp64, bf16, fp16 };
 
-i64 size_of(DType dtype);                   // bytes per element
-std::string_view name_of(DType dtype);      // "fp32", "bf16", "fp16", "int32"...
+i64 size_of(DType dtype);                      // bytes per element
+std::string_view name_of(DType dtype);         // "fp32", "bf16", "fp16", "int32"...
 DType dtype_from_name(std::string_view name);  // throws Error(usage) naming the value
 
 // bf16 is kept as its 16 bits (g++ 12 has no bf16 type). Round to nearest even; NaN stays NaN.

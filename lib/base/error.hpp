@@ -38,7 +38,8 @@ class Error : public std::exception {
 template <typename... Args>
 [[noreturn]] void fail(Exit code, std::string_view object, fmt::format_string<Args...> format,
                        Args&&... args) {
-    throw Error(code, fmt::format("{}: {}", object, fmt::format(format, std::forward<Args>(args)...)));
+    throw Error(code,
+                fmt::format("{}: {}", object, fmt::format(format, std::forward<Args>(args)...)));
 }
 
 // A wrong option value or configuration: exit 2.
@@ -58,9 +59,9 @@ template <typename... Args>
 // A broken invariant of our own: exit 70. Always on, in release builds too.
 [[noreturn]] void bug(const char* file, int line, std::string_view what);
 
-#define LM_CHECK(condition, what)                                 \
-    do {                                                          \
-        if (!(condition)) ::lm::bug(__FILE__, __LINE__, what);    \
+#define LM_CHECK(condition, what)                              \
+    do {                                                       \
+        if (!(condition)) ::lm::bug(__FILE__, __LINE__, what); \
     } while (false)
 
 }  // namespace lm

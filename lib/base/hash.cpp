@@ -30,9 +30,13 @@ void Digester::update(std::span<const std::byte> bytes) {
     XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
 }
 
-std::string Digester::finish() const { return text_of(XXH3_128bits_digest(state_->xxh)); }
+std::string Digester::finish() const {
+    return text_of(XXH3_128bits_digest(state_->xxh));
+}
 
-u64 hash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+u64 hash64(std::string_view bytes) {
+    return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 std::string digest(std::span<const std::byte> bytes) {
     return text_of(XXH3_128bits(bytes.data(), bytes.size()));

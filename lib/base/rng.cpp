@@ -24,9 +24,13 @@ double open_unit(u32 hi, u32 lo) {
 
 }  // namespace
 
-u64 mix(u64 a, u64 b) { return splitmix(splitmix(a) ^ b); }
+u64 mix(u64 a, u64 b) {
+    return splitmix(splitmix(a) ^ b);
+}
 
-u64 stream_key(u64 seed, std::string_view name) { return mix(seed, hash64(name)); }
+u64 stream_key(u64 seed, std::string_view name) {
+    return mix(seed, hash64(name));
+}
 
 double normal(u64 key, u64 index) {
     const Philox4 r = philox(key, index, 0);

@@ -21,6 +21,8 @@ i64 Shape::numel() const {
     return product;
 }
 
-std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
+std::string Shape::str() const {
+    return fmt::format("[{}]", fmt::join(dims(), ", "));
+}
 
 }  // namespace lm

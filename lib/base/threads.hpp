@@ -18,8 +18,8 @@ namespace lm {
 class TaskRef {
   public:
     template <typename F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
-    TaskRef(F&& f)  // NOLINT(google-explicit-constructor): lambdas convert at the call
+    requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
+        TaskRef(F&& f)  // NOLINT(google-explicit-constructor): lambdas convert at the call
         : object_(const_cast<void*>(static_cast<const void*>(&f))),
           call_([](void* object, i64 task, int worker) {
               (*static_cast<std::remove_reference_t<F>*>(object))(task, worker);

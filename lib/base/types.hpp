@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short names of the integer types; sizes and counts are i64 everywhere (design: no unsigned sizes).
+// Short names of the integer types; sizes and counts are i64 everywhere (design: no unsigned
+// sizes).
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,15 @@ using u16 = std::uint16_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-// a*b, or an Error (exit 2) when the product does not fit: every product of sizes goes through here.
+// a*b, or an Error (exit 2) when the product does not fit: every product of sizes goes through
+// here.
 i64 checked_mul(i64 a, i64 b);
 
-constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-constexpr i64 round_up(i64 a, i64 multiple) { return ceil_div(a, multiple) * multiple; }
+constexpr i64 ceil_div(i64 a, i64 b) {
+    return (a + b - 1) / b;
+}
+constexpr i64 round_up(i64 a, i64 multiple) {
+    return ceil_div(a, multiple) * multiple;
+}
 
 }  // namespace lm

@@ -11,7 +11,9 @@
 
 namespace lm {
 
-std::string_view version() { return LM_VERSION; }
+std::string_view version() {
+    return LM_VERSION;
+}
 
 std::string share_file(std::string_view relative) {
     namespace fs = std::filesystem;

@@ -7,8 +7,8 @@
 //     options.value("--keep-last", &args.keep_last, "K", "keep the K newest checkpoints");
 //     options.flag("--json", &args.json, "print JSON Lines on standard output");
 //
-// Manners: `--x V` and `--x=V`, no abbreviations, the last one wins, unknown options are errors that
-// name the nearest known one, junk after a number is an error.
+// Manners: `--x V` and `--x=V`, no abbreviations, the last one wins, unknown options are errors
+// that name the nearest known one, junk after a number is an error.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,12 @@
 
 namespace lm::cli {
 
-struct Bytes { i64 value = 0; };       // --min-size 2GiB
-struct Duration { double seconds = 0; };  // --watch 10s
+struct Bytes {
+    i64 value = 0;
+};  // --min-size 2GiB
+struct Duration {
+    double seconds = 0;
+};  // --watch 10s
 
 struct Option {
     std::vector<std::string> names;  // the first is the one that help shows; the rest are aliases
@@ -32,7 +36,7 @@ struct Option {
     std::string default_text;        // empty: none shown
     std::string group;
     bool positional = false;
-    bool repeatable = false;         // takes one or more values
+    bool repeatable = false;  // takes one or more values
     bool hidden = false;
     std::vector<std::string> choices;
 };
@@ -46,8 +50,8 @@ class Options {
     // Options declared after this call stand under this heading in help and man page.
     void group(std::string title);
 
-    // `names` is "--name" or "--name,--alias,-n". The target's value at this call is the default and
-    // is shown, unless it is empty or nullopt. Numbers accept 5_000_000, 5M, 300B.
+    // `names` is "--name" or "--name,--alias,-n". The target's value at this call is the default
+    // and is shown, unless it is empty or nullopt. Numbers accept 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets it to false
     void value(std::string_view names, i64* target, std::string metavar, std::string help);
@@ -55,8 +59,10 @@ class Options {
     void value(std::string_view names, std::string* target, std::string metavar, std::string help);
     void value(std::string_view names, Bytes* target, std::string metavar, std::string help);
     void value(std::string_view names, Duration* target, std::string metavar, std::string help);
-    void value(std::string_view names, std::optional<i64>* target, std::string metavar, std::string help);
-    void value(std::string_view names, std::optional<double>* target, std::string metavar, std::string help);
+    void value(std::string_view names, std::optional<i64>* target, std::string metavar,
+               std::string help);
+    void value(std::string_view names, std::optional<double>* target, std::string metavar,
+               std::string help);
     void value(std::string_view names, std::optional<std::string>* target, std::string metavar,
                std::string help);
     // One or more values after one name; a later occurrence replaces an earlier one.
@@ -67,7 +73,8 @@ class Options {
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
     void positional(std::string name, std::string* target, std::string help);
-    void positionals(std::string name, std::vector<std::string>* target, std::string help);  // 1 or more
+    void positionals(std::string name, std::vector<std::string>* target,
+                     std::string help);  // 1 or more
 
     // A Megatron flag that means nothing here: accepted with `n_values` values (-1: any number) and
     // one note on stderr that says what happens instead.

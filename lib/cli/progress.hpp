@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress for people, on stderr: on a terminal one line redrawn at most 6 times a second; otherwise
-// one plain line a minute; nothing with --quiet.
+// Progress for people, on stderr: on a terminal one line redrawn at most 6 times a second;
+// otherwise one plain line a minute; nothing with --quiet.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ enum class Action { none, fail, short_write, kill };
 // Called before an operation; returns what should happen to it. `kill` does not return.
 Action next(std::string_view operation, std::string_view path);
 
-i64 operations();             // how many have passed so far
+i64 operations();                 // how many have passed so far
 void arm(Action action, i64 at);  // for tests in the same process; at = 0 disarms
 
 }  // namespace lm::io::fault

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: descriptors that close themselves, whole reads, read-only mappings, and outputs that appear
-// whole or not at all. Every write of the toolkit goes through AtomicFile or AtomicDirectory, so that
-// a test can fail, shorten or kill at the k-th operation (io/fault.hpp).
+// Files: descriptors that close themselves, whole reads, read-only mappings, and outputs that
+// appear whole or not at all. Every write of the toolkit goes through AtomicFile or
+// AtomicDirectory, so that a test can fail, shorten or kill at the k-th operation (io/fault.hpp).
 // Every error is Error(failure) that names the path and the system's reason.
 #pragma once
 
@@ -74,11 +74,12 @@ class AtomicFile {
     AtomicFile(AtomicFile&&) noexcept;
     AtomicFile& operator=(AtomicFile&&) noexcept;
 
-    const std::string& path() const;            // the final name
+    const std::string& path() const;               // the final name
     void write(std::span<const std::byte> bytes);  // appends, buffered
     void write(std::string_view text);
-    void write_at(std::span<const std::byte> bytes, i64 offset);  // flushes first; does not move the end
-    i64 size() const;                            // bytes appended so far
+    void write_at(std::span<const std::byte> bytes,
+                  i64 offset);  // flushes first; does not move the end
+    i64 size() const;           // bytes appended so far
     void flush();
     // flush, fsync, close; the file is still under its temporary name. For writers of several files
     // that must appear together: sync all, then commit in the documented order.
@@ -98,7 +99,7 @@ class AtomicDirectory {
     AtomicDirectory(std::string final_path, std::string_view suffix, Overwrite overwrite);
     ~AtomicDirectory();
     AtomicDirectory(AtomicDirectory&&) noexcept;
-    const std::string& path() const;        // where to write
+    const std::string& path() const;  // where to write
     const std::string& final_path() const;
     void commit();
 

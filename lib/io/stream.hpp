@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte streams for reading: plain, gzip, xz and zstd files, recognised by content and never by name;
-// "-" is standard input. Errors name the file, the position and the reason; a truncated stream is an
-// error, not an early end.
+// Byte streams for reading: plain, gzip, xz and zstd files, recognised by content and never by
+// name;
+// "-" is standard input. Errors name the file, the position and the reason; a truncated stream is
+// an error, not an early end.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,8 @@ enum class Compression { none, gzip, xz, zstd };
 class InputStream {
   public:
     virtual ~InputStream() = default;
-    // Fills `out` as far as it goes; less than out.size() only at the end of the stream, 0 after it.
+    // Fills `out` as far as it goes; less than out.size() only at the end of the stream, 0 after
+    // it.
     virtual i64 read(std::span<std::byte> out) = 0;
     virtual i64 compressed_bytes_read() const = 0;  // for progress
     virtual Compression compression() const = 0;
@@ -27,8 +29,9 @@ class InputStream {
 // Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one.
 std::unique_ptr<InputStream> open_stream(const std::string& path);
 
-// The files that --input arguments mean, in order: a directory stands for the regular files below it
-// in bytewise order of their paths; "-" stands for itself. A name that does not exist is Error(usage).
+// The files that --input arguments mean, in order: a directory stands for the regular files below
+// it in bytewise order of their paths; "-" stands for itself. A name that does not exist is
+// Error(usage).
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io

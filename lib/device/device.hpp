@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device: where memory comes from, how bytes move, and the table of its operations. Everything
+// that a training run needs is allocated before its first step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/threads.hpp"
+#include "device/view.hpp"
+
+namespace lm::device {
+
+struct OpTable;
+class Device;
+
+// Owns device memory; move-only; zero-filled when made.
+class Buffer {
+  public:
+    Buffer() = default;
+    Buffer(Device* device, void* data, i64 bytes) : device_(device), data_(data), bytes_(bytes) {}
+    ~Buffer();
+    Buffer(Buffer&& other) noexcept { swap(other); }
+    Buffer& operator=(Buffer&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+    i64 bytes() const { return bytes_; }
+    std::byte* data() const { return static_cast<std::byte*>(data_); }
+    // A view of `shape` at `offset` bytes; out of the buffer's range is a bug.
+    View view(i64 offset, DType dtype, const Shape& shape) const;
+    View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
+
+  private:
+    void swap(Buffer& other) noexcept {
+        std::swap(device_, other.device_);
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+    }
+    Device* device_ = nullptr;
+    void* data_ = nullptr;
+    i64 bytes_ = 0;
+};
+
+class Device {
+  public:
+    virtual ~Device() = default;
+    virtual std::string name() const = 0;  // "cpu (2 threads, AVX2)"
+    virtual const OpTable& ops() const = 0;
+    // Throws Error(failure) naming `purpose` and the size when there is not enough memory.
+    Buffer allocate(i64 bytes, std::string_view purpose);
+    virtual void copy_to_host(void* host, const View& source) = 0;  // waits until done
+    virtual void copy_from_host(const View& target, const void* host) = 0;
+    virtual void synchronize() = 0;
+    i64 allocated_bytes() const { return allocated_; }  // by allocate() and not yet freed
+
+  protected:
+    virtual void* allocate_raw(i64 bytes, std::string_view purpose) = 0;
+    virtual void free_raw(void* data, i64 bytes) = 0;
+
+  private:
+    friend class Buffer;
+    i64 allocated_ = 0;
+};
+
+// What an operation runs with: the device, and scratch memory that the plan has set aside for it.
+// Operations never allocate; what one needs is checked against the workspace's size.
+struct Context {
+    Device& device;
+    View workspace;  // u8
+};
+
+}  // namespace lm::device

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/model.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace lm::spec {
+
+std::string_view name_of(PositionEmbedding value) {
+    switch (value) {
+        case PositionEmbedding::absolute:
+            return "absolute";
+        case PositionEmbedding::alibi:
+            return "alibi";
+        case PositionEmbedding::rope:
+            return "rope";
+        case PositionEmbedding::none:
+            return "none";
+    }
+    return "?";
+}
+
+std::string_view name_of(Normalization value) {
+    return value == Normalization::layer_norm ? "LayerNorm" : "RMSNorm";
+}
+
+std::string_view name_of(Activation value) {
+    switch (value) {
+        case Activation::gelu_tanh:
+            return "gelu_tanh";
+        case Activation::gelu_erf:
+            return "gelu_erf";
+        case Activation::swiglu:
+            return "swiglu";
+        case Activation::geglu:
+            return "geglu";
+    }
+    return "?";
+}
+
+bool is_gated(Activation activation) {
+    return activation == Activation::swiglu || activation == Activation::geglu;
+}
+
+void ModelConfig::resolve() {
+    const auto at_least_one = [](std::string_view flag, i64 value) {
+        if (value < 1) usage_error(flag, "must be given and at least 1, but is {}", value);
+    };
+    at_least_one("--num-layers", n_layers);
+    at_least_one("--hidden-size", hidden);
+    at_least_one("--num-attention-heads", n_heads);
+    at_least_one("--seq-length", seq_length);
+    at_least_one("--vocab-size", vocab_size);
+    if (ffn_hidden == 0) ffn_hidden = checked_mul(4, hidden);
+    if (n_groups == 0) n_groups = n_heads;
+    if (max_positions == 0) max_positions = seq_length;
+    if (head_dim == 0) {
+        if (hidden % n_heads != 0) {
+            usage_error("--num-attention-heads",
+                        "{} does not divide --hidden-size {}: use a divisor, or give --kv-channels",
+                        n_heads, hidden);
+        }
+        head_dim = hidden / n_heads;
+    }
+    at_least_one("--ffn-hidden-size", ffn_hidden);
+    at_least_one("--kv-channels", head_dim);
+    if (n_groups < 1 || n_heads % n_groups != 0) {
+        usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
+                    n_heads);
+    }
+    if (position == PositionEmbedding::absolute && max_positions < seq_length) {
+        usage_error("--max-position-embeddings", "{} is less than --seq-length {}", max_positions,
+                    seq_length);
+    }
+    const auto probability = [](std::string_view flag, double value) {
+        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
+    };
+    probability("--attention-dropout", attention_dropout);
+    probability("--hidden-dropout", hidden_dropout);
+    if (!(init_std > 0.0)) usage_error("--init-method-std", "{} is not positive", init_std);
+    if (!(norm_eps > 0.0)) usage_error("--layernorm-epsilon", "{} is not positive", norm_eps);
+    count_parameters(
+        *this);  // overflow of any product is an error here, before anything is planned
+}
+
+namespace {
+
+// Builds the table in the order in which parameters lie in memory.
+class TableBuilder {
+  public:
+    explicit TableBuilder(const ModelConfig& config)
+        // Output projections of a residual branch start smaller, by the depth of the residual
+        // stream (GPT-2 paper, section 2.3; Megatron's scaled_init_method_normal).
+        : config_(config),
+          branch_std_(config.init_std / std::sqrt(2.0 * static_cast<double>(config.n_layers))) {}
+
+    std::vector<TensorSpec> build() {
+        embedding();
+        for (i64 layer = 0; layer < config_.n_layers; ++layer) {
+            attention(layer);
+            mlp(layer);
+        }
+        norm("final_norm", Place::head, -1);
+        if (config_.untied_head) {
+            TensorSpec& head = matrix("head.weight", config_.vocab_size, config_.hidden,
+                                      config_.init_std, {0, 1}, Place::head, -1);
+            head.vocab_rows = true;
+        }
+        return std::move(table_);
+    }
+
+  private:
+    TensorSpec& matrix(std::string name, i64 rows, i64 cols, double std, Cut cut, Place place,
+                       i64 layer, std::string block = {}) {
+        table_.push_back({.name = std::move(name),
+                          .shape = {rows, cols},
+                          .init = Init::normal,
+                          .init_std = std,
+                          .weight_decay = true,
+                          .cut = cut,
+                          .place = place,
+                          .layer = layer,
+                          .block = std::move(block)});
+        return table_.back();
+    }
+
+    void vector(std::string name, i64 size, Init init, Cut cut, Place place, i64 layer,
+                std::string block = {}) {
+        table_.push_back({.name = std::move(name),
+                          .shape = {size},
+                          .init = init,
+                          .cut = cut,
+                          .place = place,
+                          .layer = layer,
+                          .block = std::move(block)});
+    }
+
+    void norm(const std::string& name, Place place, i64 layer) {
+        vector(name + ".weight", config_.hidden, Init::ones, {}, place, layer);
+        if (config_.normalization == Normalization::layer_norm) {
+            vector(name + ".bias", config_.hidden, Init::zeros, {}, place, layer);
+        }
+    }
+
+    void embedding() {
+        TensorSpec& word = matrix("embedding.word.weight", config_.vocab_size, config_.hidden,
+                                  config_.init_std, {0, 1}, Place::embedding, -1);
+        word.vocab_rows = true;
+        word.tied_head = !config_.untied_head;
+        if (config_.position == PositionEmbedding::absolute) {
+            matrix("embedding.position.weight", config_.max_positions, config_.hidden,
+                   config_.init_std, {}, Place::embedding, -1);
+        }
+        if (config_.embedding_norm) norm("embedding.norm", Place::embedding, -1);
+    }
+
+    struct Projection {
+        const char* name;
+        i64 rows;
+        i64 granule;
+    };
+
+    // Column-parallel projections computed by one product: cut by rows, weights then biases
+    // adjacent.
+    void column_parallel(const std::string& prefix, const std::string& block,
+                         std::initializer_list<Projection> projections, i64 layer) {
+        for (const Projection& p : projections) {
+            matrix(prefix + p.name + ".weight", p.rows, config_.hidden, config_.init_std,
+                   {0, p.granule}, Place::layer, layer, prefix + block + ".weight");
+        }
+        if (!config_.linear_bias) return;
+        for (const Projection& p : projections) {
+            vector(prefix + p.name + ".bias", p.rows, Init::zeros, {0, p.granule}, Place::layer,
+                   layer, prefix + block + ".bias");
+        }
+    }
+
+    // A row-parallel projection: cut by columns; its bias is added once, after the reduction.
+    void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
+        matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
+               layer);
+        if (config_.linear_bias) {
+            vector(name + ".bias", config_.hidden, Init::zeros, {}, Place::layer, layer);
+        }
+    }
+
+    void attention(i64 layer) {
+        const std::string prefix = fmt::format("layers.{}.attention.", layer);
+        const i64 d = config_.head_dim;
+        const i64 heads_per_group = config_.n_heads / config_.n_groups;
+        norm(prefix + "norm", Place::layer, layer);
+        column_parallel(prefix, "qkv",
+                        {{"query", config_.n_heads * d, heads_per_group * d},
+                         {"key", config_.n_groups * d, d},
+                         {"value", config_.n_groups * d, d}},
+                        layer);
+        row_parallel(prefix + "output", config_.attention_width(), heads_per_group * d, layer);
+    }
+
+    void mlp(i64 layer) {
+        const std::string prefix = fmt::format("layers.{}.mlp.", layer);
+        norm(prefix + "norm", Place::layer, layer);
+        if (is_gated(config_.activation)) {
+            column_parallel(prefix, "gate_up",
+                            {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}},
+                            layer);
+        } else {
+            column_parallel(prefix, "up", {{"up", config_.ffn_hidden, 1}}, layer);
+        }
+        row_parallel(prefix + "down", config_.ffn_hidden, 1, layer);
+    }
+
+    const ModelConfig& config_;
+    double branch_std_;
+    std::vector<TensorSpec> table_;
+};
+
+}  // namespace
+
+std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
+    return TableBuilder(config).build();
+}
+
+ParameterCount count_parameters(const ModelConfig& config) {
+    ModelConfig one_layer = config;  // layers are alike: count one, multiply
+    one_layer.n_layers = 1;
+    ParameterCount count;
+    for (const TensorSpec& tensor : tensor_table(one_layer)) {
+        const i64 n = tensor.shape.numel();
+        if (tensor.place == Place::embedding) {
+            count.embedding += n;
+        } else if (tensor.name == "head.weight") {
+            count.head += n;
+        } else if (tensor.name.find("norm.") != std::string::npos) {
+            count.norm += checked_mul(n, tensor.place == Place::layer ? config.n_layers : 1);
+        } else if (tensor.name.find(".attention.") != std::string::npos) {
+            count.attention += checked_mul(n, config.n_layers);
+        } else {
+            count.mlp += checked_mul(n, config.n_layers);
+        }
+    }
+    return count;
+}
+
+}  // namespace lm::spec
