@@ -78,3 +78,17 @@ function(lm_script_test file)
         set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT})
     endif()
 endfunction()
+
+# lm_live_test(FILE): a comparison with live libraries in Python (tests/live/run.sh), for check.sh --all only.
+function(lm_live_test file)
+    get_filename_component(stem ${file} NAME_WE)
+    add_test(NAME live.${stem} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/live/run.sh ${stem}.py ${CMAKE_BINARY_DIR})
+    set_tests_properties(live.${stem} PROPERTIES LABELS live SKIP_RETURN_CODE 77 TIMEOUT 900)
+endfunction()
+
+# lm_style_test(FILE): a check of the sources themselves.
+function(lm_style_test file)
+    get_filename_component(stem ${file} NAME_WE)
+    add_test(NAME style.${stem} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    set_tests_properties(style.${stem} PROPERTIES LABELS style)
+endfunction()

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds everything with warnings as errors and runs the tests. The last line is "N passed, N failed, N skipped".
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+Usage: ./check.sh [--all] [--jobs N]
+  (nothing)  build and the quick suite: at most 15 minutes on 2 cores, dependencies included
+  --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
+             the long forms, and the unit tests under the address and undefined-behaviour sanitizers
+  --jobs N   how many compilers and tests at once (default: all cores)
+END
+}
+
+cd "$(dirname "$0")"
+all=0
+jobs=$(nproc)
+while [ $# -gt 0 ]; do
+    case $1 in
+        --all) all=1 ;;
+        --jobs)
+            jobs=${2:?--jobs needs a number}
+            shift
+            ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        *)
+            echo "check.sh: unknown option $1" >&2
+            usage >&2
+            exit 2
+            ;;
+    esac
+    shift
+done
+
+start=$SECONDS
+step() { echo "== $* ($((SECONDS - start)) s)"; }
+
+stop() {
+    echo "check.sh: $1"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+}
+
+# build PRESET TARGET...: configures and builds.
+build() {
+    local preset=$1
+    shift
+    cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
+        cat "build/$preset.log"
+        return 1
+    }
+    cmake --build "build/$preset" -j "$jobs" --target "$@"
+}
+
+# run SUITE PRESET CTEST-ARGUMENT...: runs tests, leaves build/results/SUITE.xml. What failed shows in that file.
+results=()
+run() {
+    local suite=$1 preset=$2
+    shift 2
+    results+=("build/results/$suite.xml")
+    ctest --test-dir "build/$preset" -j "$jobs" --timeout 300 --output-on-failure \
+        --output-junit "$PWD/build/results/$suite.xml" "$@" || true
+}
+
+mkdir -p build/results
+rm -f build/results/*.xml
+step "dependencies"
+if [ $all = 1 ]; then
+    tools/install-deps --venv || stop "the dependencies cannot be installed"
+else
+    tools/install-deps || stop "the dependencies cannot be installed"
+fi
+step "build"
+build release all || stop "the build failed"
+step "tests"
+run quick release -LE '^(live|long)$'
+if [ $all = 1 ]; then
+    step "live libraries and long forms"
+    run all release -L '^(live|long)$' --timeout 1200
+    step "sanitizers"
+    if build asan all; then
+        run asan asan -L '^unit$'
+    else
+        results+=("build/results/asan.xml")
+    fi
+fi
+step "summary"
+tools/test-summary "${results[@]}"

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""lm-preprocess against Hugging Face tokenizers, and its files read by Megatron's own reader: every id of every document."""
+import glob
+import json
+import os
+import tempfile
+
+import tokenizers
+from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+import live
+
+EOD = 50256
+
+
+def hugging_face():
+    found = glob.glob(os.path.join(live.ROOT, "share", "**", "vocab.json"), recursive=True)
+    if not found:
+        live.fail("no vocab.json under share/")
+    return tokenizers.ByteLevelBPETokenizer(found[0], os.path.join(os.path.dirname(found[0]), "merges.txt"))
+
+
+def check_file(path, referee):
+    texts = [json.loads(line)["text"] for line in open(path, encoding="utf-8")]
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "x")
+        live.run(live.tool("lm-preprocess"), "--input", path, "--output-prefix", prefix, "--append-eod", "--keep-empty")
+        dataset = IndexedDataset(prefix + "_text_document")
+        if len(dataset) != len(texts):
+            live.fail(f"{path}: {len(dataset)} documents instead of {len(texts)}")
+        n_tokens = 0
+        for i, encoding in enumerate(referee.encode_batch(texts)):
+            ours = dataset[i].tolist()
+            if ours != encoding.ids + [EOD]:
+                live.fail(f"{path}: document {i}: {texts[i][:60]!r}...")
+            n_tokens += len(ours)
+        del dataset
+    print(f"{path}: {len(texts)} documents, {n_tokens} ids equal")
+
+
+def main():
+    referee = hugging_face()
+    nasty = os.path.join(live.SHARED, "data", "tokens.jsonl")
+    if os.path.exists(nasty):
+        check_file(nasty, referee)
+    check_file(live.corpus(), referee)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every shell script is clean for shellcheck; every script parses.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+mapfile -t files < <(grep -rlE --exclude-dir={.git,.venv,'build*',demo-run} -m1 '^#!/usr/bin/env bash' .)
+shellcheck -x "${files[@]}"
+mapfile -t files < <(grep -rlE --exclude-dir={.git,.venv,'build*',demo-run} -m1 '^#!/usr/bin/env python3' .)
+for file in "${files[@]}"; do
+    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file"
+done
+echo "clean"

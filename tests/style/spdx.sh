@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every source file names its licence in its first lines.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bad=0
+while read -r file; do
+    if ! head -n 3 "$file" | grep -q 'SPDX-License-Identifier: '; then
+        echo "$file: no SPDX line"
+        bad=1
+    fi
+done < <(find lib cmd tests cmake tools bench man -name '*.cpp' -o -name '*.hpp' -o -name '*.sh' -o -name '*.py' -o -name '*.cmake' \
+    -o -name CMakeLists.txt 2>/dev/null)
+exit $bad
