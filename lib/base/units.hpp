@@ -9,15 +9,26 @@
 
 namespace lm {
 
-// Parsers throw Error(usage, ...) naming `object` (the option) for junk, overflow or a wrong unit.
-i64 parse_count(std::string_view object, std::string_view text);      // 12, 5_000_000, 5M, 1.5B, 2T
-double parse_number(std::string_view object, std::string_view text);  // a finite floating number
-i64 parse_size(std::string_view object, std::string_view text);       // bytes: 2GiB, 80GB, 512k
-double parse_duration(std::string_view object, std::string_view text);  // seconds: 90s 30m 20h 2d
+// Parsers throw Error(usage, ...) naming `object` (the option) for junk, an unknown unit, a
+// negative number or overflow. Digits may be grouped by underscores; a fraction is exact, and an
+// error where the result must be whole and is not (1.5B is a count, 1.0001k is none).
+
+// Counts: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
+i64 parse_count(std::string_view object, std::string_view text);
+
+// Bytes: KB MB GB TB PB = 10^3..10^15, KiB MiB GiB TiB PiB = 2^10..2^50, and the bare letters
+// K M G T P binary, as dd and Slurm read them. k may stand for K; B for one byte.
+i64 parse_size(std::string_view object, std::string_view text);
+
+// Seconds: 90s, 30m, 20h, 2d, 500ms; a bare number is seconds.
+double parse_duration(std::string_view object, std::string_view text);
+
+// A finite floating number: 0.1, 3e-4, -2.
+double parse_number(std::string_view object, std::string_view text);
 
 std::string human_size(i64 bytes);           // "1.35 GiB"
 std::string human_count(double count);       // "124.4M"
-std::string human_duration(double seconds);  // "1 h 02 min", "12.3 s"
+std::string human_duration(double seconds);  // "1 h 02 min", "3 min 05 s", "12.3 s", "250 ms"
 std::string iso_time(i64 unix_seconds);      // "2026-01-31T12:00:00Z", UTC
 
 }  // namespace lm

@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault layer: every write, fsync, rename and unlink of lib/io passes here. Tests make the k-th
-// one fail, come short or kill the process, for every k.
+// The fault layer: every create, write, fsync, rename, link and unlink of lib/io passes here. Tests
+// make the k-th one fail, come short or kill the process, for every k, or record them all to check
+// their order (a power cut cannot be made on a test machine; a missing fsync can be seen).
 // $LM_IO_FAULT = "fail:K", "short:K" or "kill:K" (K counts from 1) arms it; unset costs one branch.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.hpp"
 
 namespace lm::io::fault {
 
+// fail: the operation does nothing and reports EIO. short_write: a write writes half of its bytes,
+// then reports ENOSPC; any other operation fails. kill: SIGKILL before the operation.
 enum class Action { none, fail, short_write, kill };
 
 // Called before an operation; returns what should happen to it. `kill` does not return.
+// Thread-safe. A malformed $LM_IO_FAULT is Error(usage).
 Action next(std::string_view operation, std::string_view path);
 
-i64 operations();                 // how many have passed so far
-void arm(Action action, i64 at);  // for tests in the same process; at = 0 disarms
+// For tests in the same process: the `at`-th operation from now on meets `action`; none disarms.
+void arm(Action action, i64 at);
+i64 operations();  // how many have passed since arm(), while armed or recording
+
+struct Operation {
+    std::string name;  // "create", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir"
+    std::string path;
+};
+void start_recording();
+std::vector<Operation> stop_recording();
 
 }  // namespace lm::io::fault

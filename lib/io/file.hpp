@@ -30,17 +30,17 @@ class Fd {
     int fd_ = -1;
 };
 
-Fd open_read(const std::string& path);
+Fd open_read(const std::string& path);  // a directory is refused
 
 std::string read_file(const std::string& path);
 // Reads exactly bytes.size() bytes at `offset`; a short file is an error.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 
-bool exists(const std::string& path);
+bool exists(const std::string& path);  // false when it cannot be told
 bool is_directory(const std::string& path);
 i64 file_size(const std::string& path);
 std::vector<std::string> list_directory(const std::string& path);  // names, sorted bytewise
-void make_directories(const std::string& path);
+void make_directories(const std::string& path);  // durably; existing ones are fine
 
 class MappedFile {
   public:
@@ -63,42 +63,49 @@ class MappedFile {
 
 enum class Overwrite { no, yes };
 
-// Written beside the final name (PATH.tmp.PID), made durable and renamed by commit(); abandoned and
-// removed when destroyed before that. With Overwrite::no an existing PATH is Error(usage) at once:
-// "PATH: exists already: use --force to replace it", and commit() never replaces a file that came
-// to exist in between.
+// Written beside the final name (temporary_name(PATH), exclusively created), made durable and
+// renamed by commit(); abandoned and removed when destroyed before that. With Overwrite::no an
+// existing PATH is Error(usage) at once: "PATH: exists already: use --force to replace it", and
+// commit() never replaces a file that came to exist in between (Error(failure)). With
+// Overwrite::yes a regular file is replaced (a symbolic link itself, not what it points to);
+// anything else is Error(usage). Not thread-safe, but for write_at of different threads after a
+// flush().
 class AtomicFile {
   public:
     AtomicFile(std::string path, Overwrite overwrite);
     ~AtomicFile();
     AtomicFile(AtomicFile&&) noexcept;
-    AtomicFile& operator=(AtomicFile&&) noexcept;
+    AtomicFile& operator=(AtomicFile&&) noexcept;  // abandons what it held
 
     const std::string& path() const;               // the final name
     void write(std::span<const std::byte> bytes);  // appends, buffered
     void write(std::string_view text);
-    void write_at(std::span<const std::byte> bytes,
-                  i64 offset);  // flushes first; does not move the end
-    i64 size() const;           // bytes appended so far
+    void write_at(std::span<const std::byte> bytes, i64 offset);  // flushes; does not move the end
+    i64 size() const;                                             // bytes appended so far
     void flush();
     // flush, fsync, close; the file is still under its temporary name. For writers of several files
     // that must appear together: sync all, then commit in the documented order.
     void sync();
-    void commit();  // sync if not done, rename, fsync the parent directory
+    // sync if not done, rename, fsync the parent directory. When the last of these throws, the file
+    // stands under its final name but may not outlive a power cut.
+    void commit();
 
   private:
     struct State;
     std::unique_ptr<State> state_;
 };
 
-// A directory that appears whole: files are written into path() (PATH.tmp.SUFFIX), and commit()
+// A directory that appears whole: files are written into path() (FINAL.tmp.SUFFIX), and commit()
 // fsyncs every file and directory in it, renames it to its final name and fsyncs the parent.
+// Destroyed before that, it removes everything. An existing directory is refused or replaced as for
+// AtomicFile; it is exchanged in one step where the file system can (Linux local ones do).
 class AtomicDirectory {
   public:
     // `suffix` makes the temporary name; a leftover of the same name is removed first.
     AtomicDirectory(std::string final_path, std::string_view suffix, Overwrite overwrite);
     ~AtomicDirectory();
     AtomicDirectory(AtomicDirectory&&) noexcept;
+    AtomicDirectory& operator=(AtomicDirectory&&) noexcept;
     const std::string& path() const;  // where to write
     const std::string& final_path() const;
     void commit();
@@ -111,9 +118,13 @@ class AtomicDirectory {
 // Whole content in one atomic step: how `latest` and small documents are written.
 void write_file(const std::string& path, std::string_view content, Overwrite overwrite);
 
-void remove_tree(const std::string& path);
-std::string temporary_name(const std::string& path);  // PATH.tmp.PID
-// Leftovers of AtomicFile or AtomicDirectory beside `path` whose process is dead.
+void remove_tree(const std::string& path);  // nothing there is fine; links are not followed
+
+// PATH.tmp.HOST.PID: AtomicFile appends ".2", ".3"... to it when that exists already.
+std::string temporary_name(const std::string& path);
+
+// Leftovers beside `path` named by temporary_name(), sorted: those of this host whose process is
+// dead, and those of other hosts that nobody has written for a day.
 std::vector<std::string> stale_temporaries(const std::string& path);
 
 }  // namespace lm::io

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small JSON documents (configurations, manifests, side files): nlohmann/json with errors that name
-// the file and the key. Corpora are read with simdjson in data/, not here.
+// the file and the key, and reads that never convert silently (no truncated or wrapped numbers).
+// Corpora are read with simdjson in data/, not here.
 #pragma once
 
+#include <concepts>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
 
 namespace lm::io {
 
@@ -16,10 +22,76 @@ using OrderedJson = nlohmann::ordered_json;
 Json parse_json(std::string_view text, const std::string& path);
 Json read_json(const std::string& path);
 
+// A document as it is written to files: indented by 2, one newline at the end; bytes that are not
+// UTF-8 become U+FFFD (file names in a command line may hold such).
+std::string json_text(const Json& document);
+std::string json_text(const OrderedJson& document);
+
+namespace json_detail {
+
+// `name` stands in the messages: "PATH: NAME is not a whole number".
+bool to_bool(const Json& value, std::string_view name, const std::string& path);
+i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name,
+               const std::string& path);
+u64 to_u64(const Json& value, std::string_view name, const std::string& path);
+double to_number(const Json& value, std::string_view name, const std::string& path);
+const std::string& to_string(const Json& value, std::string_view name, const std::string& path);
+const Json& to_array(const Json& value, std::string_view name, const std::string& path);
+const Json* find(const Json& object, const std::string& key, const std::string& path);
+[[noreturn]] void missing(const std::string& key, const std::string& path);
+std::string quoted(const std::string& key);
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+}  // namespace json_detail
+
+// `value` as T: bool, an integer type (2.0 is none), float or double, std::string, Json, or a
+// vector of those. Error(failure) "PATH: NAME is not a ..." otherwise.
+template <typename T>
+T json_as(const Json& value, std::string_view name, const std::string& path) {
+    namespace detail = json_detail;
+    if constexpr (std::same_as<T, Json>) {
+        return value;
+    } else if constexpr (std::same_as<T, bool>) {
+        return detail::to_bool(value, name, path);
+    } else if constexpr (std::same_as<T, u64>) {
+        return detail::to_u64(value, name, path);
+    } else if constexpr (std::integral<T>) {
+        using Limits = std::numeric_limits<T>;
+        return static_cast<T>(detail::to_integer(value, Limits::min(), Limits::max(), name, path));
+    } else if constexpr (std::floating_point<T>) {
+        return static_cast<T>(detail::to_number(value, name, path));
+    } else if constexpr (detail::IsVector<T>::value) {
+        T items;
+        for (const Json& item : detail::to_array(value, name, path)) {
+            const std::string item_name =
+                std::string(name) + "[" + std::to_string(items.size()) + "]";
+            items.push_back(json_as<typename T::value_type>(item, item_name, path));
+        }
+        return items;
+    } else {
+        static_assert(std::same_as<T, std::string>, "no JSON conversion for this type");
+        return detail::to_string(value, name, path);
+    }
+}
+
 // The value of `key`, or Error(failure) "PATH: 'key' is missing" / "'key' is not a number".
 template <typename T>
-T json_get(const Json& object, const std::string& key, const std::string& path);
+T json_get(const Json& object, const std::string& key, const std::string& path) {
+    const Json* value = json_detail::find(object, key, path);
+    if (!value) json_detail::missing(key, path);
+    return json_as<T>(*value, json_detail::quoted(key), path);
+}
+
+// The same, or `fallback` when `key` is missing or null; a wrong type is still an error.
+template <typename T>
+T json_get_or(const Json& object, const std::string& key, T fallback, const std::string& path) {
+    const Json* value = json_detail::find(object, key, path);
+    if (!value || value->is_null()) return fallback;
+    return json_as<T>(*value, json_detail::quoted(key), path);
+}
 
 }  // namespace lm::io
-
-#include "io/json_get.hpp"

@@ -21,12 +21,14 @@ class InputStream {
     virtual ~InputStream() = default;
     // Fills `out` as far as it goes; less than out.size() only at the end of the stream, 0 after
     // it.
+    // After an error the stream is of no more use.
     virtual i64 read(std::span<std::byte> out) = 0;
-    virtual i64 compressed_bytes_read() const = 0;  // for progress
+    virtual i64 compressed_bytes_read() const = 0;  // of the file, for progress
     virtual Compression compression() const = 0;
 };
 
-// Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one.
+// Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
+// an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
 std::unique_ptr<InputStream> open_stream(const std::string& path);
 
 // The files that --input arguments mean, in order: a directory stands for the regular files below

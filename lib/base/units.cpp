@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <limits>
+#include <span>
+
+#include "base/error.hpp"
+
+namespace lm {
+namespace {
+
+using i128 = __int128;
+
+struct Unit {
+    std::string_view name;
+    i64 factor;
+};
+
+constexpr i64 kilo = 1000;
+constexpr i64 kibi = 1024;
+constexpr i64 power(i64 base, int exponent) {
+    return exponent == 0 ? 1 : base * power(base, exponent - 1);
+}
+
+constexpr auto count_units = std::to_array<Unit>({
+    {"", 1},
+    {"k", kilo},
+    {"K", kilo},
+    {"M", power(kilo, 2)},
+    {"G", power(kilo, 3)},
+    {"B", power(kilo, 3)},
+    {"T", power(kilo, 4)},
+});
+
+constexpr auto size_units = std::to_array<Unit>({
+    {"", 1},
+    {"B", 1},
+    {"k", kibi},
+    {"K", kibi},
+    {"M", power(kibi, 2)},
+    {"G", power(kibi, 3)},
+    {"T", power(kibi, 4)},
+    {"P", power(kibi, 5)},
+    {"KiB", kibi},
+    {"MiB", power(kibi, 2)},
+    {"GiB", power(kibi, 3)},
+    {"TiB", power(kibi, 4)},
+    {"PiB", power(kibi, 5)},
+    {"kB", kilo},
+    {"KB", kilo},
+    {"MB", power(kilo, 2)},
+    {"GB", power(kilo, 3)},
+    {"TB", power(kilo, 4)},
+    {"PB", power(kilo, 5)},
+});
+
+// In milliseconds, so that every factor is whole.
+constexpr auto time_units = std::to_array<Unit>({
+    {"ms", 1},
+    {"", 1000},
+    {"s", 1000},
+    {"m", 60'000},
+    {"h", 3'600'000},
+    {"d", 86'400'000},
+});
+
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+// Digits with single underscores between them, taken off the front of `text`; "" when it does not
+// start with a digit.
+std::string take_digits(std::string_view& text) {
+    std::string digits;
+    while (!text.empty()) {
+        const bool joint =
+            text[0] == '_' && !digits.empty() && text.size() > 1 && is_digit(text[1]);
+        if (!is_digit(text[0]) && !joint) break;
+        if (!joint) digits.push_back(text[0]);
+        text.remove_prefix(1);
+    }
+    return digits;
+}
+
+// A decimal number as it was written: digits / 10^scale.
+struct Decimal {
+    i128 digits = 0;
+    int scale = 0;
+};
+
+struct Parser {
+    std::string_view object;
+    std::string_view text;      // as given, for messages
+    std::string_view expected;  // what a right value looks like
+
+    [[noreturn]] void junk() const { usage_error(object, "'{}' is not a {}", text, expected); }
+    [[noreturn]] void too_large() const { usage_error(object, "'{}' is too large", text); }
+
+    // The number off the front of `rest`, up to the unit.
+    Decimal decimal(std::string_view& rest) const {
+        std::string digits = take_digits(rest);
+        if (digits.empty()) junk();
+        Decimal result;
+        if (rest.starts_with('.')) {
+            rest.remove_prefix(1);
+            std::string fraction = take_digits(rest);
+            if (fraction.empty()) junk();
+            while (fraction.ends_with('0')) fraction.pop_back();
+            result.scale = static_cast<int>(fraction.size());
+            digits += fraction;
+        }
+        digits.erase(0, digits.find_first_not_of('0'));
+        constexpr size_t most_digits =
+            19;  // below 10^19, times a factor below 2^51: fits in 128 bits
+        if (digits.size() > most_digits || result.scale > static_cast<int>(most_digits))
+            too_large();
+        for (char c : digits) result.digits = result.digits * 10 + (c - '0');
+        return result;
+    }
+
+    i64 factor(std::string_view unit, std::span<const Unit> units) const {
+        for (const Unit& candidate : units) {
+            if (candidate.name == unit) return candidate.factor;
+        }
+        junk();
+    }
+
+    // The value in the units' base; an error when that is no whole number.
+    i64 whole(std::span<const Unit> units) const {
+        std::string_view rest = text;
+        const Decimal number = decimal(rest);
+        const i128 scaled = number.digits * factor(rest, units);
+        i128 divisor = 1;
+        for (int i = 0; i < number.scale; ++i) divisor *= 10;
+        if (scaled % divisor != 0) usage_error(object, "'{}' is not a whole number", text);
+        const i128 value = scaled / divisor;
+        if (value > std::numeric_limits<i64>::max()) too_large();
+        return static_cast<i64>(value);
+    }
+};
+
+// One digit or two after the point, so that three figures show: 1.35, 13.5, 135.
+std::string three_figures(double value) {
+    if (value < 9.995) return fmt::format("{:.2f}", value);
+    if (value < 99.95) return fmt::format("{:.1f}", value);
+    return fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
+i64 parse_count(std::string_view object, std::string_view text) {
+    return Parser{object, text, "count: give a number such as 12, 5_000_000, 5M or 1.5B"}.whole(
+        count_units);
+}
+
+i64 parse_size(std::string_view object, std::string_view text) {
+    return Parser{object, text, "size: give a number of bytes such as 512k, 2GiB or 80GB"}.whole(
+        size_units);
+}
+
+double parse_duration(std::string_view object, std::string_view text) {
+    const Parser parser{object, text, "duration: give a number such as 90s, 30m, 20h or 2d"};
+    std::string_view rest = text;
+    const Decimal number = parser.decimal(rest);
+    const double milliseconds = static_cast<double>(number.digits) *
+                                static_cast<double>(parser.factor(rest, time_units)) /
+                                std::pow(10.0, number.scale);
+    return milliseconds / 1000.0;
+}
+
+double parse_number(std::string_view object, std::string_view text) {
+    const Parser parser{object, text, "number: give one such as 0.1, 3e-4 or -2"};
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc::result_out_of_range) {
+        usage_error(object, "'{}' is out of the range of numbers", text);
+    }
+    if (error != std::errc() || stop != end || !std::isfinite(value)) parser.junk();
+    return value;
+}
+
+std::string human_size(i64 bytes) {
+    constexpr std::array<std::string_view, 6> names = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = std::abs(static_cast<double>(bytes));
+    const std::string_view sign = bytes < 0 ? "-" : "";
+    if (value < 1024) return fmt::format("{} B", bytes);
+    size_t unit = 0;
+    for (value /= 1024; value >= 999.5 && unit + 1 < names.size(); ++unit) value /= 1024;
+    return fmt::format("{}{} {}", sign, three_figures(value), names[unit]);
+}
+
+std::string human_count(double count) {
+    constexpr std::array<std::string_view, 5> names = {"", "k", "M", "B", "T"};
+    if (!std::isfinite(count)) return fmt::format("{}", count);
+    double value = std::abs(count);
+    const std::string_view sign = count < 0 ? "-" : "";
+    size_t unit = 0;
+    for (; value >= 999.95 && unit + 1 < names.size(); ++unit) value /= 1000;
+    if (unit == 0 && value == std::floor(value)) return fmt::format("{}{:.0f}", sign, value);
+    return fmt::format("{}{:.1f}{}", sign, value, names[unit]);
+}
+
+std::string human_duration(double seconds) {
+    if (!std::isfinite(seconds)) return "unknown";
+    if (seconds < 0) return "-" + human_duration(-seconds);
+    if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+    if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+    const i64 total_s = std::llround(seconds);
+    if (total_s < 3600) return fmt::format("{} min {:02} s", total_s / 60, total_s % 60);
+    const i64 total_min = std::llround(seconds / 60);
+    if (total_min < 24 * 60) return fmt::format("{} h {:02} min", total_min / 60, total_min % 60);
+    const i64 total_h = std::llround(seconds / 3600);
+    return fmt::format("{} d {:02} h", total_h / 24, total_h % 24);
+}
+
+std::string iso_time(i64 unix_seconds) {
+    const std::time_t time = unix_seconds;
+    std::tm parts{};
+    if (!::gmtime_r(&time, &parts)) run_error("time", "{} is out of range", unix_seconds);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900,
+                       parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+}  // namespace lm

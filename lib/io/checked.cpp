@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/checked.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "io/fault.hpp"
+#include "io/file.hpp"
+
+namespace lm::io {
+namespace {
+
+std::string_view remedy(int error_number) {
+    switch (error_number) {
+        case ENOSPC:
+            return ": free space or choose another directory";
+        case EDQUOT:
+            return ": free space within the quota or choose another directory";
+        case EROFS:
+            return ": choose another directory";
+        case EACCES:
+        case EPERM:
+            return ": check the owner and permissions";
+        case EMFILE:
+            return ": raise the limit of open files (ulimit -n)";
+        case EFBIG:
+            return ": raise the limit of file sizes (ulimit -f)";
+        case ENOMEM:
+            return ": free memory or raise the limit (ulimit -v)";
+        case ESTALE:
+            return ": the network file system lost it, look at its server";
+        default:
+            return "";
+    }
+}
+
+// True when the fault layer has the operation fail; errno is set.
+bool faulted(std::string_view operation, std::string_view path) {
+    if (fault::next(operation, path) == fault::Action::none) return false;
+    errno = EIO;
+    return true;
+}
+
+// call() repeated while interrupted.
+template <typename Call>
+auto retried(Call call) {
+    while (true) {
+        const auto result = call();
+        if (result >= 0 || errno != EINTR) return result;
+    }
+}
+
+int renameat2(const std::string& from, const std::string& to, unsigned flags) {
+    return static_cast<int>(
+        ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
+}
+
+bool unsupported(int error_number) {
+    return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP ||
+           error_number == EPERM || error_number == EMLINK;
+}
+
+}  // namespace
+
+void system_error(std::string_view path, std::string_view action, int error_number) {
+    run_error(path, "cannot {}: {}{}", action, std::generic_category().message(error_number),
+              remedy(error_number));
+}
+
+std::string parent_of(const std::string& path) {
+    const size_t end = path.find_last_not_of('/');
+    if (end == path.npos) return path.empty() ? "." : "/";
+    const size_t slash = path.find_last_of('/', end);
+    if (slash == path.npos) return ".";
+    const size_t last = path.find_last_not_of('/', slash);
+    return last == path.npos ? "/" : path.substr(0, last + 1);
+}
+
+namespace checked {
+
+int create(const std::string& path, int flags) {
+    const int fd = faulted("create", path) ? -1 : retried([&] {
+        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | flags, 0666);
+    });
+    if (fd >= 0) return fd;
+    if (errno == EEXIST && (flags & O_EXCL)) return -1;
+    if (errno == ENOENT) {
+        run_error(path, "cannot create: directory {} does not exist: create it first",
+                  parent_of(path));
+    }
+    system_error(path, "create", errno);
+}
+
+void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset) {
+    const fault::Action action = fault::next("write", path);
+    if (action == fault::Action::fail) system_error(path, "write", EIO);
+    if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
+    while (!bytes.empty()) {
+        const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
+        if (n <= 0) system_error(path, "write", n == 0 ? ENOSPC : errno);
+        bytes = bytes.subspan(static_cast<size_t>(n));
+        offset += n;
+    }
+    if (action == fault::Action::short_write) system_error(path, "write", ENOSPC);
+}
+
+void fsync(int fd, const std::string& path) {
+    const int result = faulted("fsync", path) ? -1 : retried([&] { return ::fsync(fd); });
+    if (result == 0) return;
+    // Some network and FUSE file systems have no fsync for directories.
+    if ((errno == EINVAL || errno == ENOTSUP) && is_directory(path)) return;
+    system_error(path, "make durable (fsync)", errno);
+}
+
+void fsync_path(const std::string& path) {
+    const Fd fd(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+    if (!fd.valid()) system_error(path, "open", errno);
+    fsync(fd.get(), path);
+}
+
+void fsync_parent_of(const std::string& path) {
+    fsync_path(parent_of(path));
+}
+
+void rename(const std::string& from, const std::string& to) {
+    if (faulted("rename", to) || ::rename(from.c_str(), to.c_str()) != 0) {
+        system_error(to, "rename " + from + " to this name", errno);
+    }
+}
+
+bool rename_new(const std::string& from, const std::string& to) {
+    if (faulted("rename", to)) system_error(to, "rename " + from + " to this name", errno);
+    if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno == EEXIST) return false;
+    if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
+    // NFS and others lack RENAME_NOREPLACE: a hard link is as exclusive. Directories, and file
+    // systems without links, are left with a look before the rename.
+    if (!is_directory(from)) {
+        if (::link(from.c_str(), to.c_str()) == 0) {
+            unlink(from);
+            return true;
+        }
+        if (errno == EEXIST) return false;
+        if (!unsupported(errno)) system_error(to, "link " + from + " to this name", errno);
+    }
+    if (exists(to)) return false;
+    rename(from, to);
+    return true;
+}
+
+void exchange_directories(const std::string& fresh, const std::string& old) {
+    if (faulted("rename", old)) system_error(old, "replace", errno);
+    if (renameat2(fresh, old, RENAME_EXCHANGE) == 0) return;
+    if (!unsupported(errno)) system_error(old, "replace", errno);
+    const std::string aside = temporary_name(old) + ".old";
+    rename(old, aside);
+    rename(fresh, old);
+    rename(aside, fresh);
+}
+
+void make_directory(const std::string& path) {
+    if (faulted("mkdir", path) || ::mkdir(path.c_str(), 0777) != 0) {
+        if (errno == EEXIST && is_directory(path)) return;
+        system_error(path, "create the directory", errno);
+    }
+}
+
+void unlink(const std::string& path) {
+    if (faulted("unlink", path) || ::unlink(path.c_str()) != 0) {
+        if (errno != ENOENT) system_error(path, "remove", errno);
+    }
+}
+
+void remove_directory(const std::string& path) {
+    if (faulted("rmdir", path) || ::rmdir(path.c_str()) != 0) {
+        if (errno != ENOENT) system_error(path, "remove the directory", errno);
+    }
+}
+
+}  // namespace checked
+}  // namespace lm::io

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The system calls that change files, one function each: through the fault layer, retried on EINTR,
+// complete or Error(failure) naming the path, the reason and a remedy. file.cpp is built on them;
+// whoever must write a file otherwise (shared memory, appended logs) uses them too.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::io {
+
+// Throws Error(failure) "PATH: cannot ACTION: <strerror>[: what to do]".
+[[noreturn]] void system_error(std::string_view path, std::string_view action, int error_number);
+
+namespace checked {
+
+// Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags`; returns the descriptor, or -1 with
+// O_EXCL when it exists already.
+int create(const std::string& path, int flags);
+void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
+void fsync(int fd, const std::string& path);
+void fsync_path(const std::string& path);       // a file or directory by name
+void fsync_parent_of(const std::string& path);  // the directory that holds `path`
+void rename(const std::string& from, const std::string& to);
+bool rename_new(const std::string& from, const std::string& to);  // false: `to` exists; no change
+void exchange_directories(const std::string& fresh, const std::string& old);
+void make_directory(const std::string& path);
+void unlink(const std::string& path);
+void remove_directory(const std::string& path);
+
+}  // namespace checked
+
+std::string parent_of(const std::string& path);  // "a/b" -> "a", "b" -> ".", "/b" -> "/"
+
+}  // namespace lm::io

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/fault.hpp"
+
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace lm::io::fault {
+namespace {
+
+struct Plan {
+    Action action = Action::none;
+    i64 at = 0;
+};
+
+Plan plan_from_text(std::string_view text) {
+    const size_t colon = text.find(':');
+    const std::string_view name = text.substr(0, colon);
+    const std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
+    Plan plan;
+    if (name == "fail") plan.action = Action::fail;
+    if (name == "short") plan.action = Action::short_write;
+    if (name == "kill") plan.action = Action::kill;
+    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), plan.at);
+    const bool whole = error == std::errc() && end == count.data() + count.size();
+    if (plan.action == Action::none || !whole || plan.at < 1) {
+        usage_error("LM_IO_FAULT", "'{}' is not fail:K, short:K or kill:K with K >= 1", text);
+    }
+    return plan;
+}
+
+struct State {
+    std::mutex mutex;
+    Plan plan;
+    i64 n_operations = 0;
+    bool recording = false;
+    std::vector<Operation> record;
+};
+
+State& state() {
+    static State the_state;
+    return the_state;
+}
+
+// False while nothing is armed, counted or recorded: the only cost in a normal run.
+std::atomic<bool> active{false};
+std::once_flag environment_read;
+
+void read_environment() {
+    const char* text = std::getenv("LM_IO_FAULT");
+    if (!text) return;
+    state().plan = plan_from_text(text);
+    active = true;
+}
+
+Action count_one(std::string_view operation, std::string_view path) {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (s.recording) s.record.push_back({std::string(operation), std::string(path)});
+    return ++s.n_operations == s.plan.at ? s.plan.action : Action::none;
+}
+
+}  // namespace
+
+Action next(std::string_view operation, std::string_view path) {
+    std::call_once(environment_read, read_environment);
+    if (!active.load(std::memory_order_relaxed)) return Action::none;
+    const Action action = count_one(operation, path);
+    if (action == Action::kill) std::raise(SIGKILL);
+    return action;
+}
+
+i64 operations() {
+    const std::lock_guard lock(state().mutex);
+    return state().n_operations;
+}
+
+void arm(Action action, i64 at) {
+    std::call_once(environment_read, read_environment);
+    const std::lock_guard lock(state().mutex);
+    state().plan = {action, at};
+    state().n_operations = 0;
+    active = action != Action::none || state().recording;
+}
+
+void start_recording() {
+    std::call_once(environment_read, read_environment);
+    const std::lock_guard lock(state().mutex);
+    state().recording = true;
+    state().record.clear();
+    active = true;
+}
+
+std::vector<Operation> stop_recording() {
+    const std::lock_guard lock(state().mutex);
+    state().recording = false;
+    active = state().plan.action != Action::none;
+    return std::exchange(state().record, {});
+}
+
+}  // namespace lm::io::fault

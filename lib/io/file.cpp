@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.hpp"
+#include "io/checked.hpp"
+
+namespace lm::io {
+namespace {
+
+struct stat status_of(const Fd& fd, const std::string& path) {
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0) system_error(path, "look at it", errno);
+    return status;
+}
+
+// Reads up to bytes.size(), less at the end of the file. offset < 0 reads on from where it stands.
+size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+    size_t done = 0;
+    while (done < bytes.size()) {
+        const std::span<std::byte> rest = bytes.subspan(done);
+        const ssize_t n = offset < 0 ? ::read(fd.get(), rest.data(), rest.size())
+                                     : ::pread(fd.get(), rest.data(), rest.size(),
+                                               offset + static_cast<i64>(done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) system_error(path, "read", errno);
+        if (n == 0) break;
+        done += static_cast<size_t>(n);
+    }
+    return done;
+}
+
+}  // namespace
+
+Fd::~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+Fd::Fd(Fd&& other) noexcept : fd_(other.release()) {}
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+}
+
+int Fd::release() {
+    return std::exchange(fd_, -1);
+}
+
+Fd open_read(const std::string& path) {
+    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) system_error(path, "open", errno);
+    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, not a file");
+    return fd;
+}
+
+std::string read_file(const std::string& path) {
+    const Fd fd = open_read(path);
+    // One byte more than it should have shows the end in one read; files under /proc have size 0.
+    size_t chunk = static_cast<size_t>(status_of(fd, path).st_size) + 1;
+    std::string content;
+    while (true) {
+        const size_t size = content.size();
+        content.resize(size + chunk);
+        const std::span<char> fresh = std::span(content).subspan(size);
+        const size_t n = read_some(fd, path, std::as_writable_bytes(fresh), -1);
+        content.resize(size + n);
+        if (n < chunk) return content;
+        chunk = std::max<size_t>(chunk, 65536);
+    }
+}
+
+void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+    LM_CHECK(offset >= 0, "a read before the start of a file");
+    const size_t n = read_some(fd, path, bytes, offset);
+    if (n < bytes.size()) {
+        run_error(path, "ends at byte {}, expected {} bytes from {}: the file is truncated",
+                  offset + static_cast<i64>(n), bytes.size(), offset);
+    }
+}
+
+bool exists(const std::string& path) {
+    struct stat status {};
+    return ::lstat(path.c_str(), &status) == 0;
+}
+
+bool is_directory(const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+i64 file_size(const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
+    return status.st_size;
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
+    if (!directory) system_error(path, "list the directory", errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(directory.get())) {
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..") names.emplace_back(name);
+        errno = 0;
+    }
+    if (errno != 0) system_error(path, "list the directory", errno);
+    std::ranges::sort(names);
+    return names;
+}
+
+void make_directories(const std::string& path) {
+    if (is_directory(path)) return;
+    const std::string parent = parent_of(path);
+    if (parent != path) make_directories(parent);
+    checked::make_directory(path);
+    checked::fsync_path(parent);
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+    const Fd fd = open_read(path);
+    const struct stat status = status_of(fd, path);
+    if (!S_ISREG(status.st_mode)) run_error(path, "is not a regular file and cannot be mapped");
+    if (status.st_size == 0) return;
+    void* data =
+        ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) system_error(path, "map", errno);
+    data_ = static_cast<const std::byte*>(data);
+    size_ = status.st_size;
+}
+
+MappedFile::~MappedFile() {
+    if (data_) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+std::string_view MappedFile::text() const {
+    return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)};
+}
+
+// Advice only: the answer is of no interest.
+void MappedFile::advise_sequential() const {
+    if (data_) {
+        ::madvise(const_cast<std::byte*>(data_), static_cast<size_t>(size_), MADV_SEQUENTIAL);
+    }
+}
+
+void MappedFile::advise_will_need(i64 offset, i64 length) const {
+    static const i64 page = ::sysconf(_SC_PAGESIZE);
+    const i64 begin = std::clamp<i64>(offset, 0, size_) / page * page;
+    const i64 end = std::clamp<i64>(offset + length, 0, size_);
+    if (begin >= end) return;
+    ::madvise(const_cast<std::byte*>(data_ + begin), static_cast<size_t>(end - begin),
+              MADV_WILLNEED);
+}
+
+}  // namespace lm::io

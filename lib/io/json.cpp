@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/json.hpp"
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::io {
+namespace {
+
+// nlohmann's texts start with "[json.exception.parse_error.101] ": of no use to people.
+std::string_view without_tag(std::string_view text) {
+    const size_t end = text.starts_with('[') ? text.find("] ") : text.npos;
+    return end == text.npos ? text : text.substr(end + 2);
+}
+
+template <typename Document>
+std::string text_of(const Document& document) {
+    return document.dump(2, ' ', false, Document::error_handler_t::replace) + "\n";
+}
+
+[[noreturn]] void wrong_type(std::string_view name, std::string_view wanted, const Json& value,
+                             const std::string& path) {
+    constexpr size_t most_shown = 40;
+    std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (shown.size() > most_shown) shown = value.type_name();
+    run_error(path, "{} is not {}, but {}", name, wanted, shown);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& path) {
+    try {
+        return Json::parse(text);
+    } catch (const Json::parse_error& error) {
+        run_error(path, "not valid JSON at byte {}: {}", error.byte, without_tag(error.what()));
+    } catch (const Json::exception& error) {
+        run_error(path, "not valid JSON: {}", without_tag(error.what()));
+    }
+}
+
+Json read_json(const std::string& path) {
+    return parse_json(read_file(path), path);
+}
+
+std::string json_text(const Json& document) {
+    return text_of(document);
+}
+
+std::string json_text(const OrderedJson& document) {
+    return text_of(document);
+}
+
+namespace json_detail {
+
+bool to_bool(const Json& value, std::string_view name, const std::string& path) {
+    if (!value.is_boolean()) wrong_type(name, "true or false", value, path);
+    return value.get<bool>();
+}
+
+i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name,
+               const std::string& path) {
+    if (!value.is_number_integer()) wrong_type(name, "a whole number", value, path);
+    const bool too_big = value.is_number_unsigned() &&
+                         value.get<u64>() > static_cast<u64>(std::numeric_limits<i64>::max());
+    if (too_big || value.get<i64>() < least || value.get<i64>() > greatest) {
+        run_error(path, "{} is out of range: {} does not lie in {}..{}", name, value.dump(), least,
+                  greatest);
+    }
+    return value.get<i64>();
+}
+
+u64 to_u64(const Json& value, std::string_view name, const std::string& path) {
+    if (value.is_number_unsigned()) return value.get<u64>();
+    constexpr i64 greatest = std::numeric_limits<i64>::max();
+    return static_cast<u64>(to_integer(value, 0, greatest, name, path));
+}
+
+double to_number(const Json& value, std::string_view name, const std::string& path) {
+    if (!value.is_number()) wrong_type(name, "a number", value, path);
+    return value.get<double>();
+}
+
+const std::string& to_string(const Json& value, std::string_view name, const std::string& path) {
+    if (!value.is_string()) wrong_type(name, "a string", value, path);
+    return value.get_ref<const std::string&>();
+}
+
+const Json& to_array(const Json& value, std::string_view name, const std::string& path) {
+    if (!value.is_array()) wrong_type(name, "a list", value, path);
+    return value;
+}
+
+const Json* find(const Json& object, const std::string& key, const std::string& path) {
+    if (!object.is_object())
+        wrong_type("the document around '" + key + "'", "an object", object, path);
+    const auto found = object.find(key);
+    return found == object.end() ? nullptr : &*found;
+}
+
+void missing(const std::string& key, const std::string& path) {
+    run_error(path, "'{}' is missing", key);
+}
+
+std::string quoted(const std::string& key) {
+    return "'" + key + "'";
+}
+
+}  // namespace json_detail
+}  // namespace lm::io

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decoders behind stream.hpp. Formats: RFC 1952 (gzip), the .xz file format 1.1.0, RFC 8878
+// (zstd).
+#include "io/stream.hpp"
+
+#include <fcntl.h>
+#include <lzma.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+
+namespace lm::io {
+namespace {
+
+constexpr size_t block_bytes = size_t{1} << 20;
+constexpr u64 xz_memory_limit = u64{2} << 30;
+constexpr int zstd_window_log_limit = 31;
+
+// The compressed bytes: a descriptor, its name in messages, and one block that can be looked at
+// before it is consumed, so that nothing is lost on a pipe.
+class Source {
+  public:
+    Source(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {
+        ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    }
+
+    const std::string& name() const { return name_; }
+    i64 consumed() const { return n_read_ - static_cast<i64>(waiting().size()); }
+    std::span<const std::byte> waiting() const { return {block_.get() + begin_, end_ - begin_}; }
+    void consume(size_t n) { begin_ += n; }
+
+    // At least min(n, rest of the file) bytes wait afterwards; n is small.
+    void peek(size_t n) {
+        make_block();
+        while (end_ - begin_ < n && begin_ + n <= block_bytes) {
+            const size_t got = read_some({block_.get() + end_, block_bytes - end_});
+            if (got == 0) return;
+            end_ += got;
+        }
+    }
+
+    // The waiting bytes, or a fresh block when there are none; empty at the end of the file.
+    std::span<const std::byte> next() {
+        if (begin_ == end_) {
+            make_block();
+            begin_ = 0;
+            end_ = read_some({block_.get(), block_bytes});
+        }
+        return waiting();
+    }
+
+    // One read past the block, for plain files; 0 at the end.
+    size_t read_some(std::span<std::byte> out) {
+        while (true) {
+            const ssize_t n = ::read(fd_.get(), out.data(), out.size());
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 0) system_error(name_, "read", errno);
+            n_read_ += n;
+            return static_cast<size_t>(n);
+        }
+    }
+
+  private:
+    void make_block() {
+        if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+    }
+
+    Fd fd_;
+    std::string name_;
+    i64 n_read_ = 0;
+    std::unique_ptr<std::byte[]> block_;
+    size_t begin_ = 0;
+    size_t end_ = 0;
+};
+
+class SourceStream : public InputStream {
+  public:
+    SourceStream(Source source, Compression compression)
+        : source_(std::move(source)), compression_(compression) {}
+    i64 compressed_bytes_read() const override { return source_.consumed(); }
+    Compression compression() const override { return compression_; }
+
+    i64 read(std::span<std::byte> out) override {
+        size_t filled = 0;
+        while (filled < out.size()) {
+            const size_t n = read_more(out.subspan(filled));
+            if (n == 0) break;
+            filled += n;
+        }
+        return static_cast<i64>(filled);
+    }
+
+  protected:
+    // At least one byte into `out` (which is not empty); 0 only at the end of the stream.
+    virtual size_t read_more(std::span<std::byte> out) = 0;
+
+    [[noreturn]] void truncated() const {
+        run_error(source_.name(), "the {} data is truncated: it ends in the middle at byte {}",
+                  kind(), source_.consumed());
+    }
+    [[noreturn]] void damaged(std::string_view why) const {
+        run_error(source_.name(), "the {} data is damaged before byte {}: {}", kind(),
+                  source_.consumed(), why);
+    }
+    [[noreturn]] void garbage() const {
+        run_error(source_.name(), "garbage after the end of the {} data, before byte {}", kind(),
+                  source_.consumed());
+    }
+
+    Source source_;
+
+  private:
+    std::string_view kind() const {
+        switch (compression_) {
+            case Compression::gzip:
+                return "gzip";
+            case Compression::xz:
+                return "xz";
+            case Compression::zstd:
+                return "zstd";
+            case Compression::none:
+                break;
+        }
+        return "plain";
+    }
+
+    Compression compression_;
+};
+
+class PlainStream final : public SourceStream {
+  public:
+    explicit PlainStream(Source source) : SourceStream(std::move(source), Compression::none) {}
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        const std::span<const std::byte> waiting = source_.waiting();
+        if (waiting.empty()) return source_.read_some(out);
+        const size_t n = std::min(out.size(), waiting.size());
+        std::memcpy(out.data(), waiting.data(), n);
+        source_.consume(n);
+        return n;
+    }
+};
+
+class GzipStream final : public SourceStream {
+  public:
+    explicit GzipStream(Source source) : SourceStream(std::move(source), Compression::gzip) {
+        constexpr int gzip_only = 16;
+        LM_CHECK(inflateInit2(&z_, MAX_WBITS + gzip_only) == Z_OK, "zlib did not start");
+    }
+    ~GzipStream() override { inflateEnd(&z_); }
+    GzipStream(const GzipStream&) = delete;
+    GzipStream& operator=(const GzipStream&) = delete;
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (true) {
+            const std::span<const std::byte> in = source_.next();
+            if (in.empty() && between_members_) return 0;
+            if (in.empty()) truncated();
+            if (const size_t n = inflate_some(in, out); n > 0) return n;
+        }
+    }
+
+    size_t inflate_some(std::span<const std::byte> in, std::span<std::byte> out) {
+        between_members_ = false;
+        z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+        z_.avail_in = static_cast<uInt>(in.size());
+        z_.next_out = reinterpret_cast<Bytef*>(out.data());
+        z_.avail_out = static_cast<uInt>(std::min(out.size(), block_bytes));
+        const uInt room = z_.avail_out;
+        const int result = inflate(&z_, Z_NO_FLUSH);
+        source_.consume(in.size() - z_.avail_in);
+        const size_t n = room - z_.avail_out;
+        if (result == Z_STREAM_END) {
+            end_member();
+        } else if (result != Z_OK && result != Z_BUF_ERROR) {
+            fail(result);
+        }
+        return n;
+    }
+
+    void end_member() {
+        inflateReset(&z_);
+        between_members_ = true;
+        any_member_ = true;
+        in_first_bytes_ = source_.consumed();
+    }
+
+    // A member that fails within its first bytes never was one.
+    [[noreturn]] void fail(int result) const {
+        const bool header = z_.total_out == 0 && source_.consumed() - in_first_bytes_ <= 3;
+        if (any_member_ && header && result == Z_DATA_ERROR) garbage();
+        if (result == Z_MEM_ERROR) run_error(source_.name(), "not enough memory to decompress");
+        damaged(z_.msg ? z_.msg : "invalid data");
+    }
+
+    z_stream z_{};
+    bool between_members_ = false;
+    bool any_member_ = false;
+    i64 in_first_bytes_ = 0;
+};
+
+class XzStream final : public SourceStream {
+  public:
+    explicit XzStream(Source source) : SourceStream(std::move(source), Compression::xz) {
+        const lzma_ret result = lzma_stream_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
+        LM_CHECK(result == LZMA_OK, "liblzma did not start");
+    }
+    ~XzStream() override { lzma_end(&lzma_); }
+    XzStream(const XzStream&) = delete;
+    XzStream& operator=(const XzStream&) = delete;
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (!ended_) {
+            const std::span<const std::byte> in = source_.next();
+            lzma_.next_in = reinterpret_cast<const u8*>(in.data());
+            lzma_.avail_in = in.size();
+            lzma_.next_out = reinterpret_cast<u8*>(out.data());
+            lzma_.avail_out = out.size();
+            const lzma_ret result = lzma_code(&lzma_, in.empty() ? LZMA_FINISH : LZMA_RUN);
+            source_.consume(in.size() - lzma_.avail_in);
+            ended_ = result == LZMA_STREAM_END;
+            if (result != LZMA_OK && !ended_) fail(result);
+            if (const size_t n = out.size() - lzma_.avail_out; n > 0) return n;
+        }
+        return 0;
+    }
+
+    [[noreturn]] void fail(lzma_ret result) {
+        switch (result) {
+            case LZMA_BUF_ERROR:
+                truncated();
+            case LZMA_DATA_ERROR:
+                damaged("damaged data, or garbage after the end");
+            case LZMA_FORMAT_ERROR:
+                damaged("not the xz format");
+            case LZMA_OPTIONS_ERROR:
+                damaged("options that this liblzma does not know");
+            case LZMA_MEM_ERROR:
+                run_error(source_.name(), "not enough memory to decompress");
+            case LZMA_MEMLIMIT_ERROR:
+                run_error(source_.name(), "decompression needs {}, over the limit of {}",
+                          human_size(static_cast<i64>(lzma_memusage(&lzma_))),
+                          human_size(static_cast<i64>(xz_memory_limit)));
+            default:
+                damaged("liblzma error " + std::to_string(result));
+        }
+    }
+
+    lzma_stream lzma_ = LZMA_STREAM_INIT;
+    bool ended_ = false;
+};
+
+class ZstdStream final : public SourceStream {
+  public:
+    explicit ZstdStream(Source source)
+        : SourceStream(std::move(source), Compression::zstd),
+          context_(ZSTD_createDCtx(), &ZSTD_freeDCtx) {
+        LM_CHECK(context_ != nullptr, "zstd did not start");
+        ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
+    }
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (true) {
+            const std::span<const std::byte> in = source_.next();
+            if (in.empty() && between_frames_) return 0;
+            ZSTD_inBuffer input{in.data(), in.size(), 0};
+            ZSTD_outBuffer output{out.data(), out.size(), 0};
+            const size_t result = ZSTD_decompressStream(context_.get(), &output, &input);
+            source_.consume(input.pos);
+            if (ZSTD_isError(result)) fail(result);
+            between_frames_ = result == 0;
+            any_frame_ = any_frame_ || between_frames_;
+            if (output.pos > 0) return output.pos;
+            // Without input the decoder can only hand out what it still holds.
+            if (in.empty() && !between_frames_) truncated();
+        }
+    }
+
+    [[noreturn]] void fail(size_t result) const {
+        const ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
+        if (code == ZSTD_error_prefix_unknown && any_frame_) garbage();
+        if (code == ZSTD_error_memory_allocation) {
+            run_error(source_.name(), "not enough memory to decompress");
+        }
+        damaged(ZSTD_getErrorName(result));
+    }
+
+    std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context_;
+    bool between_frames_ = true;
+    bool any_frame_ = false;
+};
+
+struct Magic {
+    std::string_view bytes;  // '?' stands for any byte
+    Compression compression;
+    std::string_view unsupported;  // the name of a format that is refused
+};
+
+using namespace std::string_view_literals;
+
+constexpr std::array<Magic, 8> magics = {{
+    {"\x1f\x8b\x08"sv, Compression::gzip, ""},
+    {"\xfd"
+     "7zXZ\0"sv,
+     Compression::xz, ""},
+    {"\x28\xb5\x2f\xfd"sv, Compression::zstd, ""},
+    {"?\x2a\x4d\x18"sv, Compression::zstd, ""},  // a skippable frame, as pzstd writes first
+    {"BZh?1AY&SY"sv, Compression::none, "bzip2"},
+    {"\x04\x22\x4d\x18"sv, Compression::none, "lz4"},
+    {"PK\x03\x04"sv, Compression::none, "zip"},
+    {"7z\xbc\xaf\x27\x1c"sv, Compression::none, "7z"},
+}};
+
+constexpr size_t longest_magic = 10;
+
+bool matches(std::span<const std::byte> bytes, std::string_view magic) {
+    if (bytes.size() < magic.size()) return false;
+    for (size_t i = 0; i < magic.size(); ++i) {
+        if (magic[i] != '?' && static_cast<char>(bytes[i]) != magic[i]) return false;
+    }
+    return true;
+}
+
+Compression recognise(Source& source) {
+    source.peek(longest_magic);
+    for (const Magic& magic : magics) {
+        if (!matches(source.waiting(), magic.bytes)) continue;
+        if (magic.unsupported.empty()) return magic.compression;
+        run_error(source.name(), "{} files are not supported: use gzip, xz or zstd",
+                  magic.unsupported);
+    }
+    return Compression::none;
+}
+
+Source open_source(const std::string& path) {
+    if (path != "-") return {open_read(path), path};
+    Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!fd.valid()) system_error("standard input", "read", errno);
+    return {std::move(fd), "standard input"};
+}
+
+// Appends the paths of the regular files below `directory`; links to files count, links to
+// directories are not followed (they may form a ring).
+void collect(const std::string& directory, std::vector<std::string>& files) {
+    for (const std::string& name : list_directory(directory)) {
+        if (name.starts_with('.')) continue;
+        std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
+        struct stat status {};
+        if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
+        if (S_ISREG(status.st_mode))
+            files.push_back(std::move(path));
+        else if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+            collect(path, files);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<InputStream> open_stream(const std::string& path) {
+    Source source = open_source(path);
+    switch (recognise(source)) {
+        case Compression::gzip:
+            return std::make_unique<GzipStream>(std::move(source));
+        case Compression::xz:
+            return std::make_unique<XzStream>(std::move(source));
+        case Compression::zstd:
+            return std::make_unique<ZstdStream>(std::move(source));
+        case Compression::none:
+            break;
+    }
+    return std::make_unique<PlainStream>(std::move(source));
+}
+
+std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
+    std::vector<std::string> inputs;
+    for (const std::string& argument : arguments) {
+        if (argument == "-") {
+            inputs.push_back(argument);
+        } else if (is_directory(argument)) {
+            std::vector<std::string> files;
+            collect(argument, files);
+            if (files.empty()) usage_error(argument, "the directory holds no files");
+            std::ranges::sort(files);
+            std::ranges::move(files, std::back_inserter(inputs));
+        } else {
+            if (::access(argument.c_str(), F_OK) != 0) {
+                usage_error(argument, "{}", std::generic_category().message(errno));
+            }
+            inputs.push_back(argument);
+        }
+    }
+    return inputs;
+}
+
+}  // namespace lm::io
