@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte streams for reading: plain, gzip, xz and zstd files, recognised by content and never by
-// name;
-// "-" is standard input. Errors name the file, the position and the reason; a truncated stream is
-// an error, not an early end.
+// Byte streams for reading: plain, gzip, xz and zstd files, recognised by content, never by name;
+// "-" is standard input. Errors name the file, the position and the reason; a truncated stream, or
+// garbage after its end, is an error, not an early end.
+// Memory is bounded: 1 MiB of input, and the decoder's window: 32 KiB for gzip, at most 2 GiB for
+// xz (more is an error that says how much it wants) and for zstd (any window up to --long=31).
 #pragma once
 
 #include <memory>
@@ -20,8 +21,7 @@ class InputStream {
   public:
     virtual ~InputStream() = default;
     // Fills `out` as far as it goes; less than out.size() only at the end of the stream, 0 after
-    // it.
-    // After an error the stream is of no more use.
+    // it. After an error the stream is of no more use.
     virtual i64 read(std::span<std::byte> out) = 0;
     virtual i64 compressed_bytes_read() const = 0;  // of the file, for progress
     virtual Compression compression() const = 0;
@@ -32,8 +32,9 @@ class InputStream {
 std::unique_ptr<InputStream> open_stream(const std::string& path);
 
 // The files that --input arguments mean, in order: a directory stands for the regular files below
-// it in bytewise order of their paths; "-" stands for itself. A name that does not exist is
-// Error(usage).
+// it in bytewise order of their paths, leaving out names that start with a dot and not following
+// links to directories; "-" stands for itself. A name that does not exist and a directory without
+// files are Error(usage).
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io
