@@ -33,10 +33,10 @@ u64 stream_key(u64 seed, std::string_view name) {
 }
 
 double normal(u64 key, u64 index) {
-    const Philox4 r = philox(key, index, 0);
+    const Philox4 r = philox(key, index / 2, 0);
     const double radius = std::sqrt(-2.0 * std::log(open_unit(r[0], r[1])));
     const double angle = 2.0 * std::numbers::pi * open_unit(r[2], r[3]);
-    return radius * std::cos(angle);
+    return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
 double uniform(u64 key, u64 index) {

@@ -36,7 +36,8 @@ u64 mix(u64 a, u64 b);
 // The key of a named stream of a run: (seed, tensor name) or (seed, purpose).
 u64 stream_key(u64 seed, std::string_view name);
 
-// Standard normal number `index` of the stream `key` (Box-Muller in double precision).
+// Standard normal number `index` of the stream `key` (Box-Muller in double precision; numbers 2k
+// and 2k+1 are the two of one pair).
 double normal(u64 key, u64 index);
 
 // Uniform in [0, 1) with 53 bits: number `index` of the stream `key`.

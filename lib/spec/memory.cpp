@@ -65,6 +65,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"target_logit", {n}, DType::fp32, once},
         {"losses", {b, t}, DType::fp32, once},
         {"dfinal", {n, c}, DType::fp32, once},  // gradient of final_norm, made with the head
+        {"step_sums", {2}, DType::fp64, once},  // what the host reads once a step
         // A branch's output before it joins the residual stream; the head's logits, a chunk of
         // rows.
         {"branch", {n, c}, DType::fp32, forward},

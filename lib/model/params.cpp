@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/params.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+namespace lm::model {
+
+ParamMap::ParamMap(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
+                   i64 tp_rank, i64 pp_rank)
+    : config_(config),
+      table_(spec::tensor_table(config)),
+      layout_(spec::rank_layout(config, table_, parallel, tp_rank, pp_rank)) {}
+
+View ParamMap::view_of(const spec::LocalTensor& local, const View& flat) const {
+    return flat.rows(local.offset, local.end()).reshape(local.shape);
+}
+
+View ParamMap::find(std::string_view name, const View& flat) const {
+    for (const spec::LocalTensor& local : layout_.tensors) {
+        if (spec_of(local).name == name) return view_of(local, flat);
+    }
+    return {};
+}
+
+View ParamMap::block(std::string_view name, const View& flat) const {
+    const spec::LocalTensor* first = nullptr;
+    const spec::LocalTensor* last = nullptr;
+    i64 rows = 0;
+    for (const spec::LocalTensor& local : layout_.tensors) {
+        if (spec_of(local).block != name) continue;
+        if (!first) first = &local;
+        last = &local;
+        rows += local.shape[0];
+    }
+    if (!first) return {};
+    Shape shape = first->shape;
+    shape[0] = rows;
+    return flat.rows(first->offset, last->end()).reshape(shape);
+}
+
+Params ParamMap::bind(const View& flat) const {
+    Params params;
+    params.word = find("embedding.word.weight", flat);
+    params.position = find("embedding.position.weight", flat);
+    for (i64 layer = 0; layer < config_.n_layers; ++layer) {
+        const auto tensor = [&](std::string_view name) {
+            return find(fmt::format("layers.{}.{}", layer, name), flat);
+        };
+        const auto tensors = [&](std::string_view name) {
+            return block(fmt::format("layers.{}.{}", layer, name), flat);
+        };
+        params.layers.push_back({
+            .attention_norm_weight = tensor("attention.norm.weight"),
+            .attention_norm_bias = tensor("attention.norm.bias"),
+            .qkv_weight = tensors("attention.qkv.weight"),
+            .qkv_bias = tensors("attention.qkv.bias"),
+            .output_weight = tensor("attention.output.weight"),
+            .output_bias = tensor("attention.output.bias"),
+            .mlp_norm_weight = tensor("mlp.norm.weight"),
+            .mlp_norm_bias = tensor("mlp.norm.bias"),
+            .up_weight = tensors("mlp.up.weight"),
+            .up_bias = tensors("mlp.up.bias"),
+            .down_weight = tensor("mlp.down.weight"),
+            .down_bias = tensor("mlp.down.bias"),
+        });
+    }
+    params.final_norm_weight = find("final_norm.weight", flat);
+    params.final_norm_bias = find("final_norm.bias", flat);
+    return params;
+}
+
+}  // namespace lm::model
