@@ -24,7 +24,7 @@ struct Dropout {
     u64 seed = 0;
     i32 layer = 0;
     i32 site = 0;        // DropoutSite
-    View sample_ids;     // [B] i64: global sample index of each row of the micro-batch
+    View sample_ids{};   // [B] i64: global sample index of each row of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
     bool on() const { return p > 0.0; }
 };
@@ -42,50 +42,50 @@ enum class Activation { none, gelu_tanh, gelu_erf };
 // out[n] = table[tokens[n] - vocab_start] (zero when another rank holds the row) +
 // position_table[positions[n]].
 struct EmbeddingForward {
-    View tokens;  // [N] i32
-    View table;   // [V, C]
+    View tokens{};  // [N] i32
+    View table{};   // [V, C]
     i64 vocab_start = 0;
-    View positions;       // [N] i32, or none
-    View position_table;  // [P, C], or none
-    View out;             // [N, C]
+    View positions{};       // [N] i32, or none
+    View position_table{};  // [P, C], or none
+    View out{};             // [N, C]
 };
 
 struct EmbeddingBackward {
-    View tokens;
-    View dout;    // [N, C]
-    View dtable;  // [V, C] f32, accumulated
+    View tokens{};
+    View dout{};    // [N, C]
+    View dtable{};  // [V, C] f32, accumulated
     i64 vocab_start = 0;
-    View positions;        // or none
-    View dposition_table;  // [P, C] f32, accumulated; or none
+    View positions{};        // or none
+    View dposition_table{};  // [P, C] f32, accumulated; or none
 };
 
 // ---- Linear -----------------------------------------------------------------------------------
 
 // y = activation(x w^T + bias); pre_activation keeps x w^T + bias for backward.
 struct LinearForward {
-    View x;     // [N, K]
-    View w;     // [M, K]
-    View bias;  // [M], or none
-    View y;     // [N, M]
+    View x{};     // [N, K]
+    View w{};     // [M, K]
+    View bias{};  // [M], or none
+    View y{};     // [N, M]
     Activation activation = Activation::none;
-    View pre_activation;  // [N, M] when activation is not none
+    View pre_activation{};  // [N, M] when activation is not none
 };
 
 // dx = (dy w) * activation'(pre_activation): with an activation, the gradient goes on through the
 // activation that made this layer's input.
 struct LinearBackwardInput {
-    View dy;  // [N, M]
-    View w;   // [M, K]
-    View dx;  // [N, K]
+    View dy{};  // [N, M]
+    View w{};   // [M, K]
+    View dx{};  // [N, K]
     Activation activation = Activation::none;
-    View pre_activation;  // [N, K] when activation is not none
+    View pre_activation{};  // [N, K] when activation is not none
 };
 
 struct LinearBackwardWeight {
-    View dy;     // [N, M]
-    View x;      // [N, K]
-    View dw;     // [M, K] f32
-    View dbias;  // [M] f32, or none
+    View dy{};     // [N, M]
+    View x{};      // [N, K]
+    View dw{};     // [M, K] f32
+    View dbias{};  // [M] f32, or none
     bool accumulate = true;
 };
 
@@ -97,32 +97,32 @@ enum class Norm { layer_norm, rms_norm };
 struct ResidualNormForward {
     Norm norm = Norm::layer_norm;
     double eps = 1e-5;
-    View branch;      // [N, C], or none: sum = residual
-    View residual;    // [N, C], or none: sum = dropout(branch)
+    View branch{};    // [N, C], or none: sum = residual
+    View residual{};  // [N, C], or none: sum = dropout(branch)
     Dropout dropout;  // of branch; width C
-    View sum;         // [N, C]; may be `residual` or `branch` itself; or none: not kept
-    View weight;      // [C], or none with y none: only the sum
-    View bias;        // [C], or none
-    View y;           // [N, C], or none
-    View mean;        // [N] f32; none for rms_norm
-    View rstd;        // [N] f32
+    View sum{};       // [N, C]; may be `residual` or `branch` itself; or none: not kept
+    View weight{};    // [C], or none with y none: only the sum
+    View bias{};      // [C], or none
+    View y{};         // [N, C], or none
+    View mean{};      // [N] f32; none for rms_norm
+    View rstd{};      // [N] f32
 };
 
 // From dy and the gradient dsum_in that reaches `sum` from later layers:
 // dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum).
 struct ResidualNormBackward {
     Norm norm = Norm::layer_norm;
-    View dy;   // [N, C]
-    View sum;  // [N, C] from forward
-    View weight;
-    View mean;
-    View rstd;
-    View dsum_in;  // [N, C], or none
-    View dsum;     // [N, C]; may be dsum_in
+    View dy{};   // [N, C]
+    View sum{};  // [N, C] from forward
+    View weight{};
+    View mean{};
+    View rstd{};
+    View dsum_in{};  // [N, C], or none
+    View dsum{};     // [N, C]; may be dsum_in
     Dropout dropout;
-    View dbranch;  // [N, C], or none
-    View dweight;  // [C] f32, accumulated
-    View dbias;    // [C] f32, accumulated; or none
+    View dbranch{};  // [N, C], or none
+    View dweight{};  // [C] f32, accumulated
+    View dbias{};    // [C] f32, accumulated; or none
 };
 
 // ---- Attention --------------------------------------------------------------------------------
@@ -131,30 +131,30 @@ struct ResidualNormBackward {
 // qkv holds for each token H query heads, then G key heads, then G value heads, D wide each; query
 // head h uses group h / (H/G).
 struct AttentionForward {
-    View qkv;          // [B, T, (H+2G)*D]
-    View out;          // [B, T, H*D]
-    View lse;          // [B, H, T] f32: log of the softmax denominator, scores included
+    View qkv{};        // [B, T, (H+2G)*D]
+    View out{};        // [B, T, H*D]
+    View lse{};        // [B, H, T] f32: log of the softmax denominator, scores included
     i64 n_heads = 0;   // H
     i64 n_groups = 0;  // G
     i64 head_dim = 0;  // D
     double scale = 0;
-    View doc_start;     // [B, T] i32: first key that a query may see; or none: 0
-    View alibi_slopes;  // [H] f32, or none
-    Dropout dropout;    // of the probabilities
+    View doc_start{};     // [B, T] i32: first key that a query may see; or none: 0
+    View alibi_slopes{};  // [H] f32, or none
+    Dropout dropout;      // of the probabilities
 };
 
 struct AttentionBackward {
-    View dout;  // [B, T, H*D]
-    View qkv;
-    View out;
-    View lse;
-    View dqkv;  // [B, T, (H+2G)*D]
+    View dout{};  // [B, T, H*D]
+    View qkv{};
+    View out{};
+    View lse{};
+    View dqkv{};  // [B, T, (H+2G)*D]
     i64 n_heads = 0;
     i64 n_groups = 0;
     i64 head_dim = 0;
     double scale = 0;
-    View doc_start;
-    View alibi_slopes;
+    View doc_start{};
+    View alibi_slopes{};
     Dropout dropout;
 };
 
@@ -165,32 +165,32 @@ struct AttentionBackward {
 // target_logit = the target's logit when this rank holds it, else 0.
 // Tensor ranks combine these three before the next two operations.
 struct CrossEntropyStats {
-    View logits;   // [N, V]
-    View targets;  // [N] i32, global ids
+    View logits{};   // [N, V]
+    View targets{};  // [N] i32, global ids
     i64 vocab_start = 0;
-    i64 n_valid = 0;    // valid columns of this rank
-    View row_max;       // [N] f32
-    View row_sum;       // [N] f32
-    View target_logit;  // [N] f32
+    i64 n_valid = 0;      // valid columns of this rank
+    View row_max{};       // [N] f32
+    View row_sum{};       // [N] f32
+    View target_logit{};  // [N] f32
 };
 
 // loss = log(row_sum) + row_max - target_logit, per row, unweighted.
 struct CrossEntropyLoss {
-    View row_max;
-    View row_sum;
-    View target_logit;
-    View losses;  // [N] f32
+    View row_max{};
+    View row_sum{};
+    View target_logit{};
+    View losses{};  // [N] f32
 };
 
 // In place: logits become weight * grad_scale * (softmax - one_hot(target)); padding becomes 0.
 struct CrossEntropyBackward {
-    View logits;  // [N, V]
-    View targets;
+    View logits{};  // [N, V]
+    View targets{};
     i64 vocab_start = 0;
     i64 n_valid = 0;
-    View row_max;
-    View row_sum;
-    View weight;  // [N] f32: loss mask
+    View row_max{};
+    View row_sum{};
+    View weight{};  // [N] f32: loss mask
     double grad_scale = 1.0;
 };
 
@@ -200,11 +200,11 @@ struct CrossEntropyBackward {
 // m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
 struct AdamW {
-    View master;  // [n] f32
-    View weight;  // [n] compute type, written from master; none when master is the weight
-    View grad;    // [n] f32
-    View m;       // [n] f32
-    View v;       // [n] f32
+    View master{};  // [n] f32
+    View weight{};  // [n] compute type, written from master; none when master is the weight
+    View grad{};    // [n] f32
+    View m{};       // [n] f32
+    View v{};       // [n] f32
     double lr = 0;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -216,39 +216,39 @@ struct AdamW {
 
 // out = sum of squares of x in f64, by a fixed tree: the same bits for any number of threads.
 struct SumSquares {
-    View x;    // f32
-    View out;  // [1] f64; overwritten, or added to with accumulate
+    View x{};    // f32
+    View out{};  // [1] f64; overwritten, or added to with accumulate
     bool accumulate = false;
 };
 
 // out = sum over rows of a * weight, in f64 by a fixed tree (losses).
 struct WeightedSum {
-    View x;       // [N] f32
-    View weight;  // [N] f32
-    View out;     // [1] f64
+    View x{};       // [N] f32
+    View weight{};  // [N] f32
+    View out{};     // [1] f64
     bool accumulate = false;
 };
 
 struct CountZeros {
-    View x;    // f32
-    View out;  // [1] f64
+    View x{};    // f32
+    View out{};  // [1] f64
     bool accumulate = false;
 };
 
 struct Fill {
-    View x;  // f32 or compute type
+    View x{};  // f32 or compute type
     double value = 0;
 };
 
 // y = x, converted to y's type.
 struct Cast {
-    View x;
-    View y;
+    View x{};
+    View y{};
 };
 
 // x *= factor.
 struct Scale {
-    View x;
+    View x{};
     double factor = 1;
 };
 
