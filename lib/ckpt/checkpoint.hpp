@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a checkpoint: any box of any tensor is put together from the slices that hold it, so that
+// every layout loads every checkpoint. Checksums are verified before the first use of a slice.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/manifest.hpp"
+
+namespace lm::ckpt {
+
+// One complete step, open for reading. Copies share the mapped files. Thread-safe.
+class Checkpoint {
+  public:
+    // `path` is a global_stepN directory. Throws Error(failure) unless it is complete: manifest and
+    // index parts fit their digests, every data file has its size and header. Data is not read yet.
+    explicit Checkpoint(const std::string& path);
+
+    const std::string& path() const;
+    const Manifest& manifest() const;
+    const std::vector<IndexPart>& parts() const;
+    const TensorInfo* find(std::string_view tensor) const;  // nullptr: none of that name
+    bool has(Kind kind) const;                              // are there slices of this kind?
+
+    // Where a load puts what it reads: elements [flat_begin, flat_end) of `box` in row-major order
+    // from `data` on, as `dtype` (fp32, bf16 or fp16, converted when the file has another).
+    struct Target {
+        spec::Box box;
+        i64 flat_begin = 0;
+        i64 flat_end = 0;
+        DType dtype = DType::fp32;
+        void* data = nullptr;
+    };
+
+    // Kind::master reads the weights of a checkpoint whose weights are fp32. Throws Error(failure)
+    // naming file and tensor when the tensor is missing, not fully covered or fails its checksum.
+    void load(const std::string& tensor, Kind kind, const Target& target) const;
+
+    // A rank's whole flat buffer, as pieces_of() saved it, or its elements [begin, end). Padded
+    // rows and gaps are left as they are. A tensor of the table that is missing or has another
+    // shape is Error(usage) naming both shapes.
+    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout, Kind kind,
+              DType dtype, void* data) const;
+    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout, Kind kind,
+              DType dtype, void* data, i64 begin, i64 end) const;
+
+    // The whole tensor.
+    std::vector<float> load_fp32(const std::string& tensor, Kind kind) const;
+
+    // Checks one slice's bytes against its checksum; throws Error(failure).
+    void check(const Slice& slice) const;
+    std::span<const std::byte> bytes(const Slice& slice) const;  // unchecked
+
+  private:
+    struct State;
+    std::shared_ptr<const State> state_;
+};
+
+// Opens what `path` means: a global_stepN directory, or a directory of them. There the step that
+// `latest` names counts; when that one is not complete, the newest complete one before it, or else
+// the newest complete one, with a warning that says so. Throws Error(usage) when `path` does not
+// exist or holds no checkpoint at all, Error(failure) when none of those there is complete.
+Checkpoint open(const std::string& path);
+
+// nullopt when `path` is a directory (or nothing yet) that holds no checkpoint: a run that starts.
+std::optional<Checkpoint> open_if_any(const std::string& path);
+
+std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
+std::optional<i64> latest_step(const std::string& directory);  // what `latest` names, unchecked
+void set_latest(const std::string& directory, i64 iteration);  // atomically
+
+}  // namespace lm::ckpt
