@@ -13,6 +13,7 @@
 namespace lm::device {
 
 struct OpTable;
+struct OpTimes;
 class Device;
 
 // Owns device memory; move-only; zero-filled when made.
@@ -71,7 +72,8 @@ class Device {
 // Operations never allocate; what one needs is checked against the workspace's size.
 struct Context {
     Device& device;
-    View workspace;  // u8
+    View workspace;            // uint8
+    OpTimes* times = nullptr;  // device/op_times.hpp; none: not measured
 };
 
 }  // namespace lm::device

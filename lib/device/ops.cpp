@@ -1,14 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/ops.hpp"
 
+#include "base/clock.hpp"
 #include "device/check.hpp"
+#include "device/op_times.hpp"
 
 namespace lm::device {
+namespace {
 
-#define LM_OP_CALL(name, Args)                      \
-    void name(Context& context, const Args& args) { \
-        check(args);                                \
-        context.device.ops().name(context, args);   \
+double product_flops(const View& rows, const View& weight) {
+    return 2.0 * static_cast<double>(rows[0]) * static_cast<double>(weight.numel());
+}
+
+// Scores and weighted values of the causal half: 2 products of T x T x D / 2 for each head forward,
+// 5 backward (the scores are made again).
+double attention_flops(const View& out, i64 products) {
+    return static_cast<double>(products) * static_cast<double>(out.numel()) *
+           static_cast<double>(out[1]);
+}
+
+template <typename Args>
+double flops_of(const Args&) {
+    return 0.0;
+}
+template <>
+double flops_of(const LinearForward& args) {
+    return product_flops(args.x, args.w);
+}
+template <>
+double flops_of(const LinearBackwardInput& args) {
+    return product_flops(args.dy, args.w);
+}
+template <>
+double flops_of(const LinearBackwardWeight& args) {
+    return product_flops(args.dy, args.dw);
+}
+template <>
+double flops_of(const AttentionForward& args) {
+    return attention_flops(args.out, 2);
+}
+template <>
+double flops_of(const AttentionBackward& args) {
+    return attention_flops(args.dout, 5);
+}
+
+template <typename Args>
+void call(Context& context, const Args& args, Op op, void (&run)(Context&, const Args&)) {
+    check(args);
+    if (!context.times) return run(context, args);
+    const Stopwatch watch;
+    run(context, args);
+    OpTime& time = (*context.times)[op];
+    ++time.calls;
+    time.seconds += watch.elapsed_s();
+    time.flops += flops_of(args);
+}
+
+constexpr std::string_view op_names[] = {
+#define LM_OP_NAME(name, Args) #name,
+    LM_OPS(LM_OP_NAME)
+#undef LM_OP_NAME
+};
+
+}  // namespace
+
+std::string_view name_of(Op op) {
+    return op_names[static_cast<size_t>(op)];
+}
+
+#define LM_OP_CALL(name, Args)                                    \
+    void name(Context& context, const Args& args) {               \
+        call(context, args, Op::name, context.device.ops().name); \
     }
 LM_OPS(LM_OP_CALL)
 #undef LM_OP_CALL

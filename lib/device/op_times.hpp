@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the milliseconds of a step go: calls, wall time and floating-point operations of each
+// operation, gathered by the checked calls when a Context carries one of these.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "device/ops.hpp"
+
+namespace lm::device {
+
+enum class Op : int {
+#define LM_OP_NAME(name, Args) name,
+    LM_OPS(LM_OP_NAME)
+#undef LM_OP_NAME
+        count
+};
+
+std::string_view name_of(Op op);
+
+struct OpTime {
+    i64 calls = 0;
+    double seconds = 0;
+    double flops = 0;  // of matrix products and attention; 0 for the others
+};
+
+struct OpTimes {
+    std::array<OpTime, static_cast<size_t>(Op::count)> ops{};
+    OpTime& operator[](Op op) { return ops[static_cast<size_t>(op)]; }
+};
+
+}  // namespace lm::device
