@@ -58,6 +58,7 @@ function(lm_unit_test layer)
     endif()
     add_executable(test_${layer} ${sources})
     target_link_libraries(test_${layer} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
+    target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_compile_definitions(
         test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
     add_test(NAME unit.${layer} COMMAND test_${layer})

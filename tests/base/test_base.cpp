@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests, overflow-checked products, shapes, errors, the log sink.
+#include <catch2/catch.hpp>
+#include <limits>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using test::caught;
+
+TEST_CASE("digests are XXH3") {
+    // Of the empty input, from the reference implementation.
+    CHECK(hash64("") == 0x2d06800538d394c2);
+    CHECK(digest("") == "xxh3:99aa06d3014798d86001c324468d497f");
+    CHECK(digest("a") != digest("b"));
+}
+
+TEST_CASE("a digest over pieces is the digest of the whole") {
+    std::string text;
+    for (int i = 0; i < 5000; ++i) text += std::to_string(i);
+    Digester digester;
+    for (size_t begin = 0, n = 1; begin < text.size(); begin += n, n = n * 2 % 1009) {
+        digester.update(
+            std::as_bytes(std::span(text).subspan(begin, std::min(n, text.size() - begin))));
+        REQUIRE(digester.finish() == digest(text.substr(0, begin + n)));
+    }
+    CHECK(digester.finish() == digest(text));
+    Digester moved = std::move(digester);
+    CHECK(moved.finish() == digest(text));
+}
+
+TEST_CASE("products are checked for overflow") {
+    CHECK(checked_mul(3, 4) == 12);
+    CHECK(checked_mul(0, std::numeric_limits<i64>::max()) == 0);
+    CHECK(caught([] { checked_mul(i64{1} << 32, i64{1} << 31); }).code == Exit::usage);
+    CHECK(ceil_div(0, 4) == 0);
+    CHECK(ceil_div(5, 4) == 2);
+    CHECK(round_up(8, 4) == 8);
+    CHECK(round_up(9, 4) == 12);
+}
+
+TEST_CASE("shapes") {
+    const Shape shape = {50257, 768};
+    CHECK(shape.rank() == 2);
+    CHECK(shape.numel() == 50257 * 768);
+    CHECK(shape.str() == "[50257, 768]");
+    CHECK(shape == Shape{50257, 768});
+    CHECK_FALSE(shape == Shape{50257, 768, 1});
+    CHECK(Shape{}.numel() == 1);
+    CHECK(caught([] { Shape{i64{1} << 40, i64{1} << 40}.numel(); }).threw);
+    CHECK(caught([] { Shape{1, 2, 3, 4, 5}; }).code == Exit::bug);
+}
+
+TEST_CASE("errors carry an exit code and one line") {
+    const auto usage = caught([] { usage_error("--x", "'{}' is wrong", 5); });
+    CHECK(usage.code == Exit::usage);
+    CHECK(usage.message == "--x: '5' is wrong");
+    CHECK(caught([] { run_error("f", "gone"); }).code == Exit::failure);
+    const auto ours = caught([] { LM_CHECK(1 > 2, "odd"); });
+    CHECK(ours.code == Exit::bug);
+    CHECK(ours.says("test_base.cpp:"));
+    CHECK(ours.says("odd"));
+}
+
+TEST_CASE("the log sink gets what is said, and nothing is said without one") {
+    std::vector<std::string> seen;
+    set_log_sink([&](Severity severity, std::string_view text) {
+        seen.push_back((severity == Severity::warning ? "W " : "N ") + std::string(text));
+    });
+    note("x: {} y", 1);
+    warn("z");
+    set_log_sink(nullptr);
+    warn("unheard");
+    CHECK(seen == std::vector<std::string>{"N x: 1 y", "W z"});
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What unit tests of several layers need: a directory of their own that goes away, and the message
+// of an expected Error.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace lm::test {
+
+// A fresh directory below $TMPDIR, removed with everything in it at the end of the scope.
+class TempDir {
+  public:
+    TempDir() {
+        std::string name = (std::filesystem::temp_directory_path() / "lm-test.XXXXXX").string();
+        if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed: " + name);
+        path_ = name;
+    }
+    ~TempDir() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    TempDir(const TempDir&) = delete;
+    TempDir& operator=(const TempDir&) = delete;
+
+    const std::string& path() const { return path_; }
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+  private:
+    std::string path_;
+};
+
+struct Caught {
+    bool threw = false;
+    Exit code = Exit::done;
+    std::string message;
+
+    bool says(std::string_view part) const { return message.find(part) != message.npos; }
+};
+
+// The Error that `action` throws; threw is false when it throws none.
+template <typename Action>
+Caught caught(Action&& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return {true, error.code(), error.what()};
+    }
+    return {};
+}
+
+}  // namespace lm::test
