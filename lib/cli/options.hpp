@@ -8,7 +8,8 @@
 //     options.flag("--json", &args.json, "print JSON Lines on standard output");
 //
 // Manners: `--x V` and `--x=V`, no abbreviations, the last one wins, unknown options are errors
-// that name the nearest known one, junk after a number is an error.
+// that name the nearest known one, junk after a number is an error, `--` ends the options. With
+// verbs, the verb is the first argument and what follows belongs to it.
 #pragma once
 
 #include <functional>
@@ -16,20 +17,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 
 namespace lm::cli {
 
 struct Bytes {
-    i64 value = 0;
-};  // --min-size 2GiB
+    i64 value = 0;  // --min-size 2GiB
+};
 struct Duration {
-    double seconds = 0;
-};  // --watch 10s
+    double seconds = 0;  // --watch 10s
+};
 
 struct Option {
+    enum class Kind { normal, accepted, refused, help, version };
+    static constexpr int any_number = 1 << 20;  // of values
+
     std::vector<std::string> names;  // the first is the one that help shows; the rest are aliases
     std::string metavar;             // "N"; empty for a flag
     std::string help;                // one sentence, lower case, no full stop
@@ -39,6 +45,12 @@ struct Option {
     bool repeatable = false;  // takes one or more values
     bool hidden = false;
     std::vector<std::string> choices;
+    Kind kind = Kind::normal;
+    int min_values = 0;  // that follow one occurrence; both are zero for a flag
+    int max_values = 0;
+
+    const std::string& name() const { return names.front(); }
+    bool is_flag() const { return max_values == 0; }
 };
 
 class Options {
@@ -65,16 +77,24 @@ class Options {
                std::string help);
     void value(std::string_view names, std::optional<std::string>* target, std::string metavar,
                std::string help);
+    void value(std::string_view names, std::optional<Bytes>* target, std::string metavar,
+               std::string help);
+    void value(std::string_view names, std::optional<Duration>* target, std::string metavar,
+               std::string help);
     // One or more values after one name; a later occurrence replaces an earlier one.
     void values(std::string_view names, std::vector<std::string>* target, std::string metavar,
                 std::string help);
     void values(std::string_view names, std::vector<i64>* target, std::string metavar,
                 std::string help);
+    void values(std::string_view names, std::vector<double>* target, std::string metavar,
+                std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
     void positional(std::string name, std::string* target, std::string help);
+    void positional(std::string name, std::optional<std::string>* target, std::string help);
     void positionals(std::string name, std::vector<std::string>* target,
                      std::string help);  // 1 or more
+    void positionals_or_none(std::string name, std::vector<std::string>* target, std::string help);
 
     // A Megatron flag that means nothing here: accepted with `n_values` values (-1: any number) and
     // one note on stderr that says what happens instead.
@@ -85,7 +105,8 @@ class Options {
     // A verb (lm-ckpt ls): its own options. The chosen verb's `run` is called by run_main.
     Options& verb(std::string name, std::string summary, std::function<int()> run);
 
-    // Throws Error(usage). -h/--help and --version set the result instead of parsing on.
+    // Throws Error(usage). -h/--help and --version set the result instead of parsing on. Targets of
+    // options before the error have their new values.
     enum class Parsed { run, help, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // was this option on the command line?
@@ -93,12 +114,23 @@ class Options {
     Options* chosen_verb();
     std::function<int()> chosen_run() const;
 
-    std::string help() const;         // the whole --help text
-    std::string man_options() const;  // mdoc: .Sh OPTIONS ... (and per verb)
-    const std::vector<Option>& table() const;
-    const std::string& program() const;
+    std::string help(int width = 0) const;  // the whole --help text; 0: as wide as the terminal
+    std::string man_options() const;        // mdoc: .Sh OPTIONS ... (and per verb)
+    std::string man_exit_status() const;    // mdoc: .Sh EXIT STATUS
+    std::string bash_completion() const;    // a script to source
     // Lines shown under the options in --help: examples, the man page's name.
     void epilogue(std::string text);
+    // A code that this program returns besides 0, 2, 3 and 70, for the page's EXIT STATUS;
+    // `meaning` replaces the general wording.
+    void exits_with(Exit code, std::string meaning = {});
+
+    // The table as declared, without --help and --version.
+    const std::vector<Option>& table() const;
+    const std::string& program() const;  // "lm-ckpt"; of a verb "lm-ckpt ls"
+    const std::string& summary() const;
+    const std::string& epilogue() const;
+    std::vector<const Options*> verbs() const;
+    const std::vector<std::pair<Exit, std::string>>& exit_codes() const;
 
   private:
     struct Impl;

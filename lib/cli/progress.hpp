@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress for people, on stderr: on a terminal one line redrawn at most 6 times a second;
-// otherwise one plain line a minute; nothing with --quiet.
+// otherwise one plain line a minute; nothing with --quiet. No colours at all, so NO_COLOR changes
+// nothing.
 #pragma once
 
 #include <memory>
 #include <string_view>
 
+#include "base/clock.hpp"
 #include "base/types.hpp"
+#include "cli/terminal.hpp"
 
 namespace lm::cli {
-
-bool stderr_is_terminal();
-bool stdout_is_terminal();
 
 class Progress {
   public:
     // `unit` "B" is shown as MB with MB/s; any other unit as counts. total < 0: unknown, no ETA.
-    Progress(std::string_view what, std::string_view unit, i64 total, bool quiet);
+    // `clock` gives seconds; tests bring their own.
+    Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
+             double (*clock)() = monotonic_s);
     ~Progress();  // clears the terminal line
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+
+    // Cheap when nothing is due; may be called from any thread.
     void update(i64 done, std::string_view extra = {});
+    // Clears the terminal line. Elsewhere prints a last line if any was printed before.
     void finish();
 
   private:

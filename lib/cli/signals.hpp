@@ -7,9 +7,15 @@ namespace lm::cli {
 
 enum class StopRequest { none, save_and_stop };
 
-void install_stop_signals();  // SIGUSR1, SIGTERM, SIGINT
+// SIGUSR1, SIGTERM, SIGINT. System calls that a signal interrupts are restarted. A SIGINT that the
+// process was started to ignore (a background job of a script) stays ignored.
+void install_stop_signals();
 StopRequest stop_requested();
-const char* stop_signal_name();  // "SIGUSR1", or nullptr
-void ignore_sigpipe();           // lm-train: a dead log pipe must not end a run
+const char* stop_signal_name();  // of the first one: "SIGUSR1"; nullptr when none came
+
+void install_dump_signal();  // SIGUSR2
+bool take_dump_request();    // true once for one or more SIGUSR2 since the last call
+
+void ignore_sigpipe();  // lm-train: a dead log pipe must not end a run
 
 }  // namespace lm::cli

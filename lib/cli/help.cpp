@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of --help: usage line, operands, commands, then the options under their headings in two
+// columns, wrapped at the width of the terminal.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cli/layout.hpp"
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+
+namespace lm::cli {
+namespace {
+
+constexpr size_t column = 28;  // where the descriptions begin
+
+std::string label_of(const Option& option) {
+    std::string label;
+    for (const std::string& name : option.names) {
+        if (name != option.name() && name.size() == 2) label += name + ", ";
+    }
+    label += option.name();
+    if (!option.metavar.empty()) label += " " + option.metavar;
+    if (option.repeatable) label += "...";
+    return label;
+}
+
+std::string description_of(const Option& option) {
+    if (option.default_text.empty()) return option.help;
+    return option.help + " (default " + option.default_text + ")";
+}
+
+std::string two_columns(const std::string& label, const std::string& description, size_t width) {
+    std::string text = "  " + label;
+    if (description.empty()) return text + "\n";
+    if (text.size() + 2 > column) {
+        text += "\n" + std::string(column, ' ');
+    } else {
+        text.append(column - text.size(), ' ');
+    }
+    bool first = true;
+    for (const std::string& line : wrap(description, width - column)) {
+        if (!first) text += std::string(column, ' ');
+        text += line + "\n";
+        first = false;
+    }
+    return text;
+}
+
+std::string paragraph(const std::string& content, size_t indent, size_t width) {
+    std::string text;
+    for (const std::string& line : wrap(content, width - indent)) {
+        text += std::string(indent, ' ') + line + "\n";
+    }
+    return text;
+}
+
+std::string usage_of(const Options& options) {
+    const bool has_verbs = !options.verbs().empty();
+    const bool only_verbs = has_verbs && options.table().empty();
+    std::string text;
+    if (!only_verbs) {
+        text = options.program() + " [OPTION]...";
+        for (const Option& operand : operands_of(options)) text += " " + operand_text(operand);
+    }
+    if (!has_verbs) return text;
+    if (!text.empty()) text += "\n       ";
+    return text + options.program() + " COMMAND [OPTION]...";
+}
+
+std::string verbs_text(const Options& options, size_t width) {
+    std::string text;
+    for (const Options* verb : options.verbs()) {
+        std::string label = verb->program().substr(options.program().size() + 1);
+        for (const Option& operand : operands_of(*verb)) label += " " + operand_text(operand);
+        text += two_columns(label, verb->summary(), width);
+    }
+    if (text.empty()) return text;
+    return "\nCommands (" + options.program() + " COMMAND --help says more):\n" + text;
+}
+
+std::string accepted_text(const Options& options, size_t width) {
+    std::string names;
+    for (const Option& option : accepted_of(options)) {
+        names += (names.empty() ? "" : ", ") + option.name();
+    }
+    if (names.empty()) return names;
+    return "\nAccepted and ignored with a note (the man page says why):\n" +
+           paragraph(names, 2, width);
+}
+
+}  // namespace
+
+std::string Options::help(int width) const {
+    if (width <= 0) width = std::clamp(terminal_width(STDOUT_FILENO, 80), 60, 100);
+    const size_t columns = static_cast<size_t>(width);
+    std::string text = "Usage: " + usage_of(*this) + "\n";
+    text += paragraph(capitalised(summary()) + ".", 0, columns);
+    const std::vector<Option> operands = operands_of(*this);
+    if (!operands.empty()) text += "\n";
+    for (const Option& operand : operands) {
+        text += two_columns(operand.metavar, description_of(operand), columns);
+    }
+    text += verbs_text(*this, columns);
+    for (const auto& [title, options] : groups_of(*this)) {
+        text += "\n" + title + ":\n";
+        for (const Option& option : options) {
+            text += two_columns(label_of(option), description_of(option), columns);
+        }
+    }
+    text += accepted_text(*this, columns);
+    if (!epilogue().empty()) text += "\n" + epilogue() + (epilogue().ends_with('\n') ? "" : "\n");
+    return text;
+}
+
+}  // namespace lm::cli

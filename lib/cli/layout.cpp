@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/layout.hpp"
+
+#include <algorithm>
+
+namespace lm::cli {
+namespace {
+
+std::vector<Option> select(const Options& options, bool (*wanted)(const Option&)) {
+    std::vector<Option> result;
+    std::ranges::copy_if(options.table(), std::back_inserter(result), wanted);
+    return result;
+}
+
+Option built_in(std::vector<std::string> names, std::string help) {
+    Option option;
+    option.names = std::move(names);
+    option.help = std::move(help);
+    option.group = "Help";
+    return option;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options& options) {
+    std::vector<Option> shown = select(options, [](const Option& option) {
+        return !option.positional && !option.hidden && option.kind == Option::Kind::normal;
+    });
+    shown.push_back(built_in({"--help", "-h"}, "print this help and exit"));
+    shown.push_back(built_in({"--version"}, "print the version and exit"));
+    std::vector<std::pair<std::string, std::vector<Option>>> groups;
+    for (Option& option : shown) {
+        const auto known = std::ranges::find_if(
+            groups, [&option](const auto& entry) { return entry.first == option.group; });
+        if (known != groups.end()) {
+            known->second.push_back(std::move(option));
+        } else {
+            groups.emplace_back(option.group, std::vector<Option>{option});
+        }
+    }
+    return groups;
+}
+
+std::vector<Option> operands_of(const Options& options) {
+    return select(options, [](const Option& option) { return option.positional; });
+}
+
+std::vector<Option> accepted_of(const Options& options) {
+    return select(options, [](const Option& option) {
+        return option.kind == Option::Kind::accepted && !option.hidden;
+    });
+}
+
+std::string operand_text(const Option& operand) {
+    const std::string text = operand.metavar + (operand.repeatable ? "..." : "");
+    return operand.min_values == 0 ? "[" + text + "]" : text;
+}
+
+std::string capitalised(std::string text) {
+    if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
+        text[0] = static_cast<char>(text[0] - 32);
+    return text;
+}
+
+std::vector<std::string> wrap(std::string_view text, size_t width) {
+    std::vector<std::string> lines;
+    std::string line;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find(' '), text.size());
+        const std::string_view word = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (word.empty()) continue;
+        if (!line.empty() && line.size() + 1 + word.size() > width) {
+            lines.push_back(std::move(line));
+            line.clear();
+        }
+        if (!line.empty()) line += ' ';
+        line += word;
+    }
+    if (!line.empty()) lines.push_back(std::move(line));
+    return lines;
+}
+
+}  // namespace lm::cli

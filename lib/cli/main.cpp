@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/main.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+#include "cli/terminal.hpp"
+
+namespace lm::cli {
+namespace {
+
+constexpr const char* stdout_name = "standard output";
+
+// Standard descriptors that are closed get a stand-in on which reading or writing fails, so that no
+// file of ours is opened under their numbers.
+void keep_standard_descriptors() {
+    for (int fd = 0; fd <= 2; ++fd) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+        const int stand_in = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+        if (stand_in != fd) std::abort();  // lower ones are open, so this cannot be
+    }
+}
+
+struct Launch {
+    bool many = false;  // one of several ranks
+    std::string rank;
+};
+
+Launch launch_of_environment() {
+    constexpr const char* variables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                            {"PMI_RANK", "PMI_SIZE"},
+                                            {"SLURM_PROCID", "SLURM_NTASKS"}};
+    for (const auto& [rank_name, size_name] : variables) {
+        const char* rank = std::getenv(rank_name);
+        const char* size = std::getenv(size_name);
+        if (rank && size) return {std::atoi(size) > 1, rank};
+    }
+    return {};
+}
+
+std::string one_line(std::string text) {
+    for (char& c : text) {
+        if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    }
+    return text;
+}
+
+class Reporter {
+  public:
+    explicit Reporter(std::string program)
+        : program_(std::move(program)), launch_(launch_of_environment()) {
+        char host[256] = "";
+        gethostname(host, sizeof host - 1);
+        if (launch_.many) where_ = "rank " + launch_.rank + " on " + host + ": ";
+    }
+
+    void log(Severity severity, std::string_view message) const {
+        if (severity == Severity::note && !is_first()) return;
+        line(std::string(severity == Severity::note ? "note: " : "warning: ").append(message));
+    }
+
+    void error(const Error& failure, const std::string& command, bool in_command_line) const {
+        if (in_command_line && !is_first()) return;
+        line(failure.what());
+        if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
+    }
+
+    void line(const std::string& text) const {
+        print_line(one_line(program_ + ": " + (is_first() ? "" : where_) + text));
+    }
+
+  private:
+    bool is_first() const { return !launch_.many || launch_.rank == "0"; }
+
+    std::string program_;
+    Launch launch_;
+    std::string where_;
+};
+
+bool answer_generator(const Options& options, const std::vector<std::string>& arguments) {
+    if (arguments.empty()) return false;
+    if (arguments[0] == "--generate-man-options") {
+        write_stdout(options.man_options());
+    } else if (arguments[0] == "--generate-man-exit-status") {
+        write_stdout(options.man_exit_status());
+    } else if (arguments[0] == "--generate-completion" && arguments.size() == 2 &&
+               arguments[1] == "bash") {
+        write_stdout(options.bash_completion());
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int run(Options& options, const std::vector<std::string>& arguments,
+        const std::function<int()>& body, bool* parsing) {
+    if (answer_generator(options, arguments)) return 0;
+    const Options::Parsed parsed = options.parse(arguments);
+    *parsing = false;
+    const Options& chosen = options.chosen_verb() ? *options.chosen_verb() : options;
+    if (parsed == Options::Parsed::help) {
+        write_stdout(chosen.help());
+        return 0;
+    }
+    if (parsed == Options::Parsed::version) {
+        write_stdout(options.program() + " (lm-utils) " + std::string(version()) + "\n");
+        return 0;
+    }
+    const std::function<int()> work = options.chosen_verb() ? options.chosen_run() : body;
+    LM_CHECK(work != nullptr, "nothing to run");
+    return work();
+}
+
+int guarded(const Reporter& reporter, Options& options, const std::function<int()>& work,
+            const bool* parsing) {
+    try {
+        return work();
+    } catch (const Error& failure) {
+        const Options* verb = options.chosen_verb();
+        reporter.error(failure, verb ? verb->program() : options.program(), *parsing);
+        return static_cast<int>(failure.code());
+    } catch (const std::bad_alloc&) {
+        reporter.line("out of memory");
+        return static_cast<int>(Exit::failure);
+    } catch (const std::exception& failure) {
+        reporter.line(std::string("internal error: ") + failure.what() +
+                      ": please report it with the command line");
+        return static_cast<int>(Exit::bug);
+    }
+}
+
+}  // namespace
+
+void write_stdout(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+        run_error(stdout_name, "{}", std::strerror(errno));
+    }
+}
+
+void flush_stdout() {
+    if (std::fflush(stdout) != 0) run_error(stdout_name, "{}", std::strerror(errno));
+}
+
+int run_main(int argc, char** argv, Options& options, const std::function<int()>& body) {
+    keep_standard_descriptors();
+    const Reporter reporter(options.program());
+    set_log_sink([&reporter](Severity severity, std::string_view message) {
+        reporter.log(severity, message);
+    });
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    bool parsing = true;
+    const int code = guarded(
+        reporter, options, [&] { return run(options, arguments, body, &parsing); }, &parsing);
+    parsing = false;
+    const auto flush = [] {
+        flush_stdout();
+        // Network file systems report a full disk when a descriptor is closed.
+        const int copy = dup(STDOUT_FILENO);
+        if (copy >= 0 && close(copy) != 0) run_error(stdout_name, "{}", std::strerror(errno));
+        return 0;
+    };
+    const int flushed = guarded(reporter, options, flush, &parsing);
+    set_log_sink(nullptr);
+    return code == 0 || code == static_cast<int>(Exit::answer_is_no) ? std::max(code, flushed)
+                                                                     : code;
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generated sections of the man pages, in mdoc(7): OPTIONS from the option table, EXIT STATUS
+// from the table below. The rest of a page is prose, man/lm-X.1.in.
+#include <algorithm>
+#include <array>
+
+#include "cli/layout.hpp"
+#include "cli/options.hpp"
+
+namespace lm::cli {
+namespace {
+
+struct ExitMeaning {
+    Exit code;
+    bool always;  // every program may return it
+    const char* meaning;
+};
+
+constexpr std::array<ExitMeaning, 8> exit_meanings = {{
+    {Exit::done, true, "Done."},
+    {Exit::answer_is_no, false, "The work was done and the answer is no."},
+    {Exit::usage, true, "Wrong usage or configuration; nothing was touched."},
+    {Exit::failure, true,
+     "Failure at run time: data, input or output, memory, device, communication."},
+    {Exit::self_stopped, false,
+     "Training stopped itself: non-finite values, no progress, superseded."},
+    {Exit::bug, true, "A bug of the program itself."},
+    {Exit::run_again, false,
+     "Stopped with the state saved and work left: run the same command again."},
+    {Exit::do_not_run_again, false, "Stopped by the kill switch: do not run it again."},
+}};
+
+// Text of a line: backslashes escaped, hyphens as they are typed, no control line by accident.
+std::string escaped(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        if (c == '\\') {
+            result += "\\e";
+        } else if (c == '-') {
+            result += "\\-";
+        } else {
+            result += c;
+        }
+    }
+    if (result.starts_with('.') || result.starts_with('\'')) result.insert(0, "\\&");
+    return result;
+}
+
+// An argument of a macro: quoted, and never taken for a macro's name.
+std::string argument(std::string_view text) {
+    std::string result = escaped(text);
+    const bool like_macro = text.size() == 2 || text.size() == 3;
+    if (like_macro || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
+    return text.find(' ') == std::string_view::npos ? result : "\"" + result + "\"";
+}
+
+// A sentence begins a line, and no line is long.
+std::string prose(std::string text) {
+    text = capitalised(std::move(text));
+    if (!text.ends_with('.')) text += '.';
+    std::string result;
+    while (!text.empty()) {
+        size_t end = text.find(". ");
+        end = end == std::string::npos ? text.size() : end + 1;
+        for (const std::string& line : wrap(text.substr(0, end), 72))
+            result += escaped(line) + "\n";
+        text.erase(0, std::min(end + 1, text.size()));
+    }
+    return result;
+}
+
+std::string flag_macro(const std::string& name) {
+    return "Fl " + escaped(name.substr(1));
+}
+
+std::string choices_macro(const Option& option) {
+    std::string text;
+    for (const std::string& choice : option.choices) {
+        text += std::string(text.empty() ? "Cm " : " | Cm ") + argument(choice);
+    }
+    return text;
+}
+
+std::string item_of(const Option& option) {
+    std::string text = ".It";
+    for (size_t i = 0; i < option.names.size(); ++i) {
+        text += std::string(i == 0 ? " " : " , ") + flag_macro(option.names[i]);
+    }
+    if (!option.choices.empty()) return text + " " + choices_macro(option) + "\n";
+    if (!option.metavar.empty()) text += " Ar " + argument(option.metavar);
+    if (option.repeatable) text += " ...";
+    return text + "\n";
+}
+
+std::string body_of(const Option& option) {
+    std::string text = option.help.empty() ? "" : prose(option.help);
+    if (!option.default_text.empty()) {
+        text += "The default is\n.Ql " + argument(option.default_text) + " .\n";
+    }
+    return text;
+}
+
+std::string list_of(const std::vector<Option>& options) {
+    std::string text = ".Bl -tag -width Ds\n";
+    for (const Option& option : options) text += item_of(option) + body_of(option);
+    return text + ".El\n";
+}
+
+std::string operand_list(const Options& options) {
+    const std::vector<Option> operands = operands_of(options);
+    if (operands.empty()) return "";
+    std::string text = ".Bl -tag -width Ds\n";
+    for (const Option& operand : operands) {
+        text += ".It Ar " + argument(operand.metavar) + (operand.repeatable ? " ...\n" : "\n");
+        text += body_of(operand);
+    }
+    return text + ".El\n";
+}
+
+std::string accepted_list(const Options& options) {
+    const std::vector<Option> accepted = accepted_of(options);
+    if (accepted.empty()) return "";
+    return ".Ss Accepted and ignored\n"
+           "Flags of other programs that mean nothing here, and what happens instead.\n" +
+           list_of(accepted);
+}
+
+std::string without_help(const Options& options) {
+    std::string text;
+    for (const auto& [title, group] : groups_of(options)) {
+        if (title == "Help") continue;
+        text += title == "Options" ? ".Pp\n" : ".Pp\n" + escaped(title) + ":\n";
+        text += list_of(group);
+    }
+    return text;
+}
+
+// ".Ss lm-ckpt ls DIR", what it does, its operands and options.
+std::string verb_section(const Options& verb) {
+    std::string text = ".Ss " + escaped(verb.program());
+    for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
+    text += "\n" + prose(verb.summary()) + operand_list(verb) + without_help(verb);
+    return text;
+}
+
+}  // namespace
+
+std::string Options::man_options() const {
+    std::string text = ".Sh OPTIONS\n" + operand_list(*this);
+    for (const auto& [title, options] : groups_of(*this)) {
+        if (title != "Options") text += ".Ss " + escaped(title) + "\n";
+        text += list_of(options);
+    }
+    text += accepted_list(*this);
+    for (const Options* verb : verbs()) text += verb_section(*verb);
+    return text;
+}
+
+std::string Options::man_exit_status() const {
+    std::string text = ".Sh EXIT STATUS\n.Bl -tag -width Ds\n";
+    for (const ExitMeaning& entry : exit_meanings) {
+        const auto own = std::ranges::find_if(
+            exit_codes(), [&entry](const auto& declared) { return declared.first == entry.code; });
+        if (!entry.always && own == exit_codes().end()) continue;
+        const bool has_words = own != exit_codes().end() && !own->second.empty();
+        text += ".It " + std::to_string(static_cast<int>(entry.code)) + "\n";
+        text += prose(has_words ? own->second : entry.meaning);
+    }
+    return text + ".El\n";
+}
+
+}  // namespace lm::cli

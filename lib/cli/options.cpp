@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// Declaring options, converting their values into the targets, and handing out the operands.
+// Help, man page and completion read the finished table (help.cpp, man.cpp, completion.cpp).
+#include "cli/options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/parse.hpp"
+
+namespace lm::cli {
+namespace {
+
+using Values = std::vector<std::string>;
+using Apply = std::function<void(const std::string& name, const Values& values)>;
+
+Values split_names(std::string_view names) {
+    Values result;
+    while (!names.empty()) {
+        const size_t comma = std::min(names.find(','), names.size());
+        result.emplace_back(names.substr(0, comma));
+        names.remove_prefix(std::min(comma + 1, names.size()));
+    }
+    return result;
+}
+
+std::string with_largest_unit(i64 value, std::initializer_list<std::pair<i64, const char*>> units) {
+    for (const auto& [factor, unit] : units) {
+        if (value >= factor && value % factor == 0)
+            return fmt::format("{}{}", value / factor, unit);
+    }
+    return fmt::format("{}{}", value, (units.end() - 1)->second);
+}
+
+std::string text_of(const std::string& value) {
+    return value;
+}
+std::string text_of(i64 value) {
+    return fmt::format("{}", value);
+}
+std::string text_of(double value) {
+    return fmt::format("{}", value);
+}
+std::string text_of(Bytes size) {
+    return with_largest_unit(
+        size.value,
+        {{i64{1} << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1024, "KiB"}, {1, ""}});
+}
+std::string text_of(Duration time) {
+    const i64 whole_s = static_cast<i64>(time.seconds);
+    if (static_cast<double>(whole_s) != time.seconds) return fmt::format("{}s", time.seconds);
+    return with_largest_unit(whole_s, {{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}});
+}
+template <typename T>
+std::string text_of(const std::optional<T>& value) {
+    return value ? text_of(*value) : "";
+}
+template <typename T>
+std::string text_of(const std::vector<T>& values) {
+    Values texts;
+    for (const T& value : values) texts.push_back(text_of(value));
+    return fmt::format("{}", fmt::join(texts, " "));
+}
+
+void convert(const std::string&, const std::string& text, std::string& target) {
+    target = text;
+}
+void convert(const std::string& name, const std::string& text, i64& target) {
+    target = parse_count(name, text);
+}
+void convert(const std::string& name, const std::string& text, double& target) {
+    target = parse_number(name, text);
+}
+void convert(const std::string& name, const std::string& text, Bytes& target) {
+    target.value = parse_size(name, text);
+}
+void convert(const std::string& name, const std::string& text, Duration& target) {
+    target.seconds = parse_duration(name, text);
+}
+template <typename T>
+void convert(const std::string& name, const std::string& text, std::optional<T>& target) {
+    T value{};
+    convert(name, text, value);
+    target = std::move(value);
+}
+
+template <typename T>
+Apply apply_one(T* target) {
+    return [target](const std::string& name, const Values& values) {
+        convert(name, values.back(), *target);
+    };
+}
+
+template <typename T>
+Apply apply_all(std::vector<T>* target) {
+    return [target](const std::string& name, const Values& values) {
+        std::vector<T> converted(values.size());
+        for (size_t i = 0; i < values.size(); ++i) convert(name, values[i], converted[i]);
+        *target = std::move(converted);
+    };
+}
+
+Apply apply_choice(std::string* target, const Values& choices) {
+    return [target, choices](const std::string& name, const Values& values) {
+        const std::string& value = values.back();
+        if (std::ranges::find(choices, value) == choices.end()) {
+            usage_error(name, "'{}' is not one of {}", value, fmt::join(choices, ", "));
+        }
+        *target = value;
+    };
+}
+
+struct HelpAsked {
+    Options::Parsed what;
+};
+
+// --help and --version, which every program and verb has.
+const std::vector<Option>& built_in_options() {
+    static const std::vector<Option> table = [] {
+        Option help;
+        help.names = {"--help", "-h"};
+        help.kind = Option::Kind::help;
+        Option version;
+        version.names = {"--version"};
+        version.kind = Option::Kind::version;
+        return std::vector<Option>{help, version};
+    }();
+    return table;
+}
+
+}  // namespace
+
+struct Options::Impl {
+    struct Verb {
+        Options options;
+        std::function<int()> run;
+    };
+    std::string program;
+    std::string summary;
+    std::string epilogue;
+    std::string group = "Options";
+    std::vector<Option> table;
+    std::vector<Apply> apply;  // one for each entry of the table
+    std::vector<std::pair<Exit, std::string>> exit_codes;
+    std::vector<std::unique_ptr<Verb>> verbs;
+    std::vector<std::string> verb_names;
+    Verb* chosen = nullptr;
+    std::set<std::string> given;  // first names
+
+    void add(Option option, Apply apply_values);
+    void add_value(std::string_view names, std::string metavar, std::string help,
+                   std::string default_text, int max_values, Apply apply_values);
+    void add_positional(std::string name, std::string help, int min_values, int max_values,
+                        Apply apply_values);
+    void on_option(const Option& option, const Values& values);
+    void assign_operands(const Values& operands);
+    Parsed parse_verb(const Values& arguments);
+};
+
+void Options::Impl::add(Option option, Apply apply_values) {
+    option.group = group;
+    for (const std::string& name : option.names) {
+        const bool dashes = name.starts_with('-');
+        LM_CHECK(dashes != option.positional,
+                 fmt::format("'{}' is declared with wrong dashes", name));
+        for (const Option& other : table) {
+            LM_CHECK(std::ranges::find(other.names, name) == other.names.end(),
+                     fmt::format("{} is declared twice", name));
+        }
+    }
+    table.push_back(std::move(option));
+    apply.push_back(std::move(apply_values));
+}
+
+void Options::Impl::add_value(std::string_view names, std::string metavar, std::string help,
+                              std::string default_text, int max_values, Apply apply_values) {
+    Option option;
+    option.names = split_names(names);
+    option.metavar = std::move(metavar);
+    option.help = std::move(help);
+    option.default_text = std::move(default_text);
+    option.repeatable = max_values > 1;
+    option.min_values = 1;
+    option.max_values = max_values;
+    add(std::move(option), std::move(apply_values));
+}
+
+void Options::Impl::add_positional(std::string name, std::string help, int min_values,
+                                   int max_values, Apply apply_values) {
+    Option option;
+    option.names = {std::move(name)};
+    option.metavar = option.name();
+    option.help = std::move(help);
+    option.positional = true;
+    option.repeatable = max_values > 1;
+    option.min_values = min_values;
+    option.max_values = max_values;
+    add(std::move(option), std::move(apply_values));
+}
+
+void Options::Impl::on_option(const Option& option, const Values& values) {
+    if (option.kind == Option::Kind::help) throw HelpAsked{Parsed::help};
+    if (option.kind == Option::Kind::version) throw HelpAsked{Parsed::version};
+    if (option.kind == Option::Kind::refused) usage_error(option.name(), "{}", option.help);
+    const bool first = given.insert(option.name()).second;
+    if (option.kind == Option::Kind::accepted) {
+        if (first) note("{}: ignored: {}", option.name(), option.help);
+        return;
+    }
+    const auto entry = std::ranges::find_if(
+        table, [&option](const Option& other) { return other.name() == option.name(); });
+    apply[static_cast<size_t>(entry - table.begin())](option.name(), values);
+}
+
+// Each operand of the table gets its least number of arguments; what is left over goes to the first
+// ones that take more.
+void Options::Impl::assign_operands(const Values& operands) {
+    size_t needed = 0;
+    for (const Option& option : table) {
+        if (option.positional) needed += static_cast<size_t>(option.min_values);
+    }
+    size_t next = 0;
+    size_t spare = operands.size() > needed ? operands.size() - needed : 0;
+    for (size_t i = 0; i < table.size(); ++i) {
+        const Option& option = table[i];
+        if (!option.positional) continue;
+        const size_t least = static_cast<size_t>(option.min_values);
+        const size_t more = std::min(spare, static_cast<size_t>(option.max_values) - least);
+        if (operands.size() - next < least) usage_error(option.name(), "missing operand");
+        spare -= more;
+        const auto begin = operands.begin() + static_cast<std::ptrdiff_t>(next);
+        const Values mine(begin, begin + static_cast<std::ptrdiff_t>(least + more));
+        next += mine.size();
+        if (mine.empty()) continue;
+        given.insert(option.name());
+        apply[i](option.name(), mine);
+    }
+    if (next < operands.size()) usage_error(operands[next], "unexpected operand");
+}
+
+Options::Parsed Options::Impl::parse_verb(const Values& arguments) {
+    const auto name = std::ranges::find(verb_names, arguments.front());
+    chosen = verbs[static_cast<size_t>(name - verb_names.begin())].get();
+    return chosen->options.parse({arguments.begin() + 1, arguments.end()});
+}
+
+Options::Options(std::string program, std::string summary) : impl_(std::make_unique<Impl>()) {
+    impl_->program = std::move(program);
+    impl_->summary = std::move(summary);
+}
+Options::~Options() = default;
+Options::Options(Options&&) noexcept = default;
+
+void Options::group(std::string title) {
+    impl_->group = std::move(title);
+}
+
+void Options::flag(std::string_view names, bool* target, std::string help) {
+    Option option;
+    option.names = split_names(names);
+    option.help = std::move(help);
+    impl_->add(std::move(option), [target](const std::string&, const Values&) { *target = true; });
+}
+
+void Options::flag_off(std::string_view names, bool* target, std::string help) {
+    Option option;
+    option.names = split_names(names);
+    option.help = std::move(help);
+    impl_->add(std::move(option), [target](const std::string&, const Values&) { *target = false; });
+}
+
+#define LM_DEFINE_VALUE(type)                                                             \
+    void Options::value(std::string_view names, type* target, std::string metavar,        \
+                        std::string help) {                                               \
+        impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target), 1, \
+                         apply_one(target));                                              \
+    }
+LM_DEFINE_VALUE(i64)
+LM_DEFINE_VALUE(double)
+LM_DEFINE_VALUE(std::string)
+LM_DEFINE_VALUE(Bytes)
+LM_DEFINE_VALUE(Duration)
+LM_DEFINE_VALUE(std::optional<i64>)
+LM_DEFINE_VALUE(std::optional<double>)
+LM_DEFINE_VALUE(std::optional<std::string>)
+LM_DEFINE_VALUE(std::optional<Bytes>)
+LM_DEFINE_VALUE(std::optional<Duration>)
+#undef LM_DEFINE_VALUE
+
+#define LM_DEFINE_VALUES(type)                                                                   \
+    void Options::values(std::string_view names, std::vector<type>* target, std::string metavar, \
+                         std::string help) {                                                     \
+        impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),           \
+                         Option::any_number, apply_all(target));                                 \
+    }
+LM_DEFINE_VALUES(std::string)
+LM_DEFINE_VALUES(i64)
+LM_DEFINE_VALUES(double)
+#undef LM_DEFINE_VALUES
+
+void Options::choice(std::string_view names, std::string* target, std::vector<std::string> choices,
+                     std::string help) {
+    LM_CHECK(target->empty() || std::ranges::find(choices, *target) != choices.end(),
+             fmt::format("{}: the default '{}' is not one of the choices", names, *target));
+    impl_->add_value(names, fmt::format("{}", fmt::join(choices, "|")), std::move(help), *target, 1,
+                     apply_choice(target, choices));
+    impl_->table.back().choices = std::move(choices);
+}
+
+void Options::positional(std::string name, std::string* target, std::string help) {
+    impl_->add_positional(std::move(name), std::move(help), 1, 1, apply_one(target));
+}
+
+void Options::positional(std::string name, std::optional<std::string>* target, std::string help) {
+    impl_->add_positional(std::move(name), std::move(help), 0, 1, apply_one(target));
+}
+
+void Options::positionals(std::string name, std::vector<std::string>* target, std::string help) {
+    impl_->add_positional(std::move(name), std::move(help), 1, Option::any_number,
+                          apply_all(target));
+}
+
+void Options::positionals_or_none(std::string name, std::vector<std::string>* target,
+                                  std::string help) {
+    impl_->add_positional(std::move(name), std::move(help), 0, Option::any_number,
+                          apply_all(target));
+}
+
+void Options::accepted(std::string_view names, int n_values, std::string instead) {
+    Option option;
+    option.names = split_names(names);
+    option.metavar = n_values == 0 ? "" : "X";
+    option.help = std::move(instead);
+    option.kind = Option::Kind::accepted;
+    option.min_values = std::max(n_values, 0);
+    option.max_values = n_values < 0 ? Option::any_number : n_values;
+    option.repeatable = option.max_values > 1;
+    impl_->add(std::move(option), nullptr);
+}
+
+void Options::refused(std::string_view names, int n_values, std::string reason) {
+    Option option;
+    option.names = split_names(names);
+    option.metavar = n_values == 0 ? "" : "X";
+    option.help = std::move(reason);
+    option.kind = Option::Kind::refused;
+    option.max_values = n_values == 0 ? 0 : Option::any_number;
+    option.hidden = true;
+    impl_->add(std::move(option), nullptr);
+}
+
+Options& Options::verb(std::string name, std::string summary, std::function<int()> run) {
+    Options options(impl_->program + " " + name, std::move(summary));
+    impl_->verb_names.push_back(std::move(name));
+    impl_->verbs.push_back(
+        std::make_unique<Impl::Verb>(Impl::Verb{std::move(options), std::move(run)}));
+    return impl_->verbs.back()->options;
+}
+
+Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
+    impl_->given.clear();
+    impl_->chosen = nullptr;
+    const bool is_verb = !arguments.empty() && std::ranges::find(impl_->verb_names, arguments[0]) !=
+                                                   impl_->verb_names.end();
+    if (is_verb) return impl_->parse_verb(arguments);
+    std::vector<Option> table = impl_->table;
+    table.insert(table.end(), built_in_options().begin(), built_in_options().end());
+    const bool only_verbs = !impl_->verbs.empty() && impl_->table.empty();
+    try {
+        const Values operands =
+            parse_arguments(table, arguments, [this](const Option& option, const Values& values) {
+                impl_->on_option(option, values);
+            });
+        if (!impl_->verbs.empty() && !operands.empty() && operands[0] == arguments[0]) {
+            const std::string nearest = nearest_name(operands[0], impl_->verb_names);
+            if (!nearest.empty()) {
+                usage_error(operands[0], "unknown command: did you mean {}?", nearest);
+            }
+            if (only_verbs) {
+                usage_error(operands[0], "unknown command: use one of {}",
+                            fmt::join(impl_->verb_names, ", "));
+            }
+        }
+        if (only_verbs) {
+            usage_error("command", "missing as first argument: use one of {}",
+                        fmt::join(impl_->verb_names, ", "));
+        }
+        impl_->assign_operands(operands);
+    } catch (const HelpAsked& asked) {
+        return asked.what;
+    }
+    return Parsed::run;
+}
+
+bool Options::given(std::string_view name) const {
+    for (const Option& option : impl_->table) {
+        if (std::ranges::find(option.names, name) != option.names.end()) {
+            return impl_->given.contains(option.name());
+        }
+    }
+    bug(__FILE__, __LINE__, fmt::format("given(\"{}\"): no such option", name));
+}
+
+Options* Options::chosen_verb() {
+    return impl_->chosen ? &impl_->chosen->options : nullptr;
+}
+
+std::function<int()> Options::chosen_run() const {
+    return impl_->chosen ? impl_->chosen->run : std::function<int()>();
+}
+
+void Options::epilogue(std::string text) {
+    impl_->epilogue = std::move(text);
+}
+
+void Options::exits_with(Exit code, std::string meaning) {
+    impl_->exit_codes.emplace_back(code, std::move(meaning));
+}
+
+const std::vector<Option>& Options::table() const {
+    return impl_->table;
+}
+const std::string& Options::program() const {
+    return impl_->program;
+}
+const std::string& Options::summary() const {
+    return impl_->summary;
+}
+const std::string& Options::epilogue() const {
+    return impl_->epilogue;
+}
+const std::vector<std::pair<Exit, std::string>>& Options::exit_codes() const {
+    return impl_->exit_codes;
+}
+
+std::vector<const Options*> Options::verbs() const {
+    std::vector<const Options*> result;
+    for (const auto& verb : impl_->verbs) result.push_back(&verb->options);
+    return result;
+}
+
+}  // namespace lm::cli

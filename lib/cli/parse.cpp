@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that includes CLI11 (slow to compile). CLI11 classifies the arguments and counts
+// the values of each option; conversion, messages and operands are ours, so that all programs speak
+// alike.
+#include "cli/parse.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace lm::cli {
+namespace {
+
+std::vector<std::string> all_names(const std::vector<Option>& table) {
+    std::vector<std::string> names;
+    for (const Option& option : table) {
+        if (!option.positional) {
+            names.insert(names.end(), option.names.begin(), option.names.end());
+        }
+    }
+    return names;
+}
+
+const Option* find_option(const std::vector<Option>& table, std::string_view name) {
+    for (const Option& option : table) {
+        if (!option.positional && std::ranges::find(option.names, name) != option.names.end()) {
+            return &option;
+        }
+    }
+    return nullptr;
+}
+
+// CLI11 would take the next argument as the value of `--x=`.
+std::vector<std::string> split_empty_values(const std::vector<Option>& table,
+                                            std::vector<std::string> arguments) {
+    std::vector<std::string> result;
+    for (std::string& argument : arguments) {
+        const bool candidate = argument.starts_with("--") && argument.ends_with('=');
+        const Option* option =
+            candidate ? find_option(table, argument.substr(0, argument.size() - 1)) : nullptr;
+        if (option && !option->is_flag()) {
+            result.push_back(option->name());
+            result.emplace_back();
+        } else {
+            result.push_back(std::move(argument));
+        }
+    }
+    return result;
+}
+
+[[noreturn]] void missing_value(const Option& option) {
+    usage_error(option.name(), "needs a value ({})", option.metavar);
+}
+
+void check_values(const std::vector<Option>& table, const Option& option,
+                  const std::vector<std::string>& values) {
+    if (option.is_flag()) {
+        if (values != std::vector<std::string>{"true"}) {
+            usage_error(option.name(), "takes no value");
+        }
+        return;
+    }
+    if (option.kind == Option::Kind::accepted || option.kind == Option::Kind::refused) return;
+    for (const std::string& value : values) {
+        if (value.starts_with('-') && find_option(table, value)) missing_value(option);
+    }
+}
+
+void declare(CLI::App& app, const std::vector<Option>& table, const Option& option,
+             const OnOption& on_option) {
+    std::string names;
+    for (const std::string& name : option.names) names += (names.empty() ? "" : ",") + name;
+    const auto callback = [&table, &option, &on_option](const std::vector<std::string>& values) {
+        check_values(table, option, values);
+        on_option(option, option.is_flag() ? std::vector<std::string>{} : values);
+        return true;
+    };
+    CLI::Option* declared = app.add_option(names, callback, "");
+    declared->trigger_on_parse();  // one call per occurrence, in order
+    declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    if (option.is_flag()) {
+        declared->expected(0);
+    } else if (option.min_values == option.max_values && option.max_values > 1) {
+        declared->type_size(option.max_values);  // takes them whatever they look like
+    } else {
+        declared->expected(option.min_values, option.max_values);
+    }
+}
+
+bool looks_like_option(const std::string& argument) {
+    return argument.size() > 1 && argument.front() == '-' &&
+           !(argument[1] >= '0' && argument[1] <= '9');
+}
+
+[[noreturn]] void unknown_option(const std::vector<Option>& table, const std::string& argument) {
+    const std::string name = argument.substr(0, argument.find('='));
+    const std::string nearest = nearest_name(name, all_names(table));
+    if (nearest.empty()) usage_error(name, "unknown option");
+    usage_error(name, "unknown option: did you mean {}?", nearest);
+}
+
+// CLI11 tells which option lacks values only in its text: "--name: 1 required ... missing".
+[[noreturn]] void argument_mismatch(const std::vector<Option>& table, const std::string& text) {
+    const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
+    if (option) missing_value(*option);
+    usage_error("command line", "{}", text);
+}
+
+// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+    for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+    for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+    for (size_t i = 1; i <= a.size(); ++i) {
+        for (size_t j = 1; j <= b.size(); ++j) {
+            const size_t replaced = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, replaced});
+            const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    }
+    return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+    std::string best;
+    if (name.size() < 3 && name.starts_with('-')) return best;
+    size_t best_distance = std::max<size_t>(2, name.size() / 4) + 1;
+    for (const std::string& candidate : known) {
+        const size_t distance = edit_distance(name, candidate);
+        if (distance < best_distance && 2 * distance <= candidate.size()) {
+            best = candidate;
+            best_distance = distance;
+        }
+    }
+    if (!best.empty() || name.size() < 5) return best;
+    const auto longer = std::ranges::find_if(
+        known, [name](const std::string& candidate) { return candidate.starts_with(name); });
+    return longer == known.end() ? "" : *longer;
+}
+
+std::vector<std::string> parse_arguments(const std::vector<Option>& table,
+                                         const std::vector<std::string>& arguments,
+                                         const OnOption& on_option) {
+    CLI::App app;
+    app.set_help_flag();
+    app.allow_extras();
+    for (const Option& option : table) {
+        if (!option.positional) declare(app, table, option, on_option);
+    }
+    const auto end_of_options = std::ranges::find(arguments, "--");
+    std::vector<std::string> head = split_empty_values(table, {arguments.begin(), end_of_options});
+    std::ranges::reverse(head);  // CLI11 takes them from the back
+    try {
+        app.parse(std::move(head));
+    } catch (const CLI::ArgumentMismatch& error) {
+        argument_mismatch(table, error.what());
+    } catch (const CLI::ParseError& error) {
+        usage_error("command line", "{}", error.what());
+    }
+    std::vector<std::string> operands = app.remaining();
+    const auto unknown = std::ranges::find_if(operands, looks_like_option);
+    if (unknown != operands.end()) unknown_option(table, *unknown);
+    if (end_of_options != arguments.end()) {
+        operands.insert(operands.end(), end_of_options + 1, arguments.end());
+    }
+    return operands;
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "base/units.hpp"
+
+namespace lm::cli {
+namespace {
+
+constexpr double redraw_s = 1.0 / 6.0;
+constexpr double plain_line_s = 60.0;
+constexpr double rate_memory_s = 10.0;  // the rate is a mean over about this time
+
+// A terminal that can clear a line, and this process in its foreground.
+bool can_redraw() {
+    const char* term = std::getenv("TERM");
+    return stderr_is_terminal() && term && std::string_view(term) != "dumb";
+}
+bool in_foreground() {
+    const pid_t group = tcgetpgrp(STDERR_FILENO);
+    return group < 0 || group == getpgrp();
+}
+
+std::string amount(double done, i64 total, std::string_view unit) {
+    const bool bytes = unit == "B";
+    const auto text = [bytes](double value) {
+        return bytes ? fmt::format("{:.1f}", value / 1e6) : fmt::format("{:.0f}", value);
+    };
+    const std::string of_total = total < 0 ? "" : "/" + text(static_cast<double>(total));
+    return fmt::format("{}{} {}", text(done), of_total, bytes ? "MB" : unit);
+}
+
+std::string rate_text(double rate, std::string_view unit) {
+    if (unit == "B") return fmt::format("{:.1f} MB/s", rate / 1e6);
+    return rate < 100 ? fmt::format("{:.1f} {}/s", rate, unit)
+                      : fmt::format("{}/s", human_count(rate) + " " + std::string(unit));
+}
+
+}  // namespace
+
+struct Progress::State {
+    std::mutex mutex;
+    std::string what;
+    std::string unit;
+    i64 total = -1;
+    bool quiet = false;
+    bool redraws = false;
+    double (*clock)() = nullptr;
+    double start_s = 0;
+    double due_s = 0;    // when the next line may be shown
+    double shown_s = 0;  // when the rate was last brought up to date...
+    i64 shown_done = 0;  // ...and what was done then
+    double rate = 0;     // per second
+    i64 done = 0;
+    std::string extra;
+    bool printed_plain = false;
+    bool finished = false;
+
+    void bring_rate_up_to_date(double now_s);
+    std::string line() const;
+    void show(double now_s);
+    void finish();
+};
+
+void Progress::State::bring_rate_up_to_date(double now_s) {
+    const double passed_s = now_s - shown_s;
+    if (passed_s <= 0) return;
+    const double current = static_cast<double>(done - shown_done) / passed_s;
+    const bool first = shown_s == start_s;
+    const double weight = first ? 1.0 : 1.0 - std::exp(-passed_s / rate_memory_s);
+    rate += weight * (current - rate);
+    shown_s = now_s;
+    shown_done = done;
+}
+
+std::string Progress::State::line() const {
+    std::string text = what + ":";
+    if (total > 0) {
+        text += fmt::format(" {:3.0f} %", std::floor(100.0 * static_cast<double>(done) /
+                                                     static_cast<double>(total)));
+    }
+    text += fmt::format(" {}, {}", amount(static_cast<double>(done), total, unit),
+                        rate_text(rate, unit));
+    if (total >= 0 && done < total && rate > 0) {
+        text += fmt::format(", {} left", human_duration(static_cast<double>(total - done) / rate));
+    }
+    if (!extra.empty()) text += ", " + extra;
+    return text;
+}
+
+void Progress::State::show(double now_s) {
+    bring_rate_up_to_date(now_s);
+    due_s = now_s + (redraws ? redraw_s : plain_line_s);
+    if (!redraws) {
+        print_line(line());
+        printed_plain = true;
+    } else if (in_foreground()) {
+        // The last column stays free: some terminals wrap when it is written.
+        const int width = terminal_width(STDERR_FILENO, 80) - 1;
+        set_status_line(line().substr(0, static_cast<size_t>(width)));
+    }
+}
+
+void Progress::State::finish() {
+    if (finished) return;
+    finished = true;
+    if (redraws) set_status_line("");
+}
+
+Progress::Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
+                   double (*clock)())
+    : state_(std::make_unique<State>()) {
+    state_->what = what;
+    state_->unit = unit;
+    state_->total = total;
+    state_->quiet = quiet;
+    state_->clock = clock;
+    state_->redraws = !quiet && can_redraw();
+    state_->start_s = state_->shown_s = clock();
+    state_->due_s = state_->start_s + (state_->redraws ? redraw_s : plain_line_s);
+}
+
+Progress::~Progress() {
+    state_->finish();
+}
+
+void Progress::update(i64 done, std::string_view extra) {
+    if (state_->quiet) return;
+    const double now_s = state_->clock();
+    const std::lock_guard lock(state_->mutex);
+    state_->done = done;
+    if (state_->finished || now_s < state_->due_s) return;
+    state_->extra = extra;
+    state_->show(now_s);
+}
+
+void Progress::finish() {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->finished && state_->printed_plain) state_->show(state_->clock());
+    state_->finish();
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a command line means: values, spellings, order, verbs, and every complaint.
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/options.hpp"
+
+using lm::i64;
+using lm::cli::Bytes;
+using lm::cli::Duration;
+using lm::cli::Options;
+using Arguments = std::vector<std::string>;
+
+namespace {
+
+struct Args {
+    i64 n = 7;
+    double lr = 1e-4;
+    std::string name = "x";
+    Bytes size{1 << 20};
+    Duration time{90};
+    std::optional<i64> maybe;
+    std::optional<double> ratio;
+    std::optional<std::string> text;
+    std::vector<std::string> input;
+    std::vector<i64> counts;
+    std::vector<double> weights;
+    std::string style = "cosine";
+    bool json = false;
+    bool bias = true;
+};
+
+struct Fixture {
+    Args args;
+    Options options{"lm-test", "show how options work"};
+
+    Fixture() {
+        options.value("--n,--count,-n", &args.n, "N", "a count");
+        options.value("--lr", &args.lr, "X", "a number");
+        options.value("--name", &args.name, "NAME", "a text");
+        options.value("--size", &args.size, "SIZE", "a size");
+        options.value("--time", &args.time, "TIME", "a time");
+        options.value("--maybe", &args.maybe, "N", "a count or none");
+        options.value("--ratio", &args.ratio, "X", "a number or none");
+        options.value("--text", &args.text, "TEXT", "a text or none");
+        options.values("--input", &args.input, "FILE", "files");
+        options.values("--counts", &args.counts, "N", "counts");
+        options.values("--weights", &args.weights, "X", "numbers");
+        options.choice("--lr-decay-style", &args.style, {"cosine", "linear", "constant"}, "decay");
+        options.flag("--json,-j", &args.json, "print JSON");
+        options.flag_off("--disable-bias-linear", &args.bias, "no biases");
+        options.accepted("--num-workers", 1, "data is read by mmap without worker processes");
+        options.accepted("--no-masked-softmax-fusion", 0, "the softmax is always fused");
+        options.accepted("--adlr-autoresume-names", -1, "there is no autoresume");
+        options.refused("--use-cpu-initialization", 0, "weights do not depend on the device");
+        options.refused("--expert-parallel", 1, "there are no experts");
+    }
+    Options::Parsed parse(const Arguments& arguments) { return options.parse(arguments); }
+};
+
+// The message of the usage error that parsing ends with; "" when it does not.
+std::string complaint(Options& options, const Arguments& arguments) {
+    try {
+        options.parse(arguments);
+    } catch (const lm::Error& error) {
+        CHECK(error.code() == lm::Exit::usage);
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "nothing given leaves the defaults") {
+    CHECK(parse({}) == Options::Parsed::run);
+    CHECK(args.n == 7);
+    CHECK_FALSE(args.maybe.has_value());
+    CHECK_FALSE(options.given("--n"));
+}
+
+TEST_CASE_METHOD(Fixture, "values stand behind the name or behind an equals sign") {
+    parse({"--n", "5", "--name=a=b", "--lr=1e-5", "-j", "--text", "", "--maybe", "3"});
+    CHECK(args.n == 5);
+    CHECK(args.name == "a=b");
+    CHECK(args.lr == 1e-5);
+    CHECK(args.json);
+    CHECK(args.text == "");
+    CHECK(args.maybe == 3);
+    CHECK(options.given("--n"));
+    CHECK(options.given("--count"));
+    CHECK_FALSE(options.given("--size"));
+}
+
+TEST_CASE_METHOD(Fixture, "an empty value after an equals sign takes nothing else") {
+    parse({"--name=", "--n", "3"});
+    CHECK(args.name.empty());
+    CHECK(args.n == 3);
+}
+
+TEST_CASE_METHOD(Fixture, "numbers as people write them") {
+    parse({"--n", "5_000_000", "--maybe", "300B", "--size", "2GiB", "--time", "30m", "--counts",
+           "5M"});
+    CHECK(args.n == 5'000'000);
+    CHECK(args.maybe == 300'000'000'000);
+    CHECK(args.size.value == i64{2} << 30);
+    CHECK(args.time.seconds == 1800);
+    CHECK(args.counts == std::vector<i64>{5'000'000});
+}
+
+TEST_CASE_METHOD(Fixture, "negative numbers are values") {
+    parse(
+        {"--n", "-5", "--lr", "-1e-3", "--counts", "-1", "-2", "--weights=-.5", "--ratio", "-.5"});
+    CHECK(args.n == -5);
+    CHECK(args.lr == -1e-3);
+    CHECK(args.counts == std::vector<i64>{-1, -2});
+    CHECK(args.weights == std::vector<double>{-0.5});
+    CHECK(args.ratio == -0.5);
+}
+
+TEST_CASE_METHOD(Fixture, "the last one wins, also for options of several values") {
+    parse({"--n", "1", "--count=2", "-n", "3", "--input", "a", "b", "--json", "--input", "c"});
+    CHECK(args.n == 3);
+    CHECK(args.input == Arguments{"c"});
+}
+
+TEST_CASE_METHOD(Fixture, "several values go on to the next option") {
+    parse({"--input", "a", "-", "[x]", "%%", "--disable-bias-linear"});
+    CHECK(args.input == Arguments{"a", "-", "[x]", "%%"});
+    CHECK_FALSE(args.bias);
+}
+
+TEST_CASE_METHOD(Fixture, "unknown options are errors that name the nearest") {
+    CHECK(complaint(options, {"--coumt", "4"}) == "--coumt: unknown option: did you mean --count?");
+    CHECK(complaint(options, {"--lr_decay_style=x"}) ==
+          "--lr_decay_style: unknown option: did you mean --lr-decay-style?");
+    CHECK(complaint(options, {"--lr-decay", "x"}) ==
+          "--lr-decay: unknown option: did you mean --lr-decay-style?");
+    CHECK(complaint(options, {"--zzzzzzz"}) == "--zzzzzzz: unknown option");
+    CHECK(complaint(options, {"-z"}) == "-z: unknown option");
+}
+
+TEST_CASE_METHOD(Fixture, "no abbreviations") {
+    CHECK(complaint(options, {"--jso"}) == "--jso: unknown option: did you mean --json?");
+}
+
+TEST_CASE_METHOD(Fixture, "junk in a number names the option") {
+    CHECK_THAT(complaint(options, {"--n", "5x"}), Catch::StartsWith("--n: "));
+    CHECK_THAT(complaint(options, {"--lr", "fast"}), Catch::StartsWith("--lr: "));
+    CHECK_THAT(complaint(options, {"--size", "2Q"}), Catch::StartsWith("--size: "));
+    CHECK_THAT(complaint(options, {"--counts", "1", "b"}), Catch::StartsWith("--counts: "));
+    CHECK_THAT(complaint(options, {"--n="}), Catch::StartsWith("--n: "));
+}
+
+TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") {
+    CHECK(complaint(options, {"--n"}) == "--n: needs a value (N)");
+    CHECK(complaint(options, {"--name", "--json"}) == "--name: needs a value (NAME)");
+    CHECK(complaint(options, {"--input", "--json"}) == "--input: needs a value (FILE)");
+    CHECK(complaint(options, {"--name", "--"}) == "--name: needs a value (NAME)");
+}
+
+TEST_CASE_METHOD(Fixture, "a flag takes no value") {
+    CHECK(complaint(options, {"--json=yes"}) == "--json: takes no value");
+    CHECK(complaint(options, {"--json", "yes"}) == "yes: unexpected operand");
+}
+
+TEST_CASE_METHOD(Fixture, "a wrong choice lists the choices") {
+    CHECK(complaint(options, {"--lr-decay-style", "cos"}) ==
+          "--lr-decay-style: 'cos' is not one of cosine, linear, constant");
+    parse({"--lr-decay-style", "linear"});
+    CHECK(args.style == "linear");
+}
+
+TEST_CASE_METHOD(Fixture, "accepted flags are noted once, with their values skipped") {
+    Arguments notes;
+    lm::set_log_sink([&notes](lm::Severity severity, std::string_view message) {
+        CHECK(severity == lm::Severity::note);
+        notes.emplace_back(message);
+    });
+    parse({"--num-workers", "2", "--no-masked-softmax-fusion", "--adlr-autoresume-names", "a", "b",
+           "--n", "4", "--num-workers=8", "--adlr-autoresume-names"});
+    lm::set_log_sink(nullptr);
+    CHECK(args.n == 4);
+    CHECK(notes ==
+          Arguments{"--num-workers: ignored: data is read by mmap without worker processes",
+                    "--no-masked-softmax-fusion: ignored: the softmax is always fused",
+                    "--adlr-autoresume-names: ignored: there is no autoresume"});
+    CHECK(options.given("--num-workers"));
+}
+
+TEST_CASE_METHOD(Fixture, "refused flags say why") {
+    CHECK(complaint(options, {"--use-cpu-initialization"}) ==
+          "--use-cpu-initialization: weights do not depend on the device");
+    CHECK(complaint(options, {"--expert-parallel", "2"}) ==
+          "--expert-parallel: there are no experts");
+    CHECK(complaint(options, {"--expert-parallel"}) == "--expert-parallel: there are no experts");
+}
+
+TEST_CASE_METHOD(Fixture, "help and version win over what comes later or is unknown") {
+    CHECK(parse({"-h"}) == Options::Parsed::help);
+    CHECK(parse({"--nonsense", "--help"}) == Options::Parsed::help);
+    CHECK(parse({"--version", "--help"}) == Options::Parsed::version);
+}
+
+TEST_CASE("operands: each gets its least number, the rest go where more are taken") {
+    std::string out;
+    std::vector<std::string> in;
+    std::optional<std::string> step;
+    SECTION("several, then one") {
+        Options options("lm-convert", "convert");
+        options.positionals("IN", &in, "what");
+        options.positional("OUT", &out, "where to");
+        options.parse({"a", "b", "c"});
+        CHECK(in == Arguments{"a", "b"});
+        CHECK(out == "c");
+        CHECK(complaint(options, {"a"}) == "OUT: missing operand");
+        CHECK(complaint(options, {}) == "IN: missing operand");
+    }
+    SECTION("one, then an optional one") {
+        Options options("lm-ckpt latest", "print or set");
+        options.positional("DIR", &out, "directory");
+        options.positional("STEP", &step, "step");
+        options.parse({"d"});
+        CHECK(out == "d");
+        CHECK_FALSE(step.has_value());
+        CHECK_FALSE(options.given("STEP"));
+        options.parse({"d", "7"});
+        CHECK(step == "7");
+        CHECK(complaint(options, {"d", "7", "8"}) == "8: unexpected operand");
+    }
+    SECTION("after -- everything is an operand") {
+        Options options("lm-x", "x");
+        bool flag = false;
+        options.flag("--flag", &flag, "a flag");
+        options.values("--node", &in, "PATH", "paths");
+        options.positional("DIR", &out, "directory");
+        options.parse({"--node", "a", "--", "--flag"});
+        CHECK(out == "--flag");
+        CHECK_FALSE(flag);
+        options.parse({"-7"});
+        CHECK(out == "-7");
+    }
+}
+
+TEST_CASE("verbs have their own options") {
+    bool json = false;
+    std::string dir;
+    i64 keep = 3;
+    Options options("lm-ckpt", "transform checkpoints");
+    Options& ls = options.verb("ls", "list steps", [] { return 10; });
+    ls.flag("--json", &json, "print JSON");
+    ls.positional("DIR", &dir, "directory");
+    Options& prune = options.verb("prune", "remove old steps", [] { return 11; });
+    prune.value("--keep-last", &keep, "K", "keep the K newest");
+    prune.positional("DIR", &dir, "directory");
+
+    CHECK(options.parse({"prune", "d", "--keep-last", "5"}) == Options::Parsed::run);
+    CHECK(options.chosen_verb() == &prune);
+    CHECK(options.chosen_run()() == 11);
+    CHECK(keep == 5);
+    CHECK(prune.given("--keep-last"));
+    CHECK(options.parse({"ls", "--help"}) == Options::Parsed::help);
+    CHECK(options.chosen_verb() == &ls);
+
+    CHECK(complaint(options, {"ls", "d", "--keep-last", "5"}) == "--keep-last: unknown option");
+    CHECK(complaint(options, {"prnue"}) == "prnue: unknown command: did you mean prune?");
+    CHECK(complaint(options, {"frobnicate"}) ==
+          "frobnicate: unknown command: use one of ls, prune");
+    CHECK(complaint(options, {}) == "command: missing as first argument: use one of ls, prune");
+    CHECK(complaint(options, {"--json", "ls"}) == "--json: unknown option");
+    CHECK(options.parse({"--version"}) == Options::Parsed::version);
+    CHECK(options.chosen_verb() == nullptr);
+}
+
+TEST_CASE("a program may have verbs beside its own work") {
+    std::vector<std::string> input;
+    std::string prefix;
+    Options options("lm-preprocess", "tokenize");
+    options.values("--input", &input, "FILE", "files");
+    options.verb("info", "tell", [] { return 0; }).positional("P", &prefix, "prefix");
+    CHECK(options.parse({"--input", "info"}) == Options::Parsed::run);
+    CHECK(input == Arguments{"info"});
+    CHECK(options.chosen_verb() == nullptr);
+    options.parse({"info", "p"});
+    CHECK(prefix == "p");
+    CHECK(complaint(options, {"inof", "p"}) == "inof: unknown command: did you mean info?");
+}
+
+TEST_CASE("declaring a name twice or without dashes is a bug") {
+    i64 n = 0;
+    Options options("lm-x", "x");
+    options.value("--n", &n, "N", "n");
+    CHECK_THROWS_AS(options.value("--m,--n", &n, "N", "n"), lm::Error);
+    CHECK_THROWS_AS(options.value("m", &n, "N", "n"), lm::Error);
+    CHECK_THROWS_AS(options.given("--nonsense"), lm::Error);
+}
