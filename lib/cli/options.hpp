@@ -63,7 +63,8 @@ class Options {
     void group(std::string title);
 
     // `names` is "--name" or "--name,--alias,-n". The target's value at this call is the default
-    // and is shown, unless it is empty or nullopt. Numbers accept 5_000_000, 5M, 300B.
+    // and is shown, unless it is empty or nullopt. An i64 is a count: 5_000_000, 5M, 300B, not
+    // negative.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets it to false
     void value(std::string_view names, i64* target, std::string metavar, std::string help);
