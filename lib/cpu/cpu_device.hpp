@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device object that the operations of this backend find behind their context.
+#pragma once
+
+#include "base/error.hpp"
+#include "cpu/cpu.hpp"
+#include "device/ops.hpp"
+
+namespace lm::cpu {
+
+class CpuDevice final : public device::Device {
+  public:
+    CpuDevice(int n_threads, Kernels kernels);
+    std::string name() const override;
+    const device::OpTable& ops() const override;
+    void copy_to_host(void* host, const device::View& source) override;
+    void copy_from_host(const device::View& target, const void* host) override;
+    void synchronize() override {}
+    ThreadPool& pool() { return pool_; }
+
+  protected:
+    void* allocate_raw(i64 bytes, std::string_view purpose) override;
+    void free_raw(void* data, i64 bytes) override;
+
+  private:
+    ThreadPool pool_;
+    Kernels kernels_;
+};
+
+inline ThreadPool& pool_of(device::Context& context) {
+    return static_cast<CpuDevice&>(context.device).pool();
+}
+
+// The pointer of an optional argument.
+template <typename T>
+T* maybe(const device::View& view) {
+    return view ? view.as<T>() : nullptr;
+}
+
+[[noreturn]] inline void no_such_type(DType dtype) {
+    fail(Exit::usage, name_of(dtype), "not available on the CPU backend yet");
+}
+
+// Calls body(float{}) or body(double{}): the one place where a compute type becomes a template
+// argument of the reference loops.
+template <typename Body>
+void with_type(DType dtype, Body&& body) {
+    if (dtype == DType::fp32) return body(float{});
+    if (dtype == DType::fp64) return body(double{});
+    no_such_type(dtype);
+}
+
+// Hands out pieces of a workspace, 64-byte aligned; asking for more than there is is a bug of the
+// formula in spec/cpu_workspace.cpp.
+class Scratch {
+  public:
+    explicit Scratch(const device::View& workspace)
+        : next_(static_cast<std::byte*>(workspace.data)),
+          left_(workspace ? workspace.bytes() : 0) {}
+    template <typename T>
+    T* take(i64 count) {
+        const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), 64);
+        LM_CHECK(bytes <= left_, "an operation needs more workspace than the plan gives it");
+        T* const piece = reinterpret_cast<T*>(next_);
+        next_ += bytes;
+        left_ -= bytes;
+        return piece;
+    }
+
+  private:
+    std::byte* next_;
+    i64 left_;
+};
+
+}  // namespace lm::cpu

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross-entropy over one rank's share of the vocabulary.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/cpu_device.hpp"
+#include "cpu/ops.hpp"
+
+namespace lm::cpu {
+namespace {
+
+using device::CrossEntropyBackward;
+using device::CrossEntropyLoss;
+using device::CrossEntropyStats;
+
+template <typename T>
+void stats_rows(const CrossEntropyStats& a, i64 begin, i64 end) {
+    for (i64 n = begin; n < end; ++n) {
+        const T* const logits = a.logits.as<T>() + n * a.logits[1];
+        T most = -std::numeric_limits<T>::infinity();
+        for (i64 v = 0; v < a.n_valid; ++v) most = std::max(most, logits[v]);
+        double sum = 0;
+        for (i64 v = 0; v < a.n_valid; ++v) sum += std::exp(static_cast<double>(logits[v]) - most);
+        const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
+        a.row_max.as<T>()[n] = most;
+        a.row_sum.as<T>()[n] = static_cast<T>(sum);
+        a.target_logit.as<T>()[n] = target >= 0 && target < a.n_valid ? logits[target] : 0;
+    }
+}
+
+template <typename T>
+void backward_rows(const CrossEntropyBackward& a, i64 begin, i64 end) {
+    for (i64 n = begin; n < end; ++n) {
+        T* const logits = a.logits.as<T>() + n * a.logits[1];
+        const double most = a.row_max.as<T>()[n];
+        const double factor = a.grad_scale * a.weight.as<T>()[n];
+        const double share = factor / a.row_sum.as<T>()[n];
+        for (i64 v = 0; v < a.n_valid; ++v) {
+            logits[v] = static_cast<T>(share * std::exp(logits[v] - most));
+        }
+        std::fill(logits + a.n_valid, logits + a.logits[1], T{0});
+        const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
+        if (target >= 0 && target < a.n_valid) logits[target] -= static_cast<T>(factor);
+    }
+}
+
+template <typename T>
+void loss(const CrossEntropyLoss& a) {
+    for (i64 n = 0; n < a.losses[0]; ++n) {
+        const double log_sum = std::log(static_cast<double>(a.row_sum.as<T>()[n]));
+        const double shifted =
+            static_cast<double>(a.row_max.as<T>()[n]) - a.target_logit.as<T>()[n];
+        a.losses.as<T>()[n] = static_cast<T>(log_sum + shifted);
+    }
+}
+
+}  // namespace
+
+namespace reference {
+
+void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
+    (void)context;
+    with_type(a.logits.dtype, [&]<typename T>(T) { stats_rows<T>(a, 0, a.logits[0]); });
+}
+
+void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
+    (void)context;
+    with_type(a.losses.dtype, [&]<typename T>(T) { loss<T>(a); });
+}
+
+void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
+    (void)context;
+    with_type(a.logits.dtype, [&]<typename T>(T) { backward_rows<T>(a, 0, a.logits[0]); });
+}
+
+}  // namespace reference
+
+namespace fast {
+
+void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
+    reference::cross_entropy_stats(context, a);
+}
+void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
+    reference::cross_entropy_loss(context, a);
+}
+void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
+    reference::cross_entropy_backward(context, a);
+}
+
+}  // namespace fast
+}  // namespace lm::cpu
