@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collected from pretrain_gpt.py's arguments and the scripts of published trainings.
+#include "config/megatron_flags.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+namespace lm::config {
+namespace {
+
+struct Flag {
+    const char* names;
+    int n_values;  // -1: any number
+    const char* text;
+};
+
+constexpr const char* one_kernel = "there is one implementation, chosen by the device";
+constexpr const char* mapped_data = "batches are read from mapped files without loader processes";
+constexpr const char* one_buffer = "gradients always lie in one contiguous fp32 buffer";
+
+// Accepted: what happens instead.
+constexpr Flag accepted[] = {
+    {"--distributed-backend", 1, "how ranks communicate follows from how they were started"},
+    {"--DDP-impl", 1, one_buffer},
+    {"--use-contiguous-buffers-in-ddp", 0, one_buffer},
+    {"--no-contiguous-buffers-in-local-ddp", 0, one_buffer},
+    {"--use-contiguous-buffers-in-local-ddp", 0, one_buffer},
+    {"--accumulate-allreduce-grads-in-fp32", 0, "gradients are always accumulated in fp32"},
+    {"--data-impl", 1, "the data's format is read from its index"},
+    {"--num-workers", 1, mapped_data},
+    {"--valid-num-workers", 1, mapped_data},
+    {"--mmap-warmup", 0, "pages of the data are read when they are needed"},
+    {"--no-masked-softmax-fusion", 0, one_kernel},
+    {"--no-bias-dropout-fusion", 0, one_kernel},
+    {"--no-rope-fusion", 0, one_kernel},
+    {"--no-persist-layer-norm", 0, one_kernel},
+    {"--no-gradient-accumulation-fusion", 0, one_kernel},
+    {"--no-bias-swiglu-fusion", 0, one_kernel},
+    {"--abort-on-unmet-fused-kernel-constraints", 0, one_kernel},
+    {"--use-flash-attn", 0, one_kernel},
+    {"--transformer-impl", 1, one_kernel},
+    {"--attention-backend", 1, one_kernel},
+    {"--use-mcore-models", 0, one_kernel},
+    {"--use-legacy-models", 0, one_kernel},
+    {"--attention-softmax-in-fp32", 0, "the softmax is always computed in fp32"},
+    {"--apply-query-key-layer-scaling", 0,
+     "attention scores are fp32 and need no scaling by layer, which cancels out anyway"},
+    {"--no-query-key-layer-scaling", 0, "attention scores are never scaled by layer"},
+    {"--fp32-residual-connection", 0, "the residual stream is always fp32"},
+    {"--sync-tp-duplicated-parameters", 0, "copies of a parameter get the same bits in each step"},
+    {"--deepspeed-activation-checkpointing", 0, "DeepSpeed is not used"},
+    {"--no-pipeline-parallel", 0, "DeepSpeed is not used"},
+    {"--use-cpu-initialization", 0,
+     "initial weights depend on the seed and the tensor alone, wherever they are made"},
+    {"--lazy-mpu-init", 1, "nothing is initialized lazily"},
+    {"--no-async-tensor-model-parallel-allreduce", 0, "no result depends on it"},
+    {"--overlap-grad-reduce", 0, "one rank has nothing to reduce"},
+    {"--overlap-param-gather", 0, "one rank has nothing to gather"},
+    {"--use-distributed-optimizer", 0, "one rank holds the whole optimizer state"},
+    {"--sequence-parallel", 0, "one tensor rank has nothing to share"},
+    {"--empty-unused-memory-level", 1, "all memory is allocated once, before the first step"},
+    {"--log-throughput", 0, "every log line has the throughput"},
+    {"--log-level", 1, "messages have no levels"},
+    {"--log-level-replica", 1, "messages have no levels"},
+};
+
+constexpr const char* no_model = "no such model here";
+constexpr const char* no_recompute =
+    "activations cannot be recomputed yet: leave it out (results do not change, memory does)";
+constexpr const char* no_tensorboard = "TensorBoard events are not written yet: leave it out";
+constexpr const char* no_scaler = "fp16 training is not there yet";
+constexpr const char* no_curriculum = "curriculum learning is not there yet";
+constexpr const char* no_weighted = "weighted data sets are not there yet: use --data-path";
+constexpr const char* no_masks = "documents in a sequence are not separated yet";
+constexpr const char* no_deepspeed =
+    "DeepSpeed configurations are not read yet: give the flags that say the same";
+constexpr const char* no_moe = "mixtures of experts are not supported";
+constexpr const char* no_fp8 = "fp8 is not supported";
+constexpr const char* no_scheduler_choice = "the schedule cannot be changed on resume yet";
+constexpr const char* no_part_load = "a checkpoint is saved and loaded whole so far";
+constexpr const char* one_rank = "lm-train runs on one rank so far";
+
+// Refused: why.
+constexpr Flag refused[] = {
+    {"--apply-residual-connection-post-layernorm", 0, no_model},
+    {"--onnx-safe", 0, no_model},
+    {"--squared-relu", 0, no_model},
+    {"--add-qkv-bias", 0, no_model},
+    {"--qk-layernorm", 0, no_model},
+    {"--apply-layernorm-1p", 0, no_model},
+    {"--rotary-percent", 1, "only whole heads are rotated here"},
+    {"--rotary-interleaved", 0, "only halves are rotated here, not pairs"},
+    {"--rotary-seq-len-interpolation-factor", 1, no_model},
+    {"--use-rope-scaling", 0, no_model},
+    {"--window-size", -1, "attention windows are not supported"},
+    {"--multi-latent-attention", 0, no_model},
+    {"--init-method-xavier-uniform", 0, "weights are initialized with a normal distribution"},
+    {"--num-experts", 1, no_moe},
+    {"--expert-model-parallel-size", 1, no_moe},
+    {"--moe-router-topk", 1, no_moe},
+    {"--context-parallel-size", 1, "sequences are not cut over ranks"},
+    {"--num-layers-per-virtual-pipeline-stage", 1, one_rank},
+    {"--pp-partition-method", 1, one_rank},
+    {"--zero-stage", 1, one_rank},
+    {"--fp8-format", 1, no_fp8},
+    {"--fp8-hybrid", 0, no_fp8},
+    {"--loss-scale", 1, no_scaler},
+    {"--initial-loss-scale", 1, no_scaler},
+    {"--min-loss-scale", 1, no_scaler},
+    {"--loss-scale-window", 1, no_scaler},
+    {"--hysteresis", 1, no_scaler},
+    {"--checkpoint-activations", 0, no_recompute},
+    {"--checkpoint-num-layers", 1, no_recompute},
+    {"--recompute-activations", 0, no_recompute},
+    {"--recompute-granularity", 1, no_recompute},
+    {"--recompute-method", 1, no_recompute},
+    {"--recompute-num-layers", 1, no_recompute},
+    {"--distribute-saved-activations", 0, no_recompute},
+    {"--distribute-checkpointed-activations", 0, no_recompute},
+    {"--partition-activations", 0, no_recompute},
+    {"--deepspeed", 0, no_deepspeed},
+    {"--deepspeed_config,--deepspeed-config", 1, no_deepspeed},
+    {"--universal-checkpoint", 0, "DeepSpeed checkpoints are not read"},
+    {"--use-bnb-optimizer", 0, "8-bit optimizer states are not supported"},
+    {"--curriculum-learning", 0, no_curriculum},
+    {"--curriculum-learning-type", 1, no_curriculum},
+    {"--rampup-batch-size", 3, "the batch size cannot grow yet"},
+    {"--train-tokens", 1, "give --train-samples or --train-iters"},
+    {"--lr-decay-tokens", 1, "give --lr-decay-samples or --lr-decay-iters"},
+    {"--skip-train-iteration-range", -1, "batches cannot be skipped yet"},
+    {"--override-lr-scheduler,--override-opt_param-scheduler", 0, no_scheduler_choice},
+    {"--use-checkpoint-lr-scheduler,--use-checkpoint-opt_param-scheduler", 0, no_scheduler_choice},
+    {"--start-weight-decay", 1, "weight decay is constant"},
+    {"--end-weight-decay", 1, "weight decay is constant"},
+    {"--weight-decay-incr-style", 1, "weight decay is constant"},
+    {"--train-weighted-split-paths", -1, no_weighted},
+    {"--train-weighted-split-paths-path", 1, no_weighted},
+    {"--valid-weighted-split-paths", -1, no_weighted},
+    {"--valid-weighted-split-paths-path", 1, no_weighted},
+    {"--test-weighted-split-paths", -1, no_weighted},
+    {"--test-weighted-split-paths-path", 1, no_weighted},
+    {"--train-data-path", -1, no_weighted},
+    {"--valid-data-path", -1, no_weighted},
+    {"--test-data-path", -1, no_weighted},
+    {"--data-order", 1, "the order is a function of seed and samples alone so far"},
+    {"--reset-position-ids", 0, no_masks},
+    {"--reset-attention-mask", 0, no_masks},
+    {"--eod-mask-loss", 0, no_masks},
+    {"--loss-on-targets-only", 0, no_masks},
+    {"--mock-data", 0, "give --data-path"},
+    {"--inference", 0, "lm-train only trains"},
+    {"--eval-only", 1, "lm-train only trains"},
+    {"--finetune", 0, no_part_load},
+    {"--no-save-optim", 0, no_part_load},
+    {"--no-save-rng", 0, no_part_load},
+    {"--no-load-optim", 0, no_part_load},
+    {"--no-load-rng", 0, no_part_load},
+    {"--async-save", 0, "checkpoints are saved between two steps so far"},
+    {"--save-schedule", 1, "give --save-interval"},
+    {"--kill-switch-path", 1, "send SIGUSR1 to save and stop"},
+    {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
+    {"--tensorboard-dir", 1, no_tensorboard},
+    {"--tensorboard-queue-size", 1, no_tensorboard},
+    {"--tensorboard-log-interval", 1, no_tensorboard},
+    {"--log-timers-to-tensorboard", 0, no_tensorboard},
+    {"--log-batch-size-to-tensorboard", 0, no_tensorboard},
+    {"--log-validation-ppl-to-tensorboard", 0, no_tensorboard},
+    {"--log-memory-to-tensorboard", 0, no_tensorboard},
+    {"--no-log-learnig-rate-to-tensorboard", 0, no_tensorboard},
+    {"--no-log-loss-scale-to-tensorboard", 0, no_tensorboard},
+    {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},
+    {"--log-num-zeros-in-grad", 0, "zeros in gradients are not counted yet"},
+    {"--log-path", 1, "standard output has the log"},
+};
+
+std::string undeclared_names(const cli::Options& options, std::string_view names) {
+    std::string kept;
+    while (!names.empty()) {
+        const size_t comma = std::min(names.find(','), names.size());
+        const std::string name(names.substr(0, comma));
+        names.remove_prefix(std::min(comma + 1, names.size()));
+        const bool declared = std::ranges::any_of(options.table(), [&](const cli::Option& option) {
+            return std::ranges::find(option.names, name) != option.names.end();
+        });
+        if (!declared) kept += (kept.empty() ? "" : ",") + name;
+    }
+    return kept;
+}
+
+}  // namespace
+
+void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
+    options.group("Megatron");
+    if (!undeclared_names(options, "--optimizer").empty()) {
+        options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, which is all there is");
+    }
+    if (!undeclared_names(options, "--dataloader-type").empty()) {
+        options.choice("--dataloader-type", &choices.dataloader, {"single"},
+                       "each sample once per epoch, in a shuffled order");
+    }
+    for (const Flag& flag : accepted) {
+        const std::string names = undeclared_names(options, flag.names);
+        if (!names.empty()) options.accepted(names, flag.n_values, flag.text);
+    }
+    for (const Flag& flag : refused) {
+        const std::string names = undeclared_names(options, flag.names);
+        if (!names.empty()) options.refused(names, flag.n_values, flag.text);
+    }
+}
+
+}  // namespace lm::config

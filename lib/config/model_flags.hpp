@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that say what a model is, how it is cut over ranks and in which precision it trains:
+// declared here once for lm-train and lm-estimate, with Megatron's names and defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/types.hpp"
+#include "cli/options.hpp"
+#include "spec/memory.hpp"
+
+namespace lm::config {
+
+struct ModelFlags {
+    std::string preset;  // --model
+    std::optional<i64> n_layers;
+    std::optional<i64> hidden;
+    std::optional<i64> ffn_hidden;
+    std::optional<i64> n_heads;
+    bool group_query_attention = false;
+    std::optional<i64> n_groups;
+    std::optional<i64> kv_channels;
+    std::optional<i64> seq_length;
+    std::optional<i64> max_positions;
+    std::string position = "absolute";
+    bool rotary = false;       // --use-rotary-position-embeddings
+    bool no_position = false;  // --no-position-embedding
+    double rotary_base = 10000.0;
+    std::string normalization = "LayerNorm";
+    double norm_eps = 1e-5;
+    bool embedding_norm = false;
+    bool swiglu = false;
+    std::string glu_activation;
+    bool openai_gelu = false;
+    bool bias_gelu_fusion = true;
+    bool untied_head = false;
+    bool linear_bias = true;
+    double attention_dropout = 0.1;
+    double hidden_dropout = 0.1;
+    double init_std = 0.02;
+    std::optional<i64> vocab_size;
+    i64 vocab_divisible_by = 128;
+    std::optional<i64> pad_vocab_to;
+    i64 seed = 1234;
+    const cli::Options* options = nullptr;  // says which flags were given: these override a preset
+};
+
+// Declares the flags above under the heading "Model". `options` and `flags` must outlive parsing
+// and stay where they are.
+void add_model_options(cli::Options& options, ModelFlags& flags);
+
+// The model that the flags mean, derived values filled in and checked: the preset, overridden by
+// the flags that were given. The vocabulary is --vocab-size, else `data_vocab` (what the tokenizer
+// or the data's side file says), else the preset's, else GPT-2's. Notes what a preset sets. Throws
+// Error(usage) naming the flag.
+spec::ModelConfig resolve_model(const ModelFlags& flags,
+                                std::optional<i64> data_vocab = std::nullopt);
+
+// Throws Error(usage) for a model that lm-train cannot train yet, naming the first flag that it
+// lacks; lm-estimate counts them all.
+void require_trainable(const spec::ModelConfig& model);
+
+struct ParallelFlags {
+    i64 tensor = 1;
+    i64 pipeline = 1;
+};
+void add_parallel_options(cli::Options& options, ParallelFlags& flags);
+
+// Checks that the model can be cut so: heads, groups, ffn, layers. Throws Error(usage).
+spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
+                                      const spec::ModelConfig& model);
+
+// lm-train runs on one rank so far.
+void require_one_rank(const spec::ParallelConfig& parallel);
+
+struct PrecisionFlags {
+    bool fp16 = false;
+    bool bf16 = false;
+};
+void add_precision_options(cli::Options& options, PrecisionFlags& flags);
+spec::Precision resolve_precision(const PrecisionFlags& flags);
+
+// lm-train computes in fp32 so far.
+void require_fp32(const spec::Precision& precision);
+
+}  // namespace lm::config
