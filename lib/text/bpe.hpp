@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE: the merge table and the exact encoding of one piece (Sennrich et al. 2016, in the
+// byte-level form of GPT-2). Merges the adjacent pair of lowest rank, leftmost first, one at a
+// time, as Hugging Face tokenizers does; O(n log n) in the length of the piece.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+struct Merge {
+    i32 left, right, result;
+};
+
+class BpeModel {
+  public:
+    static constexpr u32 no_rank = 0xFFFF'FFFF;
+
+    struct Found {
+        u32 rank;  // no_rank: the pair does not merge
+        i32 id;
+    };
+
+    // `tokens`[id] are the bytes of each id (empty: the id is not used); `byte_ids` the id of each
+    // single byte; `merges` in order of rank, without duplicates, every id in range.
+    BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
+             std::vector<Merge> merges);
+
+    i64 vocab_size() const { return static_cast<i64>(tokens_.size()); }
+    std::string_view token(i32 id) const { return tokens_[static_cast<size_t>(id)]; }
+    std::span<const Merge> merges() const { return merges_; }
+    i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
+
+    Found find(i32 left, i32 right) const {
+        const u64 key = key_of(left, right);
+        for (size_t slot = slot_of(key);; slot = (slot + 1) & slot_mask_) {
+            if (slots_[slot].key == key) return slots_[slot].found;
+            if (slots_[slot].key == empty) return {no_rank, 0};
+        }
+    }
+
+    // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
+    // merge ever crosses, and a piece may be cut there without changing its ids.
+    bool may_join(u8 a, u8 b) const {
+        const unsigned bit = static_cast<unsigned>(a) << 8 | b;
+        return (joins_[bit >> 6] >> (bit & 63) & 1) != 0;
+    }
+
+  private:
+    struct Slot {
+        u64 key;
+        Found found;
+    };
+    static constexpr u64 empty = ~u64{0};
+    static u64 key_of(i32 left, i32 right) {
+        return static_cast<u64>(static_cast<u32>(left)) << 32 | static_cast<u32>(right);
+    }
+    size_t slot_of(u64 key) const { return (key * 0x9E3779B97F4A7C15ULL) >> slot_shift_; }
+
+    std::vector<std::string> tokens_;
+    std::array<i32, 256> byte_ids_;
+    std::vector<Merge> merges_;
+    std::vector<Slot> slots_;
+    size_t slot_mask_ = 0;
+    int slot_shift_ = 0;
+    std::array<u64, 1024> joins_{};
+};
+
+// Encodes pieces; holds scratch memory, so one per thread.
+class PieceEncoder {
+  public:
+    explicit PieceEncoder(const BpeModel& model) : model_(&model) {}
+
+    // The ids of `piece`, valid until the next call.
+    std::span<const i32> encode(std::string_view piece);
+
+    // Pair look-ups and scan steps so far: tests hold it to linear growth.
+    u64 operations() const { return operations_; }
+
+  private:
+    void encode_part(std::string_view part);
+    void encode_short(std::string_view part);
+    void encode_long(std::string_view part);
+    void push_pair(u32 left);
+    BpeModel::Found find(i32 left, i32 right) {
+        ++operations_;
+        return model_->find(left, right);
+    }
+
+    struct Node {
+        i32 id;
+        u32 previous, next;
+        u32 rank;    // of the pair (this, next)
+        i32 merged;  // its result
+    };
+
+    const BpeModel* model_;
+    std::vector<i32> ids_;
+    std::vector<Node> nodes_;
+    std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost
+    u64 operations_ = 0;
+};
+
+}  // namespace lm::text

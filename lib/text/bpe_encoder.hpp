@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodes whole texts: special tokens out, pieces by the splitter, then ids out of a cache keyed by
+// the piece's own bytes, or by the merge algorithm when they are not there. The cache has a fixed
+// size: one line of 64 bytes per bucket holds two pieces of up to 15 bytes with their ids.
+#pragma once
+
+#include <memory>
+
+#include "text/bpe.hpp"
+#include "text/special_tokens.hpp"
+#include "text/splitter.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::text {
+
+struct BpePlan {
+    const BpeModel* model;
+    SplitRule rule;
+    const SpecialMatcher* special;  // nullptr: none are looked for
+};
+
+// The plan's pointers must outlive the encoder.
+std::unique_ptr<Encoder> make_bpe_encoder(const BpePlan& plan);
+
+}  // namespace lm::text

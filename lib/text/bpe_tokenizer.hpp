@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The byte-level BPE tokenizer that all file formats end in, and the checks they share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "text/bpe.hpp"
+#include "text/special_tokens.hpp"
+#include "text/splitter.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::text {
+
+// Tokens as files spell them (byte-map characters), by id, and the merges between them.
+struct BpeFiles {
+    std::vector<std::string> tokens;
+    std::vector<Merge> merges;
+};
+
+BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path);
+
+// From token spelling to id. Keeps references to `tokens`.
+class TokenIndex {
+  public:
+    // Throws Error(failure) naming `path` for a token that stands twice.
+    TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
+    i32 find(std::string_view token) const;  // -1: not there
+
+  private:
+    std::unordered_map<std::string_view, i32> ids_;
+};
+
+// Collects merges in order of rank; refuses duplicates and tokens that the vocabulary lacks.
+class MergeReader {
+  public:
+    MergeReader(const TokenIndex& index, std::string vocab_path)
+        : index_(&index), vocab_path_(std::move(vocab_path)) {}
+    void add(std::string_view left, std::string_view right, const std::string& where);
+    std::vector<Merge> take() { return std::move(merges_); }
+
+  private:
+    i32 id_of(std::string_view token, const std::string& where) const;
+
+    const TokenIndex* index_;
+    std::string vocab_path_;
+    std::vector<Merge> merges_;
+    std::unordered_set<u64> seen_;
+};
+
+struct BpeTokenizerParts {
+    std::string type;
+    std::string origin;  // the file to name in errors about the vocabulary
+    BpeFiles files;
+    SplitRule rule = SplitRule::gpt2;
+    std::optional<i32> eod;
+    std::vector<SpecialToken> special;  // looked for in text
+};
+
+class BpeTokenizer : public Tokenizer {
+  public:
+    // Throws Error(failure) when a single byte has no token.
+    explicit BpeTokenizer(BpeTokenizerParts parts);
+
+    std::string_view type() const override { return type_; }
+    i64 vocab_size() const override { return model_.vocab_size(); }
+    std::optional<i32> eod() const override { return eod_; }
+    const std::string& digest() const override { return digest_; }
+    std::unique_ptr<Encoder> make_encoder() const override;
+    std::string_view token(i32 id) const override;
+    const BpeModel& model() const { return model_; }
+
+  private:
+    std::string type_;
+    std::string origin_;
+    SplitRule rule_;
+    std::optional<i32> eod_;
+    BpeModel model_;
+    SpecialMatcher special_;
+    std::string digest_;
+};
+
+}  // namespace lm::text

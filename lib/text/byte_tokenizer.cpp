@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokenizer without files: one id per byte.
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::text {
+namespace {
+
+constexpr i32 end_of_document = 256;
+
+class ByteEncoder : public Encoder {
+  public:
+    i64 encode(std::string_view text, u16* out) override { return widen(text, out); }
+    i64 encode(std::string_view text, i32* out) override { return widen(text, out); }
+
+  private:
+    template <typename Id>
+    static i64 widen(std::string_view text, Id* out) {
+        for (size_t i = 0; i < text.size(); ++i) out[i] = static_cast<u8>(text[i]);
+        return static_cast<i64>(text.size());
+    }
+};
+
+class ByteTokenizer : public Tokenizer {
+  public:
+    ByteTokenizer() : bytes_(256, '\0'), digest_(lm::digest("lm-utils ByteTokenizer 1")) {
+        std::iota(bytes_.begin(), bytes_.end(), '\0');
+    }
+    std::string_view type() const override { return "ByteTokenizer"; }
+    i64 vocab_size() const override { return end_of_document + 1; }
+    std::optional<i32> eod() const override { return end_of_document; }
+    const std::string& digest() const override { return digest_; }
+    std::unique_ptr<Encoder> make_encoder() const override {
+        return std::make_unique<ByteEncoder>();
+    }
+    std::string_view token(i32 id) const override {
+        if (id == end_of_document) return {};
+        if (id < 0 || id > end_of_document) run_error("ByteTokenizer", "there is no id {}", id);
+        return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
+    }
+
+  private:
+    std::string bytes_;
+    std::string digest_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_byte_tokenizer() {
+    return std::make_shared<ByteTokenizer>();
+}
+
+}  // namespace lm::text

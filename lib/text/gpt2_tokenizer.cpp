@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2's vocab.json and merges.txt, checked entry by entry: a table that is cut short or edited by
+// hand must not silently give other ids.
+#include <simdjson.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "io/file.hpp"
+#include "text/bpe_encoder.hpp"
+#include "text/bpe_tokenizer.hpp"
+#include "text/byte_map.hpp"
+
+namespace lm::text {
+namespace {
+
+constexpr const char* end_of_document = "<|endoftext|>";
+
+// Tokens as the file spells them, by id.
+std::vector<std::string> read_vocab(const std::string& path) {
+    const simdjson::padded_string text(io::read_file(path));
+    simdjson::ondemand::parser parser;
+    std::vector<std::pair<std::string, i64>> entries;
+    try {
+        simdjson::ondemand::document document = parser.iterate(text);
+        for (auto field : document.get_object()) {
+            const std::string_view token = field.unescaped_key();
+            entries.emplace_back(std::string(token), field.value().get_int64());
+        }
+        if (!document.at_end()) run_error(path, "has something after the vocabulary");
+    } catch (const simdjson::simdjson_error& e) {
+        run_error(path, "is not a vocabulary (a JSON object of token: id), or is cut short: {}",
+                  e.what());
+    }
+    std::vector<std::string> tokens(entries.size());
+    std::vector<bool> seen(entries.size());
+    for (auto& [token, id] : entries) {
+        if (id < 0 || id >= static_cast<i64>(entries.size())) {
+            run_error(path, "id {} of token '{}' is out of range: there are {} entries", id, token,
+                      entries.size());
+        }
+        const auto index = static_cast<size_t>(id);
+        if (seen[index])
+            run_error(path, "id {} stands twice ('{}' and '{}')", id, tokens[index], token);
+        seen[index] = true;
+        tokens[index] = std::move(token);
+    }
+    return tokens;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        std::string_view line = text.substr(0, end);
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        lines.push_back(line);
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
+}
+
+}  // namespace
+
+BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
+    BpeFiles files;
+    files.tokens = read_vocab(vocab_path);
+    const TokenIndex index(files.tokens, vocab_path);
+    const std::string text = io::read_file(merges_path);
+    const std::vector<std::string_view> lines = lines_of(text);
+    size_t n = 0;
+    if (!lines.empty() && lines[0].starts_with("#version")) {
+        n = 1;
+    } else {
+        warn("{}: the first line is not '#version...'; it is read as a merge, Megatron drops it",
+             merges_path);
+    }
+    MergeReader reader(index, vocab_path);
+    for (; n < lines.size(); ++n) {
+        if (lines[n].empty() && n + 1 == lines.size()) break;
+        const std::string where = fmt::format("{}:{}", merges_path, n + 1);
+        const size_t space = lines[n].find(' ');
+        if (space == std::string_view::npos ||
+            lines[n].find(' ', space + 1) != std::string_view::npos) {
+            run_error(where, "a merge is two tokens with one space between, not '{}'", lines[n]);
+        }
+        reader.add(lines[n].substr(0, space), lines[n].substr(space + 1), where);
+    }
+    if (!text.empty() && !text.ends_with('\n')) {
+        warn("{}: the last line has no end: cut short? It is used; Megatron would drop it",
+             merges_path);
+    }
+    files.merges = reader.take();
+    return files;
+}
+
+std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
+                                                     const std::string& merges_path,
+                                                     SpecialInText special) {
+    BpeFiles files = read_gpt2_files(vocab_path, merges_path);
+    BpeTokenizerParts parts;
+    parts.type = "GPT2BPETokenizer";
+    parts.rule = SplitRule::gpt2;
+    const auto eod = std::ranges::find(files.tokens, end_of_document);
+    if (eod != files.tokens.end()) {
+        parts.eod = static_cast<i32>(eod - files.tokens.begin());
+        if (special == SpecialInText::parse) parts.special.push_back({end_of_document, *parts.eod});
+    }
+    parts.files = std::move(files);
+    parts.origin = vocab_path;
+    return std::make_shared<BpeTokenizer>(std::move(parts));
+}
+
+}  // namespace lm::text

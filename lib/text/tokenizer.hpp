@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer: text to ids and back. The tokenizer itself is immutable and shared; each thread
+// encodes with an Encoder of its own, which holds a bounded cache of pieces it has seen.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+class Encoder {
+  public:
+    virtual ~Encoder() = default;
+
+    // Writes the ids of `text` (valid UTF-8, at most Tokenizer::longest_text bytes) and returns how
+    // many. `out` has room for max_ids(text.size()) of them. The u16 form requires vocab_size <=
+    // 65536.
+    virtual i64 encode(std::string_view text, u16* out) = 0;
+    virtual i64 encode(std::string_view text, i32* out) = 0;
+
+    // Look-ups and scan steps of the merge algorithm so far: tests hold it to linear growth.
+    virtual u64 operations() const { return 0; }
+};
+
+class Tokenizer {
+  public:
+    static constexpr i64 longest_text = i64{1} << 31;
+
+    virtual ~Tokenizer() = default;
+
+    virtual std::string_view type() const = 0;   // as --tokenizer-type names it
+    virtual i64 vocab_size() const = 0;          // the largest id + 1
+    virtual std::optional<i32> eod() const = 0;  // end of document
+    // XXH3-128 over everything that decides the ids: what a dataset's side file remembers.
+    virtual const std::string& digest() const = 0;
+    virtual std::unique_ptr<Encoder> make_encoder() const = 0;
+    // Upper bound of the ids of a text of `n_bytes`, with the slack that encode() may overwrite.
+    virtual i64 max_ids(i64 n_bytes) const { return n_bytes + 16; }
+    // The bytes of one id; throws Error(failure) when there is no such id.
+    virtual std::string_view token(i32 id) const = 0;
+
+    // Appends the bytes of `ids`; not always valid UTF-8 (see append_lossy in utf8.hpp).
+    void decode(std::span<const i32> ids, std::string& out) const;
+    // One text with a fresh encoder: for tests and small work.
+    std::vector<i32> encode(std::string_view text) const;
+};
+
+// What happens to the text of a special token ("<|endoftext|>") inside a document.
+enum class SpecialInText {
+    plain,  // it is text like any other: nobody can inject an end of document
+    parse   // it becomes the special id, as Hugging Face tokenizers does
+};
+
+// GPT-2's files. Throws Error(failure) naming the file and line for everything that is not right:
+// formats.md 3.3 lists it.
+std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
+                                                     const std::string& merges_path,
+                                                     SpecialInText special);
+
+// Every byte is its own id; 256 is the end of document.
+std::shared_ptr<const Tokenizer> make_byte_tokenizer();
+
+}  // namespace lm::text

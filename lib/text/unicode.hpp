@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three character classes that pretokenizers ask for: \p{L}, \p{N} and \s (White_Space), as the
+// regular expressions of GPT-2 and its descendants mean them.
+#pragma once
+
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+enum class CharClass : u8 { other = 0, letter = 1, number = 2, space = 3 };
+
+// The version of the Unicode Character Database behind class_of: "16.0.0".
+std::string_view unicode_version();
+
+class ClassTable {
+  public:
+    ClassTable();
+    // `code_point` below 0x110000.
+    CharClass operator[](u32 code_point) const {
+        return pages_[page_of_[code_point >> 8]][code_point & 0xFF];
+    }
+
+  private:
+    u8 page_of_[0x1100];  // by code point / 256
+    CharClass pages_[256][256];
+};
+
+// Built at the first call; loops take the reference once.
+const ClassTable& class_table();
+
+}  // namespace lm::text

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// UTF-8: strict validation (no overlong forms, no surrogates, at most U+10FFFF), decoding of valid
+// text, and replacement of what is not valid by U+FFFD per maximal subpart (Unicode 3.9, as
+// Python's errors="replace" and Rust's from_utf8_lossy do it).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+// Byte offset of the first sequence that is not valid UTF-8, or -1.
+i64 find_invalid_utf8(std::string_view bytes);
+inline bool is_valid_utf8(std::string_view bytes) {
+    return find_invalid_utf8(bytes) < 0;
+}
+
+struct Decoded {
+    u32 code_point;  // U+FFFD when not valid
+    int length;      // bytes consumed: the whole character, or the maximal subpart of a broken one
+    bool valid;
+};
+// Decodes the sequence at bytes[0]; `bytes` is not empty.
+Decoded decode_utf8(std::string_view bytes);
+
+void append_utf8(std::string& out, u32 code_point);
+// Appends `bytes` with everything that is not valid replaced. Returns how many replacements.
+i64 append_lossy(std::string& out, std::string_view bytes);
+
+}  // namespace lm::text
