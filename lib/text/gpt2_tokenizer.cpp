@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
+#include "base/log.hpp"
 #include "io/file.hpp"
 #include "text/bpe_encoder.hpp"
 #include "text/bpe_tokenizer.hpp"
@@ -20,16 +20,13 @@ constexpr const char* end_of_document = "<|endoftext|>";
 
 // Tokens as the file spells them, by id.
 std::vector<std::string> read_vocab(const std::string& path) {
-    const simdjson::padded_string text(io::read_file(path));
-    simdjson::ondemand::parser parser;
+    const std::string text = io::read_file(path);
+    simdjson::dom::parser parser;
     std::vector<std::pair<std::string, i64>> entries;
     try {
-        simdjson::ondemand::document document = parser.iterate(text);
-        for (auto field : document.get_object()) {
-            const std::string_view token = field.unescaped_key();
-            entries.emplace_back(std::string(token), field.value().get_int64());
-        }
-        if (!document.at_end()) run_error(path, "has something after the vocabulary");
+        const simdjson::dom::object vocabulary = parser.parse(text);
+        for (const auto field : vocabulary)
+            entries.emplace_back(field.key, field.value.get_int64());
     } catch (const simdjson::simdjson_error& e) {
         run_error(path, "is not a vocabulary (a JSON object of token: id), or is cut short: {}",
                   e.what());

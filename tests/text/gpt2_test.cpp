@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2 ids against golden files, the round trip, linear work, and the loader's refusals.
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "nasty_text.hpp"
+#include "text/tokenizer.hpp"
+
+using namespace lm;
+using namespace lm::text;
+
+namespace {
+
+std::shared_ptr<const Tokenizer> gpt2(SpecialInText special = SpecialInText::plain) {
+    return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
+                               share_file("tokenizers/gpt2/merges.txt"), special);
+}
+
+std::vector<i32> ids_of(Encoder& encoder, const Tokenizer& tokenizer, const std::string& text) {
+    std::vector<i32> ids(static_cast<size_t>(tokenizer.max_ids(static_cast<i64>(text.size()))));
+    ids.resize(static_cast<size_t>(encoder.encode(text, ids.data())));
+    return ids;
+}
+
+int check_golden(const std::string& path) {
+    const auto tokenizer = gpt2();
+    const auto encoder = tokenizer->make_encoder();
+    std::ifstream in(path);
+    int n = 0;
+    for (std::string line; std::getline(in, line); ++n) {
+        const io::Json j = io::parse_json(line, path);
+        const auto text = j["text"].get<std::string>();
+        INFO(path << ":" << n + 1);
+        CHECK(ids_of(*encoder, *tokenizer, text) == j["ids"].get<std::vector<i32>>());
+    }
+    return n;
+}
+
+std::string failure_of(const std::string& vocab, const std::string& merges) {
+    try {
+        load_gpt2_tokenizer(vocab, merges, SpecialInText::plain);
+    } catch (const Error& e) {
+        CHECK(e.code() == Exit::failure);
+        return e.what();
+    }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("gpt2 ids equal the golden ones") {
+    CHECK(check_golden(LM_TEST_DIR "/golden/text/gpt2-tokens.jsonl") > 50);
+    // Beside the checkout, or beside the worktrees of one.
+    std::string full = LM_TEST_DIR "/../../shared/data/tokens.jsonl";
+    if (!io::exists(full)) full = LM_TEST_DIR "/../../../shared/data/tokens.jsonl";
+    if (!io::exists(full)) {
+        WARN("skipped: " << full << " is not here");
+        return;
+    }
+    CHECK(check_golden(full) == 200);
+}
+
+TEST_CASE("decode undoes encode") {
+    const auto tokenizer = gpt2();
+    const auto encoder = tokenizer->make_encoder();
+    test::NastyText nasty(7);
+    for (int i = 0; i < 5000; ++i) {
+        const std::string text = nasty.next(i % 200);
+        std::string back;
+        tokenizer->decode(ids_of(*encoder, *tokenizer, text), back);
+        if (back != text) FAIL("differs on: " << test::escaped(text));
+    }
+}
+
+TEST_CASE("16-bit and 32-bit ids agree, warm or cold") {
+    const auto tokenizer = gpt2();
+    const auto warm = tokenizer->make_encoder();
+    test::NastyText nasty(9);
+    for (int i = 0; i < 300; ++i) {
+        const std::string text = nasty.next(60);
+        const std::vector<i32> wide = tokenizer->encode(text);
+        std::vector<u16> narrow(
+            static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size()))));
+        narrow.resize(static_cast<size_t>(warm->encode(text, narrow.data())));
+        CHECK(std::vector<i32>(narrow.begin(), narrow.end()) == wide);
+    }
+}
+
+TEST_CASE("work grows linearly on adversarial text") {
+    const auto tokenizer = gpt2();
+    for (const char* unit :
+         {"^", "a", " ", "\u4E00", "\U0001F600", "'s", "_", "\u0301", "ab", "\n"}) {
+        u64 work[2];
+        for (int k = 0; k < 2; ++k) {
+            std::string text;
+            while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
+            const auto encoder = tokenizer->make_encoder();
+            ids_of(*encoder, *tokenizer, text);
+            work[k] = encoder->operations();
+        }
+        INFO(unit << ": " << work[0] << " then " << work[1]);
+        CHECK(work[1] < 11 * work[0] + 1000);
+        CHECK(work[1] < 200'000 * 12);
+    }
+}
+
+TEST_CASE("special tokens in text") {
+    const std::string text = "a<|endoftext|>b<|endoftext";
+    CHECK(gpt2()->encode("<|endoftext|>") == std::vector<i32>{27, 91, 437, 1659, 5239, 91, 29});
+    CHECK(gpt2(SpecialInText::parse)->encode(text) ==
+          std::vector<i32>{64, 50256, 65, 27, 91, 437, 1659, 5239});
+    CHECK(gpt2()->eod() == 50256);
+    CHECK(gpt2()->vocab_size() == 50257);
+    CHECK(gpt2()->digest() != gpt2(SpecialInText::parse)->digest());
+}
+
+TEST_CASE("damaged tables are refused with the place") {
+    const std::string vocab = share_file("tokenizers/gpt2/vocab.json");
+    const std::string merges = share_file("tokenizers/gpt2/merges.txt");
+    const std::string dir = "/tmp/lm-gpt2-test." + std::to_string(::getpid());
+    io::make_directories(dir);
+    const std::string bad = dir + "/bad";
+    const auto with = [&](const std::string& content) {
+        io::write_file(bad, content, io::Overwrite::yes);
+        return bad;
+    };
+    using Catch::Contains;
+    CHECK_THAT(failure_of(dir + "/none", merges), Contains("/none"));
+    CHECK_THAT(failure_of(with(io::read_file(vocab).substr(0, 500'000)), merges),
+               Contains("cut short"));
+    CHECK_THAT(failure_of(with(""), merges), Contains("bad: "));
+    CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 0}"), merges), Contains("stands twice"));
+    CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 7}"), merges), Contains("out of range"));
+    CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 1}"), dir + "/none"), Contains("/none"));
+    CHECK_THAT(failure_of(vocab, with("#version: 0.2\na b c\n")), Contains("bad:2: "));
+    CHECK_THAT(failure_of(vocab, with("#version: 0.2\nh e\nh e\n")), Contains("bad:3: "));
+    CHECK_THAT(failure_of(vocab, with("#version: 0.2\nqqq zzz\n")),
+               Contains("is not in the vocabulary"));
+    io::remove_tree(dir);
+}
+
+TEST_CASE("bytes") {
+    const auto tokenizer = make_byte_tokenizer();
+    CHECK(tokenizer->encode("a\xFF") == std::vector<i32>{97, 255});
+    CHECK(tokenizer->vocab_size() == 257);
+    std::string back;
+    tokenizer->decode(std::vector<i32>{104, 105, 256}, back);
+    CHECK(back == "hi");
+}

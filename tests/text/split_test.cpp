@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pretokenizers against golden splits (python regex and Hugging Face agree on them), and the fast
+// implementation against the portable one on random text.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "nasty_text.hpp"
+#include "text/splitter.hpp"
+
+using namespace lm;
+using namespace lm::text;
+
+namespace {
+
+std::vector<std::string> split(Splitter& splitter, const std::string& text) {
+    std::vector<std::string> pieces;
+    splitter.start(text);
+    u32 ends[128];
+    u32 begin = 0;
+    while (const i64 n = splitter.next(ends, 128)) {
+        for (i64 i = 0; i < n; ++i) {
+            pieces.push_back(text.substr(begin, ends[i] - begin));
+            begin = ends[i];
+        }
+    }
+    REQUIRE(begin == text.size());
+    return pieces;
+}
+
+struct Golden {
+    const char* text;
+    std::vector<std::string> pieces;
+};
+
+const std::vector<Golden> golden_gpt2 = {
+    {"a  b", {"a", " ", " b"}},
+    {"a   \n\n b", {"a", "   \n\n", " b"}},
+    {"hi\r\n\r\nyo", {"hi", "\r\n\r", "\n", "yo"}},
+    {"I'LL don't", {"I", "'", "LL", " don", "'t"}},
+    {"'S 's", {"'", "S", " '", "s"}},
+    {"it''s '' ''' 'stuff", {"it", "''", "s", " ''", " '''", " '", "stuff"}},
+    {"\u00A0x", {"\u00A0", "x"}},
+    {"  \u3000x", {"  ", "\u3000", "x"}},
+    {"a\t\tb", {"a", "\t", "\t", "b"}},
+    {"end  ", {"end", "  "}},
+    {"'s's're'llama", {"'s", "'s", "'re", "'ll", "ama"}},
+    {"a\u0301 \u00B2\u2167x", {"a", "\u0301", " \u00B2\u2167", "x"}},
+    {" \x1C \x1C", {" \x1C", " \x1C"}},
+};
+
+}  // namespace
+
+TEST_CASE("gpt2 golden splits") {
+    const auto fast = make_splitter(SplitRule::gpt2);
+    const auto scalar = make_scalar_splitter(SplitRule::gpt2);
+    for (const Golden& golden : golden_gpt2) {
+        INFO(golden.text);
+        CHECK(split(*scalar, golden.text) == golden.pieces);
+        CHECK(split(*fast, golden.text) == golden.pieces);
+    }
+}
+
+TEST_CASE("the fast splitter cuts where the portable one does") {
+    const auto fast = make_splitter(SplitRule::gpt2);
+    const auto scalar = make_scalar_splitter(SplitRule::gpt2);
+    test::NastyText nasty(1);
+    for (int i = 0; i < 20000; ++i) {
+        const std::string text = nasty.next(i % 400);
+        if (split(*fast, text) != split(*scalar, text)) {
+            FAIL("differs on: " << test::escaped(text));
+        }
+    }
+}
