@@ -46,11 +46,17 @@ std::string escaped(std::string_view text) {
     return result;
 }
 
+// "Op", "Brq": the names of mdoc's macros are short and capitalised.
+bool is_like_macro(std::string_view text) {
+    const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+    return (text.size() == 2 || text.size() == 3) && text[0] >= 'A' && text[0] <= 'Z' &&
+           std::ranges::all_of(text.substr(1), lower);
+}
+
 // An argument of a macro: quoted, and never taken for a macro's name.
 std::string argument(std::string_view text) {
     std::string result = escaped(text);
-    const bool like_macro = text.size() == 2 || text.size() == 3;
-    if (like_macro || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
+    if (is_like_macro(text) || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
     return text.find(' ') == std::string_view::npos ? result : "\"" + result + "\"";
 }
 
@@ -117,29 +123,81 @@ std::string operand_list(const Options& options) {
     return text + ".El\n";
 }
 
-std::string accepted_list(const Options& options) {
+// A heading and the options under it, as they stand in the page.
+struct Section {
+    std::string title;
+    std::string body;
+    friend bool operator==(const Section&, const Section&) = default;
+};
+
+std::vector<Section> sections_of(const Options& options, bool with_help) {
+    std::vector<Section> sections;
+    for (const auto& [title, group] : groups_of(options)) {
+        if (title != "Help" || with_help) sections.push_back({title, list_of(group)});
+    }
     const std::vector<Option> accepted = accepted_of(options);
-    if (accepted.empty()) return "";
-    return ".Ss Accepted and ignored\n"
-           "Flags of other programs that mean nothing here, and what happens instead.\n" +
-           list_of(accepted);
+    if (!accepted.empty()) {
+        sections.push_back({"Accepted and ignored",
+                            "Flags of other programs that mean nothing here, and what happens "
+                            "instead.\n" +
+                                list_of(accepted)});
+    }
+    return sections;
 }
 
-std::string without_help(const Options& options) {
+// "a", "a and b", "a, b and c"
+std::string enumeration(const std::vector<std::string>& names) {
     std::string text;
-    for (const auto& [title, group] : groups_of(options)) {
-        if (title == "Help") continue;
-        text += title == "Options" ? ".Pp\n" : ".Pp\n" + escaped(title) + ":\n";
-        text += list_of(group);
+    for (size_t i = 0; i < names.size(); ++i) {
+        if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
+        text += names[i];
     }
     return text;
 }
 
-// ".Ss lm-ckpt ls DIR", what it does, its operands and options.
-std::string verb_section(const Options& verb) {
+std::string verb_name(const Options& options, const Options& verb) {
+    return verb.program().substr(options.program().size() + 1);
+}
+
+// Sections that several verbs have in common, with the names of those verbs; they stand once.
+std::vector<std::pair<Section, std::vector<std::string>>> common_sections(const Options& options) {
+    std::vector<std::pair<Section, std::vector<std::string>>> sections;
+    for (const Options* verb : options.verbs()) {
+        for (const Section& section : sections_of(*verb, false)) {
+            const auto known = std::ranges::find_if(
+                sections, [&section](const auto& entry) { return entry.first == section; });
+            if (known != sections.end()) {
+                known->second.push_back(verb_name(options, *verb));
+            } else {
+                sections.push_back({section, {verb_name(options, *verb)}});
+            }
+        }
+    }
+    std::erase_if(sections, [](const auto& entry) { return entry.second.size() < 2; });
+    return sections;
+}
+
+std::string title_of(const Section& section) {
+    return section.title == "Options" ? "Common options" : section.title;
+}
+
+// ".Ss lm-ckpt ls DIR", what it does, its operands and options; `elsewhere` are sections that stand
+// in another place of the page.
+std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
-    text += "\n" + prose(verb.summary()) + operand_list(verb) + without_help(verb);
+    text += "\n" + prose(verb.summary()) + operand_list(verb);
+    std::vector<std::string> references;
+    for (const Section& section : sections_of(verb, false)) {
+        if (std::ranges::find(elsewhere, section) != elsewhere.end()) {
+            references.push_back("\"" + title_of(section) + "\"");
+            continue;
+        }
+        if (section.title != "Options") text += ".Pp\n" + escaped(section.title) + ":\n";
+        text += section.body;
+    }
+    if (!references.empty())
+        text += ".Pp\n" + prose("And the options under " + enumeration(references));
     return text;
 }
 
@@ -147,12 +205,18 @@ std::string verb_section(const Options& verb) {
 
 std::string Options::man_options() const {
     std::string text = ".Sh OPTIONS\n" + operand_list(*this);
-    for (const auto& [title, options] : groups_of(*this)) {
-        if (title != "Options") text += ".Ss " + escaped(title) + "\n";
-        text += list_of(options);
+    std::vector<Section> elsewhere = sections_of(*this, true);
+    for (const Section& section : elsewhere) {
+        if (section.title != "Options") text += ".Ss " + escaped(section.title) + "\n";
+        text += section.body;
     }
-    text += accepted_list(*this);
-    for (const Options* verb : verbs()) text += verb_section(*verb);
+    const auto common = common_sections(*this);
+    for (const auto& [section, users] : common) elsewhere.push_back(section);
+    for (const Options* verb : verbs()) text += verb_section(*verb, elsewhere);
+    for (const auto& [section, users] : common) {
+        text += ".Ss " + escaped(title_of(section)) + "\n";
+        text += prose("Of " + enumeration(users)) + section.body;
+    }
     return text;
 }
 

@@ -132,6 +132,12 @@ const std::vector<Option>& built_in_options() {
     return table;
 }
 
+bool is_built_in(const std::string& name) {
+    return std::ranges::any_of(built_in_options(), [&name](const Option& option) {
+        return std::ranges::find(option.names, name) != option.names.end();
+    });
+}
+
 }  // namespace
 
 struct Options::Impl {
@@ -159,6 +165,8 @@ struct Options::Impl {
     void on_option(const Option& option, const Values& values);
     void assign_operands(const Values& operands);
     Parsed parse_verb(const Values& arguments);
+    void check_no_verb_was_meant(const Values& arguments, const Values& operands,
+                                 bool only_verbs) const;
 };
 
 void Options::Impl::add(Option option, Apply apply_values) {
@@ -246,6 +254,20 @@ Options::Parsed Options::Impl::parse_verb(const Values& arguments) {
     const auto name = std::ranges::find(verb_names, arguments.front());
     chosen = verbs[static_cast<size_t>(name - verb_names.begin())].get();
     return chosen->options.parse({arguments.begin() + 1, arguments.end()});
+}
+
+void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Values& operands,
+                                            bool only_verbs) const {
+    if (verbs.empty()) return;
+    const std::string one_of = fmt::format("use one of {}", fmt::join(verb_names, ", "));
+    if (!operands.empty() && operands[0] == arguments[0]) {
+        const std::string nearest = nearest_name(operands[0], verb_names);
+        if (!nearest.empty()) {
+            usage_error(operands[0], "unknown command: did you mean {}?", nearest);
+        }
+        if (only_verbs) usage_error(operands[0], "unknown command: {}", one_of);
+    }
+    if (only_verbs) usage_error("command", "missing as first argument: {}", one_of);
 }
 
 Options::Options(std::string program, std::string summary) : impl_(std::make_unique<Impl>()) {
@@ -370,25 +392,15 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     std::vector<Option> table = impl_->table;
     table.insert(table.end(), built_in_options().begin(), built_in_options().end());
     const bool only_verbs = !impl_->verbs.empty() && impl_->table.empty();
+    const bool misplaced = only_verbs && !arguments.empty() && arguments[0].starts_with('-') &&
+                           arguments[0] != "--" && !is_built_in(arguments[0]);
+    if (misplaced) usage_error(arguments[0], "stands before the command: put it behind");
     try {
         const Values operands =
             parse_arguments(table, arguments, [this](const Option& option, const Values& values) {
                 impl_->on_option(option, values);
             });
-        if (!impl_->verbs.empty() && !operands.empty() && operands[0] == arguments[0]) {
-            const std::string nearest = nearest_name(operands[0], impl_->verb_names);
-            if (!nearest.empty()) {
-                usage_error(operands[0], "unknown command: did you mean {}?", nearest);
-            }
-            if (only_verbs) {
-                usage_error(operands[0], "unknown command: use one of {}",
-                            fmt::join(impl_->verb_names, ", "));
-            }
-        }
-        if (only_verbs) {
-            usage_error("command", "missing as first argument: use one of {}",
-                        fmt::join(impl_->verb_names, ", "));
-        }
+        impl_->check_no_verb_was_meant(arguments, operands, only_verbs);
         impl_->assign_operands(operands);
     } catch (const HelpAsked& asked) {
         return asked.what;

@@ -270,7 +270,8 @@ TEST_CASE("verbs have their own options") {
     CHECK(complaint(options, {"frobnicate"}) ==
           "frobnicate: unknown command: use one of ls, prune");
     CHECK(complaint(options, {}) == "command: missing as first argument: use one of ls, prune");
-    CHECK(complaint(options, {"--json", "ls"}) == "--json: unknown option");
+    CHECK(complaint(options, {"--json", "ls"}) ==
+          "--json: stands before the command: put it behind");
     CHECK(options.parse({"--version"}) == Options::Parsed::version);
     CHECK(options.chosen_verb() == nullptr);
 }

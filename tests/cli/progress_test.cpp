@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Progress on a pseudo-terminal and on a pipe, under a clock that the test turns.
+#include <pty.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "child.hpp"
+#include "cli/progress.hpp"
+
+using lm::i64;
+using lm::cli::Progress;
+
+namespace {
+
+double now_s = 0;
+double test_clock() {
+    return now_s;
+}
+
+// Half a minute of work, reported 100 times a second.
+int work(i64 total, bool quiet, double seconds, bool finish = true) {
+    now_s = 100;
+    Progress progress("reading", "B", total, quiet, test_clock);
+    const int n_updates = static_cast<int>(seconds * 100);
+    for (int i = 1; i <= n_updates; ++i) {
+        now_s = 100 + i / 100.0;
+        progress.update(i64{i} * 10'000);  // 1 MB/s
+    }
+    if (finish) progress.finish();
+    return 0;
+}
+
+// What a child with a terminal of `columns` as its standard error writes there.
+std::string on_terminal(unsigned short columns, const std::function<int()>& body) {
+    int master = -1;
+    struct winsize size = {24, columns, 0, 0};
+    std::fflush(stdout);
+    const pid_t child = forkpty(&master, nullptr, nullptr, &size);
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        setenv("TERM", "xterm", 1);
+        _exit(body());
+    }
+    const std::string text = read_all(master);
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 0);
+    close(master);
+    return text;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+    size_t n = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE("on a terminal one line is redrawn at most six times a second and cleared") {
+    const std::string text = on_terminal(80, [] { return work(20'000'000, false, 10); });
+    const size_t redraws = count(text, "reading:");
+    CHECK(redraws >= 50);
+    CHECK(redraws <= 60);
+    CHECK(count(text, "\n") == 0);
+    CHECK_THAT(text, Catch::Contains("reading:  49 % 9.9/20.0 MB, 1.0 MB/s, 10.1 s left"));
+    CHECK(text.ends_with("\r\x1b[K"));
+}
+
+TEST_CASE("a terminal line is cut to the width, without colours") {
+    const std::string text = on_terminal(20, [] { return work(20'000'000, false, 1); });
+    CHECK_THAT(text, Catch::Contains("\r\x1b[Kreading:   1 % 0.3/\r"));
+    CHECK(count(text, "\x1b[") == count(text, "\x1b[K"));
+}
+
+TEST_CASE("messages and the progress line do not run into each other") {
+    const std::string text = on_terminal(80, [] {
+        now_s = 0;
+        Progress progress("saving", "tensors", -1, false, test_clock);
+        now_s = 1;
+        progress.update(5);
+        lm::cli::print_line("a message");
+        return 0;
+    });
+    CHECK(text ==
+          "\r\x1b[Ksaving: 5 tensors, 5.0 tensors/s"
+          "\r\x1b[Ka message\r\nsaving: 5 tensors, 5.0 tensors/s\r\x1b[K");
+}
+
+TEST_CASE("elsewhere there is one plain line a minute and a last one") {
+    const Ended ended = in_child([] { return work(300'000'000, false, 150); });
+    CHECK(ended.err ==
+          "reading:  20 % 60.0/300.0 MB, 1.0 MB/s, 4 min 00 s left\n"
+          "reading:  40 % 120.0/300.0 MB, 1.0 MB/s, 3 min 00 s left\n"
+          "reading:  50 % 150.0/300.0 MB, 1.0 MB/s, 2 min 30 s left\n");
+    CHECK(in_child([] { return work(300'000'000, false, 30); }).err.empty());
+    CHECK(ended.out.empty());
+}
+
+TEST_CASE("quiet means nothing") {
+    CHECK(in_child([] { return work(300'000'000, true, 150); }).err.empty());
+    CHECK(on_terminal(80, [] { return work(300'000'000, true, 150); }).empty());
+}
+
+TEST_CASE("a dumb terminal is like a pipe") {
+    const std::string text = on_terminal(80, [] {
+        setenv("TERM", "dumb", 1);
+        return work(300'000'000, false, 61, false);
+    });
+    CHECK(text == "reading:  20 % 60.0/300.0 MB, 1.0 MB/s, 4 min 00 s left\r\n");
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each case in a child of its own, since handlers and flags are those of a process.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "child.hpp"
+#include "cli/signals.hpp"
+
+using namespace lm::cli;
+
+TEST_CASE("SIGUSR1 and SIGTERM ask for save-and-stop, repeats change nothing") {
+    const Ended ended = in_child([] {
+        install_stop_signals();
+        if (stop_requested() != StopRequest::none || stop_signal_name()) return 1;
+        std::raise(SIGUSR1);
+        std::raise(SIGTERM);
+        std::raise(SIGTERM);
+        if (stop_requested() != StopRequest::save_and_stop) return 2;
+        return std::strcmp(stop_signal_name(), "SIGUSR1") == 0 ? 0 : 3;
+    });
+    CHECK(ended.code == 0);
+}
+
+TEST_CASE("the first SIGINT asks, the second stops at once") {
+    const Ended ended = in_child([] {
+        std::signal(SIGINT, SIG_DFL);
+        install_stop_signals();
+        std::raise(SIGINT);
+        if (std::strcmp(stop_signal_name(), "SIGINT") != 0) return 1;
+        std::raise(SIGINT);
+        return 2;
+    });
+    CHECK(ended.signal == SIGINT);
+}
+
+TEST_CASE("a SIGINT that was ignored from the start stays ignored") {
+    const Ended ended = in_child([] {
+        std::signal(SIGINT, SIG_IGN);
+        install_stop_signals();
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+        return stop_requested() == StopRequest::none ? 0 : 1;
+    });
+    CHECK(ended.code == 0);
+}
+
+TEST_CASE("SIGUSR2 asks for a dump, once") {
+    const Ended ended = in_child([] {
+        install_dump_signal();
+        if (take_dump_request()) return 1;
+        std::raise(SIGUSR2);
+        std::raise(SIGUSR2);
+        if (!take_dump_request()) return 2;
+        return take_dump_request() ? 3 : 0;
+    });
+    CHECK(ended.code == 0);
+}
+
+TEST_CASE("an ignored SIGPIPE leaves an error") {
+    const Ended ended = in_child([] {
+        std::signal(SIGPIPE, SIG_DFL);
+        ignore_sigpipe();
+        int fds[2];
+        if (pipe(fds) != 0) return 1;
+        close(fds[0]);
+        return write(fds[1], "x", 1) == -1 ? 0 : 2;
+    });
+    CHECK(ended.code == 0);
+}

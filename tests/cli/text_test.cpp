@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts made from an option table: --help, the generated sections of the man page, completion.
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "golden.hpp"
+
+using lm::i64;
+using lm::cli::Bytes;
+using lm::cli::Duration;
+using lm::cli::Options;
+
+namespace {
+
+struct Args {
+    i64 layers = 12;
+    double lr = 1e-4;
+    Bytes limit{i64{200} << 20};
+    Duration watch{10};
+    std::string style = "cosine";
+    std::string prefix;
+    std::vector<std::string> files;
+    std::vector<std::string> keys{"text", "title"};
+    std::optional<std::string> step;
+    bool json = false;
+};
+
+void declare_common(Options& options, Args& args) {
+    options.group("Model");
+    options.value("--num-layers,--layers", &args.layers, "N", "layers of the model");
+    options.value("--lr,-l", &args.lr, "X",
+                  "the peak learning rate. It is reached after the warmup");
+    options.choice("--lr-decay-style", &args.style, {"cosine", "linear", "WSD"}, "shape of decay");
+}
+
+Options plain_program(Args& args) {
+    Options options("lm-demo", "show what a program without verbs looks like");
+    declare_common(options, args);
+    options.group("Output");
+    options.value("--output-prefix", &args.prefix, "P", "where the pair is written");
+    options.values(
+        "--a-name-that-needs-a-line-of-its-own", &args.keys, "KEY",
+        "keys of the JSON documents that are read, in this order, from every one of them");
+    options.value("--bwlimit", &args.limit, "SIZE", "at most so many bytes a second");
+    options.value("--watch", &args.watch, "TIME", "look again after this time");
+    options.flag("--json,-j", &args.json, "print JSON Lines on standard output");
+    options.accepted("--num-workers", 1, "data is read by mmap without worker processes");
+    options.accepted("--no-bias-gelu-fusion", 0, "what can be fused is fused");
+    options.refused("--moe", 0, "there are no experts");
+    options.positionals("FILE", &args.files, "what is read; - is standard input");
+    options.positional("STEP", &args.step, "which one; .hidden, 'quoted' and back\\slash");
+    options.epilogue("Examples:\n  lm-demo --json a b\nlm-demo(1) says more.");
+    return options;
+}
+
+Options verb_program(Args& args) {
+    Options options("lm-verbs", "show what a program with verbs looks like");
+    options.exits_with(lm::Exit::answer_is_no, "the model does not fit");
+    options.exits_with(lm::Exit::run_again);
+    for (const char* name : {"params", "memory"}) {
+        Options& verb =
+            options.verb(name, std::string("tell the ") + name + " of a model", nullptr);
+        declare_common(verb, args);
+    }
+    Options& eta = options.verb("eta", "tell when a run will be done", nullptr);
+    eta.flag("--json", &args.json, "print JSON");
+    eta.value("--plot", &args.prefix, "FILE", "draw it");
+    eta.positional("LOG", &args.prefix, "a log of lm-train");
+    return options;
+}
+
+// What bash offers for `words`, whose last one is being typed; sorted, one a line.
+std::string offered(const Options& options, const std::string& words) {
+    const std::string script =
+        options.bash_completion() + "COMP_WORDS=(" + words +
+        ")\n"
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+        "_" +
+        (options.program() == "lm-demo" ? "lm_demo" : "lm_verbs") +
+        "\n"
+        "printf '%s\\n' \"${COMPREPLY[@]}\" | LC_ALL=C sort | tr '\\n' ' '\n";
+    const std::string path = "completion_test.bash";
+    FILE* file = std::fopen(path.c_str(), "w");
+    REQUIRE(file);
+    std::fputs(script.c_str(), file);
+    std::fclose(file);
+    FILE* bash = popen(("cd / && bash " + std::string("\"$OLDPWD\"/") + path).c_str(), "r");
+    REQUIRE(bash);
+    std::string text;
+    for (int c = std::fgetc(bash); c != EOF; c = std::fgetc(bash)) text += static_cast<char>(c);
+    CHECK(pclose(bash) == 0);
+    std::remove(path.c_str());
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("help is grouped, wrapped and shows defaults") {
+    Args args;
+    check_golden("help_plain.txt", plain_program(args).help(80));
+    check_golden("help_narrow.txt", plain_program(args).help(60));
+    check_golden("help_verbs.txt", verb_program(args).help(80));
+    Options options = verb_program(args);
+    check_golden("help_verb.txt", options.verbs()[2]->help(80));
+}
+
+TEST_CASE("help stays within the width where words allow it") {
+    Args args;
+    for (const int width : {60, 80, 100}) {
+        const std::string text = plain_program(args).help(width);
+        size_t begin = 0;
+        while (begin < text.size()) {
+            const size_t end = text.find('\n', begin);
+            CHECK(end - begin <= static_cast<size_t>(width));
+            begin = end + 1;
+        }
+    }
+}
+
+TEST_CASE("the man page's sections") {
+    Args args;
+    check_golden("man_plain.txt", plain_program(args).man_options());
+    check_golden("man_verbs.txt", verb_program(args).man_options());
+    check_golden("man_exit_plain.txt", plain_program(args).man_exit_status());
+    check_golden("man_exit_verbs.txt", verb_program(args).man_exit_status());
+}
+
+TEST_CASE("bash completes options, verbs, choices and files") {
+    Args args;
+    const Options plain = plain_program(args);
+    CHECK(offered(plain, "lm-demo --l") == "--lr --lr-decay-style ");
+    CHECK(offered(plain, "lm-demo --lr-decay-style ''") == "WSD cosine linear ");
+    CHECK(offered(plain, "lm-demo --lr-decay-style = l") == "linear ");
+    CHECK(offered(plain, "lm-demo --lr-decay-style =") == "WSD cosine linear ");
+    CHECK(offered(plain, "lm-demo --num-layers ''") == " ");
+    CHECK(offered(plain, "lm-demo --output-prefix et") == "etc ");
+    CHECK(offered(plain, "lm-demo et") == "etc ");
+    const Options verbs = verb_program(args);
+    CHECK(offered(verbs, "lm-verbs ''") == "eta memory params ");
+    CHECK(offered(verbs, "lm-verbs m") == "memory ");
+    CHECK(offered(verbs, "lm-verbs -") == "--help --version ");
+    CHECK(offered(verbs, "lm-verbs eta --") == "--help --json --plot --version ");
+    CHECK(offered(verbs, "lm-verbs memory --lr-decay-style c") == "cosine ");
+    CHECK(offered(verbs, "lm-verbs eta et") == "etc ");
+}
