@@ -47,6 +47,38 @@ function(lm_command name)
         lm-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
                               INSTALL_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR}")
     install(TARGETS lm-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    lm_manual(lm-${name})
+endfunction()
+
+# lm_manual(PROGRAM): its man page, when man/PROGRAM.1.in exists, and its bash completion. Both come
+# from the option table, so the program itself is run for them.
+function(lm_manual program)
+    set(outputs)
+    set(source ${CMAKE_SOURCE_DIR}/man/${program}.1.in)
+    set(compose ${CMAKE_SOURCE_DIR}/cmake/compose_man.cmake)
+    if(EXISTS ${source})
+        set(page ${CMAKE_BINARY_DIR}/man/${program}.1)
+        add_custom_command(
+            OUTPUT ${page}
+            COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D SOURCE=${source}
+                    -D PAGE=${page} -P ${compose}
+            DEPENDS ${program} ${source} ${compose}
+            COMMENT "Composing ${program}.1"
+            VERBATIM)
+        install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+        list(APPEND outputs ${page})
+    endif()
+    set(completion ${CMAKE_BINARY_DIR}/completions/${program})
+    add_custom_command(
+        OUTPUT ${completion}
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/completions
+        COMMAND ${program} --generate-completion bash > ${completion}
+        DEPENDS ${program}
+        COMMENT "Writing the completion of ${program}"
+        VERBATIM)
+    install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    list(APPEND outputs ${completion})
+    add_custom_target(${program}-manual ALL DEPENDS ${outputs})
 endfunction()
 
 # lm_unit_test(LAYER LIBS x): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D PROGRAM=.. -D SOURCE=lm-x.1.in -D PAGE=lm-x.1 -P compose_man.cmake
+# Puts the sections that PROGRAM generates from its option table into the prose of SOURCE, where
+# @OPTIONS@ and @EXIT_STATUS@ stand.
+
+function(section variable argument)
+    execute_process(COMMAND ${PROGRAM} ${argument} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+    set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
+
+section(options --generate-man-options)
+section(exit_status --generate-man-exit-status)
+file(READ ${SOURCE} page)
+foreach(marker OPTIONS EXIT_STATUS)
+    string(FIND "${page}" "@${marker}@\n" place)
+    if(place EQUAL -1)
+        message(FATAL_ERROR "${SOURCE}: no line @${marker}@")
+    endif()
+endforeach()
+string(REPLACE "@OPTIONS@\n" "${options}" page "${page}")
+string(REPLACE "@EXIT_STATUS@\n" "${exit_status}" page "${page}")
+file(WRITE ${PAGE} "${page}")

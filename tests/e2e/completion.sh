@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The installed bash completion of each program completes what --help shows.
+set -euo pipefail
+build=$1
+n=0
+
+# offered PROGRAM WORD...: what bash offers in place of the last word.
+offered() {
+    local program=$1
+    # shellcheck disable=SC2016
+    bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1//-/_}"; echo "${COMPREPLY[*]}"' \
+        bash "$build/completions/$program" "$@"
+}
+
+for path in "$build"/bin/lm-*; do
+    program=$(basename "$path")
+    [[ " $(offered "$program" --) " == *" --help "* ]]
+    [ "$(offered "$program" --vers)" = --version ]
+    for verb in $("$path" --help | sed -n '/^Commands/,/^$/s/^  \([a-z-]*\).*/\1/p'); do
+        [[ " $(offered "$program" "$verb") " == *" $verb "* ]]
+        for name in $("$path" "$verb" --help | sed '/^Accepted/q' | grep -oE '^  (-., )?--[a-z0-9_-]+' | grep -oE -- '--.*'); do
+            [[ " $(offered "$program" "$verb" "$name") " == *" $name "* ]]
+            n=$((n + 1))
+        done
+    done
+done
+echo "$n options of verbs"

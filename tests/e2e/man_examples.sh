@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 900
+# Every command line in the EXAMPLES of the man pages runs, in a directory with small data.
+set -euo pipefail
+build=$1
+cd "$(dirname "$0")/../.."
+shopt -s nullglob
+sources=()
+for source in man/lm-*.1.in; do
+    [ ! -x "$build/bin/$(basename "$source" .1.in)" ] || sources+=("$source")
+done
+if [ ${#sources[@]} = 0 ]; then
+    echo "no pages yet"
+    exit 77
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export PATH=$build/bin:$PATH
+tests/man/prepare_examples.sh "$scratch"
+python3 tests/man/run_examples.py "$scratch" "${sources[@]}"

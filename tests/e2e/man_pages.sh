@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Each program has a man page that is clean for mandoc, whose options are exactly those of --help, and
+# whose prose speaks of no option that does not exist.
+set -euo pipefail
+build=$1
+cd "$(dirname "$0")/../.."
+bad=0
+missing=()
+for program in "$build"/bin/lm-*; do
+    page=$build/man/$(basename "$program").1
+    if [ ! -e "$page" ]; then
+        missing+=("$(basename "$program")")
+        continue
+    fi
+    mandoc -T lint -W warning "$page" || bad=1
+    python3 tests/man/check_page.py "$build/bin" "$program" "$page" || bad=1
+done
+[ $bad = 0 ] || exit 1
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "no page yet: ${missing[*]}"
+    exit 77
+fi
