@@ -3,6 +3,8 @@
 # The installed bash completion of each program completes what --help shows.
 set -euo pipefail
 build=$1
+shopt -s nullglob
+programs=("$build"/bin/lm-*)
 n=0
 
 # offered PROGRAM WORD...: what bash offers in place of the last word.
@@ -13,7 +15,11 @@ offered() {
         bash "$build/completions/$program" "$@"
 }
 
-for path in "$build"/bin/lm-*; do
+[ ${#programs[@]} -gt 0 ] || {
+    echo "no programs yet"
+    exit 77
+}
+for path in "${programs[@]}"; do
     program=$(basename "$path")
     [[ " $(offered "$program" --) " == *" --help "* ]]
     [ "$(offered "$program" --vers)" = --version ]

@@ -4,10 +4,16 @@
 # whose prose speaks of no option that does not exist.
 set -euo pipefail
 build=$1
+shopt -s nullglob
 cd "$(dirname "$0")/../.."
+programs=("$build"/bin/lm-*)
+[ ${#programs[@]} -gt 0 ] || {
+    echo "no programs yet"
+    exit 77
+}
 bad=0
 missing=()
-for program in "$build"/bin/lm-*; do
+for program in "${programs[@]}"; do
     page=$build/man/$(basename "$program").1
     if [ ! -e "$page" ]; then
         missing+=("$(basename "$program")")
