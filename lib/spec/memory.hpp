@@ -14,8 +14,9 @@
 namespace lm::spec {
 
 struct StepShape {
-    i64 micro_batch = 1;  // B
-    i64 seq_length = 0;   // T
+    i64 micro_batch = 1;      // B
+    i64 seq_length = 0;       // T
+    i64 n_micro_batches = 1;  // of a step and a rank; a pipeline keeps several in flight
     i64 rows() const { return micro_batch * seq_length; }
 };
 
@@ -28,6 +29,7 @@ struct ActivationSpec {
     Shape shape;
     DType dtype = DType::fp32;
     Lifetime lifetime = Lifetime::once;
+    bool head = false;  // exists on the last pipeline stage only
     i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 
@@ -42,7 +44,8 @@ i64 head_chunk_rows(i64 rows, i64 local_vocab);
 
 struct PlacedActivation {
     std::string name;
-    i64 layer = -1;  // local layer of a per_layer activation
+    i64 layer = -1;     // local layer of a per_layer activation
+    i64 in_flight = 0;  // which of the micro-batches in flight it belongs to
     Shape shape;
     DType dtype = DType::fp32;
     i64 offset = 0;  // bytes from the start of the activation buffer
@@ -53,6 +56,20 @@ struct ActivationPlan {
     i64 bytes = 0;
 };
 
+// What one pipeline stage keeps: inputs and layers of every micro-batch in flight.
+struct StageShape {
+    i64 n_layers = 0;
+    bool last = true;
+    i64 in_flight = 1;  // micro-batches between their forward and their backward
+};
+// 1F1B keeps min(stages from here to the end, micro-batches of a step) in flight (arXiv
+// 2104.04473, section 2.2).
+StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel,
+                       const StepShape& step, i64 pp_rank);
+
+ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig& parallel,
+                                const StepShape& step, const StageShape& stage);
+// The only stage, of n_local_layers layers.
 ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig& parallel,
                                 const StepShape& step, i64 n_local_layers);
 

@@ -67,6 +67,10 @@ void ModelConfig::resolve() {
     }
     at_least_one("--ffn-hidden-size", ffn_hidden);
     at_least_one("--kv-channels", head_dim);
+    if (position == PositionEmbedding::rope && head_dim % 2 != 0) {
+        usage_error("--kv-channels", "heads of {} cannot be rotated by halves: use an even size",
+                    head_dim);
+    }
     if (n_groups < 1 || n_heads % n_groups != 0) {
         usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
                     n_heads);

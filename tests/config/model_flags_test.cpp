@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines and the models that they mean.
+#include "config/model_flags.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/megatron_flags.hpp"
+
+using namespace lm;
+using namespace lm::spec;
+
+namespace {
+
+struct Program {
+    cli::Options options{"lm-test", "a test"};
+    config::ModelFlags model;
+    config::ParallelFlags parallel;
+    config::PrecisionFlags precision;
+    config::MegatronChoices choices;
+    std::vector<std::string> notes;
+
+    explicit Program(const std::string& line) {
+        config::add_model_options(options, model);
+        config::add_parallel_options(options, parallel);
+        config::add_precision_options(options, precision);
+        config::add_megatron_flags(options, choices);
+        set_log_sink([this](Severity, std::string_view text) { notes.emplace_back(text); });
+        std::istringstream words(line);
+        std::vector<std::string> arguments;
+        for (std::string word; words >> word;) arguments.push_back(word);
+        options.parse(arguments);
+    }
+    ~Program() { set_log_sink({}); }
+    ModelConfig resolve(std::optional<i64> data_vocab = std::nullopt) {
+        return config::resolve_model(model, data_vocab);
+    }
+};
+
+const std::string tiny = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 ";
+
+ModelConfig model_of(const std::string& line) {
+    return Program(line).resolve();
+}
+
+// The object of the error that `line` is.
+std::string error_of(const std::string& line) {
+    try {
+        Program program(line);
+        const ModelConfig model = program.resolve();
+        resolve_parallel(program.parallel, program.model, model);
+        config::resolve_precision(program.precision);
+    } catch (const Error& error) {
+        CHECK(error.code() == Exit::usage);
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("Megatron's defaults") {
+    const ModelConfig model = model_of(tiny);
+    CHECK(model.ffn_hidden == 256);
+    CHECK(model.head_dim == 16);
+    CHECK(model.n_groups == 4);
+    CHECK(model.max_positions == 32);
+    CHECK(model.vocab_size == 50257);
+    CHECK(model.activation == Activation::gelu_tanh);
+    CHECK(model.attention_dropout == 0.1);
+    CHECK(model.hidden_dropout == 0.1);
+    CHECK(model.init_std == 0.02);
+    CHECK(Program(tiny).model.seed == 1234);
+}
+
+TEST_CASE("which GELU") {
+    CHECK(model_of(tiny + "--openai-gelu").activation == Activation::gelu_tanh);
+    CHECK(model_of(tiny + "--no-bias-gelu-fusion").activation == Activation::gelu_erf);
+    CHECK(model_of(tiny + "--no-bias-gelu-fusion --openai-gelu").activation ==
+          Activation::gelu_tanh);
+    CHECK(model_of(tiny + "--swiglu --no-bias-gelu-fusion").activation == Activation::swiglu);
+    CHECK(model_of("--model llama-7b --no-bias-gelu-fusion").activation == Activation::swiglu);
+}
+
+TEST_CASE("width of the MLP") {
+    CHECK(model_of(tiny + "--swiglu").ffn_hidden == 128);  // 170 rounded down to 64s
+    CHECK(model_of(tiny + "--glu-activation geglu").ffn_hidden == 256);
+    CHECK(model_of(tiny + "--swiglu --ffn-hidden-size 100").ffn_hidden == 100);
+    CHECK(model_of("--model llama-7b").ffn_hidden == 11008);
+    CHECK(model_of("--model llama-7b --hidden-size 2048").ffn_hidden == 5440);
+    CHECK(model_of("--model gpt2-124m --hidden-size 1536").ffn_hidden == 6144);
+}
+
+TEST_CASE("grouped queries") {
+    CHECK(model_of(tiny + "--group-query-attention").n_groups == 1);
+    CHECK(model_of(tiny + "--group-query-attention --num-query-groups 2").n_groups == 2);
+    CHECK(model_of("--model llama-70b --num-query-groups 16").n_groups == 16);
+    CHECK(error_of(tiny + "--num-query-groups 2").starts_with("--num-query-groups: needs"));
+    CHECK(error_of(tiny + "--group-query-attention --num-query-groups 3")
+              .starts_with("--num-query-groups"));
+}
+
+TEST_CASE("positions") {
+    CHECK(model_of(tiny + "--position-embedding-type learned_absolute").position ==
+          PositionEmbedding::absolute);
+    CHECK(model_of(tiny + "--no-position-embedding").position == PositionEmbedding::none);
+    CHECK(model_of(tiny + "--no-position-embedding --position-embedding-type rope").position ==
+          PositionEmbedding::rope);
+    CHECK(model_of(tiny + "--use-rotary-position-embeddings").position == PositionEmbedding::rope);
+}
+
+TEST_CASE("the vocabulary: flag, then data, then preset, then GPT-2") {
+    CHECK(Program(tiny + "--vocab-size 300").resolve(257).vocab_size == 300);
+    CHECK(Program(tiny).resolve(257).vocab_size == 257);
+    CHECK(Program("--model bloom-560m").resolve(257).vocab_size == 257);
+    CHECK(Program("--model bloom-560m").resolve().vocab_size == 250880);
+    CHECK(Program(tiny).resolve().vocab_size == 50257);
+}
+
+TEST_CASE("flags override a preset, also with its default value") {
+    Program program(
+        "--model bloom-176b --num-layers 2 --init-method-std 0.02 "
+        "--position-embedding-type absolute --norm-epsilon 1e-6");
+    const ModelConfig model = program.resolve();
+    CHECK(model.n_layers == 2);
+    CHECK(model.hidden == 14336);
+    CHECK(model.init_std == 0.02);
+    CHECK(model.norm_eps == 1e-6);
+    CHECK(model.position == PositionEmbedding::absolute);
+    REQUIRE(program.notes.size() == 1);
+    CHECK(program.notes[0].starts_with("--model bloom-176b (BLOOM) sets --num-layers 70 "));
+}
+
+TEST_CASE("what lm-train cannot train yet is refused by flag") {
+    const auto refused = [](const std::string& more) -> std::string {
+        try {
+            config::require_trainable(model_of(tiny + more));
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "";
+    };
+    CHECK(refused("").empty());
+    CHECK(refused("--no-bias-gelu-fusion").empty());
+    for (const char* flag : {"--position-embedding-type alibi", "--normalization RMSNorm",
+                             "--swiglu", "--group-query-attention", "--embed-layernorm",
+                             "--untie-embeddings-and-output-weights", "--disable-bias-linear"}) {
+        const std::string name(flag, std::find(flag, flag + strlen(flag), ' '));
+        CHECK(refused(flag).starts_with(name + ": lm-train cannot train "));
+    }
+}
+
+TEST_CASE("cuts over ranks") {
+    CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
+    CHECK(error_of(tiny + "--tensor-model-parallel-size 3") ==
+          "--tensor-model-parallel-size: 3 does not divide --num-attention-heads 4");
+    CHECK(error_of(tiny + "--pipeline-model-parallel-size 3")
+              .starts_with("--pipeline-model-parallel-size: 3 stages"));
+    CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));
+    CHECK(error_of(tiny + "--fp16 --bf16").starts_with("--bf16"));
+    ParallelConfig two;
+    two.tp = 2;
+    CHECK_THROWS_AS(config::require_one_rank(two), Error);
+    CHECK_THROWS_AS(config::require_fp32({DType::bf16}), Error);
+}
+
+TEST_CASE("a flag given with a value that cannot be is not taken for absent") {
+    for (const char* flag : {"--ffn-hidden-size", "--kv-channels", "--max-position-embeddings",
+                             "--vocab-size", "--pad-vocab-size-to", "--num-layers"}) {
+        CAPTURE(flag);
+        CHECK(error_of(tiny + flag + " 0").starts_with(flag));
+    }
+}
+
+// From the scripts of tr1-13B, tr11-176B and AWS's examples.
+TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
+    Program program(
+        tiny +
+        "--distributed-backend nccl --data-impl mmap --num-workers 2 --valid-num-workers 0 "
+        "--optimizer adam --no-masked-softmax-fusion --attention-softmax-in-fp32 "
+        "--apply-query-key-layer-scaling --accumulate-allreduce-grads-in-fp32 "
+        "--sync-tp-duplicated-parameters --deepspeed-activation-checkpointing "
+        "--abort-on-unmet-fused-kernel-constraints --use-flash-attn --transformer-impl "
+        "transformer_engine --use-mcore-models --no-rope-fusion --DDP-impl local");
+    CHECK(program.notes.size() == 16);
+    CHECK(error_of(tiny + "--optimizer sgd").starts_with("--optimizer"));
+    CHECK(error_of(tiny + "--apply-residual-connection-post-layernorm")
+              .starts_with("--apply-residual-connection-post-layernorm"));
+    CHECK(error_of(tiny + "--checkpoint-activations").starts_with("--checkpoint-activations"));
+    CHECK(error_of(tiny + "--deepspeed_config ds.json").starts_with("--deepspeed_config"));
+    CHECK(error_of(tiny + "--skip-train-iteration-range 2-2 4-7")
+              .starts_with("--skip-train-iteration-range"));
+}
+
+TEST_CASE("an option that a program has is not also a flag of Megatron's") {
+    cli::Options options("lm-test", "a test");
+    i64 workers = 1;
+    options.value("--num-workers", &workers, "N", "workers");
+    config::MegatronChoices choices;
+    config::add_megatron_flags(options, choices);
+    options.parse({"--num-workers", "3"});
+    CHECK(workers == 3);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Iterations and samples as the logs of published trainings have them.
+#include "spec/batch_ramp.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+
+using namespace lm;
+using namespace lm::spec;
+
+namespace {
+
+// Samples consumed after iteration `n`.
+i64 consumed_after(const BatchRamp& ramp, i64 n) {
+    i64 consumed = 0;
+    for (i64 i = 0; i < n; ++i) consumed += ramp.batch_at(consumed);
+    return consumed;
+}
+
+constexpr BatchRamp gpt13b{16, 16, 5'000'000, 1024};
+constexpr BatchRamp gpt104b{16, 16, 6'000'000, 2048};
+constexpr BatchRamp bloom{192, 16, 9'765'625, 2048};
+
+}  // namespace
+
+TEST_CASE("iterations of published trainings") {
+    CHECK(count_iterations(gpt13b, 300'000'000) == 311'541);
+    CHECK(count_iterations(gpt13b, 150'000'000) == 165'057);
+    CHECK(count_iterations(gpt104b, 300'000'000) == 159'576);
+    CHECK(count_iterations({32, 32, 6'000'000, 2048}, 300'000'000) == 157'628);
+    CHECK(count_iterations(bloom, 220'000'000) == 115'311);
+    CHECK(count_iterations({16, 16, 9'765'625, 2048}, 220'000'000) == 128'728);
+    CHECK(count_iterations({0, 0, 0, 288}, 146'484'375) == 508'626);
+}
+
+TEST_CASE("the ramp, step by step") {
+    const std::vector<RampStep> steps = ramp_steps(gpt13b, 300'000'000);
+    REQUIRE(steps.size() == 64);
+    const auto check = [&steps](size_t i, i64 iteration, i64 consumed, i64 batch) {
+        CHECK(steps[i].first_iteration == iteration);
+        CHECK(steps[i].consumed_before == consumed);
+        CHECK(steps[i].batch == batch);
+    };
+    check(0, 1, 0, 16);
+    check(1, 4962, 79376, 32);
+    check(2, 7442, 158736, 48);
+    check(5, 11328, 396848, 96);
+    check(61, 23298, 4841536, 992);
+    check(62, 23378, 4920896, 1008);
+    check(63, 23457, 5000528, 1024);
+    CHECK(steps.back().consumed_after() <= 300'000'000);
+    const std::vector<RampStep> of_bloom = ramp_steps(bloom, 220'000'000);
+    CHECK(of_bloom.size() == 117);
+    CHECK(of_bloom[1].first_iteration == 440);
+    CHECK(of_bloom.back().first_iteration == 12'659);
+    CHECK(of_bloom.back().consumed_before == 9'765'808);
+}
+
+TEST_CASE("samples consumed at logged iterations") {
+    CHECK(consumed_after(gpt13b, 168'000) == 153'013'584);
+    CHECK(consumed_after(gpt104b, 3848) == 75'888);
+    CHECK(consumed_after(gpt104b, 16'800) == 7'594'208);
+    CHECK(consumed_after(bloom, 12'695) == 9'841'584);
+    CHECK(consumed_after(bloom, 94'768) == 177'927'088);
+}
+
+TEST_CASE("a training that ends within the ramp") {
+    const std::vector<RampStep> steps = ramp_steps(gpt13b, 80'000);
+    REQUIRE(steps.size() == 2);
+    CHECK(steps[1].n_iterations == (80'000 - 79'376) / 32);
+}
+
+TEST_CASE("ramps that cannot be") {
+    CHECK_THROWS_AS((BatchRamp{16, 16, 100, 1000}.check()), Error);
+    CHECK_THROWS_AS((BatchRamp{1024, 16, 100, 1024}.check()), Error);
+    CHECK_THROWS_AS((BatchRamp{16, 0, 100, 1024}.check()), Error);
+    CHECK_THROWS_AS((BatchRamp{0, 0, 0, 0}.check()), Error);
+}

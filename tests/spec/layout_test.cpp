@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor table and who holds what of it: names, order, cuts, vocabulary padding.
+#include "spec/layout.hpp"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+
+using namespace lm;
+using namespace lm::spec;
+
+namespace {
+
+ModelConfig small_gpt() {
+    ModelConfig config;
+    config.n_layers = 5;
+    config.hidden = 24;
+    config.n_heads = 6;
+    config.seq_length = 10;
+    config.vocab_size = 101;
+    config.resolve();
+    return config;
+}
+
+ModelConfig small_llama() {
+    ModelConfig config;
+    config.n_layers = 7;
+    config.hidden = 40;
+    config.n_heads = 12;
+    config.n_groups = 4;
+    config.head_dim = 6;
+    config.ffn_hidden = 28;
+    config.seq_length = 16;
+    config.vocab_size = 77;
+    config.position = PositionEmbedding::rope;
+    config.normalization = Normalization::rms_norm;
+    config.activation = Activation::swiglu;
+    config.untied_head = true;
+    config.linear_bias = false;
+    config.resolve();
+    return config;
+}
+
+ModelConfig small_bloom() {
+    ModelConfig config = small_gpt();
+    config.position = PositionEmbedding::alibi;
+    config.embedding_norm = true;
+    return config;
+}
+
+std::vector<std::string> names_of(const std::vector<TensorSpec>& table) {
+    std::vector<std::string> names;
+    for (const TensorSpec& tensor : table) names.push_back(tensor.name);
+    return names;
+}
+
+bool is_sharded(const TensorSpec& tensor) {
+    return tensor.vocab_rows || tensor.cut.dim >= 0;
+}
+
+// Adds one to every element of `box` in the tensor's counts.
+void count_box(const TensorSpec& tensor, const Box& box, std::vector<int>& counts) {
+    const bool matrix = tensor.shape.rank() == 2;
+    const i64 cols = matrix ? tensor.shape[1] : 1;
+    const i64 first_col = matrix ? box.start[1] : 0;
+    const i64 last_col = matrix ? box.end[1] : 1;
+    for (i64 row = box.start[0]; row < box.end[0]; ++row) {
+        for (i64 col = first_col; col < last_col; ++col) {
+            ++counts[static_cast<size_t>(row * cols + col)];
+        }
+    }
+}
+
+// Every element of a sharded tensor is held by one tensor rank, of a replicated one by each; a tied
+// head also by the last stage.
+void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) {
+    const std::vector<TensorSpec> table = tensor_table(config);
+    std::map<i64, std::vector<int>> counts;
+    for (i64 pp_rank = 0; pp_rank < parallel.pp; ++pp_rank) {
+        for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
+            for (const LocalTensor& local :
+                 rank_layout(config, table, parallel, tp_rank, pp_rank).tensors) {
+                const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
+                std::vector<int>& of_tensor = counts[local.index];
+                of_tensor.resize(static_cast<size_t>(tensor.shape.numel()));
+                count_box(tensor, local.box, of_tensor);
+            }
+        }
+    }
+    REQUIRE(counts.size() == table.size());
+    for (const auto& [index, of_tensor] : counts) {
+        const TensorSpec& tensor = table[static_cast<size_t>(index)];
+        CAPTURE(tensor.name);
+        i64 expected = is_sharded(tensor) ? 1 : parallel.tp;
+        if (tensor.tied_head && parallel.pp > 1) expected *= 2;
+        CHECK(std::ranges::all_of(of_tensor, [expected](int n) { return n == expected; }));
+    }
+}
+
+// Tensors lie in order without overlap; blocks are adjacent and start aligned.
+void check_offsets(const std::vector<TensorSpec>& table, const RankLayout& layout) {
+    i64 end = 0;
+    std::string block;
+    for (const LocalTensor& local : layout.tensors) {
+        const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
+        CAPTURE(tensor.name);
+        if (!block.empty() && tensor.block == block) {
+            CHECK(local.offset == end);
+        } else {
+            CHECK(local.offset == round_up(end, block_alignment));
+        }
+        block = tensor.block;
+        end = local.end();
+    }
+    CHECK(layout.n_elements == round_up(end, block_alignment));
+}
+
+}  // namespace
+
+TEST_CASE("the tensor table of GPT-2") {
+    ModelConfig config = small_gpt();
+    config.n_layers = 1;
+    CHECK(names_of(tensor_table(config)) ==
+          std::vector<std::string>{"embedding.word.weight",
+                                   "embedding.position.weight",
+                                   "layers.0.attention.norm.weight",
+                                   "layers.0.attention.norm.bias",
+                                   "layers.0.attention.query.weight",
+                                   "layers.0.attention.key.weight",
+                                   "layers.0.attention.value.weight",
+                                   "layers.0.attention.query.bias",
+                                   "layers.0.attention.key.bias",
+                                   "layers.0.attention.value.bias",
+                                   "layers.0.attention.output.weight",
+                                   "layers.0.attention.output.bias",
+                                   "layers.0.mlp.norm.weight",
+                                   "layers.0.mlp.norm.bias",
+                                   "layers.0.mlp.up.weight",
+                                   "layers.0.mlp.up.bias",
+                                   "layers.0.mlp.down.weight",
+                                   "layers.0.mlp.down.bias",
+                                   "final_norm.weight",
+                                   "final_norm.bias"});
+}
+
+TEST_CASE("the tensor table of Llama") {
+    ModelConfig config = small_llama();
+    config.n_layers = 1;
+    const std::vector<TensorSpec> table = tensor_table(config);
+    CHECK(names_of(table) == std::vector<std::string>{
+                                 "embedding.word.weight", "layers.0.attention.norm.weight",
+                                 "layers.0.attention.query.weight", "layers.0.attention.key.weight",
+                                 "layers.0.attention.value.weight",
+                                 "layers.0.attention.output.weight", "layers.0.mlp.norm.weight",
+                                 "layers.0.mlp.gate.weight", "layers.0.mlp.up.weight",
+                                 "layers.0.mlp.down.weight", "final_norm.weight", "head.weight"});
+    CHECK(table[2].shape == Shape{72, 40});
+    CHECK(table[3].shape == Shape{24, 40});
+    CHECK(table[5].shape == Shape{40, 72});
+    CHECK(table[7].block == table[8].block);
+    CHECK(table.back().vocab_rows);
+    CHECK_FALSE(table.front().tied_head);
+}
+
+TEST_CASE("matrices decay, norms and biases do not; output projections start smaller") {
+    for (const ModelConfig& config : {small_gpt(), small_llama(), small_bloom()}) {
+        std::set<std::string> names;
+        for (const TensorSpec& tensor : tensor_table(config)) {
+            CAPTURE(tensor.name);
+            CHECK(names.insert(tensor.name).second);
+            CHECK(tensor.weight_decay == (tensor.shape.rank() == 2));
+            if (tensor.shape.rank() == 2) {
+                const bool branch =
+                    tensor.name.ends_with("output.weight") || tensor.name.ends_with("down.weight");
+                const double depth = 2.0 * static_cast<double>(config.n_layers);
+                CHECK(tensor.init_std == Approx(branch ? 0.02 / std::sqrt(depth) : 0.02));
+            } else {
+                const bool scale = tensor.name.ends_with("norm.weight");
+                CHECK(tensor.init == (scale ? Init::ones : Init::zeros));
+            }
+        }
+    }
+}
+
+TEST_CASE("every element is held once per replica group, whatever the grid") {
+    for (i64 tp : {1, 2, 3, 6}) {
+        for (i64 pp : {1, 2, 3, 5}) {
+            CAPTURE(tp, pp);
+            const ParallelConfig parallel{.tp = tp, .pp = pp, .vocab_divisible_by = 4};
+            check_held_once(small_gpt(), parallel);
+            check_held_once(small_bloom(), parallel);
+        }
+    }
+    for (i64 tp : {1, 2, 4}) {
+        for (i64 pp : {1, 3, 7}) {
+            CAPTURE(tp, pp);
+            check_held_once(small_llama(), {.tp = tp, .pp = pp, .vocab_divisible_by = 1});
+        }
+    }
+}
+
+TEST_CASE("flat buffers: in order, aligned, blocks adjacent") {
+    for (const ModelConfig& config : {small_gpt(), small_llama(), small_bloom()}) {
+        const std::vector<TensorSpec> table = tensor_table(config);
+        for (i64 pp_rank = 0; pp_rank < 3; ++pp_rank) {
+            const ParallelConfig parallel{.tp = 2, .pp = 3};
+            check_offsets(table, rank_layout(config, table, parallel, 1, pp_rank));
+        }
+    }
+}
+
+TEST_CASE("tensor ranks hold whole heads with their groups") {
+    const ModelConfig config = small_llama();
+    const std::vector<TensorSpec> table = tensor_table(config);
+    for (i64 rank = 0; rank < 4; ++rank) {
+        const RankLayout layout = rank_layout(config, table, {.tp = 4}, rank, 0);
+        for (const LocalTensor& local : layout.tensors) {
+            const std::string& name = table[static_cast<size_t>(local.index)].name;
+            if (name == "layers.0.attention.query.weight") {
+                CHECK(local.box.start == Shape{rank * 18, 0});
+            }
+            if (name == "layers.0.attention.key.weight") {
+                CHECK(local.box.start == Shape{rank * 6, 0});
+            }
+            if (name == "layers.0.attention.output.weight") {
+                CHECK(local.box == Box{{0, rank * 18}, {40, rank * 18 + 18}});
+            }
+        }
+    }
+}
+
+TEST_CASE("layers over stages: all of them, none twice, as even as can be") {
+    for (i64 layers : {1, 5, 12, 70, 105}) {
+        ModelConfig config = small_gpt();
+        config.n_layers = layers;
+        for (i64 pp = 1; pp <= std::min<i64>(layers, 13); ++pp) {
+            const ParallelConfig parallel{.pp = pp};
+            CHECK(first_layer(config, parallel, 0) == 0);
+            CHECK(first_layer(config, parallel, pp) == layers);
+            for (i64 stage = 0; stage < pp; ++stage) {
+                const i64 n =
+                    first_layer(config, parallel, stage + 1) - first_layer(config, parallel, stage);
+                CHECK(n >= layers / pp);
+                CHECK(n <= ceil_div(layers, pp));
+            }
+        }
+    }
+}
+
+TEST_CASE("vocabulary padding as in Megatron") {
+    ModelConfig config = small_gpt();
+    config.vocab_size = 50257;
+    const auto padded = [&config](i64 tp, i64 pad_to = 0) {
+        return padded_vocab(config, {.tp = tp, .pad_vocab_to = pad_to});
+    };
+    CHECK(padded(1) == 50304);
+    CHECK(padded(2) == 50432);
+    CHECK(padded(4) == 50688);
+    CHECK(padded(8) == 51200);
+    CHECK(padded(8, 60000) == 60000);
+    CHECK_THROWS_AS(padded(1, 50000), Error);
+    CHECK_THROWS_AS(padded(8, 60001), Error);
+}
+
+TEST_CASE("padded rows are in memory, never in a box") {
+    const ModelConfig config = small_gpt();  // 101 rows
+    const std::vector<TensorSpec> table = tensor_table(config);
+    const ParallelConfig parallel{.tp = 3, .vocab_divisible_by = 16};  // 144 rows, 48 each
+    const i64 held[] = {48, 48, 5};
+    for (i64 rank = 0; rank < 3; ++rank) {
+        const LocalTensor word = rank_layout(config, table, parallel, rank, 0).tensors.front();
+        CHECK(word.shape == Shape{48, 24});
+        CHECK(word.box.shape() == Shape{held[rank], 24});
+    }
+    // A rank that holds padding only.
+    const LocalTensor empty =
+        rank_layout(config, table, {.tp = 3, .vocab_divisible_by = 64}, 2, 0).tensors.front();
+    CHECK(empty.shape == Shape{64, 24});
+    CHECK(empty.box.shape() == Shape{0, 24});
+}
+
+TEST_CASE("configurations that cannot be name the flag") {
+    const auto refuses = [](const char* flag, auto change) {
+        ModelConfig config = small_llama();
+        change(config);
+        try {
+            config.resolve();
+            FAIL(flag);
+        } catch (const Error& error) {
+            CHECK(error.code() == Exit::usage);
+            CHECK(std::string(error.what()).starts_with(flag));
+        }
+    };
+    refuses("--num-attention-heads", [](ModelConfig& c) { c.head_dim = 0; });  // 40 % 12
+    refuses("--num-query-groups", [](ModelConfig& c) { c.n_groups = 5; });
+    refuses("--num-layers", [](ModelConfig& c) { c.n_layers = 0; });
+    refuses("--attention-dropout", [](ModelConfig& c) { c.attention_dropout = 1.0; });
+    refuses("--init-method-std", [](ModelConfig& c) { c.init_std = 0.0; });
+    refuses("--kv-channels", [](ModelConfig& c) { c.head_dim = 5; });  // rotary halves
+    refuses("--max-position-embeddings", [](ModelConfig& c) {
+        c.position = PositionEmbedding::absolute;
+        c.max_positions = 8;
+    });
+}
+
+TEST_CASE("sizes that overflow are errors, not garbage") {
+    ModelConfig config = small_gpt();
+    config.hidden = i64{1} << 40;
+    config.n_heads = 1;
+    config.head_dim = config.ffn_hidden = config.n_groups = 0;
+    CHECK_THROWS_AS(config.resolve(), Error);
+}
