@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Curriculum learning by sequence length: each iteration trains on the first seq_length(iteration)
+// tokens of its samples (DeepSpeed's curriculum_scheduler.py; the rest of a sample is not used).
+#pragma once
+
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::optim {
+
+struct Curriculum {
+    enum class Kind { fixed_linear, fixed_root, fixed_discrete };
+    Kind kind = Kind::fixed_linear;
+    i64 min = 0;              // min_difficulty
+    i64 max = 0;              // max_difficulty
+    i64 total_steps = 0;      // total_curriculum_step; linear and root
+    i64 difficulty_step = 8;  // lengths are multiples of it
+    i64 root_degree = 1;      // fixed_root
+    // fixed_discrete: lengths[i] up to iteration max_steps[i]; one more length than steps.
+    std::vector<i64> lengths, max_steps;
+
+    // Throws Error(usage) for values that cannot be.
+    void check(i64 seq_length) const;
+
+    // Tokens of each sample in iteration `iteration` (from 1).
+    i64 seq_length(i64 iteration) const;
+    // True when all later iterations have the same length as this one.
+    bool finished(i64 iteration) const;
+};
+
+}  // namespace lm::optim

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/learning_rate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.hpp"
+
+namespace lm::optim {
+namespace {
+
+double half_cosine(double ratio) {
+    return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0);
+}
+
+double anneal_coefficient(AnnealStyle style, double ratio) {
+    switch (style) {
+        case AnnealStyle::linear:
+            return 1.0 - ratio;
+        case AnnealStyle::cosine:
+            return half_cosine(ratio);
+        case AnnealStyle::exponential:
+            return 2.0 * std::pow(0.5, ratio) - 1.0;
+        case AnnealStyle::minus_sqrt:
+            return 1.0 - std::sqrt(ratio);
+    }
+    return 0.0;
+}
+
+}  // namespace
+
+DecayStyle parse_decay_style(std::string_view text) {
+    if (text == "constant") return DecayStyle::constant;
+    if (text == "linear") return DecayStyle::linear;
+    if (text == "cosine") return DecayStyle::cosine;
+    if (text == "inverse-square-root") return DecayStyle::inverse_square_root;
+    if (text == "WSD") return DecayStyle::wsd;
+    usage_error("--lr-decay-style",
+                "'{}' is none of constant, linear, cosine, inverse-square-root, WSD", text);
+}
+
+AnnealStyle parse_anneal_style(std::string_view text) {
+    if (text == "linear") return AnnealStyle::linear;
+    if (text == "cosine") return AnnealStyle::cosine;
+    if (text == "exponential") return AnnealStyle::exponential;
+    if (text == "minus_sqrt") return AnnealStyle::minus_sqrt;
+    usage_error("--lr-wsd-decay-style", "'{}' is none of linear, cosine, exponential, minus_sqrt",
+                text);
+}
+
+void LearningRate::check() const {
+    if (!(min >= 0)) usage_error("--min-lr", "{} is negative", min);
+    if (!(max >= min)) usage_error("--lr", "{} is below --min-lr {}", max, min);
+    if (!(init <= max)) usage_error("--lr-warmup-init", "{} is above --lr {}", init, max);
+    if (warmup_samples < 0) usage_error("--lr-warmup-samples", "must not be negative");
+    if (decay_tokens > 0) {
+        if (style == DecayStyle::wsd || style == DecayStyle::inverse_square_root) {
+            usage_error("--lr-decay-tokens", "works with --lr-decay-style linear or cosine");
+        }
+        if (warmup_tokens >= decay_tokens) {
+            usage_error("--lr-decay-tokens", "{:.0f} ends before the warm-up, which takes {:.0f}",
+                        decay_tokens, warmup_tokens);
+        }
+        return;
+    }
+    if (style == DecayStyle::constant) return;
+    if (decay_samples <= 0) usage_error("--lr-decay-samples", "must be positive");
+    if (warmup_samples >= decay_samples) {
+        usage_error("--lr-decay-samples",
+                    "the decay ends at {:.0f} samples, before the end of the warm-up at {:.0f}",
+                    decay_samples, warmup_samples);
+    }
+    if (style == DecayStyle::wsd && (anneal_samples <= 0 || anneal_samples > decay_samples)) {
+        usage_error("--lr-wsd-decay-samples", "{:.0f} is not between 1 and the whole decay, {:.0f}",
+                    anneal_samples, decay_samples);
+    }
+}
+
+double LearningRate::at(i64 samples, i64 tokens) const {
+    const double n = static_cast<double>(samples);
+    if (warmup_samples > 0 && n <= warmup_samples) return init + (max - init) * n / warmup_samples;
+    if (style == DecayStyle::constant) return max;
+
+    const bool by_tokens = decay_tokens > 0;
+    const double done = by_tokens ? static_cast<double>(tokens) : n;
+    const double end = by_tokens ? decay_tokens : decay_samples;
+    const double start = by_tokens ? warmup_tokens : warmup_samples;
+    if (done > end) return min;
+    if (style == DecayStyle::inverse_square_root) {
+        const double warmup = std::max(warmup_samples, 1.0);
+        return std::max(min, max * std::sqrt(warmup) / std::sqrt(std::max(n, 1.0)));
+    }
+    const double ratio = std::max(0.0, (done - start) / (end - start));
+    double coefficient = 1.0;
+    if (style == DecayStyle::linear) {
+        coefficient = 1.0 - ratio;
+    } else if (style == DecayStyle::cosine) {
+        coefficient = half_cosine(ratio);
+    } else if (n > decay_samples - anneal_samples) {
+        coefficient =
+            anneal_coefficient(anneal, (n - (decay_samples - anneal_samples)) / anneal_samples);
+    }
+    return min + coefficient * (max - min);
+}
+
+}  // namespace lm::optim

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The learning rate as a function of progress, as Megatron-LM's OptimizerParamScheduler (and
+// Megatron-DeepSpeed's AnnealingLR for decay by tokens) compute it. Progress counts the samples of
+// the optimizer steps done BEFORE an iteration, so the first iteration runs at rate 0 when there is
+// a warm-up, and the rate that a log line shows is that of the next iteration.
+#pragma once
+
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::optim {
+
+enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
+enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the end of wsd
+
+// "constant", "linear", "cosine", "inverse-square-root", "WSD". Throws Error(usage).
+DecayStyle parse_decay_style(std::string_view text);
+AnnealStyle parse_anneal_style(std::string_view text);  // "linear", ..., "minus_sqrt"
+
+struct LearningRate {
+    double max = 0;
+    double min = 0;   // from the end of the decay on; not applied during the warm-up
+    double init = 0;  // --lr-warmup-init
+    DecayStyle style = DecayStyle::linear;
+    double warmup_samples = 0;
+    double decay_samples = 0;  // counted from the start of the run, warm-up included
+    // Decay by tokens when > 0: the warm-up is still by samples, warmup_tokens is what they hold.
+    double decay_tokens = 0;
+    double warmup_tokens = 0;
+    double anneal_samples = 0;  // of WSD: the last part of decay_samples
+    AnnealStyle anneal = AnnealStyle::exponential;
+
+    // Throws Error(usage) naming the flag.
+    void check() const;
+    double at(i64 samples, i64 tokens = 0) const;
+};
+
+}  // namespace lm::optim

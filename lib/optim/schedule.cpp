@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/schedule.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace lm::optim {
+namespace {
+
+constexpr i64 unbounded = std::numeric_limits<i64>::max();
+
+BatchRamp make_ramp(const ScheduleRequest& request) {
+    if (!request.ramp_start) return BatchRamp(request.global_batch);
+    if (!request.ramp_increment || !request.ramp_samples) {
+        usage_error("--rampup-batch-size", "takes three values: START INCREMENT SAMPLES");
+    }
+    return {request.global_batch, *request.ramp_start, *request.ramp_increment,
+            *request.ramp_samples};
+}
+
+void check_positive(const char* option, const std::optional<i64>& value) {
+    if (value && *value < 1) usage_error(option, "must be at least 1, not {}", *value);
+}
+
+// At most one of these may be given.
+void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
+    const char* first = nullptr;
+    for (const auto& [option, is_given] : given) {
+        if (!is_given) continue;
+        if (first != nullptr) usage_error(option, "and {} exclude each other", first);
+        first = option;
+    }
+}
+
+void check_request(const ScheduleRequest& r) {
+    if (r.seq_length < 1) usage_error("--seq-length", "must be at least 1");
+    check_positive("--train-samples", r.train_samples);
+    check_positive("--train-iters", r.train_iters);
+    check_positive("--train-tokens", r.train_tokens);
+    check_positive("--lr-decay-samples", r.decay_samples);
+    check_positive("--lr-decay-iters", r.decay_iters);
+    check_positive("--lr-decay-tokens", r.decay_tokens);
+    if (!r.train_samples && !r.train_iters && !r.train_tokens) {
+        usage_error("--train-samples",
+                    "say how long to train: --train-samples, --train-iters or "
+                    "--train-tokens");
+    }
+    check_one({{"--train-samples", r.train_samples.has_value()},
+               {"--train-iters", r.train_iters.has_value()}});
+    check_one({{"--lr-warmup-samples", r.warmup_samples.value_or(0) != 0},
+               {"--lr-warmup-iters", r.warmup_iters.value_or(0) != 0},
+               {"--lr-warmup-fraction", r.warmup_fraction.has_value()}});
+    check_one({{"--lr-decay-samples", r.decay_samples.has_value()},
+               {"--lr-decay-iters", r.decay_iters.has_value()},
+               {"--lr-decay-tokens", r.decay_tokens.has_value()}});
+    check_one({{"--lr-wsd-decay-samples", r.anneal_samples.has_value()},
+               {"--lr-wsd-decay-iters", r.anneal_iters.has_value()}});
+    if (r.warmup_fraction && !(*r.warmup_fraction >= 0 && *r.warmup_fraction < 1)) {
+        usage_error("--lr-warmup-fraction", "{} is not in [0, 1)", *r.warmup_fraction);
+    }
+    if (r.curriculum) r.curriculum->check(r.seq_length);
+}
+
+}  // namespace
+
+Schedule::Schedule(const ScheduleRequest& request)
+    : seq_length_(request.seq_length),
+      ramp_(make_ramp(request)),
+      train_samples_(request.train_samples),
+      train_iters_(request.train_iters),
+      train_tokens_(request.train_tokens),
+      curriculum_(request.curriculum) {
+    check_request(request);
+    end_ = run(unbounded);
+    if (end_.iteration == 0) {
+        usage_error("--train-samples", "{} is less than the first batch of {}",
+                    train_samples_.value_or(0), batch({}));
+    }
+    set_rate(request);
+}
+
+i64 Schedule::seq_length(const Counters& done) const {
+    return curriculum_ ? curriculum_->seq_length(done.iteration + 1) : seq_length_;
+}
+
+Counters Schedule::next(const Counters& done) const {
+    const i64 samples = batch(done);
+    return {done.iteration + 1, done.samples + samples, done.tokens + samples * seq_length(done)};
+}
+
+bool Schedule::finished(const Counters& done) const {
+    return (train_samples_ && done.samples + batch(done) > *train_samples_) ||
+           (train_iters_ && done.iteration >= *train_iters_) ||
+           (train_tokens_ && done.tokens >= *train_tokens_);
+}
+
+// How many iterations are left when batch and length stay as they are; 0 when they may change.
+i64 Schedule::steady_iterations(const Counters& done) const {
+    if (!ramp_.full(done.samples)) return 0;
+    if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
+    const i64 samples = batch(done);
+    i64 left = unbounded;
+    if (train_samples_) left = std::min(left, (*train_samples_ - done.samples) / samples);
+    if (train_iters_) left = std::min(left, *train_iters_ - done.iteration);
+    if (train_tokens_) {
+        left = std::min(left, ceil_div(*train_tokens_ - done.tokens, samples * seq_length(done)));
+    }
+    return left;
+}
+
+Counters Schedule::run(i64 max_iterations) const {
+    Counters done;
+    while (done.iteration < max_iterations && !finished(done)) {
+        const i64 steady = std::min(steady_iterations(done), max_iterations - done.iteration);
+        if (steady > 0) {
+            const i64 samples = checked_mul(steady, batch(done));
+            return {done.iteration + steady, done.samples + samples,
+                    done.tokens + checked_mul(samples, seq_length(done))};
+        }
+        done = next(done);
+    }
+    return done;
+}
+
+// Samples that `iterations` iterations take, also beyond the end of the run (decay may be longer).
+i64 Schedule::samples_after_unbounded(i64 iterations) const {
+    i64 samples = 0;
+    i64 k = 0;
+    for (; k < iterations && !ramp_.full(samples); ++k) samples += ramp_.at(samples);
+    return samples + checked_mul(iterations - k, ramp_.global_batch());
+}
+
+double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> iterations) const {
+    if (samples) return static_cast<double>(*samples);
+    return iterations ? static_cast<double>(samples_after_unbounded(*iterations)) : 0.0;
+}
+
+// Tokens consumed when the iterations done hold `samples` samples or more: the end of the warm-up.
+double Schedule::tokens_after(double samples) const {
+    if (!curriculum_) return samples * static_cast<double>(seq_length_);
+    Counters done;
+    while (static_cast<double>(done.samples) < samples) done = next(done);
+    return static_cast<double>(done.tokens);
+}
+
+void Schedule::set_rate(const ScheduleRequest& request) {
+    if (!request.lr) usage_error("--lr", "the highest learning rate is missing");
+    rate_.max = *request.lr;
+    rate_.min = request.min_lr;
+    rate_.init = request.warmup_init;
+    rate_.style = request.decay_style;
+    rate_.anneal = request.anneal_style;
+    const bool decay_given = request.decay_samples || request.decay_iters;
+    // Megatron's default is the whole training: --train-samples itself, not its whole batches.
+    rate_.decay_samples = decay_given ? in_samples(request.decay_samples, request.decay_iters)
+                                      : static_cast<double>(train_samples_.value_or(end_.samples));
+    rate_.warmup_samples = request.warmup_fraction
+                               ? *request.warmup_fraction * rate_.decay_samples
+                               : in_samples(request.warmup_samples, request.warmup_iters);
+    if (request.decay_tokens) {
+        rate_.decay_tokens = static_cast<double>(*request.decay_tokens);
+        rate_.warmup_tokens = tokens_after(rate_.warmup_samples);
+    }
+    if (request.decay_style == DecayStyle::wsd) {
+        if (!request.anneal_samples && !request.anneal_iters) {
+            usage_error("--lr-wsd-decay-samples", "is needed by --lr-decay-style WSD");
+        }
+        rate_.anneal_samples = in_samples(request.anneal_samples, request.anneal_iters);
+    }
+    rate_.check();
+}
+
+}  // namespace lm::optim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a training is and what each iteration of it takes: batch size, sequence length, learning
+// rate, all pure functions of the counters. The flags may count in samples, iterations or tokens;
+// here everything is turned into samples once.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/types.hpp"
+#include "optim/batch_ramp.hpp"
+#include "optim/curriculum.hpp"
+#include "optim/learning_rate.hpp"
+
+namespace lm::optim {
+
+// Where a run is: what has been consumed, skipped batches included.
+struct Counters {
+    i64 iteration = 0;
+    i64 samples = 0;
+    i64 tokens = 0;
+    bool operator==(const Counters&) const = default;
+};
+
+// What the flags say, each in its own unit.
+struct ScheduleRequest {
+    i64 seq_length = 0;
+    i64 global_batch = 0;
+    std::optional<i64> ramp_start, ramp_increment, ramp_samples;  // all or none
+    // One of the first two, or tokens alone; tokens may also bound the others.
+    std::optional<i64> train_samples, train_iters, train_tokens;
+
+    std::optional<double> lr;
+    double min_lr = 0, warmup_init = 0;
+    DecayStyle decay_style = DecayStyle::linear;
+    std::optional<i64> warmup_samples, warmup_iters;              // at most one of these three
+    std::optional<double> warmup_fraction;                        // of the decay
+    std::optional<i64> decay_samples, decay_iters, decay_tokens;  // at most one
+    std::optional<i64> anneal_samples, anneal_iters;              // WSD: one of them
+    AnnealStyle anneal_style = AnnealStyle::exponential;
+
+    std::optional<Curriculum> curriculum;
+};
+
+class Schedule {
+  public:
+    // Throws Error(usage) naming the flag that does not fit.
+    explicit Schedule(const ScheduleRequest& request);
+
+    // Of the iteration that follows `done`.
+    i64 batch(const Counters& done) const { return ramp_.at(done.samples); }
+    i64 seq_length(const Counters& done) const;
+    // The rate of the next iteration, when optimizer steps have taken `stepped_samples` and
+    // `stepped_tokens` (consumed ones less those of steps that were not made).
+    double rate(i64 stepped_samples, i64 stepped_tokens) const {
+        return rate_.at(stepped_samples, stepped_tokens);
+    }
+    // Consumed by the next iteration as well.
+    Counters next(const Counters& done) const;
+
+    // No whole batch is left (samples), or enough iterations or tokens are done.
+    bool finished(const Counters& done) const;
+    // At the end of the run, and after `iteration` iterations of it (at most to the end).
+    const Counters& end() const { return end_; }
+    Counters after(i64 iteration) const { return run(iteration); }
+    i64 total_iterations() const { return end_.iteration; }
+
+    const BatchRamp& ramp() const { return ramp_; }
+    const LearningRate& learning_rate() const { return rate_; }
+
+  private:
+    Counters run(i64 max_iterations) const;
+    i64 steady_iterations(const Counters& done) const;
+    double in_samples(std::optional<i64> samples, std::optional<i64> iterations) const;
+    void set_rate(const ScheduleRequest& request);
+    double tokens_after(double samples) const;
+    i64 samples_after_unbounded(i64 iterations) const;
+
+    i64 seq_length_;
+    BatchRamp ramp_;
+    std::optional<i64> train_samples_, train_iters_, train_tokens_;
+    std::optional<Curriculum> curriculum_;
+    Counters end_;
+    LearningRate rate_;
+};
+
+}  // namespace lm::optim

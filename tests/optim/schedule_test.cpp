@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worked numbers of published trainings (field-notes 5.1, 5.2, 5.5, 5.12): iterations, consumed
+// samples and learning rates as their logs printed them.
+#include "optim/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+
+using lm::i64;
+using lm::optim::BatchRamp;
+using lm::optim::Counters;
+using lm::optim::Curriculum;
+using lm::optim::DecayStyle;
+using lm::optim::Schedule;
+using lm::optim::ScheduleRequest;
+
+namespace {
+
+ScheduleRequest request(i64 batch, i64 samples) {
+    ScheduleRequest r;
+    r.seq_length = 2048;
+    r.global_batch = batch;
+    r.train_samples = samples;
+    r.lr = 6e-5;
+    r.min_lr = 6e-6;
+    r.decay_style = DecayStyle::cosine;
+    return r;
+}
+
+ScheduleRequest ramped(i64 start, i64 increment, i64 ramp, i64 batch, i64 samples) {
+    auto r = request(batch, samples);
+    r.ramp_start = start;
+    r.ramp_increment = increment;
+    r.ramp_samples = ramp;
+    return r;
+}
+
+ScheduleRequest bloom176() {
+    auto r = ramped(192, 16, 9'765'625, 2048, 220'000'000);
+    r.warmup_samples = 183'105;
+    r.decay_samples = 200'000'000;
+    return r;
+}
+
+ScheduleRequest tr1_13b() {
+    auto r = ramped(16, 16, 5'000'000, 1024, 300'000'000);
+    r.lr = 1e-4;
+    r.min_lr = 1e-5;
+    r.warmup_samples = 216'320;
+    r.decay_samples = 126'953'125;
+    return r;
+}
+
+std::string logged(double rate) {
+    return fmt::format("{:.3E}", rate);
+}
+
+}  // namespace
+
+TEST_CASE("iterations and the end of the ramp of published trainings") {
+    struct Case {
+        i64 start, increment, ramp, batch, samples, iterations, ramp_iterations, ramp_consumed;
+    };
+    const std::vector<Case> cases = {
+        {16, 16, 5'000'000, 1024, 300'000'000, 311541, 23456, 5'000'528},
+        {16, 16, 5'000'000, 1024, 150'000'000, 165057, 23456, 5'000'528},
+        {16, 16, 6'000'000, 2048, 300'000'000, 159576, 16022, 6'000'864},
+        {32, 32, 6'000'000, 2048, 300'000'000, 157628, 14074, 6'000'032},
+        {192, 16, 9'765'625, 2048, 220'000'000, 115311, 12658, 9'765'808},
+        {16, 16, 9'765'625, 2048, 220'000'000, 128728, 26076, 9'766'880},
+    };
+    for (const Case& c : cases) {
+        const Schedule schedule(ramped(c.start, c.increment, c.ramp, c.batch, c.samples));
+        CHECK(schedule.total_iterations() == c.iterations);
+        CHECK(schedule.after(c.ramp_iterations).samples == c.ramp_consumed);
+        CHECK(schedule.ramp().stages().back().first_iteration == c.ramp_iterations + 1);
+        CHECK(schedule.ramp().stages().back().first_sample == c.ramp_consumed);
+    }
+}
+
+TEST_CASE("stages of the ramps") {
+    const auto has = [](const Schedule& schedule, i64 iteration, i64 consumed, i64 batch) {
+        for (const auto& stage : schedule.ramp().stages()) {
+            if (stage.batch != batch) continue;
+            CHECK(stage.first_iteration == iteration);
+            CHECK(stage.first_sample == consumed);
+            return;
+        }
+        FAIL("no stage of batch " << batch);
+    };
+    const Schedule tr1(tr1_13b());
+    has(tr1, 1, 0, 16);
+    has(tr1, 4962, 79376, 32);
+    has(tr1, 7442, 158736, 48);
+    has(tr1, 9096, 238128, 64);
+    has(tr1, 10336, 317488, 80);
+    has(tr1, 11328, 396848, 96);
+    has(tr1, 23298, 4841536, 992);
+    has(tr1, 23378, 4920896, 1008);
+    has(tr1, 23457, 5000528, 1024);
+    const Schedule slow(ramped(16, 16, 9'765'625, 2048, 220'000'000));
+    has(slow, 17949, slow.after(17948).samples, 384);
+    has(slow, 18149, slow.after(18148).samples, 400);
+    const Schedule tr8(ramped(16, 16, 6'000'000, 2048, 300'000'000));
+    has(tr8, 2954, 47248, 32);
+    has(tr8, 4431, 94512, 48);
+    has(tr8, 5415, 141744, 64);
+    has(tr8, 6154, 189040, 80);
+    has(tr8, 6744, 236240, 96);
+    const Schedule tr11(bloom176());
+    has(tr11, 440, 84288, 208);
+    has(tr11, 845, 168528, 224);
+    has(tr11, 1221, 252752, 240);
+    has(tr11, 1571, 336752, 256);
+    has(tr11, 12659, 9765808, 2048);
+}
+
+TEST_CASE("consumed samples as the logs printed them") {
+    const Schedule tr1(tr1_13b());
+    CHECK(tr1.after(168000).samples == 153'013'584);
+    CHECK(tr1.after(8641).samples >= 216'320);  // the warm-up, which was meant to take 2000
+    CHECK(tr1.after(8640).samples < 216'320);
+    CHECK(tr1.after(2000).samples == 32'000);
+
+    const Schedule tr8(ramped(16, 16, 6'000'000, 2048, 300'000'000));
+    for (const auto& [iteration, samples] : std::vector<std::pair<i64, i64>>{{3792, 74'096},
+                                                                             {3848, 75'888},
+                                                                             {6900, 251'312},
+                                                                             {7000, 260'912},
+                                                                             {7010, 261'872},
+                                                                             {12000, 1'519'744},
+                                                                             {13251, 2'333'840},
+                                                                             {14000, 3'014'320},
+                                                                             {16800, 7'594'208}}) {
+        CHECK(tr8.after(iteration).samples == samples);
+    }
+    const Schedule tr11(bloom176());
+    for (const auto& [iteration, samples] :
+         std::vector<std::pair<i64, i64>>{{12695, 9'841'584},
+                                          {31214, 47'768'496},
+                                          {31250, 47'842'224},
+                                          {42780, 71'455'664},
+                                          {45000, 76'002'224},
+                                          {85376, 158'692'272},
+                                          {94768, 177'927'088}}) {
+        CHECK(tr11.after(iteration).samples == samples);
+    }
+    CHECK(tr11.after(12695).tokens == 20'155'564'032);
+    const Schedule slow(ramped(16, 16, 9'765'625, 2048, 220'000'000));
+    CHECK(slow.after(3707) == Counters{3707, 59'312, 121'470'976});
+}
+
+TEST_CASE("learning rates of the 176B run") {
+    const Schedule schedule(bloom176());
+    const auto rate = [&](i64 samples) { return schedule.rate(samples, 0); };
+    CHECK(rate(0) == 0.0);
+    CHECK(rate(192) == Approx(6.291472e-08).epsilon(1e-6));
+    CHECK(rate(183'105) == 6e-5);
+    CHECK(rate(10'000'000) == Approx(5.967904e-05).epsilon(1e-7));
+    CHECK(rate(100'091'552) == Approx(3.3e-05).epsilon(1e-7));
+    CHECK(rate(200'000'000) == Approx(6e-6).epsilon(1e-12));
+    CHECK(rate(200'000'001) == 6e-6);
+    for (const auto& [samples, text] :
+         std::vector<std::pair<i64, const char*>>{{9'841'584, "5.969E-05"},
+                                                  {47'768'496, "5.279E-05"},
+                                                  {47'784'880, "5.278E-05"},
+                                                  {71'455'664, "4.475E-05"},
+                                                  {76'002'224, "4.298E-05"},
+                                                  {158'692'272, "1.150E-05"},
+                                                  {177'925'040, "7.610E-06"}}) {
+        CHECK(logged(rate(samples)) == text);
+    }
+}
+
+TEST_CASE("learning rates of the 13B run and of the AWS log") {
+    const Schedule tr1(tr1_13b());
+    CHECK(tr1.rate(16, 0) == Approx(7.396450e-09).epsilon(1e-6));
+    CHECK(tr1.rate(108'160, 0) == 5e-5);
+    CHECK(tr1.rate(216'320, 0) == 1e-4);
+    CHECK(tr1.rate(63'584'722, 0) == Approx(5.5e-5).epsilon(1e-7));
+    CHECK(tr1.rate(126'953'125, 0) == Approx(1e-5).epsilon(1e-12));
+    CHECK(logged(tr1.rate(153'013'584, 0)) == "1.000E-05");
+
+    auto aws = request(288, 146'484'375);
+    aws.warmup_samples = 183'105;
+    aws.decay_samples = 126'953'125;
+    const Schedule schedule(aws);
+    CHECK(schedule.total_iterations() == 508'626);
+    CHECK(logged(schedule.rate(50, 0)) == "1.638E-08");
+    CHECK(logged(schedule.rate(52, 0)) == "1.704E-08");
+    CHECK(logged(schedule.rate(54, 0)) == "1.769E-08");
+    CHECK(Schedule(request(2, 146'484'375)).total_iterations() == 73'242'187);
+}
+
+TEST_CASE("iterations count as whole batches") {
+    ScheduleRequest r = request(288, 0);
+    r.train_samples.reset();
+    r.train_iters = 50;
+    r.decay_iters = 45;
+    r.warmup_iters = 2;
+    const Schedule schedule(r);
+    CHECK(schedule.end() == Counters{50, 14'400, 14'400 * 2048});
+    CHECK(schedule.learning_rate().warmup_samples == 576);
+    CHECK(schedule.learning_rate().decay_samples == 45 * 288);
+    CHECK(schedule.rate(576, 0) == 6e-5);
+    CHECK(schedule.finished({50, 14'400, 0}));
+    CHECK_FALSE(schedule.finished({49, 14'112, 0}));
+}
+
+TEST_CASE("a partial last batch is not made; tokens are reached or passed") {
+    const Schedule samples(request(100, 1050));
+    CHECK(samples.end() == Counters{10, 1000, 1000 * 2048});
+    CHECK(samples.learning_rate().decay_samples == 1050);
+
+    ScheduleRequest r = request(100, 0);
+    r.train_samples.reset();
+    r.train_tokens = 1'000'000;
+    const Schedule tokens(r);
+    CHECK(tokens.end() == Counters{5, 500, 500 * 2048});
+    CHECK(tokens.finished(tokens.end()));
+    r.train_tokens = 500 * 2048 + 1;
+    CHECK(Schedule(r).total_iterations() == 6);
+}
+
+TEST_CASE("iterations with a ramp are the batches really made") {
+    auto r = ramped(10, 10, 100, 40, 0);
+    r.train_samples.reset();
+    r.train_iters = 20;
+    r.warmup_iters = 5;
+    const Schedule schedule(r);
+    Counters done;
+    i64 warmup = 0;
+    while (!schedule.finished(done)) {
+        if (done.iteration == 5) warmup = done.samples;
+        done = schedule.next(done);
+    }
+    CHECK(done == schedule.end());
+    CHECK(schedule.learning_rate().warmup_samples == static_cast<double>(warmup));
+    CHECK(schedule.learning_rate().decay_samples == static_cast<double>(done.samples));
+}
+
+TEST_CASE("one step at a time reaches every counter that the plan names") {
+    const Schedule schedule(bloom176());
+    Counters done;
+    while (!schedule.finished(done)) {
+        done = schedule.next(done);
+        if (done.iteration % 10'007 == 0) CHECK(done == schedule.after(done.iteration));
+    }
+    CHECK(done == schedule.end());
+}
+
+TEST_CASE("every stage of a ramp is checked against the ranks before the run") {
+    const Schedule tr1(tr1_13b());
+    CHECK_NOTHROW(tr1.ramp().check(1, 16));
+    CHECK_THROWS_WITH(tr1.ramp().check(1, 32),
+                      Catch::Contains("--rampup-batch-size: the batch of 16 from iteration 1 on"));
+    CHECK_THROWS_WITH(tr1.ramp().check(1, 48), Catch::Contains("--global-batch-size: 1024") &&
+                                                   Catch::Contains("1008 or 1056"));
+    const Schedule tr11(bloom176());
+    CHECK_NOTHROW(tr11.ramp().check(2, 8));
+    CHECK_THROWS_WITH(tr11.ramp().check(4, 8),
+                      Catch::Contains("the batch of 208") && Catch::Contains("divides 4"));
+}
+
+TEST_CASE("ramps that cannot be are refused") {
+    CHECK_THROWS_WITH(BatchRamp(1024, 16, 25, 1000),
+                      Catch::Contains("is no multiple of 25: start at 24"));
+    CHECK_THROWS_WITH(BatchRamp(16, 32, 16, 1000), Catch::Contains("above --global-batch-size"));
+    CHECK_THROWS_AS(BatchRamp(16, 8, 0, 1000), lm::Error);
+    CHECK_THROWS_AS(BatchRamp(0), lm::Error);
+    CHECK(BatchRamp(64, 64, 16, 1000).at(0) == 64);
+    CHECK(BatchRamp(64, 16, 16, 0).at(0) == 64);
+    // the help text's example: 16 8 300000 up to 1024
+    const BatchRamp help(1024, 16, 8, 300'000);
+    CHECK(help.at(2380) == 16);
+    CHECK(help.at(2381) == 24);
+    CHECK(help.at(300'000) >= 1016);
+    CHECK(help.at(300'001) == 1024);
+}
+
+namespace {
+
+Curriculum linear(i64 min, i64 max, i64 total, i64 step) {
+    Curriculum c;
+    c.min = min;
+    c.max = max;
+    c.total_steps = total;
+    c.difficulty_step = step;
+    return c;
+}
+
+ScheduleRequest tr8b() {
+    auto r = request(2048, 600'000'000);
+    r.train_tokens = 300'000'000'000;
+    r.warmup_samples = 3'750'000;
+    r.decay_tokens = 260'000'000'000;
+    r.curriculum = linear(64, 2048, 36'000, 8);
+    return r;
+}
+
+}  // namespace
+
+TEST_CASE("curriculum lengths") {
+    const auto c = linear(64, 2048, 36'000, 8);
+    for (const auto& [step, length] : std::vector<std::pair<i64, i64>>{{1, 64},
+                                                                       {100, 64},
+                                                                       {144, 64},
+                                                                       {145, 64},
+                                                                       {146, 72},
+                                                                       {1000, 112},
+                                                                       {10'000, 608},
+                                                                       {18'000, 1056},
+                                                                       {35'000, 1992},
+                                                                       {35'855, 2040},
+                                                                       {35'999, 2040},
+                                                                       {36'000, 2048},
+                                                                       {36'001, 2048},
+                                                                       {1'000'000, 2048}}) {
+        CHECK(c.seq_length(step) == length);
+    }
+    const auto small = linear(8, 128, 30, 4);
+    for (const auto& [step, length] :
+         std::vector<std::pair<i64, i64>>{{1, 12}, {2, 16}, {8, 40}, {15, 68}, {30, 128}}) {
+        CHECK(small.seq_length(step) == length);
+    }
+    auto root = c;
+    root.kind = Curriculum::Kind::fixed_root;
+    root.root_degree = 2;
+    for (const auto& [step, length] :
+         std::vector<std::pair<i64, i64>>{{1, 72}, {100, 168}, {9000, 1056}, {36'000, 2048}}) {
+        CHECK(root.seq_length(step) == length);
+    }
+    Curriculum discrete;
+    discrete.kind = Curriculum::Kind::fixed_discrete;
+    discrete.lengths = {64, 128, 256};
+    discrete.max_steps = {10, 20};
+    discrete.check(256);
+    CHECK(discrete.seq_length(1) == 64);
+    CHECK(discrete.seq_length(10) == 64);
+    CHECK(discrete.seq_length(11) == 128);
+    CHECK(discrete.seq_length(20) == 128);
+    CHECK(discrete.seq_length(21) == 256);
+    CHECK_FALSE(discrete.finished(20));
+    CHECK(discrete.finished(21));
+    CHECK_THROWS_AS(discrete.check(255), lm::Error);
+    CHECK_THROWS_AS(linear(64, 4096, 100, 8).check(2048), lm::Error);
+}
+
+TEST_CASE("the 104B curriculum run ends by its tokens") {
+    const Schedule schedule(tr8b());
+    CHECK(schedule.after(36'000).tokens == 77'563'953'152);
+    CHECK(schedule.total_iterations() == 89'033);
+    CHECK(schedule.end().samples == 182'339'584);
+    CHECK(schedule.end().tokens >= 300'000'000'000);
+}
+
+TEST_CASE("decay by tokens starts where the warm-up ended") {
+    const Schedule schedule(tr8b());
+    const Counters end_of_warmup = schedule.after(1832);  // 3 750 000 / 2048 = 1831.05
+    CHECK(schedule.learning_rate().warmup_tokens == static_cast<double>(end_of_warmup.tokens));
+    CHECK(schedule.rate(schedule.after(1831).samples, schedule.after(1831).tokens) < 6e-5);
+    double before = 6e-5;
+    for (i64 k = 1832; k < 1900; ++k) {
+        const Counters done = schedule.after(k);
+        const double rate = schedule.rate(done.samples, done.tokens);
+        CHECK(rate <= before);
+        CHECK(rate > 5.99e-5);
+        before = rate;
+    }
+    CHECK(schedule.rate(100'000'000, 260'000'000'001) == 6e-6);
+}
+
+TEST_CASE("the other decay styles") {
+    auto r = request(10, 1000);
+    r.lr = 1.0;
+    r.min_lr = 0.1;
+    r.warmup_samples = 100;
+    r.decay_style = DecayStyle::constant;
+    CHECK(Schedule(r).rate(50, 0) == 0.5);
+    CHECK(Schedule(r).rate(5000, 0) == 1.0);
+    r.decay_style = DecayStyle::linear;
+    CHECK(Schedule(r).rate(550, 0) == Approx(0.55));
+    CHECK(Schedule(r).rate(1000, 0) == Approx(0.1));
+    CHECK(Schedule(r).rate(1001, 0) == 0.1);
+    r.decay_style = DecayStyle::inverse_square_root;
+    CHECK(Schedule(r).rate(400, 0) == Approx(0.5));
+    CHECK(Schedule(r).rate(100, 0) == 1.0);
+    r.decay_style = DecayStyle::wsd;
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr-wsd-decay-samples"));
+    r.anneal_samples = 200;
+    CHECK(Schedule(r).rate(800, 0) == 1.0);
+    CHECK(Schedule(r).rate(900, 0) == Approx(0.1 + 0.9 * (2.0 * std::sqrt(0.5) - 1.0)));
+    r.anneal_style = lm::optim::AnnealStyle::minus_sqrt;
+    CHECK(Schedule(r).rate(850, 0) == Approx(0.55));
+    r.anneal_style = lm::optim::AnnealStyle::linear;
+    CHECK(Schedule(r).rate(850, 0) == Approx(0.1 + 0.9 * 0.75));
+    r.anneal_style = lm::optim::AnnealStyle::cosine;
+    CHECK(Schedule(r).rate(900, 0) == Approx(0.55));
+    r.warmup_init = 0.5;
+    CHECK(Schedule(r).rate(0, 0) == 0.5);
+    r.warmup_samples.reset();
+    CHECK(Schedule(r).rate(0, 0) == 1.0);
+    r.warmup_fraction = 0.25;
+    CHECK(Schedule(r).learning_rate().warmup_samples == 250);
+}
+
+TEST_CASE("flags that exclude each other or make no sense are named") {
+    auto r = request(10, 1000);
+    r.train_iters = 5;
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--train-iters: and --train-samples exclude"));
+    r = request(10, 1000);
+    r.warmup_samples = 1;
+    r.warmup_fraction = 0.1;
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr-warmup-fraction"));
+    r = request(10, 1000);
+    r.warmup_samples = 1000;
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("before the end of the warm-up"));
+    r = request(10, 1000);
+    r.lr.reset();
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr:"));
+    r = request(10, 9);
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("less than the first batch"));
+    r = request(10, 0);
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--train-samples"));
+    r = request(10, 1000);
+    r.min_lr = 1;
+    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("below --min-lr"));
+}
