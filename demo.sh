@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From text to a trained model on this machine, in a few minutes: every command it runs is printed first.
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+Usage: ./demo.sh [--dir DIR] [--seconds N] [CORPUS.jsonl]
+Builds the tools, turns a corpus into tokens, trains a small GPT-2 on the CPU, stops it half-way and
+resumes, verifies and converts what came out. Without a corpus it takes an English manual (7 MB) from
+a Debian package; a corpus is JSON Lines with a "text" in each line.
+  --dir DIR    where everything goes (default demo-run; its contents are replaced)
+  --seconds N  how long to train, about (default 120)
+END
+}
+
+root=$(cd "$(dirname "$0")" && pwd)
+dir=$root/demo-run
+seconds=120
+corpus=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --dir)
+            dir=${2:?--dir needs a directory}
+            shift
+            ;;
+        --seconds)
+            seconds=${2:?--seconds needs a number}
+            shift
+            ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        -*)
+            echo "demo.sh: unknown option $1" >&2
+            usage >&2
+            exit 2
+            ;;
+        *) corpus=$(realpath "$1") ;;
+    esac
+    shift
+done
+
+say() { printf '\n== %s\n' "$*"; }
+show() {
+    printf '$%s\n' "$(printf ' %q' "$@")"
+    "$@"
+}
+fail() {
+    echo "demo.sh: $*" >&2
+    exit 1
+}
+
+say "Building the tools"
+cd "$root"
+tools/install-deps
+mkdir -p build
+cmake --preset release >build/release.log || fail "cmake failed, see build/release.log"
+cmake --build build/release -j "$(nproc)" \
+    --target lm-preprocess lm-train lm-ckpt lm-convert lm-estimate >build/build.log ||
+    fail "the build failed, see build/build.log"
+export PATH=$root/build/release/bin:$PATH
+
+mkdir -p "$dir"
+cd "$dir"
+rm -rf checkpoints hf train.log corpus_text_document.*
+if [ -z "$corpus" ]; then
+    say "A corpus: the manual of PostgreSQL, from its Debian package"
+    corpus=$dir/corpus.jsonl
+    [ -s corpus.jsonl ] || show "$root/tools/make-corpus" corpus.jsonl
+fi
+[ -r "$corpus" ] || fail "cannot read $corpus"
+
+say "Text to tokens"
+show lm-preprocess --input "$corpus" --output-prefix corpus --append-eod --workers "$(nproc)"
+
+threads=$(nproc)
+model=(--num-layers 4 --hidden-size 256 --num-attention-heads 8 --seq-length 256 --max-position-embeddings 256
+    --attention-dropout 0 --hidden-dropout 0)
+data=(--data-path corpus_text_document --split '98,2,0')
+batch=(--micro-batch-size 4 --global-batch-size 4)
+recipe=(--lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 --weight-decay 0.1
+    --adam-beta2 0.95 --clip-grad 1.0)
+common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --threads "$threads")
+
+say "How fast is this machine?"
+show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
+per_step=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' speed.log | sort -n | head -n 4 | tail -n 1)
+iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 40 ? 40 : n }')
+half=$((iterations / 2))
+
+run=(lm-train "${common[@]}" --train-iters "$iterations" --log-interval 10 --eval-interval "$half" --eval-iters 10
+    --save checkpoints --save-interval "$half" --log-file train.log)
+
+say "Training, $iterations iterations; a SIGUSR1 will stop it half-way, as a batch system would before the time limit"
+printf '$%s\n' "$(printf ' %q' "${run[@]}")"
+"${run[@]}" &
+trainer=$!
+until [ -n "$(sed -n "s/^ iteration *\([0-9]*\)\/.*/\1/p" train.log 2>/dev/null | awk -v h="$half" '$1 + 0 >= h + 0')" ]; do
+    kill -0 $trainer 2>/dev/null || break
+    sleep 0.2
+done
+kill -USR1 $trainer 2>/dev/null || true
+status=0
+wait $trainer || status=$?
+[ $status = 75 ] || fail "lm-train ended with $status instead of 75 (saved, run me again)"
+echo "lm-train ended with 75: saved, run me again"
+
+say "The same command with --load goes on where it stopped"
+show "${run[@]}" --load checkpoints
+
+say "What was saved, and is every byte as written?"
+show lm-ckpt ls checkpoints
+show lm-ckpt verify checkpoints
+
+say "For Hugging Face"
+show lm-convert checkpoints hf --to hf-gpt2
+
+loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
+validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
+rate=$(awk -v t="$per_step" 'BEGIN { printf "%.0f", 4 * 256 / t }')
+entropy=$(python3 - corpus_text_document.bin <<'END'
+import array, collections, math, sys
+ids = array.array("H", open(sys.argv[1], "rb").read())
+print(f"{-sum(n / len(ids) * math.log(n / len(ids)) for n in collections.Counter(ids).values()):.3f}")
+END
+)
+cat <<END
+
+== Done
+Made in $dir:
+  corpus_text_document.bin, .idx   the corpus as tokens, in Megatron-LM's format
+  checkpoints/                   the state of training at its latest steps
+  hf/                            the model for Hugging Face: AutoModelForCausalLM.from_pretrained("$dir/hf")
+  train.log                      the training log
+
+Speed: $rate tokens a second with $threads threads.
+Loss (nats per token):
+  at the start               $(loss_at speed.log head | awk '{ printf "%.3f", $1 }')
+  at the end                 $(loss_at train.log tail | awk '{ printf "%.3f", $1 }')
+  at the end, unseen text    $(awk -v v="$validation" 'BEGIN { printf "%.3f", v }')
+  entropy of the tokens      $entropy   (what a model reaches that knows only how often each token occurs)
+
+Try next, in $dir with $root/build/release/bin in PATH:
+  lm-ckpt show checkpoints --tensors
+  lm-estimate params ${model[*]}
+  ${run[*]} --load checkpoints --train-iters $((2 * iterations))
+END
