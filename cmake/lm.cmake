@@ -5,6 +5,8 @@ add_library(lm_options INTERFACE)
 target_compile_options(lm_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 # Bitwise promises: no contraction into FMA behind our back, no reassociation.
 target_compile_options(lm_options INTERFACE -ffp-contract=off)
+# g++ 12 warns falsely about "literal" + std::string at -O3 (GCC bug 105651).
+target_compile_options(lm_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(LM_WERROR)
     target_compile_options(lm_options INTERFACE -Werror)
 endif()
