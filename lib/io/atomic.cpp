@@ -34,6 +34,8 @@ const std::string& host_name() {
 }
 
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
+    if (path.empty()) usage_error("output", "an empty file name");
+    if (!directory_wanted && path.ends_with('/')) usage_error(path, "is not the name of a file");
     if (!exists(path)) return;
     if (overwrite == Overwrite::no) usage_error(path, "exists already: use --force to replace it");
     struct stat status {};

@@ -144,7 +144,7 @@ bool rename_new(const std::string& from, const std::string& to) {
     // NFS and others lack RENAME_NOREPLACE: a hard link is as exclusive. Directories, and file
     // systems without links, are left with a look before the rename.
     if (!is_directory(from)) {
-        if (::link(from.c_str(), to.c_str()) == 0) {
+        if (!faulted("link", to) && ::link(from.c_str(), to.c_str()) == 0) {
             unlink(from);
             return true;
         }
@@ -169,6 +169,7 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
 void make_directory(const std::string& path) {
     if (faulted("mkdir", path) || ::mkdir(path.c_str(), 0777) != 0) {
         if (errno == EEXIST && is_directory(path)) return;
+        if (errno == EEXIST) run_error(path, "exists and is not a directory");
         system_error(path, "create the directory", errno);
     }
 }

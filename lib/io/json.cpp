@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json.hpp"
 
+#include <cmath>
+
 #include "base/error.hpp"
 #include "io/file.hpp"
 
@@ -75,9 +77,14 @@ u64 to_u64(const Json& value, std::string_view name, const std::string& path) {
     return static_cast<u64>(to_integer(value, 0, greatest, name, path));
 }
 
-double to_number(const Json& value, std::string_view name, const std::string& path) {
+double to_number(const Json& value, double greatest, std::string_view name,
+                 const std::string& path) {
     if (!value.is_number()) wrong_type(name, "a number", value, path);
-    return value.get<double>();
+    const double number = value.get<double>();
+    if (std::abs(number) > greatest) {
+        run_error(path, "{} is out of range: {} is beyond {}", name, value.dump(), greatest);
+    }
+    return number;
 }
 
 const std::string& to_string(const Json& value, std::string_view name, const std::string& path) {

@@ -34,7 +34,8 @@ bool to_bool(const Json& value, std::string_view name, const std::string& path);
 i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name,
                const std::string& path);
 u64 to_u64(const Json& value, std::string_view name, const std::string& path);
-double to_number(const Json& value, std::string_view name, const std::string& path);
+double to_number(const Json& value, double greatest, std::string_view name,
+                 const std::string& path);
 const std::string& to_string(const Json& value, std::string_view name, const std::string& path);
 const Json& to_array(const Json& value, std::string_view name, const std::string& path);
 const Json* find(const Json& object, const std::string& key, const std::string& path);
@@ -63,7 +64,7 @@ T json_as(const Json& value, std::string_view name, const std::string& path) {
         using Limits = std::numeric_limits<T>;
         return static_cast<T>(detail::to_integer(value, Limits::min(), Limits::max(), name, path));
     } else if constexpr (std::floating_point<T>) {
-        return static_cast<T>(detail::to_number(value, name, path));
+        return static_cast<T>(detail::to_number(value, std::numeric_limits<T>::max(), name, path));
     } else if constexpr (detail::IsVector<T>::value) {
         T items;
         for (const Json& item : detail::to_array(value, name, path)) {

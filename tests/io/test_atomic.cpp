@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomic files and directories: what is there before, during and after; overwriting; leftovers.
+// test_fault.cpp puts a fault at every operation.
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "io/fault.hpp"
+#include "io/file.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using io::Overwrite;
+using test::caught;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+void put(const std::string& path, std::string_view content) {
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+// The number of a process that has ended.
+pid_t dead_process() {
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(0);
+    ::waitpid(pid, nullptr, 0);
+    return pid;
+}
+
+std::string host() {
+    char name[256] = {};
+    ::gethostname(name, sizeof name - 1);
+    return name;
+}
+
+// A file system of `bytes` mounted for the life of the object, where we may mount.
+class SmallDisk {
+  public:
+    SmallDisk(const std::string& path, int bytes) : path_(path) {
+        io::make_directories(path);
+        const std::string options = "size=" + std::to_string(bytes);
+        mounted_ = ::mount("tmpfs", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+    }
+    ~SmallDisk() {
+        if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+    }
+    SmallDisk(const SmallDisk&) = delete;
+    SmallDisk& operator=(const SmallDisk&) = delete;
+    bool mounted() const { return mounted_; }
+
+  private:
+    std::string path_;
+    bool mounted_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a file appears at commit and not before") {
+    const test::TempDir dir;
+    const std::string path = dir / "out";
+    io::AtomicFile file(path, Overwrite::no);
+    CHECK(file.path() == path);
+    file.write("hello ");
+    file.write(std::as_bytes(std::span("world", 5)));
+    CHECK(file.size() == 11);
+    file.write_at(std::as_bytes(std::span("J", 1)), 0);
+    file.write("!");
+    CHECK_FALSE(io::exists(path));
+    CHECK(io::list_directory(dir.path()).size() == 1);
+    file.sync();
+    CHECK_FALSE(io::exists(path));
+    file.commit();
+    CHECK(io::read_file(path) == "Jello world!");
+    CHECK(io::list_directory(dir.path()) == Names{"out"});
+    CHECK(caught([&] { file.write("more"); }).code == Exit::bug);
+    CHECK(caught([&] { file.commit(); }).code == Exit::bug);
+}
+
+TEST_CASE("large and small writes keep their order") {
+    const test::TempDir dir;
+    std::string expected;
+    io::AtomicFile file(dir / "out", Overwrite::no);
+    for (size_t i = 0; i < 60; ++i) {
+        const std::string part(i * i * 1500 % 5'300'000, static_cast<char>('a' + i % 26));
+        file.write(part);
+        expected += part;
+        REQUIRE(file.size() == static_cast<i64>(expected.size()));
+    }
+    file.commit();
+    CHECK(io::read_file(dir / "out") == expected);
+}
+
+TEST_CASE("an abandoned file leaves nothing") {
+    const test::TempDir dir;
+    {
+        io::AtomicFile file(dir / "out", Overwrite::no);
+        file.write("half");
+        file.flush();
+    }
+    {
+        io::AtomicFile file(dir / "out", Overwrite::no);
+        file.sync();
+        file = io::AtomicFile(dir / "other", Overwrite::no);
+        CHECK(io::list_directory(dir.path()).size() == 1);
+    }
+    CHECK(io::list_directory(dir.path()).empty());
+}
+
+TEST_CASE("an existing file is refused without overwrite and replaced with it") {
+    const test::TempDir dir;
+    put(dir / "out", "old");
+    const auto refused = caught([&] { io::write_file(dir / "out", "new", Overwrite::no); });
+    CHECK(refused.code == Exit::usage);
+    CHECK(refused.message == dir / "out: exists already: use --force to replace it");
+    CHECK(io::read_file(dir / "out") == "old");
+    io::write_file(dir / "out", "new", Overwrite::yes);
+    CHECK(io::read_file(dir / "out") == "new");
+    CHECK(io::list_directory(dir.path()) == Names{"out"});
+}
+
+TEST_CASE("a file that appears in between is not replaced") {
+    const test::TempDir dir;
+    {
+        io::AtomicFile file(dir / "out", Overwrite::no);
+        file.write("ours");
+        put(dir / "out", "theirs");
+        const auto error = caught([&] { file.commit(); });
+        CHECK(error.code == Exit::failure);
+        CHECK(error.says("came to exist"));
+    }
+    CHECK(io::read_file(dir / "out") == "theirs");
+    CHECK(io::list_directory(dir.path()) == Names{"out"});
+}
+
+TEST_CASE("devices, directories and empty names are no output files") {
+    const test::TempDir dir;
+    CHECK(caught([] { io::AtomicFile("/dev/null", Overwrite::yes); }).says("not a regular file"));
+    CHECK(caught([&] { io::AtomicFile(dir.path(), Overwrite::yes); }).code == Exit::usage);
+    CHECK(caught([] { io::AtomicFile("", Overwrite::yes); }).code == Exit::usage);
+    CHECK(caught([&] { io::AtomicFile(dir / "x/", Overwrite::no); }).code == Exit::usage);
+    const auto orphan = caught([&] { io::AtomicFile(dir / "no/such/out", Overwrite::no); });
+    CHECK(orphan.code == Exit::failure);
+    CHECK(orphan.says("directory " + dir.path() + "/no/such does not exist"));
+}
+
+TEST_CASE("two writers of one name do not disturb each other") {
+    const test::TempDir dir;
+    io::AtomicFile a(dir / "out", Overwrite::yes);
+    io::AtomicFile b(dir / "out", Overwrite::yes);
+    a.write("a");
+    b.write("b");
+    b.commit();
+    CHECK(io::read_file(dir / "out") == "b");
+    a.commit();
+    CHECK(io::read_file(dir / "out") == "a");
+    CHECK(io::list_directory(dir.path()) == Names{"out"});
+}
+
+TEST_CASE("a full disk is named with its remedy, and nothing is left") {
+    const test::TempDir dir;
+    const SmallDisk disk(dir / "disk", 1 << 20);
+    if (!disk.mounted()) {
+        WARN("skipped: no right to mount a tmpfs: " << std::strerror(errno));
+        return;
+    }
+    put(dir / "disk/out", "old");
+    const auto error = caught([&] {
+        io::AtomicFile file(dir / "disk/out", Overwrite::yes);
+        file.write(std::string(3 << 20, 'x'));
+        file.commit();
+    });
+    CHECK(error.code == Exit::failure);
+    CHECK(error.says(dir / "disk/out"));
+    CHECK(error.says("No space left on device: free space or choose another directory"));
+    CHECK(io::list_directory(dir / "disk") == Names{"out"});
+    CHECK(io::read_file(dir / "disk/out") == "old");
+}
+
+TEST_CASE("a directory appears whole at commit") {
+    const test::TempDir dir;
+    {
+        io::AtomicDirectory out(dir / "step-1/", "7", Overwrite::no);
+        CHECK(out.final_path() == dir / "step-1");
+        CHECK(out.path() == dir / "step-1.tmp.7");
+        put(out.path() + "/a", "1");
+        io::make_directories(out.path() + "/sub");
+        io::write_file(out.path() + "/sub/b", "2", Overwrite::no);
+        CHECK_FALSE(io::exists(dir / "step-1"));
+        out.commit();
+    }
+    CHECK(io::list_directory(dir.path()) == Names{"step-1"});
+    CHECK(io::read_file(dir / "step-1/sub/b") == "2");
+}
+
+TEST_CASE("an abandoned directory leaves nothing, and a leftover is cleared at the start") {
+    const test::TempDir dir;
+    io::make_directories(dir / "out.tmp.7/old");
+    {
+        const io::AtomicDirectory out(dir / "out", "7", Overwrite::no);
+        CHECK(io::list_directory(out.path()).empty());
+        put(out.path() + "/a", "1");
+    }
+    CHECK(io::list_directory(dir.path()).empty());
+}
+
+TEST_CASE("an existing directory is refused without overwrite and exchanged with it") {
+    const test::TempDir dir;
+    io::make_directories(dir / "out");
+    put(dir / "out/old", "1");
+    put(dir / "file", "1");
+    CHECK(caught([&] { io::AtomicDirectory(dir / "out", "7", Overwrite::no); }).code ==
+          Exit::usage);
+    CHECK(caught([&] { io::AtomicDirectory(dir / "file", "7", Overwrite::yes); }).code ==
+          Exit::usage);
+    {
+        io::AtomicDirectory out(dir / "out", "7", Overwrite::yes);
+        put(out.path() + "/new", "2");
+        CHECK(io::exists(dir / "out/old"));
+        out.commit();
+    }
+    CHECK(io::list_directory(dir / "out") == Names{"new"});
+    CHECK(io::list_directory(dir.path()) == Names{"file", "out"});
+}
+
+TEST_CASE("a directory that appears in between is not replaced") {
+    const test::TempDir dir;
+    {
+        io::AtomicDirectory out(dir / "out", "7", Overwrite::no);
+        put(out.path() + "/ours", "");
+        io::make_directories(dir / "out");
+        CHECK(caught([&] { out.commit(); }).says("came to exist"));
+    }
+    CHECK(io::list_directory(dir / "out").empty());
+    CHECK(io::list_directory(dir.path()) == Names{"out"});
+}
+
+TEST_CASE("leftovers of dead processes and old ones of other hosts are stale") {
+    const test::TempDir dir;
+    const std::string path = dir / "out";
+    const std::string dead = path + ".tmp." + host() + "." + std::to_string(dead_process());
+    const std::string other = path + ".tmp.elsewhere.17";
+    const std::string old = path + ".tmp.elsewhere.18.2";
+    const timespec long_ago[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    for (const std::string& name : {dead, dead + ".2", other, old, path + ".tmp.notes",
+                                    path + ".tmp", path, dir / "out2.tmp.elsewhere.19"}) {
+        put(name, "");
+    }
+    for (const std::string& name : {old, path + ".tmp.notes", path}) {
+        REQUIRE(::utimensat(AT_FDCWD, name.c_str(), long_ago, 0) == 0);
+    }
+    const io::AtomicFile alive(path, Overwrite::yes);
+    Names expected = {dead, dead + ".2", old};
+    std::ranges::sort(expected);
+    CHECK(io::stale_temporaries(path) == expected);
+    CHECK(io::stale_temporaries(dir / "no/such/file").empty());
+    CHECK(io::temporary_name(path) == path + ".tmp." + host() + "." + std::to_string(::getpid()));
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults at every operation: whatever fails, comes short or kills the process at the k-th create,
+// write, fsync, rename or unlink, a reader finds the old state or the new one, never a mixture, and
+// the next attempt succeeds. The order of the fsyncs is held against a record of the calls.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+
+#include "io/fault.hpp"
+#include "io/file.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using io::Overwrite;
+using io::fault::Action;
+using test::caught;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+const std::string old_content = "old";
+const std::string new_content(5'000'000, 'n');
+
+// Something that replaces an old state by a new one.
+struct Scenario {
+    std::function<void(const std::string& dir)> prepare;
+    std::function<void(const std::string& dir)> work;
+    std::function<std::string(const std::string& dir)> look;  // "old", "new", or what is wrong
+};
+
+std::string look_at_file(const std::string& path, bool absent_is_old) {
+    if (!io::exists(path)) return absent_is_old ? "old" : "gone";
+    const std::string content = io::read_file(path);
+    if (content == new_content) return "new";
+    return content == old_content && !absent_is_old ? "old" : "mixed";
+}
+
+void write_in_pieces(const std::string& path, Overwrite overwrite) {
+    io::AtomicFile file(path, overwrite);
+    file.write(std::string_view(new_content).substr(0, 4'500'000));
+    file.write(std::string(500'000, '?'));
+    file.write_at(std::as_bytes(std::span(new_content)).first(500'000), 4'500'000);
+    file.commit();
+}
+
+std::string look_at_directory(const std::string& path, bool absent_is_old) {
+    if (!io::exists(path)) return absent_is_old ? "old" : "gone";
+    const Names names = io::list_directory(path);
+    if (names == Names{"was"} && !absent_is_old) return "old";
+    if (names != Names{"a", "sub"}) return "mixed";
+    return look_at_file(path + "/a", false) == "new" ? look_at_file(path + "/sub/b", false)
+                                                     : "mixed";
+}
+
+void write_directory(const std::string& path, Overwrite overwrite) {
+    io::AtomicDirectory out(path, "1", overwrite);
+    io::write_file(out.path() + "/a", new_content, Overwrite::no);
+    io::make_directories(out.path() + "/sub");
+    io::write_file(out.path() + "/sub/b", new_content, Overwrite::no);
+    out.commit();
+}
+
+void nothing(const std::string&) {}
+
+const Scenario new_file = {
+    nothing, [](const std::string& dir) { write_in_pieces(dir + "/out", Overwrite::no); },
+    [](const std::string& dir) { return look_at_file(dir + "/out", true); }};
+
+const Scenario replaced_file = {
+    [](const std::string& dir) { io::write_file(dir + "/out", old_content, Overwrite::yes); },
+    [](const std::string& dir) { write_in_pieces(dir + "/out", Overwrite::yes); },
+    [](const std::string& dir) { return look_at_file(dir + "/out", false); }};
+
+const Scenario new_directory = {
+    nothing, [](const std::string& dir) { write_directory(dir + "/out", Overwrite::no); },
+    [](const std::string& dir) { return look_at_directory(dir + "/out", true); }};
+
+const Scenario replaced_directory = {
+    [](const std::string& dir) {
+        io::make_directories(dir + "/out");
+        io::write_file(dir + "/out/was", old_content, Overwrite::yes);
+    },
+    [](const std::string& dir) { write_directory(dir + "/out", Overwrite::yes); },
+    [](const std::string& dir) { return look_at_directory(dir + "/out", false); }};
+
+const Scenario& scenario_named(const std::string& name) {
+    if (name == "new file") return new_file;
+    if (name == "replaced file") return replaced_file;
+    if (name == "new directory") return new_directory;
+    return replaced_directory;
+}
+
+i64 count_operations(const Scenario& scenario) {
+    const test::TempDir dir(test::memory_root());
+    scenario.prepare(dir.path());
+    io::fault::start_recording();
+    scenario.work(dir.path());
+    return static_cast<i64>(io::fault::stop_recording().size());
+}
+
+// The state of `child` at its end, after it ran `work` with the fault armed.
+int run_in_child(const Scenario& scenario, const std::string& dir, Action action, i64 at) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        io::fault::arm(action, at);
+        scenario.work(dir);
+        ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status;
+}
+
+}  // namespace
+
+TEST_CASE("a failure at any operation leaves the old or the new state and no leftover") {
+    const std::string name =
+        GENERATE("new file", "replaced file", "new directory", "replaced directory");
+    const Action action = GENERATE(Action::fail, Action::short_write);
+    const Scenario& scenario = scenario_named(name);
+    const i64 n = count_operations(scenario);
+    REQUIRE(n > 5);
+    for (i64 k = 1; k <= n; ++k) {
+        INFO(name << ", operation " << k << " of " << n);
+        const test::TempDir dir(test::memory_root());
+        scenario.prepare(dir.path());
+        io::fault::arm(action, k);
+        const auto error = caught([&] { scenario.work(dir.path()); });
+        io::fault::arm(Action::none, 0);
+        CHECK(error.threw);
+        CHECK(error.code == Exit::failure);
+        CHECK(error.says(dir.path()));
+        const std::string state = scenario.look(dir.path());
+        CHECK((state == "old" || state == "new"));
+        // Clearing the old directory away, after the exchange, is the one thing that may stay
+        // undone.
+        const Names names = io::list_directory(dir.path());
+        CHECK((names.empty() || names == Names{"out"} ||
+               (name == "replaced directory" && state == "new")));
+    }
+}
+
+TEST_CASE("a kill at any operation leaves the old or the new state, and the next run succeeds") {
+    const std::string name =
+        GENERATE("new file", "replaced file", "new directory", "replaced directory");
+    const Scenario& scenario = scenario_named(name);
+    const i64 n = count_operations(scenario);
+    for (i64 k = 1; k <= n; ++k) {
+        INFO(name << ", operation " << k << " of " << n);
+        const test::TempDir dir(test::memory_root());
+        scenario.prepare(dir.path());
+        const int status = run_in_child(scenario, dir.path(), Action::kill, k);
+        REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+        const std::string state = scenario.look(dir.path());
+        CHECK((state == "old" || state == "new"));
+        for (const std::string& stale : io::stale_temporaries(dir / "out")) io::remove_tree(stale);
+        if (state == "old") scenario.work(dir.path());
+        CHECK(scenario.look(dir.path()) == "new");
+        if (state == "old") CHECK(io::list_directory(dir.path()) == Names{"out"});
+    }
+}
+
+TEST_CASE("a file is durable before it is renamed, and its directory afterwards") {
+    const test::TempDir dir(test::memory_root());
+    io::fault::start_recording();
+    io::write_file(dir / "out", "x", Overwrite::no);
+    const auto record = io::fault::stop_recording();
+    const std::string temporary = io::temporary_name(dir / "out");
+    Names seen;
+    for (const auto& operation : record) seen.push_back(operation.name + " " + operation.path);
+    CHECK(seen == Names{"create " + temporary, "write " + temporary, "fsync " + temporary,
+                        "rename " + dir / "out", "fsync " + dir.path()});
+}
+
+TEST_CASE("everything in a directory is durable before it is renamed") {
+    const test::TempDir dir(test::memory_root());
+    io::AtomicDirectory out(dir / "out", "1", Overwrite::no);
+    io::make_directories(out.path() + "/sub");
+    io::write_file(out.path() + "/sub/b", "x", Overwrite::no);
+    io::write_file(out.path() + "/a", "x", Overwrite::no);
+    io::fault::start_recording();
+    out.commit();
+    Names seen;
+    for (const auto& operation : io::fault::stop_recording()) {
+        seen.push_back(operation.name + " " + operation.path);
+    }
+    const std::string temporary = dir / "out.tmp.1";
+    CHECK(seen == Names{"fsync " + temporary + "/a", "fsync " + temporary + "/sub/b",
+                        "fsync " + temporary + "/sub", "fsync " + temporary,
+                        "rename " + dir / "out", "fsync " + dir.path()});
+}
+
+TEST_CASE("the environment arms a fault, and a wrong value is a usage error") {
+    const test::TempDir dir(test::memory_root());
+    const auto status_with = [&](const char* value) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            // A fresh process would read it at its first operation; here that has passed already.
+            ::setenv("LM_IO_FAULT", value, 1);
+            ::execl("/proc/self/exe", "test_io", "[.probe]", nullptr);
+            ::_exit(99);
+        }
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        return status;
+    };
+    ::setenv("LM_TEST_PROBE_DIR", dir.path().c_str(), 1);
+    CHECK(WTERMSIG(status_with("kill:2")) == SIGKILL);
+    CHECK(io::list_directory(dir.path()).size() == 1);  // killed after the create
+    for (const char* wrong : {"kill", "kill:", "kill:0", "kill:2x", "crash:1", ""}) {
+        INFO(wrong);
+        const int status = status_with(wrong);
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 2));
+    }
+    ::unsetenv("LM_TEST_PROBE_DIR");
+}
+
+// Run by the test above in a process of its own; its exit code is that of the Error.
+TEST_CASE("write a file", "[.probe]") {
+    const char* dir = std::getenv("LM_TEST_PROBE_DIR");
+    REQUIRE(dir);
+    const auto error =
+        caught([&] { io::write_file(std::string(dir) + "/probe", "x", Overwrite::yes); });
+    ::_exit(static_cast<int>(error.code));
+}

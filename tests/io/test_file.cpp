@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading: whole files, exact reads, mappings, directories; and what the errors say.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "io/checked.hpp"
+#include "io/file.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using test::caught;
+
+namespace {
+
+void put(const std::string& path, std::string_view content) {
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+}  // namespace
+
+TEST_CASE("read_file gives the bytes of a file") {
+    const test::TempDir dir;
+    const std::string odd("a\0b\n\xff", 5);
+    put(dir / "odd", odd);
+    put(dir / "empty", "");
+    CHECK(io::read_file(dir / "odd") == odd);
+    CHECK(io::read_file(dir / "empty").empty());
+    CHECK(io::file_size(dir / "odd") == 5);
+    // Files of unknown size.
+    CHECK(io::read_file("/proc/self/status").size() > 100);
+}
+
+TEST_CASE("read errors name the path and the reason") {
+    const test::TempDir dir;
+    const auto absent = caught([&] { io::read_file(dir / "absent"); });
+    CHECK(absent.code == Exit::failure);
+    CHECK(absent.message == dir / "absent: cannot open: No such file or directory");
+    const auto directory = caught([&] { io::read_file(dir.path()); });
+    CHECK(directory.message == dir.path() + ": is a directory, not a file");
+    CHECK(caught([&] { io::list_directory(dir / "absent"); }).says("No such file or directory"));
+    CHECK(caught([&] { io::file_size(dir / "absent"); }).says(dir / "absent"));
+}
+
+TEST_CASE("read_exact reads at an offset and refuses a short file") {
+    const test::TempDir dir;
+    put(dir / "f", "0123456789");
+    const io::Fd fd = io::open_read(dir / "f");
+    std::string part(4, '.');
+    io::read_exact(fd, dir / "f", std::as_writable_bytes(std::span(part)), 6);
+    CHECK(part == "6789");
+    const auto error =
+        caught([&] { io::read_exact(fd, dir / "f", std::as_writable_bytes(std::span(part)), 7); });
+    CHECK(error.code == Exit::failure);
+    CHECK(error.says("ends at byte 10"));
+    CHECK(error.says("truncated"));
+}
+
+TEST_CASE("an Fd closes itself once") {
+    const test::TempDir dir;
+    put(dir / "f", "x");
+    int number = -1;
+    {
+        io::Fd a = io::open_read(dir / "f");
+        number = a.get();
+        io::Fd b = std::move(a);
+        CHECK_FALSE(a.valid());
+        CHECK(b.get() == number);
+        a = std::move(b);
+        CHECK(a.get() == number);
+    }
+    CHECK(::fcntl(number, F_GETFD) == -1);
+    io::Fd c = io::open_read(dir / "f");
+    number = c.release();
+    CHECK(::close(number) == 0);
+}
+
+TEST_CASE("a mapping shows the file, an empty one is empty") {
+    const test::TempDir dir;
+    put(dir / "f", "mapped");
+    put(dir / "empty", "");
+    io::MappedFile file(dir / "f");
+    CHECK(file.text() == "mapped");
+    CHECK(file.path() == dir / "f");
+    file.advise_sequential();
+    file.advise_will_need(2, 100);
+    file.advise_will_need(100, 1);
+    const io::MappedFile moved = std::move(file);
+    CHECK(moved.text() == "mapped");
+    CHECK(file.bytes().empty());
+    CHECK(io::MappedFile(dir / "empty").bytes().empty());
+    CHECK(io::MappedFile().text().empty());
+    CHECK(caught([&] { io::MappedFile{dir.path()}; }).says("is a directory"));
+    CHECK(caught([&] { io::MappedFile{"/dev/null"}; }).says("not a regular file"));
+}
+
+TEST_CASE("directories are listed bytewise and made with their parents") {
+    const test::TempDir dir;
+    io::make_directories(dir / "a/b/c");
+    io::make_directories(dir / "a/b/c/");
+    CHECK(io::is_directory(dir / "a/b/c"));
+    put(dir / "a/b/c/Z", "");
+    put(dir / "a/b/c/a", "");
+    put(dir / "a/b/c/\xc3\xa4", "");
+    put(dir / "a/b/c/10", "");
+    put(dir / "a/b/c/9", "");
+    CHECK(io::list_directory(dir / "a/b/c") ==
+          std::vector<std::string>{"10", "9", "Z", "a", "\xc3\xa4"});
+    CHECK(caught([&] {
+              io::make_directories(dir / "a/b/c/Z/d");
+          }).says("Z: exists and is not a directory"));
+}
+
+TEST_CASE("remove_tree removes a tree and follows no link") {
+    const test::TempDir dir;
+    io::make_directories(dir / "tree/sub");
+    io::make_directories(dir / "other");
+    put(dir / "other/kept", "x");
+    put(dir / "tree/sub/f", "x");
+    REQUIRE(::symlink((dir / "other").c_str(), (dir / "tree/link").c_str()) == 0);
+    io::remove_tree(dir / "tree");
+    io::remove_tree(dir / "tree");
+    CHECK_FALSE(io::exists(dir / "tree"));
+    CHECK(io::exists(dir / "other/kept"));
+}
+
+TEST_CASE("parents of paths") {
+    CHECK(io::parent_of("a/b") == "a");
+    CHECK(io::parent_of("a//b/") == "a");
+    CHECK(io::parent_of("b") == ".");
+    CHECK(io::parent_of("/b") == "/");
+    CHECK(io::parent_of("//") == "/");
+    CHECK(io::parent_of("") == ".");
+    CHECK(io::parent_of("/a/b") == "/a");
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using io::json_get;
+using io::json_get_or;
+using test::caught;
+
+namespace {
+
+const io::Json document = io::parse_json(R"({
+    "flag": true, "small": 300, "negative": -5, "big": 18446744073709551615, "real": 2.5,
+    "whole_real": 2.0, "name": "gpt2", "none": null, "list": [1, 2, 3], "mixed": [1, "two"],
+    "inner": {"x": 1}, "huge_real": 1e300})",
+                                         "config.json");
+
+template <typename T>
+std::string refusal(const char* key) {
+    const auto error = caught([&] { json_get<T>(document, key, "config.json"); });
+    CHECK((error.code == Exit::failure || !error.threw));
+    return error.message;
+}
+
+}  // namespace
+
+TEST_CASE("values come out in the type asked for") {
+    CHECK(json_get<bool>(document, "flag", "f"));
+    CHECK(json_get<int>(document, "small", "f") == 300);
+    CHECK(json_get<i64>(document, "negative", "f") == -5);
+    CHECK(json_get<u64>(document, "big", "f") == std::numeric_limits<u64>::max());
+    CHECK(json_get<double>(document, "real", "f") == 2.5);
+    CHECK(json_get<double>(document, "small", "f") == 300.0);
+    CHECK(json_get<float>(document, "real", "f") == 2.5F);
+    CHECK(json_get<std::string>(document, "name", "f") == "gpt2");
+    CHECK(json_get<std::vector<i64>>(document, "list", "f") == std::vector<i64>{1, 2, 3});
+    CHECK(json_get<int>(json_get<io::Json>(document, "inner", "f"), "x", "f") == 1);
+    CHECK(json_get_or<int>(document, "absent", 7, "f") == 7);
+    CHECK(json_get_or<int>(document, "none", 7, "f") == 7);
+    CHECK(json_get_or<int>(document, "small", 7, "f") == 300);
+}
+
+TEST_CASE("a wrong type names the file, the key and what stands there") {
+    CHECK(refusal<int>("absent") == "config.json: 'absent' is missing");
+    CHECK(refusal<int>("name") == "config.json: 'name' is not a whole number, but \"gpt2\"");
+    CHECK(refusal<int>("whole_real") == "config.json: 'whole_real' is not a whole number, but 2.0");
+    CHECK(refusal<bool>("small") == "config.json: 'small' is not true or false, but 300");
+    CHECK(refusal<double>("name") == "config.json: 'name' is not a number, but \"gpt2\"");
+    CHECK(refusal<std::string>("none") == "config.json: 'none' is not a string, but null");
+    CHECK(refusal<std::vector<int>>("inner") ==
+          "config.json: 'inner' is not a list, but {\"x\":1}");
+    CHECK(refusal<std::vector<int>>("mixed") ==
+          "config.json: 'mixed'[1] is not a whole number, but \"two\"");
+    CHECK(caught([] { json_get_or<int>(document, "name", 1, "f"); }).threw);
+    CHECK(caught([] { json_get<int>(io::Json::array(), "x", "f"); }).says("is not an object"));
+}
+
+TEST_CASE("numbers out of the type's range are refused, never wrapped") {
+    CHECK(refusal<u8>("small") ==
+          "config.json: 'small' is out of range: 300 does not lie in 0..255");
+    CHECK(refusal<i64>("big").find("out of range") != std::string::npos);
+    CHECK(refusal<u64>("negative").find("out of range") != std::string::npos);
+    CHECK(refusal<u32>("negative").find("out of range") != std::string::npos);
+    CHECK(refusal<i32>("big").find("out of range") != std::string::npos);
+    CHECK(refusal<float>("huge_real").find("out of range") != std::string::npos);
+}
+
+TEST_CASE("what is not JSON is an error with the file and the place") {
+    for (const char* text :
+         {"", "{", "{\"a\": 1,}", "[1, 2] x", "{\"a\": nan}", "\"\xff\"", "\"\\ud800\""}) {
+        const auto error = caught([&] { io::parse_json(text, "f.json"); });
+        CHECK(error.code == Exit::failure);
+        CHECK(error.says("f.json: not valid JSON at byte "));
+        CHECK_FALSE(error.says("json.exception"));
+        CHECK_FALSE(error.says("\n"));
+    }
+    const std::string deep(1'000'000, '[');
+    CHECK(caught([&] { io::parse_json(deep, "f.json"); }).threw);
+    const test::TempDir dir;
+    CHECK(caught([&] { io::read_json(dir / "no"); }).says(dir / "no: cannot open"));
+}
+
+TEST_CASE("a document survives being written and read") {
+    const test::TempDir dir;
+    const std::string text = io::json_text(document);
+    CHECK(text.ends_with("}\n"));
+    io::write_file(dir / "f", text, io::Overwrite::no);
+    CHECK(io::read_json(dir / "f") == document);
+    const double third = 1.0 / 3.0;
+    CHECK(io::parse_json(io::json_text(io::Json(third)), "f").get<double>() == third);
+    CHECK(io::json_text(io::Json("bad \xff byte")) == "\"bad \xef\xbf\xbd byte\"\n");
+    io::OrderedJson ordered;
+    ordered["z"] = 1;
+    ordered["a"] = 2;
+    CHECK(io::json_text(ordered) == "{\n  \"z\": 1,\n  \"a\": 2\n}\n");
+}

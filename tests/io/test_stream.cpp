@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input streams of every kind: whole, in parts, empty, cut off at every byte, damaged, with garbage
+// behind them, from files and from a pipe that gives one byte at a time.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <thread>
+
+#include "base/rng.hpp"
+#include "compress.hpp"
+#include "io/file.hpp"
+#include "io/stream.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using io::Compression;
+using test::caught;
+using test::compress;
+
+namespace {
+
+constexpr std::string_view skippable_frame("\x50\x2a\x4d\x18\x04\x00\x00\x00\x01\x02\x03\x04", 12);
+
+void put(const std::string& path, std::string_view content) {
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+std::string read_all(io::InputStream& stream, size_t step) {
+    std::string text;
+    std::string part(step, '\0');
+    while (true) {
+        const i64 n = stream.read(std::as_writable_bytes(std::span(part)));
+        text.append(part, 0, static_cast<size_t>(n));
+        if (n < static_cast<i64>(step)) break;
+    }
+    REQUIRE(stream.read(std::as_writable_bytes(std::span(part))) == 0);
+    return text;
+}
+
+std::string read_path(const std::string& path, size_t step = 1 << 20) {
+    return read_all(*io::open_stream(path), step);
+}
+
+// Words and noise, so that it compresses a little.
+std::string sample_text(size_t n_bytes) {
+    std::string text;
+    for (u64 i = 0; text.size() < n_bytes; ++i) {
+        const u32 r = philox(11, i, 0)[0];
+        text += r % 3 == 0 ? "the quick brown fox " : std::to_string(r);
+        if (r % 7 == 0) text += '\n';
+    }
+    text.resize(n_bytes);
+    return text;
+}
+
+const std::string& name_of(Compression kind) {
+    static const std::string names[] = {"plain", "gzip", "xz", "zstd"};
+    return names[static_cast<int>(kind)];
+}
+
+Compression any_kind() {
+    return GENERATE(Compression::none, Compression::gzip, Compression::xz, Compression::zstd);
+}
+
+Compression compressed_kind() {
+    return GENERATE(Compression::gzip, Compression::xz, Compression::zstd);
+}
+
+// Standard input is `content`, in pieces of `step` bytes, for the life of the object.
+class PipedInput {
+  public:
+    PipedInput(std::string content, size_t step) : saved_(::dup(STDIN_FILENO)) {
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        ::dup2(ends[0], STDIN_FILENO);
+        ::close(ends[0]);
+        writer_ = std::thread([content = std::move(content), step, out = ends[1]] {
+            for (size_t at = 0; at < content.size(); at += step) {
+                const size_t n = std::min(step, content.size() - at);
+                if (::write(out, content.data() + at, n) < 0) break;
+            }
+            ::close(out);
+        });
+    }
+    ~PipedInput() {
+        writer_.join();
+        ::dup2(saved_, STDIN_FILENO);
+        ::close(saved_);
+    }
+    PipedInput(const PipedInput&) = delete;
+    PipedInput& operator=(const PipedInput&) = delete;
+
+  private:
+    int saved_;
+    std::thread writer_;
+};
+
+}  // namespace
+
+TEST_CASE("a stream gives the text for any size of the reads") {
+    const test::TempDir dir;
+    const Compression kind = any_kind();
+    const std::string text = sample_text(70'000);
+    const std::string content = compress(kind, text);
+    put(dir / "f", content);
+    for (size_t step : {size_t{1}, size_t{7}, size_t{4096}, text.size(), size_t{1} << 20}) {
+        const auto stream = io::open_stream(dir / "f");
+        CHECK(stream->compression() == kind);
+        CHECK(stream->compressed_bytes_read() == 0);
+        CHECK((read_all(*stream, step) == text));
+        CHECK(stream->compressed_bytes_read() == static_cast<i64>(content.size()));
+    }
+    std::string nothing;
+    const auto stream = io::open_stream(dir / "f");
+    CHECK(stream->read(std::as_writable_bytes(std::span(nothing))) == 0);
+    CHECK((read_all(*stream, 100) == text));
+}
+
+TEST_CASE("a text longer than the blocks comes out whole") {
+    const test::TempDir dir;
+    const Compression kind = any_kind();
+    const std::string text = sample_text(5'000'000);
+    put(dir / "f", compress(kind, text) + compress(kind, text));
+    CHECK((read_path(dir / "f", 3'000'001) == text + text));
+}
+
+TEST_CASE("several members, streams or frames read as one") {
+    const test::TempDir dir;
+    const Compression kind = compressed_kind();
+    std::string content, expected;
+    for (size_t n : {0, 1, 1000, 0, 0, 77}) {
+        content += compress(kind, sample_text(n));
+        expected += sample_text(n);
+    }
+    put(dir / "f", content);
+    for (size_t step : {1, 10, 100'000}) CHECK((read_path(dir / "f", step) == expected));
+    put(dir / "empty", compress(kind, ""));
+    CHECK(read_path(dir / "empty").empty());
+}
+
+TEST_CASE("an empty file is a plain, empty stream") {
+    const test::TempDir dir;
+    put(dir / "f", "");
+    CHECK(io::open_stream(dir / "f")->compression() == Compression::none);
+    CHECK(read_path(dir / "f").empty());
+}
+
+TEST_CASE("compression is known by content, not by name") {
+    const test::TempDir dir;
+    put(dir / "plain.gz", "{\"text\": \"x\"}\n");
+    CHECK(read_path(dir / "plain.gz") == "{\"text\": \"x\"}\n");
+    put(dir / "packed.jsonl", test::zstd("x"));
+    CHECK(read_path(dir / "packed.jsonl") == "x");
+    for (std::string_view start : {"\x1f", "\x1f\x8b", "BZ", "BZh9 is text", "P", "\x28\xb5\x2f"}) {
+        put(dir / "short", start);
+        CHECK(read_path(dir / "short") == start);
+    }
+}
+
+TEST_CASE("a stream cut off at any byte is an error that names the file and the place") {
+    const test::TempDir dir(test::memory_root());
+    const Compression kind = compressed_kind();
+    const std::string content = compress(kind, sample_text(300));
+    const size_t longest_magic = 6;
+    for (size_t n = longest_magic; n < content.size(); ++n) {
+        INFO(name_of(kind) << " cut at " << n << " of " << content.size());
+        put(dir / "f", content.substr(0, n));
+        const auto error = caught([&] { read_path(dir / "f"); });
+        REQUIRE(error.code == Exit::failure);
+        CHECK(error.message == dir / "f: the " + name_of(kind) +
+                                   " data is truncated: it ends in the middle at byte " +
+                                   std::to_string(n));
+    }
+    put(dir / "f", content + content.substr(0, content.size() - 1));
+    CHECK(caught([&] { read_path(dir / "f", 1); }).says("truncated"));
+}
+
+TEST_CASE("a flipped byte is an error or does not matter") {
+    const test::TempDir dir(test::memory_root());
+    const Compression kind = compressed_kind();
+    const std::string text = sample_text(300);
+    const std::string content = compress(kind, text);
+    for (size_t at = 6; at < content.size(); ++at) {
+        INFO(name_of(kind) << " byte " << at << " of " << content.size());
+        std::string damaged = content;
+        damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+        put(dir / "f", damaged);
+        std::string result;
+        const auto error = caught([&] { result = read_path(dir / "f"); });
+        if (error.threw)
+            CHECK(error.says(dir / "f: "));
+        else
+            CHECK((result == text));
+    }
+}
+
+TEST_CASE("garbage after the end is an error") {
+    const test::TempDir dir;
+    const Compression kind = compressed_kind();
+    const std::string content = compress(kind, sample_text(1000));
+    for (std::string_view garbage : {std::string_view("garbage behind it"), std::string_view("g"),
+                                     std::string_view("\0\0\0", 3), std::string_view("\x1f")}) {
+        put(dir / "f", content + std::string(garbage));
+        const auto error = caught([&] { read_path(dir / "f"); });
+        CHECK(error.code == Exit::failure);
+        CHECK(error.says(dir / "f: "));
+    }
+    put(dir / "f", content + "garbage behind it");
+    CHECK(caught([&] { read_path(dir / "f", 10); }).says("garbage after the end"));
+}
+
+TEST_CASE("what the formats allow between the parts is allowed") {
+    const test::TempDir dir;
+    const std::string padding(8, '\0');
+    put(dir / "xz", test::xz("a") + padding + test::xz("b") + padding);
+    CHECK(read_path(dir / "xz") == "ab");
+    const std::string skipped(skippable_frame);
+    put(dir / "zstd", skipped + test::zstd("a") + skipped + test::zstd("b") + skipped);
+    CHECK(io::open_stream(dir / "zstd")->compression() == Compression::zstd);
+    CHECK(read_path(dir / "zstd") == "ab");
+}
+
+TEST_CASE("zstd windows beyond the usual are read") {
+    const test::TempDir dir;
+    const std::string text = sample_text(200'000);
+    put(dir / "f", test::zstd(text, 28));
+    CHECK((read_path(dir / "f") == text));
+}
+
+TEST_CASE("an xz file that wants too much memory says how much") {
+    const test::TempDir dir;
+    std::string content = test::xz("x");
+    // The block header: its size at 12, the LZMA2 filter as "! 1 dictionary", at last its CRC32.
+    const size_t begin = 12;
+    const size_t n = (static_cast<u8>(content[begin]) + 1U) * 4;
+    content[content.find("!\x01", begin) + 2] = 40;  // 4 GiB - 1
+    const u32 crc = lzma_crc32(reinterpret_cast<const u8*>(content.data()) + begin, n - 4, 0);
+    for (size_t i = 0; i < 4; ++i) {
+        content[begin + n - 4 + i] = static_cast<char>(crc >> (8 * i));
+    }
+    put(dir / "f", content);
+    const auto error = caught([&] { read_path(dir / "f"); });
+    CHECK(error.says("needs 4.00 GiB, over the limit of 2.00 GiB"));
+}
+
+TEST_CASE("formats that are not supported are refused by name") {
+    const test::TempDir dir;
+    put(dir / "f", "BZh91AY&SY and more");
+    const auto error = caught([&] { io::open_stream(dir / "f"); });
+    CHECK(error.code == Exit::failure);
+    CHECK(error.message == dir / "f: bzip2 files are not supported: use gzip, xz or zstd");
+    put(dir / "f", std::string("PK\x03\x04", 4));
+    CHECK(caught([&] { io::open_stream(dir / "f"); }).says("zip"));
+}
+
+TEST_CASE("standard input is read, one byte at a time if need be") {
+    const Compression kind = any_kind();
+    const std::string text = sample_text(3000);
+    for (size_t step : {1, 5, 100'000}) {
+        const PipedInput input(compress(kind, text) + compress(kind, text), step);
+        const auto stream = io::open_stream("-");
+        CHECK(stream->compression() == kind);
+        CHECK((read_all(*stream, 1000) == text + text));
+    }
+    {
+        const PipedInput input("", 1);
+        CHECK(read_path("-").empty());
+    }
+    if (kind == Compression::none) return;
+    const PipedInput input(compress(kind, text).substr(0, 100), 1);
+    CHECK(caught([] { read_path("-"); }).says("standard input: the "));
+}
+
+TEST_CASE("a missing file and a closed standard input are errors") {
+    const test::TempDir dir;
+    CHECK(caught([&] { io::open_stream(dir / "no"); }).says("No such file or directory"));
+    CHECK(caught([&] { io::open_stream(dir.path()); }).says("is a directory"));
+    const int saved = ::dup(STDIN_FILENO);
+    ::close(STDIN_FILENO);
+    const auto error = caught([&] { io::open_stream("-"); });
+    ::dup2(saved, STDIN_FILENO);
+    ::close(saved);
+    CHECK(error.says("standard input: cannot read: Bad file descriptor"));
+}
+
+TEST_CASE("inputs: a directory stands for the files below it, in bytewise order") {
+    const test::TempDir dir;
+    for (const char* name : {"d/a", "d/b/c", "d/b/.git", "d/.cache", "d/b-d", "e"}) {
+        io::make_directories(std::filesystem::path(dir / name).parent_path());
+        put(dir / name, "");
+    }
+    io::make_directories(dir / "d/empty");
+    std::filesystem::create_symlink(dir / "e", dir / "d/link");
+    std::filesystem::create_directory_symlink(dir / "d", dir / "d/ring");
+    std::filesystem::create_directory_symlink(dir / "d/b", dir / "start");
+    const std::vector<std::string> arguments = {dir / "e", "-", dir / "d", dir / "d/",
+                                                dir / "start"};
+    CHECK(io::expand_inputs(arguments) ==
+          std::vector<std::string>{dir / "e", "-", dir / "d/a", dir / "d/b-d", dir / "d/b/c",
+                                   dir / "d/link", dir / "d/a", dir / "d/b-d", dir / "d/b/c",
+                                   dir / "d/link", dir / "start/c"});
+    CHECK(io::expand_inputs({}).empty());
+}
+
+TEST_CASE("inputs that are not there are usage errors") {
+    const test::TempDir dir;
+    io::make_directories(dir / "empty/sub");
+    const auto expand = [](const std::string& path) {
+        return caught([&] { io::expand_inputs(std::span(&path, 1)); });
+    };
+    CHECK(expand(dir / "no").code == Exit::usage);
+    CHECK(expand(dir / "no").message == dir / "no: No such file or directory");
+    CHECK(expand(dir / "empty").code == Exit::usage);
+    CHECK(expand(dir / "empty").says("holds no files"));
+}
