@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
+# bench/run.sh [train|tokenize]; leave the machine alone meanwhile. Needs ./demo.sh or ./check.sh once, and tools/install-deps --venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-all}
+threads=${THREADS:-2}
+rounds=${ROUNDS:-2}
+bin=build/release/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+train_ours() {
+    "$bin/lm-train" --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 256 \
+        --max-position-embeddings 256 --vocab-size 50304 --attention-dropout 0 --hidden-dropout 0 \
+        --mock-data --micro-batch-size 4 --global-batch-size 4 --train-iters 10 --log-interval 1 --lr 1e-4 \
+        --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0 --device cpu --threads "$threads" --benchmark >"$work/ours.log"
+    # The median of the iterations after the first two.
+    sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' "$work/ours.log" | tail -n +3 | sort -n |
+        awk '{ t[NR] = $1 } END { m = t[int((NR + 1) / 2)]; printf "{\"tool\": \"lm-train\", \"step_s\": %s, \"tokens_per_s\": %.1f}\n", m, 1024 / m }'
+}
+
+table() { # CAPTION COLUMN KEY: the lines of JSON on stdin as a table, best of each tool
+    echo
+    echo "$1 ($(date -u +%F), $(nproc) x $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(git describe --always --dirty)):"
+    echo
+    echo "| tool | $2 |"
+    echo "|---|---|"
+    jq -rs --arg key "$3" 'group_by(.tool) | map(max_by(.[$key])) | sort_by(.[$key]) | .[] | "| \(.tool) | \(.[$key]) |"'
+}
+
+if [ "$what" = all ] || [ "$what" = train ]; then
+    for _ in $(seq "$rounds"); do
+        train_ours
+        .venv/bin/python bench/train_pytorch.py --threads "$threads"
+        GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296 \
+            .venv/bin/python bench/train_pytorch.py --threads "$threads" | jq -c '.tool += ", malloc tuned"'
+    done >"$work/train.json"
+    table "Training, GPT-2 124M shape, fp32, B=4 T=256, $threads threads, best of $rounds medians" "tokens/s" tokens_per_s \
+        <"$work/train.json"
+fi
+
+if [ "$what" = all ] || [ "$what" = tokenize ]; then
+    corpus=build/corpus.jsonl
+    [ -s $corpus ] || tools/make-corpus $corpus >&2
+    n_bytes=$(jq -j .text $corpus | wc -c)
+    for _ in $(seq "$rounds"); do
+        start=$(date +%s.%N)
+        "$bin/lm-preprocess" --input $corpus --output-prefix "$work/x" --append-eod --workers 1 --force --quiet
+        end=$(date +%s.%N)
+        awk -v a="$start" -v b="$end" -v n="$n_bytes" \
+            'BEGIN { printf "{\"tool\": \"lm-preprocess, whole program\", \"mb_per_s\": %.2f}\n", n / 1e6 / (b - a) }'
+    done >"$work/tokenize.json"
+    .venv/bin/python bench/tokenizer_speed.py $corpus share/tokenizers/gpt2/{vocab.json,merges.txt} >>"$work/tokenize.json"
+    table "GPT-2's tokenizer, the demo's corpus, 1 thread" "MB/s" mb_per_s <"$work/tokenize.json"
+fi
