@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rampup-batch-size START INCREMENT SAMPLES: the global batch size as a function of the samples
-// consumed before an iteration (Megatron-LM, microbatches.py).
+// The ramp of spec/batch_ramp.hpp as a training uses it: which batch comes next, and whether every
+// stage fits the ranks.
 #pragma once
 
 #include <vector>
 
 #include "base/types.hpp"
+#include "spec/batch_ramp.hpp"
 
 namespace lm::optim {
 
@@ -16,28 +17,20 @@ class BatchRamp {
     BatchRamp(i64 global_batch, i64 start, i64 increment, i64 samples);
 
     // Samples of the iteration that starts after `consumed` samples.
-    i64 at(i64 consumed) const;
+    i64 at(i64 consumed) const { return ramp_.batch_at(consumed); }
     // True when every batch from here on has the full size.
-    bool full(i64 consumed) const { return consumed > samples_ || increment_ == 0; }
-    i64 global_batch() const { return global_batch_; }
+    bool full(i64 consumed) const { return ramp_.start == 0 || consumed > ramp_.samples; }
+    i64 global_batch() const { return ramp_.global_batch; }
 
-    // Every size the ramp passes through, with the first iteration (from 1) and the samples
-    // consumed before it.
-    struct Stage {
-        i64 batch;
-        i64 first_iteration;
-        i64 first_sample;
-    };
-    std::vector<Stage> stages() const;
+    // Every size the ramp passes through; the last one is the full size.
+    std::vector<spec::RampStep> stages() const;
 
     // Throws Error(usage) when a batch of some stage is no multiple of micro_batch x dp_size: found
     // now, not days into the run. Names the stage and what would work.
     void check(i64 micro_batch, i64 dp_size) const;
 
   private:
-    i64 global_batch_;
-    i64 start_ = 0, increment_ = 0, samples_ = 0;
-    double samples_per_increment_ = 0;  // not rounded, as there
+    spec::BatchRamp ramp_;
 };
 
 }  // namespace lm::optim
