@@ -94,8 +94,10 @@ bool is_stale(const std::string& path, std::string_view tail) {
     const std::string own = host_name() + ".";
     if (tail.starts_with(own)) {
         tail.remove_prefix(own.size());
-        const std::string_view pid = tail.substr(0, tail.find('.'));
-        if (all_digits(pid)) return process_is_dead(pid);
+        const size_t dot = tail.find('.');
+        const std::string_view pid = tail.substr(0, dot);
+        const bool numbered = dot == tail.npos || all_digits(tail.substr(dot + 1));
+        if (all_digits(pid)) return numbered && process_is_dead(pid);
     }
     const size_t dot = tail.rfind('.');
     return dot != tail.npos && all_digits(tail.substr(dot + 1)) && untouched_for_long(path);

@@ -98,7 +98,9 @@ class AtomicFile {
 // A directory that appears whole: files are written into path() (FINAL.tmp.SUFFIX), and commit()
 // fsyncs every file and directory in it, renames it to its final name and fsyncs the parent.
 // Destroyed before that, it removes everything. An existing directory is refused or replaced as for
-// AtomicFile; it is exchanged in one step where the file system can (Linux local ones do).
+// AtomicFile; it is exchanged in one step where the file system can (local ones do). On NFS a kill
+// in between leaves no final name, the new content under path() and the old one under
+// temporary_name(FINAL).old: no stale_temporaries().
 class AtomicDirectory {
   public:
     // `suffix` makes the temporary name; a leftover of the same name is removed first.

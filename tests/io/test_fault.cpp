@@ -2,6 +2,10 @@
 // Faults at every operation: whatever fails, comes short or kills the process at the k-th create,
 // write, fsync, rename or unlink, a reader finds the old state or the new one, never a mixture, and
 // the next attempt succeeds. The order of the fsyncs is held against a record of the calls.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,10 +107,40 @@ i64 count_operations(const Scenario& scenario) {
     return static_cast<i64>(io::fault::stop_recording().size());
 }
 
+// What the file system of the scenarios can do; the kernel is made to refuse the rest.
+enum class Renames { all, links_only, plain };
+
+void refuse(long system_call, u32 flags_argument, u32 error) {
+    const auto word = [](size_t offset) {
+        return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<u32>(offset)};
+    };
+    sock_filter program[] = {
+        word(offsetof(seccomp_data, nr)),
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, static_cast<u32>(system_call)},
+        word(offsetof(seccomp_data, args) + 8 * flags_argument),
+        {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | error},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+    };
+    const sock_fprog filter = {std::size(program), program};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+        ::_exit(98);
+    }
+}
+
+void limit_to(Renames renames) {
+    constexpr u32 renameat2_flags = 4, link_target = 1;
+    if (renames != Renames::all) refuse(SYS_renameat2, renameat2_flags, EINVAL);
+    if (renames == Renames::plain) refuse(SYS_link, link_target, EPERM);
+}
+
 // The state of `child` at its end, after it ran `work` with the fault armed.
-int run_in_child(const Scenario& scenario, const std::string& dir, Action action, i64 at) {
+int run_in_child(const Scenario& scenario, const std::string& dir, Action action, i64 at,
+                 Renames renames = Renames::all) {
     const pid_t child = ::fork();
     if (child == 0) {
+        limit_to(renames);
         io::fault::arm(action, at);
         scenario.work(dir);
         ::_exit(0);
@@ -163,6 +197,45 @@ TEST_CASE("a kill at any operation leaves the old or the new state, and the next
         CHECK(scenario.look(dir.path()) == "new");
         if (state == "old") CHECK(io::list_directory(dir.path()) == Names{"out"});
     }
+}
+
+TEST_CASE("file systems without exclusive rename and exchange are served all the same") {
+    const std::string name =
+        GENERATE("new file", "replaced file", "new directory", "replaced directory");
+    const Renames renames = GENERATE(Renames::links_only, Renames::plain);
+    const Scenario& scenario = scenario_named(name);
+    bool ended = false;
+    for (i64 k = 1; !ended; ++k) {
+        INFO(name << ", operation " << k);
+        const test::TempDir dir(test::memory_root());
+        scenario.prepare(dir.path());
+        const int status = run_in_child(scenario, dir.path(), Action::kill, k, renames);
+        ended = WIFEXITED(status);
+        if (ended) REQUIRE(WEXITSTATUS(status) == 0);
+        const std::string state = scenario.look(dir.path());
+        // Without exchange there is a moment with the old directory set aside.
+        const bool aside = state == "gone" && name == "replaced directory" &&
+                           io::stale_temporaries(dir / "out").empty() &&
+                           io::list_directory(dir.path()).size() == 2;
+        CHECK((state == "new" || (state == "old" && !ended) || aside));
+        if (ended) CHECK(io::list_directory(dir.path()) == Names{"out"});
+    }
+}
+
+TEST_CASE("without exclusive rename an existing file is still not replaced") {
+    const Renames renames = GENERATE(Renames::links_only, Renames::plain);
+    const test::TempDir dir(test::memory_root());
+    const Scenario meanwhile = {nothing,
+                                [](const std::string& path) {
+                                    io::AtomicFile file(path + "/out", Overwrite::no);
+                                    io::write_file(path + "/out", old_content, Overwrite::yes);
+                                    const auto error = caught([&] { file.commit(); });
+                                    ::_exit(error.says("came to exist") ? 0 : 1);
+                                },
+                                nullptr};
+    const int status = run_in_child(meanwhile, dir.path(), Action::none, 0, renames);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    CHECK(io::read_file(dir / "out") == old_content);
 }
 
 TEST_CASE("a file is durable before it is renamed, and its directory afterwards") {
