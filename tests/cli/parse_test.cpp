@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/rng.hpp"
 #include "cli/options.hpp"
 
 using lm::i64;
@@ -297,4 +298,55 @@ TEST_CASE("declaring a name twice or without dashes is a bug") {
     CHECK_THROWS_AS(options.value("--m,--n", &n, "N", "n"), lm::Error);
     CHECK_THROWS_AS(options.value("m", &n, "N", "n"), lm::Error);
     CHECK_THROWS_AS(options.given("--nonsense"), lm::Error);
+}
+
+TEST_CASE_METHOD(Fixture, "any command line is understood or refused, nothing else") {
+    const Arguments words = {"--n",
+                             "--n=",
+                             "-n",
+                             "-n5",
+                             "--lr",
+                             "--name=--n",
+                             "--input",
+                             "--",
+                             "-",
+                             "",
+                             "--json",
+                             "--json=",
+                             "-j",
+                             "-jn",
+                             "--=x",
+                             "---",
+                             "5",
+                             "-5",
+                             "a",
+                             "[a,b]",
+                             "%%",
+                             "{}",
+                             "--help=",
+                             "--num-workers",
+                             "--adlr-autoresume-names",
+                             "--lr-decay-style",
+                             "linear",
+                             "++",
+                             "\n",
+                             "--no\nsense",
+                             "--counts",
+                             "=",
+                             "--use-cpu-initialization"};
+    int n_refused = 0;
+    for (lm::u64 run = 0; run < 3000; ++run) {
+        Arguments arguments;
+        const lm::u64 length = lm::mix(run, 0) % 6;
+        for (lm::u64 i = 1; i <= length; ++i)
+            arguments.push_back(words[lm::mix(run, i) % words.size()]);
+        try {
+            parse(arguments);
+        } catch (const lm::Error& error) {
+            REQUIRE(error.code() == lm::Exit::usage);
+            ++n_refused;
+        }
+    }
+    CHECK(n_refused > 1000);
+    CHECK(n_refused < 3000);
 }
