@@ -28,7 +28,7 @@ constexpr i64 format_version = 1;
 
 // fp32 weights are their own masters: such a checkpoint has no master slices.
 enum class Kind { weight, master, exp_avg, exp_avg_sq };
-constexpr std::array all_kinds{Kind::weight, Kind::master, Kind::exp_avg, Kind::exp_avg_sq};
+inline constexpr std::array all_kinds{Kind::weight, Kind::master, Kind::exp_avg, Kind::exp_avg_sq};
 std::string_view name_of(Kind kind);
 
 struct Slice {

@@ -7,8 +7,10 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -17,7 +19,8 @@
 
 namespace lm::ckpt {
 
-using Metadata = std::map<std::string, std::string>;
+// In the order of the file: the reference implementation keeps none.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsEntry {
     std::string name;
@@ -72,7 +75,7 @@ class SafetensorsWriter {
     i64 size() const { return file_.size(); }
 
   private:
-    void skip_empty();
+    void finish_full();
 
     io::AtomicFile file_;
     std::vector<SafetensorsEntry> entries_;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/convert.hpp"
+
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+struct Float32 {
+    using Stored = float;
+    static float load(float value) { return value; }
+    static float store(float value) { return value; }
+};
+struct BFloat16 {
+    using Stored = u16;
+    static float load(u16 bits) { return f32_from_bf16(bits); }
+    static u16 store(float value) { return bf16_from_f32(value); }
+};
+struct Float16 {
+    using Stored = u16;
+    static float load(u16 bits) { return f32_from_f16(bits); }
+    static u16 store(float value) { return f16_from_f32(value); }
+};
+
+template <typename From, typename To>
+void convert_elements(const std::byte* from, std::byte* to, i64 n) {
+    for (i64 i = 0; i < n; ++i) {
+        typename From::Stored in;
+        std::memcpy(&in, from + i * static_cast<i64>(sizeof in), sizeof in);
+        const typename To::Stored out = To::store(From::load(in));
+        std::memcpy(to + i * static_cast<i64>(sizeof out), &out, sizeof out);
+    }
+}
+
+template <typename From>
+void convert_from(const std::byte* from, std::byte* to, DType to_type, i64 n) {
+    switch (to_type) {
+        case DType::fp32:
+            return convert_elements<From, Float32>(from, to, n);
+        case DType::bf16:
+            return convert_elements<From, BFloat16>(from, to, n);
+        case DType::fp16:
+            return convert_elements<From, Float16>(from, to, n);
+        default:
+            LM_CHECK(false, "conversion to a type that is no float of 16 or 32 bits");
+    }
+}
+
+}  // namespace
+
+void convert(const void* from, DType from_type, void* to, DType to_type, i64 n) {
+    if (from_type == to_type) {
+        std::memcpy(to, from, static_cast<size_t>(n * size_of(from_type)));
+        return;
+    }
+    const auto* in = static_cast<const std::byte*>(from);
+    auto* out = static_cast<std::byte*>(to);
+    switch (from_type) {
+        case DType::fp32:
+            return convert_from<Float32>(in, out, to_type, n);
+        case DType::bf16:
+            return convert_from<BFloat16>(in, out, to_type, n);
+        case DType::fp16:
+            return convert_from<Float16>(in, out, to_type, n);
+        default:
+            LM_CHECK(false, "conversion from a type that is no float of 16 or 32 bits");
+    }
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements from one floating type to another; equal types are copied bit for bit.
+#pragma once
+
+#include "base/dtype.hpp"
+
+namespace lm::ckpt {
+
+// `from` and `to` need no alignment. fp32, bf16 and fp16 only; anything else is a bug.
+void convert(const void* from, DType from_type, void* to, DType to_type, i64 n);
+
+}  // namespace lm::ckpt

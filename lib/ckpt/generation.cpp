@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/generation.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "ckpt/manifest.hpp"
+#include "ckpt/names.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view file_prefix = "generation-";
+
+i64 number_after(std::string_view name, std::string_view prefix) {
+    if (!name.starts_with(prefix)) return 0;
+    name.remove_prefix(prefix.size());
+    i64 number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
+}
+
+std::string file_of(const std::string& directory, i64 number) {
+    return fmt::format("{}/{}{}", directory, file_prefix, number);
+}
+
+i64 newest_in(const std::string& directory) {
+    i64 newest = 0;
+    for (const std::string& name : io::list_directory(directory)) {
+        newest = std::max(newest, number_after(name, file_prefix));
+    }
+    return newest;
+}
+
+std::string who_we_are() {
+    std::array<char, 256> host{};
+    if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+    return fmt::format("host {}, process {}, started {}", host.data(), ::getpid(),
+                       iso_time(static_cast<i64>(unix_time_s())));
+}
+
+bool create_new(const std::string& path) {
+    const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
+    if (!fd.valid()) return false;
+    const std::string text = who_we_are() + "\n";
+    io::checked::write_at(fd.get(), path, std::as_bytes(std::span(text)), 0);
+    io::checked::fsync(fd.get(), path);
+    io::checked::fsync_parent_of(path);
+    return true;
+}
+
+// The generation of a save's temporary directory: 0 for other names.
+i64 generation_of_temporary(std::string_view name) {
+    const size_t tmp = name.find(temporary_mark);
+    if (tmp == name.npos || step_from_name(name.substr(0, tmp)) < 0) return 0;
+    return number_after(name.substr(tmp), temporary_mark);
+}
+
+void remove_leftovers(const Generation& own) {
+    for (const std::string& name : io::list_directory(own.directory)) {
+        const std::string path = own.directory + "/" + name;
+        const i64 generation = number_after(name, file_prefix);
+        if (generation > 0 && generation < own.number) io::checked::unlink(path);
+        const i64 writer = generation_of_temporary(name);
+        if (writer > 0 && writer < own.number) {
+            note("{}: removing what an interrupted save left", path);
+            io::remove_tree(path);
+        }
+    }
+    for (const std::string& path : io::stale_temporaries(own.directory + "/latest")) {
+        io::remove_tree(path);
+    }
+}
+
+}  // namespace
+
+Generation claim(const std::string& directory) {
+    io::make_directories(directory);
+    Generation own{directory, 0};
+    // After the creation a look whether a newer one came meanwhile: its owner may already have
+    // removed the older files, which would let this number be taken twice.
+    do {
+        own.number = newest_in(directory) + 1;
+    } while (!create_new(file_of(directory, own.number)) || newest_in(directory) != own.number);
+    remove_leftovers(own);
+    return own;
+}
+
+void check_not_superseded(const Generation& generation) {
+    const i64 newest = newest_in(generation.directory);
+    if (newest <= generation.number) return;
+    std::string who = io::read_file(file_of(generation.directory, newest));
+    while (who.ends_with('\n')) who.pop_back();
+    fail(Exit::self_stopped, generation.directory,
+         "a newer run (generation {}: {}) has taken over this directory: this one (generation {}) "
+         "stops without writing",
+         newest, who, generation.number);
+}
+
+}  // namespace lm::ckpt

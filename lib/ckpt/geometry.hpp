@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where two pieces of one tensor overlap. A piece is a box of the global shape and, of the box's
+// elements in row-major order, a flat range; it is stored as that range, without gaps.
+#pragma once
+
+#include <algorithm>
+
+#include "spec/layout.hpp"
+
+namespace lm::ckpt {
+
+struct Region {
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+};
+
+inline Region whole(const Shape& shape) {
+    Shape start = shape;
+    for (int dim = 0; dim < start.rank(); ++dim) start[dim] = 0;
+    return {{start, shape}, 0, shape.numel()};
+}
+
+// False when one of the two is empty or they have nothing in common.
+bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common);
+
+// Calls f(offset_a, offset_b, n) for runs of n elements that lie without gaps in both: the offsets
+// count elements from the first stored one of a and of b. Runs ascend in both.
+template <typename F>
+void for_each_common_run(const Region& a, const Region& b, F&& f) {
+    spec::Box common;
+    if (!intersect(a.box, b.box, common)) return;
+    const Shape shape = common.shape();
+    const Shape shape_a = a.box.shape();
+    const Shape shape_b = b.box.shape();
+    // Trailing dimensions that both boxes hold whole make one run.
+    int outer = shape.rank();
+    i64 run = 1;
+    while (outer > 0) {
+        --outer;
+        run *= shape[outer];
+        if (shape[outer] != shape_a[outer] || shape[outer] != shape_b[outer]) break;
+    }
+    const auto offset = [&](const Shape& index, const spec::Box& box, const Shape& box_shape) {
+        i64 flat = 0;
+        for (int dim = 0; dim < index.rank(); ++dim) {
+            flat = flat * box_shape[dim] + index[dim] - box.start[dim];
+        }
+        return flat;
+    };
+    Shape index = common.start;
+    while (true) {
+        const i64 at_a = offset(index, a.box, shape_a);
+        const i64 at_b = offset(index, b.box, shape_b);
+        const i64 low = std::max({i64{0}, a.flat_begin - at_a, b.flat_begin - at_b});
+        const i64 high = std::min({run, a.flat_end - at_a, b.flat_end - at_b});
+        if (low < high) f(at_a + low - a.flat_begin, at_b + low - b.flat_begin, high - low);
+        int dim = outer - 1;
+        while (dim >= 0 && ++index[dim] == common.end[dim]) {
+            index[dim] = common.start[dim];
+            --dim;
+        }
+        if (dim < 0) return;
+    }
+}
+
+}  // namespace lm::ckpt

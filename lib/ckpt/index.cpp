@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Index parts: one slice a line, so that they can be read, and compared with diff.
+#include "base/error.hpp"
+#include "ckpt/manifest.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view format_name = "lm-utils checkpoint index";
+
+io::OrderedJson to_json(const Slice& slice) {
+    return {{"tensor", slice.tensor},
+            {"kind", name_of(slice.kind)},
+            {"dtype", lm::name_of(slice.dtype)},
+            {"start", slice.box.start.dims()},
+            {"end", slice.box.end.dims()},
+            {"flat", {slice.flat_begin, slice.flat_end}},
+            {"file", slice.file},
+            {"entry", slice.entry},
+            {"checksum", slice.checksum}};
+}
+
+Kind kind_from(const std::string& name, const std::string& path) {
+    for (const Kind kind : all_kinds) {
+        if (name_of(kind) == name) return kind;
+    }
+    run_error(path, "unknown kind of slice '{}'", name);
+}
+
+Shape shape_from(const io::Json& object, const std::string& key, const std::string& path) {
+    const auto dims = io::json_get<std::vector<i64>>(object, key, path);
+    if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
+        run_error(path, "'{}' has {} dimensions", key, dims.size());
+    }
+    return Shape(dims);
+}
+
+void check_region(const Slice& slice, const std::string& path) {
+    const spec::Box& box = slice.box;
+    bool ok = box.start.rank() == box.end.rank();
+    for (int dim = 0; ok && dim < box.start.rank(); ++dim) {
+        ok = box.start[dim] >= 0 && box.start[dim] < box.end[dim];
+    }
+    ok = ok && slice.flat_begin >= 0 && slice.flat_begin < slice.flat_end &&
+         slice.flat_end <= box.shape().numel();
+    if (!ok) run_error(path, "the slice {} of tensor {} has no sense", slice.entry, slice.tensor);
+}
+
+// File names come from the index: they must stay in the checkpoint's directory.
+void check_file_name(const std::string& name, const std::string& path) {
+    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
+        run_error(path, "'{}' is not the name of a file beside it", name);
+    }
+}
+
+Slice slice_from(const io::Json& object, const std::string& path) {
+    Slice slice;
+    slice.tensor = io::json_get<std::string>(object, "tensor", path);
+    slice.kind = kind_from(io::json_get<std::string>(object, "kind", path), path);
+    slice.dtype = dtype_from_name(io::json_get<std::string>(object, "dtype", path));
+    slice.box = {shape_from(object, "start", path), shape_from(object, "end", path)};
+    const auto flat = io::json_get<std::vector<i64>>(object, "flat", path);
+    if (flat.size() != 2) run_error(path, "'flat' does not hold two numbers");
+    slice.flat_begin = flat[0];
+    slice.flat_end = flat[1];
+    slice.file = io::json_get<std::string>(object, "file", path);
+    slice.entry = io::json_get<std::string>(object, "entry", path);
+    slice.checksum = io::json_get<std::string>(object, "checksum", path);
+    check_region(slice, path);
+    return slice;
+}
+
+}  // namespace
+
+std::string index_text(const IndexPart& part) {
+    std::string text = fmt::format(
+        "{{\n\"format\": \"{}\",\n\"format_version\": {},\n\"writer\": {},\n\"files\": [",
+        format_name, format_version, part.writer);
+    std::string_view separator = "\n";
+    for (const DataFile& file : part.files) {
+        const io::OrderedJson object = {
+            {"name", file.name}, {"size", file.size}, {"header_digest", file.header_digest}};
+        text += fmt::format("{}{}", separator, object.dump());
+        separator = ",\n";
+    }
+    text += "\n],\n\"slices\": [";
+    separator = "\n";
+    for (const Slice& slice : part.slices) {
+        text += fmt::format("{}{}", separator, to_json(slice).dump());
+        separator = ",\n";
+    }
+    return text + "\n]\n}\n";
+}
+
+IndexPart parse_index(std::string_view text, const std::string& path) {
+    const io::Json document = io::parse_json(text, path);
+    if (io::json_get<std::string>(document, "format", path) != format_name ||
+        io::json_get<i64>(document, "format_version", path) != format_version) {
+        run_error(path, "is not an index part that this program reads");
+    }
+    IndexPart part;
+    part.writer = io::json_get<i64>(document, "writer", path);
+    for (const io::Json& file : io::json_get<std::vector<io::Json>>(document, "files", path)) {
+        part.files.push_back({io::json_get<std::string>(file, "name", path),
+                              io::json_get<i64>(file, "size", path),
+                              io::json_get<std::string>(file, "header_digest", path)});
+        check_file_name(part.files.back().name, path);
+    }
+    for (const io::Json& slice : io::json_get<std::vector<io::Json>>(document, "slices", path)) {
+        part.slices.push_back(slice_from(slice, path));
+    }
+    return part;
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json as text, its digest, and the names of files and directories.
+#include "ckpt/manifest.hpp"
+
+#include <charconv>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view format_name = "lm-utils checkpoint";
+constexpr std::string_view digest_prefix = "xxh3:";
+constexpr size_t digest_digits = 32;
+// How the text ends: the digest is the last key.
+constexpr std::string_view tail_before = "\"digest\": \"xxh3:";
+constexpr std::string_view tail_after = "\"\n}\n";
+
+std::string zero_digest() {
+    return std::string(digest_prefix) + std::string(digest_digits, '0');
+}
+
+size_t digits_at(std::string_view text) {
+    return text.size() - tail_after.size() - digest_digits;
+}
+
+// The digest that stands in `text`; the digits are replaced by zeros.
+std::string take_digest(std::string& text, const std::string& path) {
+    const size_t tail = tail_before.size() + digest_digits + tail_after.size();
+    if (text.size() < tail || !text.ends_with(tail_after) ||
+        text.substr(text.size() - tail, tail_before.size()) != tail_before) {
+        run_error(path, "does not end with its digest: cut short or edited");
+    }
+    const std::string digits = text.substr(digits_at(text), digest_digits);
+    text.replace(digits_at(text), digest_digits, digest_digits, '0');
+    return std::string(digest_prefix) + digits;
+}
+
+io::OrderedJson to_json(const Counters& counters) {
+    return {{"iteration", counters.iteration},
+            {"consumed_samples", counters.consumed_samples},
+            {"consumed_tokens", counters.consumed_tokens},
+            {"optimizer_step", counters.optimizer_step}};
+}
+
+io::OrderedJson to_json(const spec::ParallelConfig& parallel) {
+    return {{"tensor_model_parallel_size", parallel.tp},
+            {"pipeline_model_parallel_size", parallel.pp},
+            {"data_parallel_size", parallel.dp},
+            {"make_vocab_size_divisible_by", parallel.vocab_divisible_by},
+            {"pad_vocab_size_to", parallel.pad_vocab_to}};
+}
+
+Counters counters_from(const io::Json& object, const std::string& path) {
+    return {.iteration = io::json_get<i64>(object, "iteration", path),
+            .consumed_samples = io::json_get<i64>(object, "consumed_samples", path),
+            .consumed_tokens = io::json_get<i64>(object, "consumed_tokens", path),
+            .optimizer_step = io::json_get<i64>(object, "optimizer_step", path)};
+}
+
+spec::ParallelConfig parallel_from(const io::Json& object, const std::string& path) {
+    return {.tp = io::json_get<i64>(object, "tensor_model_parallel_size", path),
+            .pp = io::json_get<i64>(object, "pipeline_model_parallel_size", path),
+            .dp = io::json_get<i64>(object, "data_parallel_size", path),
+            .vocab_divisible_by = io::json_get<i64>(object, "make_vocab_size_divisible_by", path),
+            .pad_vocab_to = io::json_get<i64>(object, "pad_vocab_size_to", path)};
+}
+
+TensorInfo tensor_from(const io::Json& object, const std::string& path) {
+    const auto name = io::json_get<std::string>(object, "name", path);
+    const auto dims = io::json_get<std::vector<i64>>(object, "shape", path);
+    const auto dtype = io::json_get<std::string>(object, "dtype", path);
+    if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
+        run_error(path, "tensor {} has {} dimensions", name, dims.size());
+    }
+    for (const i64 dim : dims) {
+        if (dim < 1) run_error(path, "tensor {} has a dimension of {}", name, dim);
+    }
+    return {name, Shape(dims), dtype_from_name(dtype)};
+}
+
+void check_version(const io::Json& document, const std::string& path) {
+    if (io::json_get<std::string>(document, "format", path) != format_name) {
+        run_error(path, "is not the manifest of a checkpoint");
+    }
+    const i64 version = io::json_get<i64>(document, "format_version", path);
+    if (version != format_version) {
+        run_error(path, "has format version {}, this program reads {}: use a matching lm-utils",
+                  version, format_version);
+    }
+}
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+    switch (kind) {
+        case Kind::weight:
+            return "weight";
+        case Kind::master:
+            return "master";
+        case Kind::exp_avg:
+            return "exp_avg";
+        case Kind::exp_avg_sq:
+            return "exp_avg_sq";
+    }
+    return "?";
+}
+
+std::string manifest_text(const Manifest& manifest) {
+    io::OrderedJson document;
+    document["format"] = format_name;
+    document["format_version"] = format_version;
+    document["tool_version"] = manifest.tool_version;
+    document["created"] = manifest.created;
+    document["command_line"] = manifest.command_line;
+    document["generation"] = manifest.generation;
+    document["counters"] = to_json(manifest.counters);
+    document["model"] = to_json(manifest.model);
+    document["tokenizer"] = {{"end_of_document", manifest.tokenizer.end_of_document},
+                             {"digest", manifest.tokenizer.digest}};
+    document["parallel"] = to_json(manifest.parallel);
+    document["seed"] = manifest.seed;
+    document["state"] = io::OrderedJson(manifest.state);
+    document["tensors"] = io::OrderedJson::array();
+    for (const TensorInfo& tensor : manifest.tensors) {
+        document["tensors"].push_back({{"name", tensor.name},
+                                       {"shape", tensor.shape.dims()},
+                                       {"dtype", lm::name_of(tensor.dtype)}});
+    }
+    document["index"] = io::OrderedJson::array();
+    for (const IndexReference& part : manifest.index) {
+        document["index"].push_back({{"file", part.file}, {"digest", part.digest}});
+    }
+    document["digest"] = zero_digest();
+    std::string text = io::json_text(document);
+    const std::string own = digest(text);
+    LM_CHECK(text.ends_with(tail_after), "the digest is not the manifest's end");
+    text.replace(digits_at(text), digest_digits, own.substr(digest_prefix.size()));
+    return text;
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+    std::string copy(text);
+    const std::string stated = take_digest(copy, path);
+    if (digest(copy) != stated) run_error(path, "does not fit its digest: damaged or edited");
+    const io::Json document = io::parse_json(copy, path);
+    check_version(document, path);
+    Manifest manifest;
+    manifest.tool_version = io::json_get<std::string>(document, "tool_version", path);
+    manifest.created = io::json_get<std::string>(document, "created", path);
+    manifest.command_line = io::json_get<std::string>(document, "command_line", path);
+    manifest.generation = io::json_get<i64>(document, "generation", path);
+    manifest.counters = counters_from(io::json_get<io::Json>(document, "counters", path), path);
+    manifest.model = model_from_json(io::json_get<io::Json>(document, "model", path), path);
+    const auto tokenizer = io::json_get<io::Json>(document, "tokenizer", path);
+    manifest.tokenizer = {io::json_get<i64>(tokenizer, "end_of_document", path),
+                          io::json_get<std::string>(tokenizer, "digest", path)};
+    manifest.parallel = parallel_from(io::json_get<io::Json>(document, "parallel", path), path);
+    manifest.seed = io::json_get<i64>(document, "seed", path);
+    manifest.state = io::json_get<io::Json>(document, "state", path);
+    for (const io::Json& tensor : io::json_get<std::vector<io::Json>>(document, "tensors", path)) {
+        manifest.tensors.push_back(tensor_from(tensor, path));
+    }
+    for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
+        manifest.index.push_back({io::json_get<std::string>(part, "file", path),
+                                  io::json_get<std::string>(part, "digest", path)});
+    }
+    return manifest;
+}
+
+std::string step_name(i64 iteration) {
+    return fmt::format("global_step{}", iteration);
+}
+
+i64 step_from_name(std::string_view name) {
+    constexpr std::string_view prefix = "global_step";
+    if (!name.starts_with(prefix)) return -1;
+    name.remove_prefix(prefix.size());
+    i64 step = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    const bool plain = error == std::errc() && end == name.data() + name.size();
+    // The name must be the one that step_name() makes: no "-1", no "007".
+    return plain && step >= 0 && std::to_string(step) == name ? step : -1;
+}
+
+std::string index_name(i64 writer) {
+    return fmt::format("index-{:05}.json", writer);
+}
+
+std::string data_file_name(Kind kind, i64 writer) {
+    return fmt::format("{}-{:05}.safetensors", kind == Kind::weight ? "weights" : "optim", writer);
+}
+
+}  // namespace lm::ckpt

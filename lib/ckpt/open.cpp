@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which step of a checkpoint directory counts.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "ckpt/names.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+std::string latest_path(const std::string& directory) {
+    return fmt::format("{}/{}", directory, latest_file);
+}
+
+std::string without_trailing_slash(std::string path) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return path;
+}
+
+bool is_step(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+    return step_from_name(name) >= 0 || io::exists(fmt::format("{}/{}", path, manifest_file));
+}
+
+Checkpoint open_step(const std::string& directory, i64 step) {
+    Checkpoint checkpoint(directory + "/" + step_name(step));
+    const i64 iteration = checkpoint.manifest().counters.iteration;
+    if (iteration != step) {
+        run_error(checkpoint.path(), "its manifest is that of iteration {}: renamed?", iteration);
+    }
+    return checkpoint;
+}
+
+// The order in which steps are tried after the one that `latest` names: the newest before it, since
+// later ones may belong to a run that was rolled back; then the newest of all.
+std::vector<i64> fallback_order(const std::string& directory, std::optional<i64> latest) {
+    std::vector<i64> steps = steps_in(directory);
+    std::ranges::reverse(steps);
+    if (!latest) return steps;
+    std::erase(steps, *latest);
+    std::ranges::stable_partition(steps, [&](i64 step) { return step < *latest; });
+    return steps;
+}
+
+Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest,
+                         const std::string& reason) {
+    std::string first_reason = reason;
+    for (const i64 step : fallback_order(directory, latest)) {
+        try {
+            Checkpoint checkpoint = open_step(directory, step);
+            warn("{}: using {} instead", first_reason, checkpoint.path());
+            return checkpoint;
+        } catch (const Error& error) {
+            if (first_reason.empty()) first_reason = error.what();
+        }
+    }
+    run_error(directory, "no complete checkpoint in it: {}", first_reason);
+}
+
+}  // namespace
+
+std::vector<i64> steps_in(const std::string& directory) {
+    std::vector<i64> steps;
+    for (const std::string& name : io::list_directory(directory)) {
+        const i64 step = step_from_name(name);
+        if (step >= 0) steps.push_back(step);
+    }
+    std::ranges::sort(steps);
+    return steps;
+}
+
+std::optional<i64> latest_step(const std::string& directory) {
+    if (!io::exists(latest_path(directory))) return std::nullopt;
+    std::string text = io::read_file(latest_path(directory));
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    const i64 step = step_from_name(text);
+    return step < 0 ? std::nullopt : std::optional(step);
+}
+
+void set_latest(const std::string& directory, i64 iteration) {
+    io::write_file(latest_path(directory), step_name(iteration), io::Overwrite::yes);
+}
+
+std::optional<Checkpoint> open_if_any(const std::string& path) {
+    const std::string directory = without_trailing_slash(path);
+    if (!io::exists(directory)) return std::nullopt;
+    if (!io::is_directory(directory)) usage_error(directory, "is not a directory");
+    if (is_step(directory)) return Checkpoint(directory);
+    const std::optional<i64> latest = latest_step(directory);
+    if (latest) {
+        try {
+            return open_step(directory, *latest);
+        } catch (const Error& error) {
+            return open_fallback(directory, latest, error.what());
+        }
+    }
+    if (steps_in(directory).empty()) {
+        if (!io::exists(latest_path(directory))) return std::nullopt;
+        run_error(latest_path(directory), "names no step, and there is none");
+    }
+    const std::string why = io::exists(latest_path(directory))
+                                ? latest_path(directory) + ": names no step"
+                                : directory + ": has no file 'latest'";
+    return open_fallback(directory, latest, why);
+}
+
+Checkpoint open(const std::string& path) {
+    std::optional<Checkpoint> checkpoint = open_if_any(path);
+    if (checkpoint) return *checkpoint;
+    if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
+    usage_error(path, "holds no checkpoint: give a directory with global_step* in it, or one step");
+}
+
+}  // namespace lm::ckpt

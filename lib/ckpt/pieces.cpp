@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a rank's flat buffer to pieces of tensors.
+#include "base/error.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/save.hpp"
+
+namespace lm::ckpt {
+
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+                             const void* data, i64 begin, i64 end) {
+    std::vector<Piece> pieces;
+    for (const spec::LocalTensor& local : layout.tensors) {
+        const FlatPart part = part_in(local, begin, end);
+        if (part.empty()) continue;
+        pieces.push_back(
+            {.tensor = local.index,
+             .kind = kind,
+             .dtype = dtype,
+             .box = local.box,
+             .flat_begin = part.flat_begin,
+             .flat_end = part.flat_end,
+             .data = static_cast<const std::byte*>(data) + part.buffer_offset * size_of(dtype)});
+    }
+    return pieces;
+}
+
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+                             const void* data) {
+    return pieces_of(layout, kind, dtype, data, 0, layout.n_elements);
+}
+
+}  // namespace lm::ckpt

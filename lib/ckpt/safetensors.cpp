@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/safetensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ckpt/safetensors_dtype.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+
+SafetensorsReader::SafetensorsReader(const std::string& path)
+    : file_(path),
+      header_(
+          parse_safetensors_header(file_.bytes(), static_cast<i64>(file_.bytes().size()), path)) {
+    for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;
+}
+
+const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : &header_.entries[found->second];
+}
+
+std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& entry) const {
+    return file_.bytes().subspan(static_cast<size_t>(header_.data_start + entry.begin),
+                                 static_cast<size_t>(entry.end - entry.begin));
+}
+
+std::span<const std::byte> SafetensorsReader::header_bytes() const {
+    return file_.bytes().first(static_cast<size_t>(header_.data_start));
+}
+
+namespace {
+
+constexpr size_t chunk_bytes = size_t{8} << 20;  // hashed while still in the cache
+
+// The reference implementation's order: by type descending, then by name.
+void sort_and_place(std::vector<SafetensorsEntry>& entries) {
+    std::ranges::sort(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+        const int rank_a = safetensors_rank(a.dtype);
+        const int rank_b = safetensors_rank(b.dtype);
+        return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
+    });
+    i64 offset = 0;
+    for (SafetensorsEntry& entry : entries) {
+        i64 n_bits = safetensors_bits(entry.dtype);
+        LM_CHECK(n_bits > 0, "a safetensors entry of an unknown type");
+        for (const i64 dim : entry.shape) n_bits = checked_mul(n_bits, dim);
+        entry.begin = offset;
+        entry.end = offset + n_bits / 8;
+        offset = entry.end;
+    }
+}
+
+std::string header_text(const std::vector<SafetensorsEntry>& entries, const Metadata& metadata) {
+    const auto quoted = [](const std::string& text) { return io::Json(text).dump(); };
+    std::string text = "{";
+    if (!metadata.empty()) {
+        text += "\"__metadata__\":{";
+        for (const auto& [key, value] : metadata) text += quoted(key) + ":" + quoted(value) + ",";
+        text.back() = '}';
+        text += ",";
+    }
+    for (const SafetensorsEntry& entry : entries) {
+        text += fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}},)",
+                            quoted(entry.name), entry.dtype, io::Json(entry.shape).dump(),
+                            entry.begin, entry.end);
+    }
+    if (text.back() == ',') text.pop_back();
+    text += "}";
+    text.resize(static_cast<size_t>(round_up(static_cast<i64>(text.size()), 8)), ' ');
+    return text;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
+                                     const Metadata& metadata, io::Overwrite overwrite)
+    : file_(path, overwrite), entries_(std::move(entries)) {
+    sort_and_place(entries_);
+    checksums_.resize(entries_.size());
+    const std::string text = header_text(entries_, metadata);
+    const u64 length = text.size();
+    std::string header(sizeof length, '\0');
+    std::memcpy(header.data(), &length, sizeof length);
+    header += text;
+    header_digest_ = digest(header);
+    file_.write(header);
+    finish_full();
+}
+
+void SafetensorsWriter::finish_full() {
+    while (current_ < entries_.size() &&
+           done_ == entries_[current_].end - entries_[current_].begin) {
+        checksums_[current_++] = digester_.finish();
+        digester_ = Digester();
+        done_ = 0;
+    }
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        LM_CHECK(current_ < entries_.size(), "more data than a safetensors file was declared with");
+        const i64 left = entries_[current_].end - entries_[current_].begin - done_;
+        const size_t n = std::min({bytes.size(), static_cast<size_t>(left), chunk_bytes});
+        digester_.update(bytes.first(n));
+        file_.write(bytes.first(n));
+        done_ += static_cast<i64>(n);
+        bytes = bytes.subspan(n);
+        finish_full();
+    }
+}
+
+void SafetensorsWriter::commit() {
+    LM_CHECK(current_ == entries_.size(), "less data than a safetensors file was declared with");
+    file_.commit();
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/safetensors.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string file_of(const std::string& header, size_t data_bytes) {
+    const u64 length = header.size();
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, 8);
+    return text + header + std::string(data_bytes, '\1');
+}
+
+std::string parse_error(const std::string& bytes) {
+    return test::error_of([&] {
+        parse_safetensors_header(std::as_bytes(std::span(bytes)), static_cast<i64>(bytes.size()),
+                                 "F");
+    });
+}
+
+std::string header_error(const std::string& header, size_t data_bytes) {
+    return parse_error(file_of(header, data_bytes));
+}
+
+}  // namespace
+
+TEST_CASE("a file of the reference implementation is written again byte for byte") {
+    const test::ScratchDirectory scratch;
+    for (const char* name : {"gpt2_tiny", "gpt2_odd"}) {
+        const std::string path = std::string(LM_TEST_DIR) + "/golden/" + name + ".safetensors";
+        const SafetensorsReader reader(path);
+        auto entries = reader.entries();
+        std::reverse(entries.begin(), entries.end());
+        const std::string copy = scratch / name;
+        SafetensorsWriter writer(copy, entries, reader.metadata());
+        for (size_t i = 0; i < writer.entries().size(); ++i) {
+            const auto bytes = reader.bytes(*reader.find(writer.entries()[i].name));
+            const size_t half = bytes.size() / 2;
+            writer.append(bytes.first(half));
+            writer.append(bytes.subspan(half));
+            CHECK(writer.checksum(i) == digest(bytes));
+        }
+        writer.commit();
+        CHECK(test::read(copy) == test::read(path));
+        CHECK(writer.header_digest() == digest(SafetensorsReader(copy).header_bytes()));
+        CHECK(writer.size() == SafetensorsReader(copy).size());
+    }
+}
+
+TEST_CASE("safetensors: files without tensors, empty tensors and scalars") {
+    const test::ScratchDirectory scratch;
+    SafetensorsWriter none(scratch / "none", {}, {});
+    none.commit();
+    CHECK(test::read(scratch / "none") == file_of("{}      ", 0));
+    CHECK(SafetensorsReader(scratch / "none").entries().empty());
+
+    SafetensorsWriter writer(
+        scratch / "some",
+        {{"z", "F32", {0, 7}, 0, 0}, {"s", "F64", {}, 0, 0}, {"e", "U8", {0}, 0, 0}},
+        {{"format", "pt"}});
+    const double value = 2.5;
+    writer.append(std::as_bytes(std::span(&value, 1)));
+    writer.commit();
+    const SafetensorsReader reader(scratch / "some");
+    REQUIRE(reader.entries().size() == 3);
+    CHECK(reader.find("s")->shape.empty());
+    CHECK(reader.bytes(*reader.find("s")).size() == 8);
+    CHECK(reader.bytes(*reader.find("z")).empty());
+    CHECK(reader.find("none") == nullptr);
+    CHECK(reader.metadata() == Metadata{{"format", "pt"}});
+}
+
+TEST_CASE("safetensors: what the format does not allow is refused by name") {
+    const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+    CHECK(header_error(good, 8) == "no error");
+    CHECK(header_error(good + "    ", 8) == "no error");
+    CHECK_THAT(header_error(good, 7), Contains("F: ") && Contains("cut short?"));
+    CHECK_THAT(header_error(good, 9), Contains("junk at the end"));
+    CHECK_THAT(parse_error("abc"), Contains("3 bytes"));
+    CHECK_THAT(parse_error(std::string(8, '\xff')), Contains("at most 100000000"));
+    CHECK_THAT(parse_error(file_of(good, 8).substr(0, 30)), Contains("cut short"));
+    CHECK_THAT(header_error(" " + good, 8), Contains("begin with '{'"));
+    CHECK_THAT(header_error("", 0), Contains("begin with '{'"));
+    CHECK_THAT(header_error(good + "x", 8), Contains("not valid JSON"));
+    CHECK_THAT(header_error("{\"\xff\":{}}", 0), Contains("not valid JSON"));
+
+    const auto entry = [](const std::string& dtype, const std::string& shape,
+                          const std::string& offsets) {
+        return R"({"a":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" +
+               offsets + "}}";
+    };
+    CHECK_THAT(header_error(entry("\"F33\"", "[2]", "[0,8]"), 8),
+               Contains("\"a\"") && Contains("unknown dtype \"F33\""));
+    CHECK_THAT(header_error(entry("\"F32\"", "[3]", "[0,8]"), 8), Contains("need 12 bytes"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[-2]", "[0,8]"), 8), Contains("negative"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2.0]", "[0,8]"), 8), Contains("fraction"));
+    CHECK_THAT(header_error(entry("\"F32\"", "2", "[0,8]"), 8), Contains("a number"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[[2]]", "[0,8]"), 8), Contains("a list"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[8]"), 8), Contains("two numbers"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[8,0]"), 8), Contains("ends before"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[4,12]"), 12), Contains("instead of 0"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[4294967296,4294967296]", "[0,8]"), 8),
+               Contains("too large"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[18446744073709551615]", "[0,8]"), 8),
+               Contains("huge"));
+    CHECK_THAT(header_error(entry("\"F4\"", "[3]", "[0,1]"), 1), Contains("whole byte"));
+    CHECK(header_error(entry("\"F4\"", "[4]", "[0,2]"), 2) == "no error");
+    CHECK(header_error(entry("\"F32\"", "[9999999999999,9999999999,0]", "[0,0]"), 0) == "no error");
+
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[1]}})", 0),
+               Contains("'data_offsets' is missing"));
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","dtype":"U8"}})", 0), Contains("stands twice"));
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                            R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                            2),
+               Contains("stands twice"));
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                            R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                            3),
+               Contains("\"b\"") && Contains("begins at 1 instead of 2"));
+    CHECK_THAT(header_error(R"({"__metadata__":{"a":1}})", 0), Contains("a number"));
+    CHECK_THAT(header_error(R"({"__metadata__":{"a":{}}})", 0), Contains("an object"));
+    CHECK_THAT(header_error(R"({"__metadata__":null})", 0), Contains("null"));
+    CHECK_THAT(header_error(R"({"a":[]})", 0), Contains("a list"));
+    CHECK(header_error(R"({"a":{"x":[{"y":[1,null]}],"dtype":"U8","shape":[],)"
+                       R"("data_offsets":[0,1],"z":{"q":-1.5}}})",
+                       1) == "no error");
+    CHECK_THAT(header_error("{\"a\":{\"x\":" + std::string(10000, '[') + "}}", 0),
+               Contains("nested too deeply"));
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves and loads: any layout into any other, digests, the commit protocol under faults.
+#include "ckpt/save.hpp"
+
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/log.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "io/fault.hpp"
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using Catch::Matchers::Contains;
+using test::Buffers;
+
+namespace {
+
+// All ranks' shards of a (dp, pp, tp) grid as one checkpoint, one writer per rank; the flat buffer
+// of each model-parallel rank is cut over the data-parallel ranks as ZeRO does.
+void save_grid(const Generation& generation, const spec::ModelConfig& config,
+               const spec::ParallelConfig& parallel, i64 iteration, i64 salt) {
+    SaveInfo info = test::info_of(config, iteration);
+    info.parallel = parallel;
+    const std::string temporary = begin_save(generation, iteration);
+    std::vector<IndexReference> parts;
+    const auto table = spec::tensor_table(config);
+    for (i64 pp = 0; pp < parallel.pp; ++pp) {
+        for (i64 tp = 0; tp < parallel.tp; ++tp) {
+            Buffers buffers(config, parallel, tp, pp);
+            buffers.fill(config, salt);
+            for (i64 dp = 0; dp < parallel.dp; ++dp) {
+                const i64 n = buffers.layout.n_elements;
+                auto pieces = buffers.pieces(n * dp / parallel.dp, n * (dp + 1) / parallel.dp);
+                std::erase_if(pieces, [&](const Piece& piece) {
+                    const auto& tensor = table[static_cast<size_t>(piece.tensor)];
+                    const bool replica = tensor.cut.dim < 0 && tp > 0;
+                    return replica || (tensor.tied_head && pp > 0);
+                });
+                parts.push_back(
+                    write_part(temporary, info, static_cast<i64>(parts.size()), pieces));
+            }
+        }
+    }
+    commit_save(generation, info, parts);
+}
+
+void check_grid(const Checkpoint& checkpoint, const spec::ModelConfig& config,
+                const spec::ParallelConfig& parallel, i64 salt) {
+    const auto table = spec::tensor_table(config);
+    for (i64 pp = 0; pp < parallel.pp; ++pp) {
+        for (i64 tp = 0; tp < parallel.tp; ++tp) {
+            Buffers wanted(config, parallel, tp, pp);
+            wanted.fill(config, salt);
+            Buffers got(config, parallel, tp, pp);
+            const i64 n = got.layout.n_elements;
+            for (const Kind kind : Buffers::kinds()) {
+                for (i64 dp = 0; dp < parallel.dp; ++dp) {
+                    const i64 begin = n * dp / parallel.dp;
+                    checkpoint.load(table, got.layout, kind, DType::fp32,
+                                    got.of(kind).data() + begin, begin, n * (dp + 1) / parallel.dp);
+                }
+                CHECK(got.of(kind) == wanted.of(kind));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a saved model is loaded bit for bit, with its counters and configuration") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    buffers.fill(config, 1);
+    const Generation generation = claim(scratch.path());
+    CHECK(generation.number == 1);
+    const SaveResult result = save(generation, test::info_of(config, 7), buffers.pieces());
+    CHECK(result.path == scratch / "global_step7");
+    CHECK(test::read(scratch / "latest") == "global_step7");
+
+    const Checkpoint checkpoint = open(scratch.path());
+    const Manifest& manifest = checkpoint.manifest();
+    CHECK(manifest.counters.iteration == 7);
+    CHECK(manifest.counters.consumed_tokens == 7 * 8 * 16);
+    CHECK(to_json(manifest.model) == to_json(config));
+    CHECK(manifest.state == test::info_of(config, 7).state);
+    CHECK(manifest.command_line == "lm-train --seed 1234");
+    CHECK(manifest.tensors.size() == spec::tensor_table(config).size());
+    CHECK(checkpoint.has(Kind::exp_avg));
+    CHECK_FALSE(checkpoint.has(Kind::master));
+    check_grid(checkpoint, config, {}, 1);
+    i64 bytes = 0;
+    for (const auto& name : io::list_directory(result.path)) {
+        bytes += io::file_size(result.path + "/" + name);
+    }
+    CHECK(result.bytes == bytes);
+    // The word table is stored without its padding.
+    CHECK(checkpoint.load_fp32("embedding.word.weight", Kind::master).size() == 101 * 24);
+}
+
+TEST_CASE("any layout loads what any layout wrote") {
+    const auto config = test::small_model();
+    const std::vector<spec::ParallelConfig> layouts{{.tp = 1, .pp = 1, .dp = 1},
+                                                    {.tp = 2, .pp = 1, .dp = 3},
+                                                    {.tp = 4, .pp = 2, .dp = 2},
+                                                    {.tp = 1, .pp = 2, .dp = 5}};
+    for (const auto& from : layouts) {
+        const test::ScratchDirectory scratch;
+        save_grid(claim(scratch.path()), config, from, 3, 5);
+        const Checkpoint checkpoint = open(scratch.path());
+        for (const auto& to : layouts) check_grid(checkpoint, config, to, 5);
+    }
+}
+
+TEST_CASE("16-bit weights with fp32 masters") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    buffers.fill(config, 2);
+    std::vector<u16> half(buffers.weight.size());
+    for (size_t i = 0; i < half.size(); ++i) half[i] = bf16_from_f32(buffers.weight[i]);
+    auto pieces = pieces_of(buffers.layout, Kind::weight, DType::bf16, half.data());
+    for (const auto& piece :
+         pieces_of(buffers.layout, Kind::master, DType::fp32, buffers.weight.data())) {
+        pieces.push_back(piece);
+    }
+    SaveInfo info = test::info_of(config, 1);
+    info.weights = DType::bf16;
+    save(claim(scratch.path()), info, pieces);
+    const Checkpoint checkpoint = open(scratch.path());
+    const auto table = spec::tensor_table(config);
+    Buffers got(config, {});
+    checkpoint.load(table, got.layout, Kind::master, DType::fp32, got.weight.data());
+    CHECK(got.weight == buffers.weight);
+    std::vector<u16> got_half(half.size());
+    checkpoint.load(table, got.layout, Kind::weight, DType::bf16, got_half.data());
+    // The gaps and padded rows of `half` are zeros too.
+    CHECK(got_half == half);
+    const auto widened = checkpoint.load_fp32("final_norm.weight", Kind::weight);
+    CHECK(widened[3] ==
+          f32_from_bf16(bf16_from_f32(checkpoint.load_fp32("final_norm.weight", Kind::master)[3])));
+    CHECK_THAT(test::error_of([&] { checkpoint.load_fp32("final_norm.weight", Kind::exp_avg); }),
+               Contains("has no exp_avg"));
+}
+
+TEST_CASE("another model is refused with the tensor's name") {
+    const test::ScratchDirectory scratch;
+    auto config = test::small_model();
+    Buffers buffers(config, {});
+    save(claim(scratch.path()), test::info_of(config, 1), buffers.pieces());
+    config.ffn_hidden = 60;
+    Buffers other(config, {});
+    const std::string text = test::error_of(
+        [&] {
+            open(scratch.path())
+                .load(spec::tensor_table(config), other.layout, Kind::weight, DType::fp32,
+                      other.weight.data());
+        },
+        Exit::usage);
+    CHECK_THAT(text,
+               Contains("layers.0.mlp.up.weight") && Contains("[96, 24]") && Contains("[60, 24]"));
+}
+
+TEST_CASE("every flipped bit is found") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    buffers.fill(config, 1);
+    const std::string step =
+        save(claim(scratch.path()), test::info_of(config, 7), buffers.pieces()).path;
+    const auto load_all = [&] {
+        const Checkpoint checkpoint(step);
+        for (const IndexPart& part : checkpoint.parts()) {
+            for (const Slice& slice : part.slices) checkpoint.check(slice);
+        }
+    };
+    load_all();
+    u64 at = 12345;
+    for (const std::string& name : io::list_directory(step)) {
+        const std::string good = test::read(step + "/" + name);
+        const size_t n_flips = name.ends_with(".json") ? 400 : 150;
+        for (size_t flip = 0; flip < n_flips; ++flip) {
+            at = mix(at, flip);
+            std::string bad = good;
+            // The first and last bytes, then random ones.
+            const size_t byte = flip < 48   ? flip
+                                : flip < 96 ? good.size() - 1 - (flip - 48)
+                                            : at % good.size();
+            bad[byte] = static_cast<char>(bad[byte] ^ (1 << (at >> 60 & 7)));
+            test::write(step + "/" + name, bad);
+            INFO(name << " byte " << byte);
+            CHECK(test::error_of(load_all) != "no error");
+        }
+        test::write(step + "/" + name, good);
+    }
+    load_all();
+}
+
+TEST_CASE("open() believes only complete steps and says what it does") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    CHECK_FALSE(open_if_any(scratch / "none"));
+    CHECK_FALSE(open_if_any(scratch.path()));
+    CHECK_THAT(test::error_of([&] { open(scratch / "none"); }, Exit::usage),
+               Contains("does not exist"));
+    CHECK_THAT(test::error_of([&] { open(scratch.path()); }, Exit::usage),
+               Contains("holds no checkpoint"));
+    const Generation generation = claim(scratch.path());
+    for (const i64 step : {5, 9, 20, 30}) {
+        save(generation, test::info_of(config, step), buffers.pieces());
+    }
+    std::vector<std::string> warnings;
+    set_log_sink([&](Severity, std::string_view text) { warnings.emplace_back(text); });
+    CHECK(open(scratch.path()).manifest().counters.iteration == 30);
+    CHECK(open(scratch / "global_step9/").manifest().counters.iteration == 9);
+    CHECK(warnings.empty());
+
+    // A rolled-back run: what came after the step in `latest` is the last choice.
+    set_latest(scratch.path(), 20);
+    io::remove_tree(scratch / "global_step20/manifest.json");
+    CHECK(open(scratch.path()).manifest().counters.iteration == 9);
+    REQUIRE(warnings.size() == 1);
+    CHECK_THAT(warnings[0], Contains("global_step20") && Contains("no manifest.json") &&
+                                Contains("global_step9 instead"));
+    test::write(scratch / "latest", "global_step99999999999999999999");
+    CHECK(open(scratch.path()).manifest().counters.iteration == 30);
+    io::remove_tree(scratch / "latest");
+    CHECK(open(scratch.path()).manifest().counters.iteration == 30);
+    for (const i64 step : {5, 9, 30}) {
+        test::write(scratch / step_name(step) + "/manifest.json", "{}");
+    }
+    CHECK_THAT(test::error_of([&] { open(scratch.path()); }), Contains("no complete checkpoint"));
+    set_log_sink(nullptr);
+}
+
+TEST_CASE("a newer run takes over") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    const Generation old = claim(scratch.path());
+    save(old, test::info_of(config, 1), buffers.pieces());
+    const std::string temporary = begin_save(old, 2);
+    const IndexReference part =
+        write_part(temporary, test::info_of(config, 2), 0, buffers.pieces());
+    const Generation fresh = claim(scratch.path());
+    CHECK(fresh.number == 2);
+    CHECK_FALSE(io::exists(temporary));
+    const std::string text = test::error_of(
+        [&] { save(old, test::info_of(config, 2), buffers.pieces()); }, Exit::self_stopped);
+    CHECK_THAT(text, Contains("generation 2") && Contains("process"));
+    CHECK(open(scratch.path()).manifest().counters.iteration == 1);
+    save(fresh, test::info_of(config, 2), buffers.pieces());
+    CHECK(open(scratch.path()).manifest().generation == 2);
+    // The same step again replaces the older one and leaves nothing else.
+    buffers.fill(config, 3);
+    save(fresh, test::info_of(config, 2), buffers.pieces());
+    CHECK(io::list_directory(scratch.path()) ==
+          std::vector<std::string>{"generation-2", "global_step1", "global_step2", "latest"});
+    check_grid(open(scratch.path()), config, {}, 3);
+}
+
+namespace {
+
+// What a directory holds after a save that may have been cut: step 1 with salt 1, or step 2 (or a
+// second step 1) with salt 2, never a mix.
+void check_whole(const std::string& directory, const spec::ModelConfig& config, bool may_be_new) {
+    const Checkpoint checkpoint = open(directory);
+    const i64 salt = checkpoint.manifest().state.at("salt").get<i64>();
+    CHECK((salt == 1 || (may_be_new && salt == 2)));
+    check_grid(checkpoint, config, {}, salt);
+}
+
+SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
+    SaveInfo info = test::info_of(config, iteration);
+    info.state = {{"salt", salt}};
+    return info;
+}
+
+}  // namespace
+
+TEST_CASE("a save that fails or is killed at any operation leaves the old step or the new one") {
+    const auto config = test::small_model();
+    Buffers old(config, {});
+    old.fill(config, 1);
+    Buffers fresh(config, {});
+    fresh.fill(config, 2);
+    const i64 second_step = GENERATE(1, 2);
+    for (const auto action :
+         {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
+        i64 n_cut = 0;
+        for (i64 at = 1;; ++at) {
+            const test::ScratchDirectory scratch;
+            save(claim(scratch.path()), salted(config, 1, 1), old.pieces());
+            const pid_t child = ::fork();
+            if (child == 0) {
+                io::fault::arm(action, at);
+                try {
+                    const Generation generation = claim(scratch.path());
+                    save(generation, salted(config, second_step, 2), fresh.pieces());
+                } catch (const Error& error) {
+                    ::_exit(static_cast<int>(error.code()));
+                }
+                ::_exit(0);
+            }
+            int status = 0;
+            REQUIRE(::waitpid(child, &status, 0) == child);
+            INFO("operation " << at << " status " << status);
+            const bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            const bool failed = WIFEXITED(status) && WEXITSTATUS(status) == 3;
+            const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            REQUIRE((done || failed || killed));
+            check_whole(scratch.path(), config, true);
+            if (done) CHECK(open(scratch.path()).manifest().state.at("salt") == 2);
+            // The next run cleans up and saves.
+            save(claim(scratch.path()), salted(config, 3, 2), fresh.pieces());
+            check_whole(scratch.path(), config, true);
+            for (const std::string& name : io::list_directory(scratch.path())) {
+                CHECK(name.find(".tmp.") == std::string::npos);
+            }
+            if (done) break;
+            ++n_cut;
+        }
+        CHECK(n_cut > 20);
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the checkpoint tests share: a scratch directory and a small model with made-up numbers.
+#pragma once
+
+#include <unistd.h>
+
+#include <bit>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/rng.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "ckpt/save.hpp"
+#include "io/file.hpp"
+
+namespace lm::test {
+
+class ScratchDirectory {
+  public:
+    ScratchDirectory() {
+        std::string name = "/tmp/lm-test-XXXXXX";
+        path_ = ::mkdtemp(name.data());
+    }
+    ~ScratchDirectory() { io::remove_tree(path_); }
+    ScratchDirectory(const ScratchDirectory&) = delete;
+    ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+inline spec::ModelConfig small_model() {
+    spec::ModelConfig config;
+    config.n_layers = 2;
+    config.hidden = 24;
+    config.n_heads = 4;
+    config.seq_length = 16;
+    config.vocab_size = 101;
+    config.resolve();
+    return config;
+}
+
+// One rank's flat buffers, filled with a function of (tensor, element, kind, salt) that does not
+// depend on the layout.
+struct Buffers {
+    spec::RankLayout layout;
+    std::vector<float> weight, exp_avg, exp_avg_sq;
+
+    Buffers(const spec::ModelConfig& config, const spec::ParallelConfig& parallel, i64 tp_rank = 0,
+            i64 pp_rank = 0)
+        : layout(spec::rank_layout(config, spec::tensor_table(config), parallel, tp_rank, pp_rank)),
+          weight(static_cast<size_t>(layout.n_elements)),
+          exp_avg(weight.size()),
+          exp_avg_sq(weight.size()) {}
+
+    std::vector<float>& of(ckpt::Kind kind) {
+        if (kind == ckpt::Kind::exp_avg) return exp_avg;
+        return kind == ckpt::Kind::exp_avg_sq ? exp_avg_sq : weight;
+    }
+
+    void fill(const spec::ModelConfig& config, i64 salt) {
+        const auto table = spec::tensor_table(config);
+        for (const auto& local : layout.tensors) {
+            const auto& tensor = table[static_cast<size_t>(local.index)];
+            for (const ckpt::Kind kind : kinds()) fill_tensor(tensor, local, kind, salt);
+        }
+    }
+
+    static std::vector<ckpt::Kind> kinds() {
+        return {ckpt::Kind::weight, ckpt::Kind::exp_avg, ckpt::Kind::exp_avg_sq};
+    }
+
+    static float value(i64 tensor, i64 element, ckpt::Kind kind, i64 salt) {
+        const u64 bits = mix(mix(static_cast<u64>(tensor), static_cast<u64>(element)),
+                             static_cast<u64>(kind) * 1000 + static_cast<u64>(salt));
+        return static_cast<float>(bits >> 40) / 65536.0F - 100.0F;
+    }
+
+    std::vector<ckpt::Piece> pieces() { return pieces(0, layout.n_elements); }
+    std::vector<ckpt::Piece> pieces(i64 begin, i64 end) {
+        std::vector<ckpt::Piece> all;
+        for (const ckpt::Kind kind : kinds()) {
+            const float* from = of(kind).data() + begin;
+            for (const auto& piece : ckpt::pieces_of(layout, kind, DType::fp32, from, begin, end)) {
+                all.push_back(piece);
+            }
+        }
+        return all;
+    }
+
+  private:
+    void fill_tensor(const spec::TensorSpec& tensor, const spec::LocalTensor& local,
+                     ckpt::Kind kind, i64 salt) {
+        const Shape box = local.box.shape();
+        const i64 cols = box.rank() == 2 ? box[1] : 1;
+        const i64 all_cols = box.rank() == 2 ? tensor.shape[1] : 1;
+        const i64 first_col = box.rank() == 2 ? local.box.start[1] : 0;
+        for (i64 row = 0; row < box[0]; ++row) {
+            for (i64 col = 0; col < cols; ++col) {
+                const i64 element = (local.box.start[0] + row) * all_cols + first_col + col;
+                of(kind)[static_cast<size_t>(local.offset + row * cols + col)] =
+                    value(local.index, element, kind, salt);
+            }
+        }
+    }
+};
+
+inline ckpt::SaveInfo info_of(const spec::ModelConfig& config, i64 iteration) {
+    ckpt::SaveInfo info;
+    info.model = config;
+    info.counters = {iteration, iteration * 8, iteration * 8 * config.seq_length, iteration};
+    info.seed = 1234;
+    info.state = {{"lr", 0.1}, {"note", "caf\xc3\xa9"}};
+    info.command_line = "lm-train --seed 1234";
+    return info;
+}
+
+inline std::string read(const std::string& path) {
+    return io::read_file(path);
+}
+
+inline void write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+template <typename F>
+std::string error_of(F&& f, Exit code = Exit::failure) {
+    try {
+        f();
+    } catch (const Error& error) {
+        return error.code() == code ? error.what()
+                                    : "wrong exit code: " + std::string(error.what());
+    }
+    return "no error";
+}
+
+}  // namespace lm::test
