@@ -199,6 +199,11 @@ void AtomicFile::write_at(std::span<const std::byte> bytes, i64 offset) {
     checked::write_at(state_->fd.get(), state_->temporary, bytes, offset);
 }
 
+void AtomicFile::read_back(std::span<std::byte> bytes, i64 offset) {
+    state_->flush();
+    read_exact(state_->fd, state_->temporary, bytes, offset);
+}
+
 i64 AtomicFile::size() const {
     return state_->n_written + static_cast<i64>(state_->n_buffered);
 }

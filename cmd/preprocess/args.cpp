@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "args.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+void declare_megatron(cli::Options& options) {
+    options.accepted("--dataset-impl", 1, "the output is always the mmap format");
+    options.accepted("--partitions", 1, "one output is written, in input order");
+    options.accepted("--keep-sequential-samples", 0, "documents always keep the input's order");
+    options.accepted("--keep-newlines", 0, "text is never split into sentences");
+    options.accepted("--lang", 1, "text is never split into sentences");
+    options.refused(
+        "--split-sentences", 0,
+        "sentence splitting is not done: give a list of sentences per document instead");
+    options.refused("--find-optimal-num-workers", 0, "use --workers, the default is one per core");
+}
+
+}  // namespace
+
+void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
+    options.group("Tokenizer");
+    options.value("--tokenizer-type", &choice.type, "TYPE",
+                  "GPT2BPETokenizer or ByteTokenizer; without any of these options GPT-2 with its "
+                  "own tables");
+    options.value("--vocab-file", &choice.vocab_file, "FILE",
+                  "vocabulary of a GPT2BPETokenizer (vocab.json)");
+    options.value("--merge-file", &choice.merge_file, "FILE",
+                  "merges of a GPT2BPETokenizer (merges.txt)");
+    options.value(
+        "--special-in-text", &choice.special, "plain|parse",
+        "whether special tokens inside documents are plain text (the default) or become their ids");
+}
+
+void declare(cli::Options& options, Args& args) {
+    options.group("Input and output");
+    options.values(
+        "--input", &args.inputs, "FILE",
+        "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");
+    options.value("--output-prefix", &args.output.prefix, "P",
+                  "write P_KEY_document.bin, .idx and .json");
+    options.values("--json-keys", &args.keys, "KEY", "the members that hold text; one output each");
+    options.flag("--append-eod", &args.append_eod,
+                 "end every document with the end-of-document token");
+    options.flag("--keep-empty", &args.keep_empty,
+                 "let documents without tokens count in the document index, as Megatron-LM since "
+                 "23.06 does");
+    options.choice("--on-bad-line", &args.on_bad_line, {"fail", "skip", "replace"},
+                   "what to do with a line that cannot be used; replace puts U+FFFD for broken "
+                   "characters only");
+    options.flag("--force", &args.output.force, "replace existing outputs");
+    declare_tokenizer(options, args.tokenizer);
+    options.value("--make-vocab-size-divisible-by", &args.divisible_by, "N",
+                  "padding of the vocabulary that the side file states");
+    options.value("--pad-vocab-size-to", &args.pad_to, "N",
+                  "padded vocabulary size that the side file states");
+    options.group("Running");
+    options.value("--workers", &args.workers, "N", "threads; 0 is one per core");
+    options.value("--log-interval", &args.log_interval, "N",
+                  "a progress line every N documents instead of every minute");
+    options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
+    options.flag("--quiet", &args.quiet, "no progress and no closing line");
+    declare_megatron(options);
+}
+
+}  // namespace lm::preprocess

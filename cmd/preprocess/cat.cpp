@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-preprocess cat: documents of a dataset as JSON Lines, decoded or as ids.
+#include <charconv>
+#include <memory>
+
+#include "args.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/main.hpp"
+#include "data/indexed_dataset.hpp"
+#include "data/side_file.hpp"
+#include "io/json.hpp"
+#include "text/utf8.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+struct CatArgs {
+    std::string prefix;
+    std::optional<std::string> documents;
+    bool ids = false;
+    bool keep_eod = false;
+    text::TokenizerChoice tokenizer;
+};
+
+struct Range {
+    i64 first, end;
+};
+
+// "A-B" (both included), "A" or "A-".
+Range parse_range(const std::string& text, i64 n) {
+    const auto number = [&](std::string_view part) {
+        i64 value = 0;
+        const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+        if (error != std::errc() || at != part.data() + part.size() || value < 0) {
+            usage_error("--documents", "'{}' is not A-B, A- or A", text);
+        }
+        return value;
+    };
+    const size_t dash = text.find('-');
+    const i64 first = number(std::string_view(text).substr(0, dash));
+    const bool open = dash != std::string::npos && dash + 1 == text.size();
+    const i64 last = dash == std::string::npos ? first
+                     : open                    ? n - 1
+                                               : number(std::string_view(text).substr(dash + 1));
+    if (first > last || last >= n) {
+        usage_error("--documents", "'{}' is not within the {} documents (0 to {})", text, n, n - 1);
+    }
+    return {first, last + 1};
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_for(const CatArgs& args,
+                                                     const std::optional<data::SideFile>& side) {
+    text::TokenizerChoice choice = args.tokenizer;
+    if (!choice.type && !choice.vocab_file && side && side->tokenizer.type == "ByteTokenizer") {
+        choice.type = side->tokenizer.type;
+    }
+    auto tokenizer = text::load_tokenizer(choice);
+    if (side && side->tokenizer.digest != tokenizer->digest()) {
+        warn("{}: was made by another tokenizer ({}) than the one that decodes it", args.prefix,
+             side->tokenizer.type);
+    }
+    return tokenizer;
+}
+
+std::string ids_text(const std::vector<i32>& ids) {
+    io::OrderedJson j;
+    j["ids"] = ids;
+    return j.dump() + "\n";
+}
+
+std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tokenizer) {
+    std::string bytes, text;
+    tokenizer.decode(ids, bytes);
+    text::append_lossy(text, bytes);
+    io::OrderedJson j;
+    j["text"] = text;
+    return j.dump() + "\n";
+}
+
+int cat(const CatArgs& args) {
+    const auto dataset = data::IndexedDataset::open(args.prefix);
+    const auto side = data::read_side_file(dataset);
+    const Range range = args.documents ? parse_range(*args.documents, dataset.n_documents())
+                                       : Range{0, dataset.n_documents()};
+    const auto tokenizer = args.ids ? nullptr : tokenizer_for(args, side);
+    const bool cut_eod = side && side->eod_id && side->appended_eod && !args.keep_eod && !args.ids;
+    const i64 eod = cut_eod ? *side->eod_id : -1;
+    std::vector<i32> ids;
+    for (i64 d = range.first; d < range.end; ++d) {
+        const i64 begin = dataset.position(dataset.document(d));
+        const i64 end = dataset.position(dataset.document(d + 1));
+        if (end < begin)
+            run_error(data::idx_path(args.prefix), "document {} ends before it begins", d);
+        ids.resize(static_cast<size_t>(end - begin));
+        dataset.read(begin, std::span(ids));
+        if (cut_eod && !ids.empty() && ids.back() == eod) ids.pop_back();
+        cli::write_stdout(args.ids ? ids_text(ids) : decoded_text(ids, *tokenizer));
+    }
+    return 0;
+}
+
+}  // namespace
+
+void declare_cat(cli::Options& options) {
+    auto args = std::make_shared<CatArgs>();
+    cli::Options& verb =
+        options.verb("cat", "print documents as JSON Lines", [args] { return cat(*args); });
+    verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
+    verb.value("--documents", &args->documents, "A-B",
+               "only documents A to B, from 0, both included");
+    verb.flag("--ids", &args->ids, "print ids instead of text");
+    verb.flag("--keep-eod", &args->keep_eod, "do not take off the appended end-of-document token");
+    declare_tokenizer(verb, args->tokenizer);
+}
+
+}  // namespace lm::preprocess

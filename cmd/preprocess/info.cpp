@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-preprocess info: what an indexed dataset holds, from its index and side file alone.
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "args.hpp"
+#include "cli/main.hpp"
+#include "data/indexed_dataset.hpp"
+#include "data/side_file.hpp"
+#include "io/json.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+struct InfoArgs {
+    std::string prefix;
+    bool json = false;
+};
+
+struct Lengths {
+    i64 shortest = 0, longest = 0, longest_at = -1;
+    std::vector<i64> histogram;  // [b]: lengths of b bits, so 0, 1, 2-3, 4-7...
+};
+
+Lengths measure(const data::IndexedDataset& dataset) {
+    Lengths lengths;
+    for (i64 s = 0; s < dataset.n_sequences(); ++s) {
+        const i64 n = dataset.length(s);
+        if (s == 0 || n < lengths.shortest) lengths.shortest = n;
+        if (n > lengths.longest || s == 0) {
+            lengths.longest = n;
+            lengths.longest_at = s;
+        }
+        const auto bits = static_cast<size_t>(std::bit_width(static_cast<u64>(n)));
+        if (lengths.histogram.size() <= bits) lengths.histogram.resize(bits + 1);
+        ++lengths.histogram[bits];
+    }
+    return lengths;
+}
+
+i64 smallest_of(size_t bits) {
+    return bits == 0 ? 0 : i64{1} << (bits - 1);
+}
+
+void print_json(const data::IndexedDataset& d, const Lengths& lengths,
+                const std::optional<data::SideFile>& side) {
+    io::OrderedJson j;
+    j["prefix"] = d.prefix();
+    j["documents"] = d.n_documents();
+    j["sequences"] = d.n_sequences();
+    j["tokens"] = d.n_tokens();
+    j["dtype"] = std::string(name_of(d.token_type()));
+    j["shortest"] = lengths.shortest;
+    j["longest"] = lengths.longest;
+    j["longest_sequence"] = lengths.longest_at;
+    j["histogram"] = io::OrderedJson::array();
+    for (size_t b = 0; b < lengths.histogram.size(); ++b) {
+        if (lengths.histogram[b] == 0) continue;
+        j["histogram"].push_back({{"from", smallest_of(b)},
+                                  {"to", smallest_of(b + 1) - 1},
+                                  {"sequences", lengths.histogram[b]}});
+    }
+    if (side) j["side_file"] = io::OrderedJson::parse(side->to_json());
+    cli::write_stdout(j.dump() + "\n");
+}
+
+void print_text(const data::IndexedDataset& d, const Lengths& lengths,
+                const std::optional<data::SideFile>& side) {
+    const double mean = d.n_sequences() > 0 ? static_cast<double>(d.n_tokens()) /
+                                                  static_cast<double>(d.n_sequences())
+                                            : 0.0;
+    std::string out = fmt::format(
+        "{}\n  documents  {}\n  sequences  {}\n  tokens     {}\n  dtype      {}\n", d.prefix(),
+        d.n_documents(), d.n_sequences(), d.n_tokens(), name_of(d.token_type()));
+    out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
+                       lengths.shortest, mean, lengths.longest, lengths.longest_at);
+    if (side) {
+        out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n", side->tokenizer.type,
+                           side->tokenizer.vocab_size, side->tokenizer.padded_vocab_size,
+                           side->tokenizer.digest);
+        out += fmt::format("  largest id {}; end of document {}{}\n", side->largest_id,
+                           side->eod_id ? fmt::format("{}", *side->eod_id) : "none",
+                           side->appended_eod ? ", appended" : ", not appended");
+        out += fmt::format("  made by    {}\n", side->tool);
+    }
+    out += "  tokens per sequence\n";
+    const i64 most = lengths.histogram.empty()
+                         ? 1
+                         : std::max<i64>(1, *std::ranges::max_element(lengths.histogram));
+    for (size_t b = 0; b < lengths.histogram.size(); ++b) {
+        const i64 n = lengths.histogram[b];
+        if (n == 0) continue;
+        out += fmt::format("{:>12}-{:<10} {:>12} {}\n", smallest_of(b),
+                           std::max<i64>(smallest_of(b + 1) - 1, 0), n,
+                           std::string(static_cast<size_t>(40 * n / most), '*'));
+    }
+    cli::write_stdout(out);
+}
+
+int info(const InfoArgs& args) {
+    const auto dataset = data::IndexedDataset::open(args.prefix);
+    const auto side = data::read_side_file(dataset);
+    const Lengths lengths = measure(dataset);
+    args.json ? print_json(dataset, lengths, side) : print_text(dataset, lengths, side);
+    return 0;
+}
+
+}  // namespace
+
+void declare_info(cli::Options& options) {
+    auto args = std::make_shared<InfoArgs>();
+    cli::Options& verb =
+        options.verb("info", "show what a dataset holds", [args] { return info(*args); });
+    verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
+    verb.flag("--json", &args->json, "print JSON Lines on standard output");
+}
+
+}  // namespace lm::preprocess

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-preprocess merge: concatenates datasets, one open at a time, in constant memory.
+#include <algorithm>
+#include <memory>
+
+#include "args.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+#include "cli/progress.hpp"
+#include "data/indexed_writer.hpp"
+#include "data/side_file.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+struct MergeArgs {
+    std::vector<std::string> inputs;
+    OutputArgs output;
+    bool quiet = false;
+};
+
+constexpr i64 block_documents = i64{1} << 16;
+constexpr i64 block_tokens = i64{1} << 22;
+
+// Checks that all inputs belong together; returns the facts of the output's side file, if it can
+// have one.
+std::optional<data::SideFile> merged_facts(const std::vector<std::string>& inputs,
+                                           data::TokenType* type, i64* bytes) {
+    std::optional<data::SideFile> merged;
+    bool all_have_one = true;
+    for (const std::string& input : inputs) {
+        const auto dataset = data::IndexedDataset::open(input);
+        if (input == inputs.front()) *type = dataset.token_type();
+        if (dataset.token_type() != *type) {
+            run_error(input, "has dtype {}, but {} has {}", name_of(dataset.token_type()),
+                      inputs.front(), name_of(*type));
+        }
+        *bytes += dataset.n_tokens() * size_of(*type);
+        const auto side = data::read_side_file(dataset);
+        all_have_one = all_have_one && side.has_value();
+        if (!side) continue;
+        if (!merged) merged = side;
+        if (side->tokenizer.digest != merged->tokenizer.digest) {
+            run_error(input,
+                      "was made by another tokenizer ({} {}) than the inputs before it ({} {})",
+                      side->tokenizer.type, side->tokenizer.digest, merged->tokenizer.type,
+                      merged->tokenizer.digest);
+        }
+        merged->largest_id = std::max(merged->largest_id, side->largest_id);
+        merged->appended_eod = merged->appended_eod && side->appended_eod;
+    }
+    if (!all_have_one) {
+        note("not every input has a side file, so the output gets none");
+        return std::nullopt;
+    }
+    merged->tool = fmt::format("lm-preprocess {} merge", version());
+    return merged;
+}
+
+// Blocks of whole sequences; a block never splits a document unless the document itself is larger.
+void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
+            const std::function<void(i64)>& progress) {
+    std::vector<i32> lengths, documents;
+    i64 sequence = 0;
+    for (i64 d = 0; d < input.n_documents();) {
+        lengths.clear();
+        documents.clear();
+        const i64 begin = input.position(sequence);
+        i64 end = begin;
+        while (d < input.n_documents() && static_cast<i64>(lengths.size()) < block_documents &&
+               end - begin < block_tokens) {
+            const i64 next = input.document(++d);
+            if (next < sequence)
+                run_error(data::idx_path(input.prefix()),
+                          "document {} begins before its forerunner", d);
+            documents.push_back(static_cast<i32>(next - sequence));
+            for (; sequence < next; ++sequence) {
+                if (input.position(sequence) != end) {
+                    run_error(data::idx_path(input.prefix()),
+                              "sequence {} does not follow its forerunner: run verify", sequence);
+                }
+                lengths.push_back(static_cast<i32>(input.length(sequence)));
+                end += lengths.back();
+            }
+        }
+        writer.add(input.raw(begin, end), lengths, documents);
+        if (progress) progress(static_cast<i64>(input.raw(begin, end).size()));
+    }
+}
+
+int merge(const MergeArgs& args) {
+    if (args.output.prefix.empty())
+        usage_error("--output-prefix", "is missing: the output needs a name");
+    if (std::ranges::find(args.inputs, args.output.prefix) != args.inputs.end()) {
+        usage_error("--output-prefix", "'{}' is one of the inputs", args.output.prefix);
+    }
+    data::TokenType type = data::TokenType::u16;
+    i64 bytes = 0;
+    const auto facts = merged_facts(args.inputs, &type, &bytes);
+    data::IndexedWriter writer(args.output.prefix, type,
+                               args.output.force ? io::Overwrite::yes : io::Overwrite::no);
+    cli::Progress progress("merging", "B", bytes, args.quiet);
+    i64 done = 0;
+    for (const std::string& input : args.inputs) {
+        append(data::IndexedDataset::open(input), writer,
+               [&](i64 n) { progress.update(done += n); });
+    }
+    facts ? void(writer.commit(*facts)) : writer.commit_without_side_file();
+    progress.finish();
+    return 0;
+}
+
+}  // namespace
+
+void declare_merge(cli::Options& options) {
+    auto args = std::make_shared<MergeArgs>();
+    cli::Options& verb =
+        options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
+    verb.positionals("P", &args->inputs, "prefixes of the datasets, in order");
+    verb.value("--output-prefix", &args->output.prefix, "P", "write P.bin, .idx and .json");
+    verb.flag("--force", &args->output.force, "replace existing outputs");
+    verb.flag("--quiet", &args->quiet, "no progress");
+}
+
+}  // namespace lm::preprocess

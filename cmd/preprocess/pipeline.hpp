@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reader, workers, in-order results: chunks of lines go through parsing and encoding on many
+// threads and come out in input order, so that the output has the same bytes for any number of
+// them. Memory is bounded by the number of chunks in flight.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/jsonl.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::preprocess {
+
+enum class OnBadLine { fail, skip, replace };
+
+struct EncodeRules {
+    std::vector<std::string> keys;
+    OnBadLine on_bad_line = OnBadLine::fail;
+    bool append_eod = false;
+    bool keep_empty = false;
+    bool wide = false;  // ids of 32 bits instead of 16
+};
+
+// The ids of one key's texts in a chunk.
+struct KeyTokens {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t used = 0;
+    size_t capacity = 0;
+    std::vector<i32> lengths;  // of each sequence
+    std::vector<i32> sequences_per_document;
+
+    std::byte* room(size_t n_bytes);  // at the end, for at least that many
+    std::span<const std::byte> tokens() const { return {bytes.get(), used}; }
+    void clear();
+};
+
+struct BadLine {
+    i64 line;  // from 0, in the chunk
+    i64 byte;  // from 1, in the line
+    std::string reason;
+};
+
+struct ChunkResult {
+    data::LineChunk chunk;
+    std::vector<KeyTokens> keys;
+    i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0, n_bad = 0;
+    i64 text_bytes = 0;        // of the texts that were encoded
+    i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
+    std::vector<BadLine> bad;  // the first few
+};
+
+// Parses and encodes chunks; one per thread.
+class ChunkEncoder {
+  public:
+    ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
+    // Replaces everything in `result` but its chunk. With OnBadLine::fail it stops at the first bad
+    // line.
+    void encode(ChunkResult& result);
+
+  private:
+    void encode_line(std::string_view line, ChunkResult& result);
+    void encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
+    template <typename Id>
+    void encode_sequences(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
+
+    const EncodeRules* rules_;
+    const text::Tokenizer* tokenizer_;
+    data::LineParser parser_;
+    std::unique_ptr<text::Encoder> encoder_;
+};
+
+// Calls `take` on every result in input order, in the calling thread. With one worker everything
+// runs in the calling thread. An exception of any thread, or of `take`, ends all and is thrown
+// here.
+void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
+                  const text::Tokenizer& tokenizer, int n_workers,
+                  const std::function<void(const ChunkResult&)>& take);
+
+}  // namespace lm::preprocess

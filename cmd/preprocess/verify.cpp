@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-preprocess verify: every entry and token of a dataset; exit 1 when something is wrong.
+#include <memory>
+
+#include "args.hpp"
+#include "base/error.hpp"
+#include "cli/main.hpp"
+#include "cli/progress.hpp"
+#include "data/indexed_dataset.hpp"
+#include "data/verify_dataset.hpp"
+#include "io/json.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+struct VerifyArgs {
+    std::string prefix;
+    data::VerifyRules rules;
+    bool json = false;
+    bool quiet = false;
+};
+
+int verify(const VerifyArgs& args) {
+    cli::Progress progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
+                           args.quiet);
+    const data::VerifyResult result =
+        data::verify_dataset(args.prefix, args.rules, [&](i64 bytes) { progress.update(bytes); });
+    progress.finish();
+    if (args.json) {
+        io::OrderedJson j;
+        j["prefix"] = args.prefix;
+        j["ok"] = result.faults.empty();
+        j["documents"] = result.documents;
+        j["sequences"] = result.sequences;
+        j["tokens"] = result.tokens;
+        j["largest_id"] = result.largest_id;
+        j["side_file"] = result.had_side_file;
+        j["faults"] = result.faults;
+        cli::write_stdout(j.dump() + "\n");
+    } else {
+        for (const std::string& fault : result.faults) cli::write_stdout(fault + "\n");
+        if (result.faults.empty()) {
+            cli::write_stdout(fmt::format(
+                "{}: {} documents, {} tokens: all is right{}\n", args.prefix, result.documents,
+                result.tokens, result.had_side_file ? "" : " (no side file to compare with)"));
+        }
+    }
+    return static_cast<int>(result.faults.empty() ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void declare_verify(cli::Options& options) {
+    auto args = std::make_shared<VerifyArgs>();
+    cli::Options& verb = options.verb("verify", "check every entry and token of a dataset",
+                                      [args] { return verify(*args); });
+    verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
+    verb.value("--vocab-size", &args->rules.vocab_size, "N",
+               "ids must be below N; else what the side file says");
+    verb.value("--eod-id", &args->rules.eod_id, "ID",
+               "every document must end with this id; else what the side file says");
+    verb.flag("--json", &args->json, "print JSON Lines on standard output");
+    verb.flag("--quiet", &args->quiet, "no progress");
+    verb.exits_with(Exit::answer_is_no, "something in the dataset is wrong");
+}
+
+}  // namespace lm::preprocess

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line of JSON Lines, read slowly and exactly as Python's json.loads reads it (NaN and Infinity
+// pass, the last of equal keys wins), with the byte and the reason when it is not right. The fast
+// path is simdjson in jsonl.cpp; this decides whatever that refuses.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::data {
+
+struct LineError {
+    i64 byte;  // from 1, in the line
+    std::string reason;
+};
+
+struct JsonValue {
+    enum class Kind { missing, string, strings, other } kind = Kind::missing;
+    std::string text;                    // string
+    std::vector<std::string> sentences;  // strings: an array of nothing but strings
+    i64 byte = 0;                        // where it stands
+    const char* what = "";               // other: "a number", "null"...
+};
+
+enum class LoneSurrogates { refuse, replace };
+
+struct JsonLine {
+    std::vector<JsonValue> values;  // in the order of the keys
+    i64 n_replaced = 0;             // lone surrogates that became U+FFFD
+};
+
+// The values of `keys` in the object that `line` is. Throws LineError. `line` is valid UTF-8.
+JsonLine read_json_line(std::string_view line, std::span<const std::string> keys,
+                        LoneSurrogates surrogates);
+
+}  // namespace lm::data

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/verify_dataset.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "data/indexed_dataset.hpp"
+#include "data/side_file.hpp"
+
+namespace lm::data {
+namespace {
+
+constexpr i64 block_tokens = i64{1} << 20;
+
+class Verifier {
+  public:
+    Verifier(const std::string& prefix, const VerifyRules& rules,
+             const std::function<void(i64)>& progress)
+        : prefix_(prefix), rules_(rules), progress_(progress) {}
+
+    VerifyResult run() {
+        try {
+            const IndexedDataset dataset = IndexedDataset::open(prefix_);
+            result_.documents = dataset.n_documents();
+            result_.sequences = dataset.n_sequences();
+            result_.tokens = dataset.n_tokens();
+            read_side(dataset);
+            check_sequences(dataset);
+            check_documents(dataset);
+            check_tokens(dataset);
+            check_eod(dataset);
+            check_side(dataset);
+        } catch (const Full&) {
+            result_.faults.push_back(prefix_ + ": more faults were not looked for");
+        } catch (const Error& error) {
+            if (!io::exists(bin_path(prefix_)) || !io::exists(idx_path(prefix_))) throw;
+            result_.faults.emplace_back(error.what());
+        }
+        return std::move(result_);
+    }
+
+  private:
+    struct Full {};
+
+    template <typename... Args>
+    void fault(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
+        result_.faults.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
+        if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+    }
+
+    // Runs `read`; an error of it is one more fault.
+    template <typename Read>
+    void guarded(Read read) {
+        try {
+            read();
+        } catch (const Error& error) {
+            result_.faults.emplace_back(error.what());
+            if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+        }
+    }
+
+    void read_side(const IndexedDataset& dataset) {
+        guarded([&] { side_ = read_side_file(dataset); });
+        result_.had_side_file = side_.has_value();
+    }
+
+    void check_sequences(const IndexedDataset& dataset) {
+        i64 position = 0;
+        for (i64 s = 0; s < dataset.n_sequences(); ++s) {
+            guarded([&] {
+                if (dataset.position(s) != position) {
+                    fault(idx_path(prefix_),
+                          "sequence {} begins at token {}, but the lengths before it add up to {}",
+                          s, dataset.position(s), position);
+                }
+                position += dataset.length(s);
+            });
+        }
+        if (position != dataset.n_tokens()) {
+            fault(idx_path(prefix_), "lengths add up to {} tokens, but {} has {}", position,
+                  bin_path(prefix_), dataset.n_tokens());
+        }
+    }
+
+    void check_documents(const IndexedDataset& dataset) {
+        i64 before = 0;
+        for (i64 d = 0; d <= dataset.n_documents(); ++d) {
+            guarded([&] {
+                const i64 at = dataset.document(d);
+                if (at < before)
+                    fault(idx_path(prefix_), "document {} begins before its forerunner", d);
+                before = at;
+            });
+        }
+    }
+
+    void check_tokens(const IndexedDataset& dataset) {
+        std::optional<i64> vocab = rules_.vocab_size;
+        if (!vocab && side_) vocab = side_->tokenizer.vocab_size;
+        std::vector<i64> ids;
+        Digester digester;
+        for (i64 begin = 0; begin < dataset.n_tokens(); begin += block_tokens) {
+            const i64 end = std::min(begin + block_tokens, dataset.n_tokens());
+            ids.resize(static_cast<size_t>(end - begin));
+            dataset.read(begin, ids);
+            digester.update(dataset.raw(begin, end));
+            for (size_t i = 0; i < ids.size(); ++i) {
+                result_.largest_id = std::max(result_.largest_id, ids[i]);
+                if (ids[i] >= 0 && (!vocab || ids[i] < *vocab)) continue;
+                fault(bin_path(prefix_), "token {} is {}, outside the vocabulary{}",
+                      begin + static_cast<i64>(i), ids[i],
+                      vocab ? fmt::format(" of {}", *vocab) : "");
+            }
+            if (progress_) progress_(end * size_of(dataset.token_type()));
+        }
+        bin_digest_ = digester.finish();
+    }
+
+    void check_eod(const IndexedDataset& dataset) {
+        std::optional<i64> eod = rules_.eod_id;
+        if (!eod && side_ && side_->appended_eod) eod = side_->eod_id;
+        if (!eod) return;
+        for (i64 d = 0; d < dataset.n_documents(); ++d) {
+            guarded([&] {
+                const i64 first = dataset.position(dataset.document(d));
+                const i64 end = dataset.position(dataset.document(d + 1));
+                if (first >= end) return;
+                i64 last = 0;
+                dataset.read(end - 1, std::span(&last, 1));
+                if (last != *eod)
+                    fault(bin_path(prefix_), "document {} ends with {}, not with {}", d, last,
+                          *eod);
+            });
+        }
+    }
+
+    void check_side(const IndexedDataset& dataset) {
+        if (!side_) return;
+        const std::string path = side_path(prefix_);
+        if (side_->largest_id != result_.largest_id) {
+            fault(path, "says the largest id is {}, but it is {}", side_->largest_id,
+                  result_.largest_id);
+        }
+        if (side_->bin.digest != bin_digest_)
+            fault(bin_path(prefix_), "its bytes have changed since {} was written", path);
+        const io::MappedFile idx(idx_path(dataset.prefix()));
+        if (side_->idx.digest != digest(idx.bytes())) {
+            fault(idx_path(prefix_), "its bytes have changed since {} was written", path);
+        }
+    }
+
+    const std::string& prefix_;
+    const VerifyRules& rules_;
+    const std::function<void(i64)>& progress_;
+    std::optional<SideFile> side_;
+    std::string bin_digest_;
+    VerifyResult result_;
+};
+
+}  // namespace
+
+VerifyResult verify_dataset(const std::string& prefix, const VerifyRules& rules,
+                            const std::function<void(i64)>& progress) {
+    return Verifier(prefix, rules, progress).run();
+}
+
+}  // namespace lm::data

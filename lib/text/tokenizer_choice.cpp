@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer_choice.hpp"
+
+#include "base/error.hpp"
+#include "base/version.hpp"
+
+namespace lm::text {
+namespace {
+
+SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) {
+    if (!choice.special) return fallback;
+    if (*choice.special == "plain") return SpecialInText::plain;
+    if (*choice.special == "parse") return SpecialInText::parse;
+    usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
+}
+
+void refuse_files(const TokenizerChoice& choice, const std::string& type) {
+    if (choice.vocab_file || choice.merge_file) {
+        usage_error("--tokenizer-type", "{} reads no --vocab-file and no --merge-file", type);
+    }
+}
+
+std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
+    if (choice.vocab_file.has_value() != choice.merge_file.has_value()) {
+        usage_error(choice.vocab_file ? "--merge-file" : "--vocab-file",
+                    "is missing: vocabulary and merges belong together");
+    }
+    const SpecialInText special = special_of(choice, SpecialInText::plain);
+    if (choice.vocab_file)
+        return load_gpt2_tokenizer(*choice.vocab_file, *choice.merge_file, special);
+    return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
+                               share_file("tokenizers/gpt2/merges.txt"), special);
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
+    const std::string type = choice.type.value_or("GPT2BPETokenizer");
+    if (type == "GPT2BPETokenizer") return load_gpt2(choice);
+    if (type == "ByteTokenizer") {
+        refuse_files(choice, type);
+        if (special_of(choice, SpecialInText::plain) == SpecialInText::parse) {
+            usage_error("--special-in-text", "ByteTokenizer has no special tokens to parse");
+        }
+        return make_byte_tokenizer();
+    }
+    usage_error("--tokenizer-type", "'{}' is not one of GPT2BPETokenizer, ByteTokenizer", type);
+}
+
+i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to) {
+    if (divisible_by < 1) usage_error("--make-vocab-size-divisible-by", "must be at least 1");
+    if (!pad_to) return round_up(vocab_size, divisible_by);
+    if (*pad_to < vocab_size) {
+        usage_error("--pad-vocab-size-to", "{} is smaller than the vocabulary, {}", *pad_to,
+                    vocab_size);
+    }
+    if (*pad_to % divisible_by != 0) {
+        usage_error("--pad-vocab-size-to",
+                    "{} is not a multiple of --make-vocab-size-divisible-by, {}", *pad_to,
+                    divisible_by);
+    }
+    return *pad_to;
+}
+
+}  // namespace lm::text
