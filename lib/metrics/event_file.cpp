@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/event_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/checked.hpp"
+
+namespace lm::metrics {
+namespace {
+
+constexpr std::array<u32, 256> make_crc_table() {
+    std::array<u32, 256> table{};
+    for (u32 n = 0; n < 256; ++n) {
+        u32 c = n;
+        for (int k = 0; k < 8; ++k) c = (c & 1) != 0 ? (c >> 1) ^ 0x82F63B78U : c >> 1;
+        table[n] = c;
+    }
+    return table;
+}
+constexpr std::array<u32, 256> crc_table = make_crc_table();
+
+u32 masked_crc(std::string_view bytes) {
+    return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
+}
+
+template <typename T>
+void put_fixed(std::string& out, T value) {
+    static_assert(std::endian::native == std::endian::little);
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof value);
+    out.append(bytes, sizeof bytes);
+}
+
+void put_varint(std::string& out, u64 value) {
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
+    out += static_cast<char>(value);
+}
+
+void put_message(std::string& out, char tag, std::string_view message) {
+    out += tag;
+    put_varint(out, message.size());
+    out += message;
+}
+
+// Field numbers of Event, Summary, Summary.Value and SessionLog with their wire types.
+constexpr char event_wall_time = 0x09;
+constexpr char event_step = 0x10;
+constexpr char event_file_version = 0x1A;
+constexpr char event_summary = 0x2A;
+constexpr char event_session_log = 0x3A;
+constexpr char summary_value = 0x0A;
+constexpr char value_tag = 0x0A;
+constexpr char value_simple = 0x15;
+constexpr char session_status = 0x08;
+constexpr char session_start = 1;
+
+std::string event_head(double unix_time_s, i64 step) {
+    LM_CHECK(step >= 0, "negative TensorBoard step");
+    std::string out(1, event_wall_time);
+    put_fixed(out, unix_time_s);
+    if (step > 0) {
+        out += event_step;
+        put_varint(out, static_cast<u64>(step));
+    }
+    return out;
+}
+
+std::string framed(std::string_view payload) {
+    std::string out;
+    put_fixed(out, static_cast<u64>(payload.size()));
+    put_fixed(out, masked_crc(out));
+    out += payload;
+    put_fixed(out, masked_crc(payload));
+    return out;
+}
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+    return name.data();
+}
+
+}  // namespace
+
+u32 crc32c(std::string_view bytes) {
+    u32 c = ~0U;
+    for (const char b : bytes) c = crc_table[(c ^ static_cast<u8>(b)) & 0xFF] ^ (c >> 8);
+    return ~c;
+}
+
+std::string version_event(double unix_time_s) {
+    std::string event = event_head(unix_time_s, 0);
+    put_message(event, event_file_version, "brain.Event:2");
+    return framed(event);
+}
+
+std::string purge_event(double unix_time_s, i64 step) {
+    std::string event = event_head(unix_time_s, step);
+    put_message(event, event_session_log, std::string{session_status, session_start});
+    return framed(event);
+}
+
+std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, float value) {
+    std::string one;
+    put_message(one, value_tag, tag);
+    one += value_simple;
+    put_fixed(one, value);
+    std::string summary;
+    put_message(summary, summary_value, one);
+    std::string event = event_head(unix_time_s, step);
+    put_message(event, event_summary, summary);
+    return framed(event);
+}
+
+EventFile::EventFile(const std::string& directory, std::optional<i64> resume_step) {
+    io::make_directories(directory);
+    const double now = unix_time_s();
+    const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory,
+                                         static_cast<i64>(now), host_name(), ::getpid());
+    for (int n = 0; !fd_.valid(); ++n) {
+        path_ = fmt::format("{}.{}", stem, n);
+        fd_ = io::Fd(io::checked::create(path_, O_WRONLY | O_APPEND | O_EXCL));
+    }
+    queue_ = version_event(now);
+    if (resume_step) queue_ += purge_event(now, *resume_step);
+    flush();
+}
+
+void EventFile::scalar(i64 step, std::string_view tag, double value) {
+    if (!fd_.valid()) return;
+    queue_ += scalar_event(unix_time_s(), step, tag, static_cast<float>(value));
+    ++n_queued_;
+}
+
+void EventFile::flush() {
+    if (fd_.valid() && !queue_.empty()) {
+        try {
+            // With O_APPEND, pwrite appends whatever the offset is (Linux, pwrite(2), BUGS).
+            io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(queue_)), 0);
+        } catch (const Error& error) {
+            warn("{}: training goes on without TensorBoard", error.what());
+            fd_ = io::Fd();
+        }
+    }
+    queue_.clear();
+    n_queued_ = 0;
+}
+
+}  // namespace lm::metrics

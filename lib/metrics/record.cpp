@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "io/json.hpp"
+
+namespace lm::metrics {
+namespace {
+
+template <typename T>
+void put_if(io::OrderedJson& json, const char* key, const std::optional<T>& value) {
+    if (value) json[key] = *value;
+}
+
+}  // namespace
+
+double perplexity(double loss) {
+    return std::exp(std::min(20.0, loss));
+}
+
+std::string log_line(const StepRecord& r) {
+    std::string line;
+    const auto add = [&](auto format, const auto& value) {
+        fmt::format_to(std::back_inserter(line), fmt::runtime(format), value);
+    };
+    const auto add_if = [&](const char* format, const auto& value) {
+        if (value) add(format, *value);
+    };
+    fmt::format_to(std::back_inserter(line), " iteration {:8}/{:8} |", r.iteration,
+                   r.total_iterations);
+    add(" consumed samples: {:12} |", r.consumed_samples);
+    add(" consumed tokens: {:12} |", r.consumed_tokens);
+    add(" elapsed time per iteration (s): {:.2f} |", r.step_s);
+    add(" learning rate: {:.3E} |", r.learning_rate);
+    add(" global batch size: {:5} |", r.global_batch);
+    add_if(" lm loss: {:.6E} |", r.loss);
+    add_if(" loss scale: {:.1f} |", r.loss_scale);
+    add_if(" grad norm: {:.3f} |", r.grad_norm);
+    add_if(" num zeros: {:.1f} |", r.num_zeros);
+    add_if(" params norm: {:.3f} |", r.params_norm);
+    add_if(" curriculum seqlen: {:5} |", r.seq_length);
+    add(" number of skipped iterations: {:3} |", r.skipped_iterations);
+    add(" number of nan iterations: {:3} |", r.nan_iterations);
+    add(" samples per second: {:.3f} |", r.samples_per_s);
+    add(" TFLOPs: {:.2f} |", r.flops_per_s / 1e12);
+    add_if(" MFU: {:.2f} |", r.mfu);
+    return line;
+}
+
+std::string validation_line(const ValidationRecord& r) {
+    return fmt::format(" {} loss at {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", r.name,
+                       r.when, r.loss, perplexity(r.loss));
+}
+
+std::string validation_block(const ValidationRecord& r) {
+    const std::string line = validation_line(r);
+    const std::string dashes(line.size() + 1, '-');
+    return dashes + "\n" + line + "\n" + dashes;
+}
+
+std::string to_json(const StepRecord& r) {
+    io::OrderedJson json;
+    json["kind"] = "step";
+    json["time"] = r.unix_time_s;
+    json["iteration"] = r.iteration;
+    json["total_iterations"] = r.total_iterations;
+    json["consumed_samples"] = r.consumed_samples;
+    json["consumed_tokens"] = r.consumed_tokens;
+    json["step_s"] = r.step_s;
+    json["learning_rate"] = r.learning_rate;
+    json["global_batch_size"] = r.global_batch;
+    put_if(json, "lm_loss", r.loss);
+    put_if(json, "loss_scale", r.loss_scale);
+    put_if(json, "grad_norm", r.grad_norm);
+    put_if(json, "num_zeros", r.num_zeros);
+    put_if(json, "params_norm", r.params_norm);
+    put_if(json, "seq_length", r.seq_length);
+    json["skipped_iterations"] = r.skipped_iterations;
+    json["nan_iterations"] = r.nan_iterations;
+    json["samples_per_s"] = r.samples_per_s;
+    json["tokens_per_s"] = r.tokens_per_s;
+    json["flops_per_s"] = r.flops_per_s;
+    put_if(json, "mfu", r.mfu);
+    return json.dump();
+}
+
+std::string to_json(const ValidationRecord& r) {
+    io::OrderedJson json;
+    json["kind"] = "validation";
+    json["time"] = r.unix_time_s;
+    json["name"] = r.name;
+    json["iteration"] = r.iteration;
+    json["consumed_samples"] = r.consumed_samples;
+    json["consumed_tokens"] = r.consumed_tokens;
+    json["lm_loss"] = r.loss;
+    json["ppl"] = perplexity(r.loss);
+    json["tokens"] = r.n_tokens;
+    json["elapsed_s"] = r.elapsed_s;
+    return json.dump();
+}
+
+}  // namespace lm::metrics

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/tensorboard.hpp"
+
+namespace lm::metrics {
+
+namespace {
+
+template <typename Resume, typename Axis>
+std::optional<i64> step(const Resume& resume, Axis axis) {
+    if (!resume) return std::nullopt;
+    return axis(*resume);
+}
+
+}  // namespace
+
+TensorBoard::TensorBoard(TensorBoardOptions options)
+    : options_(std::move(options)),
+      by_iteration_(open("", step(options_.resume, [](const Axes& x) { return x.iteration; }))),
+      by_samples_(
+          open("/vs-samples", step(options_.resume, [](const Axes& x) { return x.samples; }))),
+      by_tokens_(open("/vs-tokens", step(options_.resume, [](const Axes& x) { return x.tokens; }))),
+      by_gigaflos_(open("/vs-gigaflos", step(options_.resume, [this](const Axes& x) {
+                            return gigaflos(x.samples);
+                        }))) {}
+
+TensorBoard::~TensorBoard() {
+    flush();
+}
+
+EventFile TensorBoard::open(const char* directory, std::optional<i64> resume_step) const {
+    return {options_.directory + directory, resume_step};
+}
+
+void TensorBoard::flush() {
+    for (EventFile* file : {&by_iteration_, &by_samples_, &by_tokens_, &by_gigaflos_})
+        file->flush();
+}
+
+void TensorBoard::add(EventFile& file, i64 x, std::string_view tag, double value) {
+    file.scalar(x, tag, value);
+    if (file.queued() >= options_.queue_size) file.flush();
+}
+
+void TensorBoard::add_axes(const Axes& x, const std::string& tag, double value, bool by_tokens) {
+    add(by_iteration_, x.iteration, tag, value);
+    add(by_samples_, x.samples, tag + " vs samples", value);
+    if (by_tokens) add(by_tokens_, x.tokens, tag + " vs tokens", value);
+}
+
+void TensorBoard::add_gigaflos(i64 samples, const std::string& tag, double value) {
+    add(by_gigaflos_, gigaflos(samples), tag + " vs gigaflos (without embeddings)", value);
+}
+
+i64 TensorBoard::gigaflos(i64 samples) const {
+    return static_cast<i64>(options_.gigaflos_per_sample * static_cast<double>(samples));
+}
+
+// A blip at each start, so that restarts can be seen.
+void TensorBoard::add_world_size(i64 iteration) {
+    constexpr std::string_view tag = "iteration-time/world_size at restart";
+    add(by_iteration_, iteration, tag, static_cast<double>(options_.world_size));
+    add(by_iteration_, iteration + 1, tag, 0.0);
+    first_ = false;
+}
+
+void TensorBoard::iteration(const StepRecord& r) {
+    if (first_) add_world_size(r.iteration);
+    const Axes x{r.iteration, r.consumed_samples, r.consumed_tokens};
+    const double iteration = static_cast<double>(r.iteration);
+    add(by_samples_, x.samples, "steps-vs-samples/y=steps,x=samples", iteration);
+    add(by_iteration_, x.iteration, "steps-vs-samples/y=samples,x=steps",
+        static_cast<double>(x.samples));
+    add(by_tokens_, x.tokens, "steps-vs-tokens/y=steps,x=tokens", iteration);
+    add(by_iteration_, x.iteration, "steps-vs-tokens/y=tokens,x=steps",
+        static_cast<double>(x.tokens));
+    add_axes(x, "learning-rate/learning-rate", r.learning_rate);
+    if (options_.batch_size) {
+        add_axes(x, "batch-size/batch-size", static_cast<double>(r.global_batch), false);
+    }
+    if (r.loss) {
+        const std::string tag = "lm-loss-training/lm loss";
+        add_axes(x, tag, *r.loss);
+        add_gigaflos(x.samples, tag, *r.loss);
+    }
+    if (r.loss_scale) add_axes(x, "loss-scale/loss-scale", *r.loss_scale);
+    if (r.grad_norm) add_axes(x, "grad-norm/grad-norm", *r.grad_norm);
+    if (r.num_zeros) add_axes(x, "num-zeros/num-zeros", *r.num_zeros);
+    if (r.params_norm) add_axes(x, "params-norm/params-norm", *r.params_norm);
+    if (r.seq_length)
+        add(by_iteration_, x.iteration, "curriculum_seqlen", static_cast<double>(*r.seq_length));
+}
+
+void TensorBoard::interval(const StepRecord& r) {
+    const i64 x = r.iteration;
+    const double dp_size = static_cast<double>(options_.dp_size);
+    if (options_.timers) {
+        add_axes({x, r.consumed_samples, r.consumed_tokens}, "iteration-time/iteration-time",
+                 r.step_s);
+    }
+    add(by_iteration_, x, "iteration-time/samples per second", r.samples_per_s);
+    add(by_iteration_, x, "iteration-time/samples per second per replica",
+        r.samples_per_s / dp_size);
+    add(by_iteration_, x, "iteration-time/tokens per second", r.tokens_per_s);
+    add(by_iteration_, x, "iteration-time/tokens per second per replica", r.tokens_per_s / dp_size);
+    add(by_iteration_, x, "iteration-time/TFLOPs per gpu (estimated)", r.flops_per_s / 1e12);
+    flush();
+}
+
+void TensorBoard::validation(const ValidationRecord& r) {
+    const Axes x{r.iteration, r.consumed_samples, r.consumed_tokens};
+    const std::string group =
+        "lm-loss-validation/" + (r.name == "validation" ? "" : r.name + "/") + "lm loss validation";
+    const auto series = [&](const std::string& tag, double value) {
+        add_axes(x, tag, value);
+        add_gigaflos(x.samples, tag, value);
+    };
+    series(group, r.loss);
+    if (options_.validation_ppl) series(group + " ppl", perplexity(r.loss));
+    flush();
+}
+
+}  // namespace lm::metrics

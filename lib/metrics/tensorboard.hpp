@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scalars of a training under Megatron-DeepSpeed's tags and axes, so that its dashboards and
+// renaming tools go on working: each series by iteration, samples, tokens (training.py,
+// training_log and evaluate_and_print_results). The series by iteration lie in DIR, those by
+// samples, tokens and gigaflos in DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos: the mark that
+// hides what a resumed run replaces holds for all series of a directory, so one directory has one
+// axis.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "metrics/event_file.hpp"
+#include "metrics/record.hpp"
+
+namespace lm::metrics {
+
+struct TensorBoardOptions {
+    std::string directory;
+    // A resumed run's counters at its first iteration: what earlier files say from there on is
+    // hidden.
+    struct Start {
+        i64 iteration, samples, tokens;
+    };
+    std::optional<Start> resume;
+    i64 queue_size = 1000;        // events kept back at most
+    bool batch_size = false;      // --log-batch-size-to-tensorboard
+    bool validation_ppl = false;  // --log-validation-ppl-to-tensorboard
+    bool timers = false;          // --log-timers-to-tensorboard: iteration-time
+    i64 world_size = 1;
+    i64 dp_size = 1;
+    // 6 x parameters without embeddings x seq_length / 1e9: the axis "gigaflos".
+    double gigaflos_per_sample = 0;
+};
+
+class TensorBoard {
+  public:
+    // Throws Error(failure) when the directory cannot be written.
+    explicit TensorBoard(TensorBoardOptions options);
+    ~TensorBoard();
+    TensorBoard(const TensorBoard&) = delete;
+    TensorBoard& operator=(const TensorBoard&) = delete;
+
+    // Every iteration; `record.loss` is that iteration's own loss.
+    void iteration(const StepRecord& record);
+    // Every logged iteration: times and rates of the interval. Flushes.
+    void interval(const StepRecord& record);
+    void validation(const ValidationRecord& record);  // flushes
+    void flush();
+
+  private:
+    using Axes = TensorBoardOptions::Start;
+    EventFile open(const char* directory, std::optional<i64> resume_step) const;
+    void add(EventFile& file, i64 x, std::string_view tag, double value);
+    void add_axes(const Axes& x, const std::string& tag, double value, bool by_tokens = true);
+    void add_gigaflos(i64 samples, const std::string& tag, double value);
+    void add_world_size(i64 iteration);
+    i64 gigaflos(i64 samples) const;
+
+    TensorBoardOptions options_;
+    EventFile by_iteration_, by_samples_, by_tokens_, by_gigaflos_;
+    bool first_ = true;
+};
+
+}  // namespace lm::metrics
