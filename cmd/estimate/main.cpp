@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/main.hpp"
+#include "verbs.hpp"
+
+int main(int argc, char** argv) {
+    lm::cli::Options options("lm-estimate",
+                             "what a training will need: parameters, memory, batches, disk, time");
+    lm::estimate::add_params_verb(options);
+    lm::estimate::add_memory_verb(options);
+    options.exits_with(lm::Exit::answer_is_no, "the model does not fit in --gpu-memory");
+    options.epilogue(
+        "lm-estimate params --model gpt2-124m\n"
+        "lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "
+        "--gpu-memory 80GB");
+    return lm::cli::run_main(argc, argv, options);
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate memory: the plan by which lm-train allocates, of every pipeline stage.
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/threads.hpp"
+#include "config/model_flags.hpp"
+#include "report.hpp"
+#include "spec/memory.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::ModelFlags model;
+    config::ParallelFlags parallel;
+    config::PrecisionFlags precision;
+    i64 micro_batch = 1;
+    std::optional<i64> n_micro_batches;
+    std::optional<i64> threads;
+    std::optional<cli::Bytes> memory;
+    cli::Bytes allowance{i64{2} << 30};
+    OutputFlags output;
+};
+
+void at_least_one(std::string_view flag, i64 value) {
+    if (value < 1) usage_error(flag, "{} is not at least 1", value);
+}
+
+// The tensor rank that holds most: ranks differ where heads or rows do not divide evenly.
+spec::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                              const spec::StepShape& step, const spec::Precision& precision,
+                              i64 n_threads, i64 stage) {
+    spec::MemoryPlan largest;
+    for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
+        const spec::MemoryPlan plan =
+            plan_memory(model, parallel, step, precision, n_threads, tp_rank, stage);
+        if (plan.total() > largest.total()) largest = plan;
+    }
+    return largest;
+}
+
+std::vector<Column> columns() {
+    return {
+        {"pp_rank", "stage", Unit::plain, ""},
+        {"layers", "layers", Unit::plain, "L (r+1) / PP - L r / PP, rounded down each"},
+        {"weights", "weights", Unit::bytes,
+         "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
+        {"masters", "masters", Unit::bytes, "fp32 copies of 16-bit weights: 4 bytes x elements"},
+        {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
+        {"optimizer", "optimizer", Unit::bytes, "Adam's two fp32 moments: 8 bytes x elements"},
+        {"activations", "activations", Unit::bytes,
+         "the activation table of lm-train's CPU backend, in fp32, without recomputation: what "
+         "a layer keeps x layers x micro-batches in flight, and the larger scratch of forward "
+         "and backward; 1F1B keeps min(PP - stage, micro-batches) in flight (arXiv 2104.04473, "
+         "section 2.2)"},
+        {"workspace", "workspace", Unit::bytes,
+         "partial sums, and 4 MiB of packed operands for each of --threads"},
+        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly this"}};
+}
+
+std::vector<Value> row_of(i64 stage, i64 n_layers, const spec::MemoryPlan& plan) {
+    return {stage,          n_layers,         plan.weights,   plan.masters, plan.gradients,
+            plan.optimizer, plan.activations, plan.workspace, plan.total()};
+}
+
+void add_verdict(Report& report, const Flags& flags, i64 largest, bool fits) {
+    std::vector<Figure> figures = {
+        {"largest", "largest rank", Unit::bytes, largest, "the stage that needs most"},
+        {"allowance", "allowance", Unit::bytes, flags.allowance.value,
+         "--allowance: what lies outside of our buffers (device context, libraries, code, mapped "
+         "data); a CUDA context takes 1.3 to 1.6 GiB"}};
+    if (flags.memory) {
+        figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
+        figures.push_back(
+            {"fits", "fits", Unit::plain, fits, "largest rank + allowance <= memory"});
+    }
+    report.figures("verdict", std::move(figures));
+}
+
+int run(const Flags& flags) {
+    at_least_one("--micro-batch-size", flags.micro_batch);
+    const spec::ModelConfig model = config::resolve_model(flags.model);
+    const spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
+    const spec::Precision precision = resolve_precision(flags.precision);
+    const i64 n_threads = flags.threads.value_or(available_cores());
+    at_least_one("--threads", n_threads);
+    const spec::StepShape step{.micro_batch = flags.micro_batch,
+                               .seq_length = model.seq_length,
+                               .n_micro_batches = flags.n_micro_batches.value_or(parallel.pp)};
+    at_least_one("--micro-batches", step.n_micro_batches);
+    i64 largest = 0;
+    std::vector<std::vector<Value>> rows;
+    for (i64 stage = 0; stage < parallel.pp; ++stage) {
+        const spec::MemoryPlan plan =
+            largest_plan(model, parallel, step, precision, n_threads, stage);
+        const i64 n_layers = stage_shape(model, parallel, step, stage).n_layers;
+        rows.push_back(row_of(stage, n_layers, plan));
+        largest = std::max(largest, plan.total());
+    }
+    Report report;
+    report.table("rank", columns(), std::move(rows));
+    const bool fits = !flags.memory || largest + flags.allowance.value <= flags.memory->value;
+    add_verdict(report, flags, largest, fits);
+    report.print(flags.output);
+    return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void add_memory_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options = program.verb(
+        "memory", "the bytes that a rank of lm-train allocates, by kind and pipeline stage",
+        [flags] { return run(*flags); });
+    config::add_model_options(options, flags->model);
+    config::add_parallel_options(options, flags->parallel);
+    config::add_precision_options(options, flags->precision);
+    options.group("Step");
+    options.value("--micro-batch-size", &flags->micro_batch, "N", "sequences in a micro-batch");
+    options.value("--micro-batches", &flags->n_micro_batches, "N",
+                  "micro-batches of a step and a pipeline; default: enough to fill it");
+    options.value("--threads", &flags->threads, "N",
+                  "CPU threads; default: all cores this process may use");
+    options.group("Verdict");
+    options.value("--gpu-memory", &flags->memory, "SIZE",
+                  "exit with 1 when the largest rank and the allowance need more");
+    options.value("--allowance", &flags->allowance, "SIZE",
+                  "memory outside of lm-train's buffers: context, libraries, code");
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

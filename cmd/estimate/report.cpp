@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "io/json.hpp"
+
+namespace lm::estimate {
+namespace {
+
+std::string text_of(Unit unit, double value) {
+    switch (unit) {
+        case Unit::count:
+            return with_separators(static_cast<i64>(std::llround(value)));
+        case Unit::bytes:
+            return human_size(static_cast<i64>(std::llround(value)));
+        case Unit::seconds:
+            return human_duration(value);
+        case Unit::difference:
+            return fmt::format("{:+.2f} %", 100 * value);
+        case Unit::plain:
+            break;
+    }
+    return fmt::format("{:.6g}", value);
+}
+
+std::string text_of(Unit unit, const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "yes" : "no";
+    if (const auto* whole = std::get_if<i64>(&value)) {
+        if (unit == Unit::count) return with_separators(*whole);
+        if (unit == Unit::plain) return fmt::format("{}", *whole);
+        return text_of(unit, static_cast<double>(*whole));
+    }
+    return text_of(unit, std::get<double>(value));
+}
+
+io::OrderedJson json_of(const Value& value) {
+    return std::visit([](const auto& held) { return io::OrderedJson(held); }, value);
+}
+
+// Text left, numbers right; columns two spaces apart.
+std::string aligned(const std::vector<std::vector<std::string>>& lines) {
+    std::vector<size_t> widths;
+    for (const auto& cells : lines) {
+        widths.resize(std::max(widths.size(), cells.size()));
+        for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+    }
+    std::string text;
+    for (const auto& cells : lines) {
+        std::string line;
+        for (size_t i = 0; i < cells.size(); ++i) {
+            if (i > 0) line += "  ";
+            line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i])
+                           : fmt::format("{:>{}}", cells[i], widths[i]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + "\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string with_separators(i64 value) {
+    const std::string digits = fmt::format("{}", value);
+    std::string text;
+    for (size_t i = 0; i < digits.size(); ++i) {
+        const bool group_ends = i > 0 && (digits.size() - i) % 3 == 0 && text != "-";
+        if (group_ends) text += ',';
+        text += digits[i];
+    }
+    return text;
+}
+
+void add_output_options(cli::Options& options, OutputFlags& flags) {
+    options.group("Output");
+    options.flag("--json", &flags.json, "print JSON Lines in base units (bytes, seconds)");
+    options.flag("--explain", &flags.explain, "print the formula of every figure, with its source");
+}
+
+void Report::table(std::string kind, std::vector<Column> columns,
+                   std::vector<std::vector<Value>> rows) {
+    parts_.push_back({std::move(kind), Form::table, std::move(columns), std::move(rows)});
+}
+
+void Report::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
+    Part part{std::move(kind), form, {}, {{}}};
+    for (Figure& figure : figures) {
+        part.columns.push_back({std::move(figure.key), std::move(figure.label), figure.unit,
+                                std::move(figure.formula)});
+        part.rows[0].push_back(std::move(figure.value));
+    }
+    parts_.push_back(std::move(part));
+}
+
+void Report::figures(std::string kind, std::vector<Figure> figures) {
+    add_figures(std::move(kind), Form::figures, std::move(figures));
+}
+
+void Report::sum(std::string kind, std::vector<Figure> figures) {
+    add_figures(std::move(kind), Form::sum, std::move(figures));
+}
+
+std::vector<std::vector<std::string>> Report::lines_of(const Part& part) {
+    std::vector<std::vector<std::string>> lines;
+    if (part.form != Form::table) {
+        for (size_t i = 0; i < part.columns.size(); ++i) {
+            const Column& column = part.columns[i];
+            const Value& value = part.rows[0][i];
+            lines.push_back({column.heading, text_of(column.unit, value)});
+            if (part.form != Form::sum) continue;
+            const auto whole = static_cast<double>(std::get<i64>(part.rows[0].back()));
+            const auto share = static_cast<double>(std::get<i64>(value)) / whole;
+            lines.back().push_back(fmt::format("{:.1f} %", 100 * share));
+        }
+        return lines;
+    }
+    std::vector<std::string>& headings = lines.emplace_back();
+    for (const Column& column : part.columns) headings.push_back(column.heading);
+    for (const std::vector<Value>& row : part.rows) {
+        std::vector<std::string>& cells = lines.emplace_back();
+        for (size_t i = 0; i < row.size(); ++i) {
+            cells.push_back(text_of(part.columns[i].unit, row[i]));
+        }
+    }
+    return lines;
+}
+
+std::string Report::as_text(bool explain) const {
+    std::string text;
+    for (const Part& part : parts_) {
+        if (!text.empty()) text += "\n";
+        text += aligned(lines_of(part));
+    }
+    if (!explain) return text;
+    text += "\nHow:\n";
+    for (const Part& part : parts_) {
+        for (const Column& column : part.columns) {
+            if (column.formula.empty()) continue;
+            text += fmt::format("  {}: {}\n", column.heading, column.formula);
+        }
+    }
+    return text;
+}
+
+std::string Report::as_json(bool explain) const {
+    std::string text;
+    for (const Part& part : parts_) {
+        for (const std::vector<Value>& row : part.rows) {
+            io::OrderedJson line;
+            line["kind"] = part.kind;
+            for (size_t i = 0; i < row.size(); ++i) line[part.columns[i].key] = json_of(row[i]);
+            text += line.dump() + "\n";
+        }
+    }
+    if (!explain) return text;
+    io::OrderedJson formulas;
+    formulas["kind"] = "formulas";
+    for (const Part& part : parts_) {
+        for (const Column& column : part.columns) {
+            if (!column.formula.empty()) formulas[part.kind + "." + column.key] = column.formula;
+        }
+    }
+    return text + formulas.dump() + "\n";
+}
+
+void Report::print(const OutputFlags& flags) const {
+    cli::write_stdout(flags.json ? as_json(flags.explain) : as_text(flags.explain));
+}
+
+}  // namespace lm::estimate

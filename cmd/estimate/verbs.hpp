@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of lm-estimate. Each declares its options and keeps their values for its run.
+#pragma once
+
+#include "cli/options.hpp"
+
+namespace lm::estimate {
+
+void add_params_verb(cli::Options& program);
+void add_memory_verb(cli::Options& program);
+void add_batch_verb(cli::Options& program);
+void add_checkpoint_verb(cli::Options& program);
+void add_time_verb(cli::Options& program);
+
+}  // namespace lm::estimate
