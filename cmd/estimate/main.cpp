@@ -7,7 +7,12 @@ int main(int argc, char** argv) {
                              "what a training will need: parameters, memory, batches, disk, time");
     lm::estimate::add_params_verb(options);
     lm::estimate::add_memory_verb(options);
-    options.exits_with(lm::Exit::answer_is_no, "the model does not fit in --gpu-memory");
+    lm::estimate::add_batch_verb(options);
+    lm::estimate::add_checkpoint_verb(options);
+    lm::estimate::add_time_verb(options);
+    options.exits_with(lm::Exit::answer_is_no,
+                       "memory: the model does not fit in --gpu-memory; batch: one of --nodes "
+                       "cannot run the ramp");
     options.epilogue(
         "lm-estimate params --model gpt2-124m\n"
         "lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "

@@ -8,6 +8,7 @@
 #include "base/threads.hpp"
 #include "config/model_flags.hpp"
 #include "report.hpp"
+#include "schedule.hpp"
 #include "spec/memory.hpp"
 #include "verbs.hpp"
 
@@ -25,10 +26,6 @@ struct Flags {
     cli::Bytes allowance{i64{2} << 30};
     OutputFlags output;
 };
-
-void at_least_one(std::string_view flag, i64 value) {
-    if (value < 1) usage_error(flag, "{} is not at least 1", value);
-}
 
 // The tensor rank that holds most: ranks differ where heads or rows do not divide evenly.
 spec::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,

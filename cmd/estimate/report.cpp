@@ -2,6 +2,7 @@
 #include "report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +32,9 @@ std::string text_of(Unit unit, double value) {
 
 std::string text_of(Unit unit, const Value& value) {
     if (const auto* text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* list = std::get_if<std::vector<i64>>(&value)) {
+        return fmt::format("{}", fmt::join(*list, " "));
+    }
     if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "yes" : "no";
     if (const auto* whole = std::get_if<i64>(&value)) {
         if (unit == Unit::count) return with_separators(*whole);
@@ -44,25 +48,31 @@ io::OrderedJson json_of(const Value& value) {
     return std::visit([](const auto& held) { return io::OrderedJson(held); }, value);
 }
 
-// Text left, numbers right; columns two spaces apart.
-std::string aligned(const std::vector<std::vector<std::string>>& lines) {
-    std::vector<size_t> widths;
-    for (const auto& cells : lines) {
-        widths.resize(std::max(widths.size(), cells.size()));
+using Cells = std::vector<std::string>;
+
+// Columns two spaces apart, those in `left` aligned to the left.
+std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left) {
+    std::vector<size_t> widths(left.size());
+    for (const Cells& cells : lines) {
         for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
     }
     std::string text;
-    for (const auto& cells : lines) {
+    for (const Cells& cells : lines) {
         std::string line;
         for (size_t i = 0; i < cells.size(); ++i) {
             if (i > 0) line += "  ";
-            line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i])
-                           : fmt::format("{:>{}}", cells[i], widths[i]);
+            line += left[i] ? fmt::format("{:<{}}", cells[i], widths[i])
+                            : fmt::format("{:>{}}", cells[i], widths[i]);
         }
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + "\n";
     }
     return text;
+}
+
+bool is_words(const Value& value) {
+    return std::holds_alternative<std::string>(value) ||
+           std::holds_alternative<std::vector<i64>>(value);
 }
 
 }  // namespace
@@ -107,36 +117,40 @@ void Report::sum(std::string kind, std::vector<Figure> figures) {
     add_figures(std::move(kind), Form::sum, std::move(figures));
 }
 
-std::vector<std::vector<std::string>> Report::lines_of(const Part& part) {
-    std::vector<std::vector<std::string>> lines;
-    if (part.form != Form::table) {
-        for (size_t i = 0; i < part.columns.size(); ++i) {
-            const Column& column = part.columns[i];
-            const Value& value = part.rows[0][i];
-            lines.push_back({column.heading, text_of(column.unit, value)});
-            if (part.form != Form::sum) continue;
-            const auto whole = static_cast<double>(std::get<i64>(part.rows[0].back()));
-            const auto share = static_cast<double>(std::get<i64>(value)) / whole;
-            lines.back().push_back(fmt::format("{:.1f} %", 100 * share));
+std::string Report::text_of_part(const Part& part) {
+    std::vector<Cells> lines;
+    if (part.form == Form::table) {
+        std::vector<bool> left;
+        Cells& headings = lines.emplace_back();
+        for (const Column& column : part.columns) headings.push_back(column.heading);
+        for (const std::vector<Value>& row : part.rows) {
+            Cells cells;
+            left.clear();
+            for (size_t i = 0; i < row.size(); ++i) {
+                left.push_back(i == 0 || is_words(row[i]));
+                cells.push_back(text_of(part.columns[i].unit, row[i]));
+            }
+            lines.push_back(std::move(cells));
         }
-        return lines;
+        return aligned(lines, left);
     }
-    std::vector<std::string>& headings = lines.emplace_back();
-    for (const Column& column : part.columns) headings.push_back(column.heading);
-    for (const std::vector<Value>& row : part.rows) {
-        std::vector<std::string>& cells = lines.emplace_back();
-        for (size_t i = 0; i < row.size(); ++i) {
-            cells.push_back(text_of(part.columns[i].unit, row[i]));
-        }
+    for (size_t i = 0; i < part.columns.size(); ++i) {
+        const Column& column = part.columns[i];
+        const Value& value = part.rows[0][i];
+        lines.push_back({column.heading, text_of(column.unit, value)});
+        if (part.form != Form::sum) continue;
+        const auto whole = static_cast<double>(std::get<i64>(part.rows[0].back()));
+        const auto share = static_cast<double>(std::get<i64>(value)) / whole;
+        lines.back().push_back(fmt::format("{:.1f} %", 100 * share));
     }
-    return lines;
+    return aligned(lines, {true, false, false});
 }
 
 std::string Report::as_text(bool explain) const {
     std::string text;
     for (const Part& part : parts_) {
         if (!text.empty()) text += "\n";
-        text += aligned(lines_of(part));
+        text += text_of_part(part);
     }
     if (!explain) return text;
     text += "\nHow:\n";

@@ -14,7 +14,7 @@ namespace lm::estimate {
 
 // difference: a ratio to what it should be, less one.
 enum class Unit { count, bytes, seconds, difference, plain };
-using Value = std::variant<i64, double, bool, std::string>;
+using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
 struct Figure {
     std::string key;    // in JSON
@@ -57,7 +57,7 @@ class Report {
         std::vector<std::vector<Value>> rows;
     };
     void add_figures(std::string kind, Form form, std::vector<Figure> figures);
-    static std::vector<std::vector<std::string>> lines_of(const Part& part);
+    static std::string text_of_part(const Part& part);
     std::string as_text(bool explain) const;
     std::string as_json(bool explain) const;
 

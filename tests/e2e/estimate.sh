@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-estimate: figures of published trainings, JSON, exit codes.
+set -euo pipefail
+build=$1
+estimate=$build/bin/lm-estimate
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+die() { echo "estimate: $*"; exit 1; }
+# has TEXT PATTERN: a line of the text matches.
+has() { grep -qE -- "$2" <<<"$1" || die "no line '$2' in:"$'\n'"$1"; }
+# fails CODE PATTERN ARGUMENTS...: exit code, one complaint, nothing on standard output.
+fails() {
+    local code=$1 pattern=$2 got=0
+    shift 2
+    "$estimate" "$@" >"$dir/out" 2>"$dir/err" || got=$?
+    [ "$got" = "$code" ] || die "$*: exit $got, not $code"
+    [ ! -s "$dir/out" ] || die "$*: prints results in spite of an error"
+    grep -qE -- "$pattern" "$dir/err" || die "$*: complains otherwise: $(cat "$dir/err")"
+}
+
+out=$("$estimate" params --model gpt2-124m 2>"$dir/err")
+has "$out" '^total +124,439,808 +100\.0 %$'
+has "$out" "^BigScience's formula +124,439,808$"
+has "$(cat "$dir/err")" '^lm-estimate: note: --model gpt2-124m .* sets --num-layers 12 '
+
+out=$("$estimate" params --num-layers 36 --hidden-size 4096 --num-attention-heads 32 \
+    --seq-length 2048 --tensor-model-parallel-size 8 --json)
+has "$out" '^\{"kind":"parameters",.*"total":7463923712\}$'
+has "$out" '"megatron":7467778048,.*"padded_vocab":51200'
+has "$out" '^\{"kind":"rank","pp_rank":0,"layers":36,"parameters":941594624\}$'
+
+out=$("$estimate" memory --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 \
+    --vocab-size 256 --threads 2 --json)
+has "$out" '^\{"kind":"rank","pp_rank":0,"layers":2,"weights":[0-9]+,"masters":0,'
+has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":2147483648\}$'
+"$estimate" memory --model gpt2-124m --gpu-memory 16GiB >/dev/null 2>&1 || die "124m does not fit"
+code=0
+out=$("$estimate" memory --model 7.5b --gpu-memory 80GB 2>/dev/null) || code=$?
+[ $code = 1 ] || die "a model that does not fit: exit $code"
+has "$out" '^fits +no$'
+
+ramp=(--global-batch-size 1024 --rampup-batch-size 16 16 5_000_000)
+out=$("$estimate" batch "${ramp[@]}" --train-samples 300_000_000 --seq-length 2048)
+has "$out" '^32 +4,962 +2,480 +79,376 +162,562,048 +1 2 4 8 16 32$'
+has "$out" '^iterations +311,541$'
+code=0
+out=$("$estimate" batch "${ramp[@]}" --train-samples 300M --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 4 --gpus-per-node 4 --nodes 32 64 96) || code=$?
+[ $code = 1 ] || die "nodes that cannot run the ramp: exit $code"
+has "$out" '^32 +128 +16 +yes$'
+has "$out" '^64 +256 +32 +from iteration 23[0-9]+ on$'
+has "$out" '^96 +384 +48 +no: 1024 is no multiple of 48$'
+
+out=$("$estimate" checkpoint --model bloom-176b --bf16 --json 2>/dev/null)
+has "$out" '"weights":352494542848,.*"total":2467461799936'
+out=$("$estimate" checkpoint --model gpt3-13b --fp16 --save-schedule 10@100,18@1000,1500 \
+    --global-batch-size 1024 --train-iters 150_000 2>/dev/null)
+has "$out" '^checkpoints +161$'
+
+out=$("$estimate" time --model bloom-176b --global-batch-size 2048 --train-samples 220_000_000 \
+    --gpus 384 --tflops 149.02 --checkpoint-activations --json 2>/dev/null)
+has "$out" '"iteration":105\.2'
+out=$("$estimate" time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus 256 \
+    --tflops 45 --checkpoint-activations --hours-per-day 12 --explain 2>/dev/null)
+has "$out" '^rule of thumb +31 d 00 h$'
+has "$out" '^  rule of thumb: 6 T P / \(n X\), 8 with recomputation'
+
+tiny=(--num-layers 2 --hidden-size 64 --seq-length 32)
+fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64' \
+    params "${tiny[@]}" --num-attention-heads 5
+fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model gpt5
+fails 2 'did you mean --num-layers' params --num-layer 2
+fails 2 '^lm-estimate: --tensor-model-parallel-size: 3 does not divide' \
+    memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 3
+fails 2 '^lm-estimate: --tflops: must be given' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
+fails 2 '^lm-estimate: --train-samples: give one of' batch --global-batch-size 8
+fails 2 'needs --train-samples, not --train-iters' \
+    batch --global-batch-size 8 --rampup-batch-size 4 4 100 --train-iters 5
+fails 2 '^lm-estimate: --micro-batch-size: 0 is not at least 1' \
+    memory "${tiny[@]}" --num-attention-heads 4 --micro-batch-size 0
+for verb in params memory batch checkpoint time; do
+    "$estimate" $verb --help | grep -q -- --explain || die "$verb --help lacks --explain"
+done
