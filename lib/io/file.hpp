@@ -82,7 +82,7 @@ class AtomicFile {
     void write(std::string_view text);
     void write_at(std::span<const std::byte> bytes, i64 offset);  // flushes; does not move the end
     void read_back(std::span<std::byte> bytes, i64 offset);  // what was appended; flushes first
-    i64 size() const;                                             // bytes appended so far
+    i64 size() const;                                        // bytes appended so far
     void flush();
     // flush, fsync, close; the file is still under its temporary name. For writers of several files
     // that must appear together: sync all, then commit in the documented order.

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # lm-preprocess as a user meets it: inputs in every compression, same bytes for any --workers, the
 # verbs, and one clear line with the right exit code for everything that can be wrong.
@@ -31,19 +32,19 @@ with open("a.jsonl", "w") as out:
                              ensure_ascii=i % 2 == 0) + "\n")
 PY
 gzip -k a.jsonl; xz -k a.jsonl
-command -v zstd > /dev/null && zstd -q a.jsonl || cp a.jsonl a.jsonl.zst
+if command -v zstd > /dev/null; then zstd -q a.jsonl; else cp a.jsonl a.jsonl.zst; fi
 
 # The same bytes whatever the compression and the number of workers.
-$lm --input a.jsonl --output-prefix one --append-eod --workers 1 --quiet
+"$lm" --input a.jsonl --output-prefix one --append-eod --workers 1 --quiet
 for input in a.jsonl.gz a.jsonl.xz a.jsonl.zst -; do
-    $lm --input $input --output-prefix two --append-eod --workers 3 --force --quiet < a.jsonl
+    "$lm" --input $input --output-prefix two --append-eod --workers 3 --force --quiet < a.jsonl
     cmp one_text_document.bin two_text_document.bin && cmp one_text_document.idx two_text_document.idx
     cmp one_text_document.json two_text_document.json
 done
-$lm verify one_text_document | grep -q "all is right"
+"$lm" verify one_text_document | grep -q "all is right"
 
 # What was written decodes to what was read.
-$lm cat one_text_document > back.jsonl
+"$lm" cat one_text_document > back.jsonl
 python3 - <<'PY'
 import json
 source = [json.loads(line)["text"] for line in open("a.jsonl")]
@@ -53,70 +54,73 @@ PY
 
 # Several keys, directories, merge.
 mkdir d; split -n l/3 -d a.jsonl d/part.
-$lm --input d --output-prefix keys --json-keys text title --append-eod --quiet --json > stats
+"$lm" --input d --output-prefix keys --json-keys text title --append-eod --quiet --json > stats
 grep -q '"documents":3000' stats
 cmp keys_text_document.bin one_text_document.bin
-for i in 0 1 2; do $lm --input d/part.0$i --output-prefix p$i --append-eod --quiet; done
-$lm merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
+for i in 0 1 2; do "$lm" --input d/part.0$i --output-prefix p$i --append-eod --quiet; done
+"$lm" merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
 cmp merged.bin one_text_document.bin && cmp merged.idx one_text_document.idx
-$lm verify merged > /dev/null
-$lm info --json merged | grep -q '"tokens":'
-echo 'Hello world' | $lm encode | grep -qx '15496 995'
-echo '15496 995' | $lm decode | grep -qx 'Hello world'
+"$lm" verify merged > /dev/null
+"$lm" info --json merged | grep -q '"tokens":'
+echo 'Hello world' | "$lm" encode | grep -qx '15496 995'
+echo '15496 995' | "$lm" decode | grep -qx 'Hello world'
 
 # Empty documents: dropped, or kept in the document index.
 printf '{"text":"a"}\n\n{"text":""}\n{"text":["b","","c d"]}\n' > empty.jsonl
-$lm --input empty.jsonl --output-prefix e --quiet
-$lm --input empty.jsonl --output-prefix k --quiet --keep-empty
-$lm info --json e_text_document | grep -q '"documents":2,"sequences":3'
-$lm info --json k_text_document | grep -q '"documents":3,"sequences":3'
-$lm verify k_text_document > /dev/null
+"$lm" --input empty.jsonl --output-prefix e --quiet
+"$lm" --input empty.jsonl --output-prefix k --quiet --keep-empty
+"$lm" info --json e_text_document | grep -q '"documents":2,"sequences":3'
+"$lm" info --json k_text_document | grep -q '"documents":3,"sequences":3'
+"$lm" verify k_text_document > /dev/null
 
 # What can be wrong.
-expect 2 'none.jsonl' $lm --input none.jsonl --output-prefix bad
+expect 2 'none.jsonl' "$lm" --input none.jsonl --output-prefix bad
 : > nothing.jsonl
-expect 3 'nothing.jsonl: holds no documents' $lm --input nothing.jsonl --output-prefix bad
+expect 3 'nothing.jsonl: holds no documents' "$lm" --input nothing.jsonl --output-prefix bad
 printf '{"text":"a"}\n{"text":"b"}\n{"text":"c\n{"text":"d"}\n' > third.jsonl
-expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string' $lm --input third.jsonl --output-prefix bad
-expect 3 'third.jsonl:3:11' $lm --input third.jsonl --output-prefix bad --workers 1
-expect 0 '3 documents.*1 lines skipped' $lm --input third.jsonl --output-prefix skipped --on-bad-line skip
+expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string' "$lm" --input third.jsonl --output-prefix bad
+expect 3 'third.jsonl:3:11' "$lm" --input third.jsonl --output-prefix bad --workers 1
+expect 0 '3 documents.*1 lines skipped' "$lm" --input third.jsonl --output-prefix skipped --on-bad-line skip
 printf '{"text":"a\xff b \\ud800"}\n' > bytes.jsonl
-expect 3 'bytes.jsonl:1:11: not valid UTF-8' $lm --input bytes.jsonl --output-prefix bad
-expect 0 'replaced' $lm --input bytes.jsonl --output-prefix rep --on-bad-line replace
-[ "$($lm cat rep_text_document)" = '{"text":"a� b �"}' ] || fail "replace: $($lm cat rep_text_document)"
-expect 3 ":1:1: there is no key 'text'" $lm --input <(echo '{"txt":"a"}') --output-prefix bad
-expect 3 ":1:9: 'text' is a number" $lm --input <(echo '{"text":5}') --output-prefix bad
+expect 3 'bytes.jsonl:1:11: not valid UTF-8' "$lm" --input bytes.jsonl --output-prefix bad
+expect 0 'replaced' "$lm" --input bytes.jsonl --output-prefix rep --on-bad-line replace
+[ "$("$lm" cat rep_text_document)" = '{"text":"a� b �"}' ] || fail "replace: $("$lm" cat rep_text_document)"
+expect 3 ":1:1: there is no key 'text'" "$lm" --input <(echo '{"txt":"a"}') --output-prefix bad
+expect 3 ":1:9: 'text' is a number" "$lm" --input <(echo '{"text":5}') --output-prefix bad
 head -c 2000 a.jsonl.gz > cut.jsonl.gz
-expect 3 'cut.jsonl.gz: .*(truncated|cut|end)' $lm --input cut.jsonl.gz --output-prefix bad
-expect 2 'one_text_document.bin: exists already' $lm --input a.jsonl --output-prefix one
-expect 2 "unknown|not known|Unknown" $lm --input a.jsonl --output-prefix bad --no-such-option
-expect 2 'input' $lm --output-prefix bad
-expect 2 'merge-file' $lm --input a.jsonl --output-prefix bad --vocab-file x
-expect 3 'no/such' $lm --input a.jsonl --output-prefix no/such/dir/x
+expect 3 'cut.jsonl.gz: .*(truncated|cut|end)' "$lm" --input cut.jsonl.gz --output-prefix bad
+expect 2 'one_text_document.bin: exists already' "$lm" --input a.jsonl --output-prefix one
+expect 2 "unknown|not known|Unknown" "$lm" --input a.jsonl --output-prefix bad --no-such-option
+expect 2 'input' "$lm" --output-prefix bad
+expect 2 'merge-file' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
+expect 3 'no/such' "$lm" --input a.jsonl --output-prefix no/such/dir/x
 share=$here/../../share/tokenizers/gpt2
 head -c 300000 "$share/vocab.json" > cutvocab.json
-expect 3 'cutvocab.json: .*cut short' $lm --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
-expect 0 'dataset-impl' $lm --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
+expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
+expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 
 # A damaged dataset.
 cp one_text_document.bin x.bin; cp one_text_document.idx x.idx; cp one_text_document.json x.json
 truncate -s -2 x.bin
-expect 1 '' $lm verify x; grep -q 'x.bin: .*cut short' out || fail "$(cat out)"
-expect 3 'x.bin: .*cut short' $lm info x
+expect 1 '' "$lm" verify x; grep -q 'x.bin: .*cut short' out || fail "$(cat out)"
+expect 3 'x.bin: .*cut short' "$lm" info x
 cp one_text_document.bin x.bin; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
-expect 1 '' $lm verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
+expect 1 '' "$lm" verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
 
 # Every operation on files may fail: one line, exit 3, nothing under the final name.
 for k in 1 2 3 5 8 13 21; do
     got=0
-    LM_IO_FAULT=fail:$k $lm --input a.jsonl --output-prefix fault --quiet 2> err || got=$?
-    [ $got = 0 ] || { [ $got = 3 ] && [ "$(wc -l < err)" -le 3 ] || fail "fault $k: $got $(cat err)"; }
-    if [ $got != 0 ]; then [ ! -e fault_text_document.idx ] || fail "fault $k left an .idx"; fi
+    LM_IO_FAULT=fail:$k "$lm" --input a.jsonl --output-prefix fault --quiet 2> err || got=$?
+    if [ $got != 0 ]; then
+        [ $got = 3 ] || fail "fault $k: exit $got: $(cat err)"
+        [ "$(wc -l < err)" -le 3 ] || fail "fault $k: $(cat err)"
+        [ ! -e fault_text_document.idx ] || fail "fault $k left an .idx"
+    fi
     rm -f fault_*
 done
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2> /dev/null; then
-    expect 3 'small/x_text_document.*: .*([Nn]o space|full)' $lm --input a.jsonl --output-prefix small/x
+    expect 3 'small/x_text_document.*: .*([Nn]o space|full)' "$lm" --input a.jsonl --output-prefix small/x
     [ -z "$(ls small)" ] || fail "left on the full disk: $(ls small)"
     umount small
 fi

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON Lines: what Python's json.loads takes and refuses, with the place; lines across chunks.
+#include "data/jsonl.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "io/file.hpp"
+
+using namespace lm;
+using namespace lm::data;
+
+namespace {
+
+std::string padded(const std::string& line) {
+    return line + std::string(LineChunk::padding, '\0');
+}
+
+std::string text_of(const std::string& line, BadBytes bad = BadBytes::refuse) {
+    LineParser parser({"text"}, bad);
+    const std::string buffer = padded(line);
+    try {
+        const auto values = parser.parse(std::string_view(buffer).substr(0, line.size()));
+        if (!values[0].is_list) return std::string(values[0].text);
+        std::string joined;
+        for (const auto sentence : values[0].sentences) joined += std::string(sentence) + "|";
+        return joined;
+    } catch (const LineError& error) {
+        return "ERROR " + std::to_string(error.byte) + " " + error.reason;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("what json.loads takes") {
+    CHECK(text_of(R"({"text": "a"})") == "a");
+    CHECK(text_of(" {\"text\"\t:\"a\" } \r") == "a");
+    CHECK(text_of(R"({"x":[1,{"text":"no"}],"text":"yes","y":null})") == "yes");
+    CHECK(text_of(R"({"text":"first","text":"last"})") == "last");
+    CHECK(text_of(R"({"te\u0078t":"escaped key"})") == "escaped key");
+    CHECK(text_of(R"({"a":NaN,"b":-Infinity,"c":123456789012345678901234567890,"text":"a"})") ==
+          "a");
+    CHECK(text_of(R"({"text":"\ud83d\ude00\n\/\u00e9"})") == "\U0001F600\n/\u00E9");
+    CHECK(text_of(R"({"text":["a","","b"]})") == "a||b|");
+    CHECK(text_of(R"({"text":"\u0000"})") == std::string(1, '\0'));
+}
+
+TEST_CASE("what json.loads refuses, with the byte") {
+    CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
+    CHECK(text_of("[1]") == "ERROR 1 not valid JSON: an object {...} is expected");
+    CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}").starts_with("ERROR 1 "));
+    CHECK(text_of(R"({"text":"a"} x)") == "ERROR 14 not valid JSON: something follows the object");
+    CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
+    CHECK(text_of(R"({"text":"a",})").starts_with("ERROR 13 "));
+    CHECK(text_of(R"({"text":"a)") == "ERROR 11 not valid JSON: the line ends inside a string");
+    CHECK(text_of("{\"text\":\"a\tb\"}") ==
+          "ERROR 11 not valid JSON: a control character in a string");
+    CHECK(text_of(R"({"text":"\x"})").starts_with("ERROR 11 "));
+    CHECK(text_of(R"({"text":"\u12"})").starts_with("ERROR 14 "));
+    CHECK(text_of(R"({"text":"a","n":01})").starts_with("ERROR 18 "));
+    CHECK(text_of(R"({"text":"a","n":1.})").starts_with("ERROR 19 "));
+    CHECK(text_of(R"({"text":"a","n":nul})").starts_with("ERROR 17 "));
+    CHECK(text_of(R"({"text":null})") == "ERROR 9 'text' is null, not a string");
+    CHECK(text_of(R"({"text":["a",1]})") ==
+          "ERROR 9 'text' is an array with other things than strings, not a string");
+    CHECK(text_of(R"({"title":"a"})") == "ERROR 1 there is no key 'text'");
+    CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
+    CHECK(
+        text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
+    CHECK(text_of("{\"text\":" + std::string(3000, '[') + "}").find("nested too deeply") !=
+          std::string::npos);
+}
+
+TEST_CASE("broken characters are replaced on request") {
+    CHECK(text_of("{\"text\":\"a\xC3\"}", BadBytes::replace) == "a\uFFFD");
+    CHECK(text_of(R"({"text":"a\ud800b\udc00\ud83d\u0041"})", BadBytes::replace) ==
+          "a\uFFFDb\uFFFD\uFFFDA");
+    CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
+}
+
+TEST_CASE("lines come whole and in order for any chunk size") {
+    const std::string dir = "/tmp/lm-jsonl-test." + std::to_string(::getpid());
+    io::make_directories(dir);
+    std::string want;
+    std::vector<std::string> files;
+    for (int f = 0; f < 3; ++f) {
+        std::string content;
+        for (int i = 0; i < 200; ++i) {
+            content +=
+                std::string(static_cast<size_t>(i * 7 % 311), static_cast<char>('a' + i % 26)) +
+                "\n";
+        }
+        if (f == 1) content += "no newline at the end";
+        if (f == 2) content.clear();
+        files.push_back(dir + "/" + std::to_string(f));
+        io::write_file(files.back(), content, io::Overwrite::yes);
+        want += content;
+    }
+    for (const i64 chunk_bytes : {1, 7, 64, 1000, 1'000'000}) {
+        ChunkReader reader(files, chunk_bytes);
+        LineChunk chunk;
+        std::string got;
+        int n_first = 0;
+        while (reader.next(chunk)) {
+            got += chunk.text();
+            n_first += chunk.first;
+            CHECK((chunk.text().ends_with('\n') || chunk.text().ends_with("the end")));
+        }
+        CHECK(got == want);
+        CHECK(n_first == 2);
+        CHECK(reader.bytes_read() == static_cast<i64>(want.size()));
+    }
+    io::remove_tree(dir);
+}
