@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -37,7 +38,28 @@ void reference::adamw(device::Context& context, const AdamW& a) {
 }
 
 void fast::adamw(device::Context& context, const AdamW& a) {
-    reference::adamw(context, a);
+    if (a.master.dtype != DType::fp32) no_such_type(a.master.dtype);
+    if (a.weight && a.weight.dtype != DType::fp32) no_such_type(a.weight.dtype);
+    const auto t = static_cast<double>(a.step);
+    const AdamWStep step{
+        .grad_scale = static_cast<float>(a.grad_scale),
+        .beta1 = static_cast<float>(a.beta1),
+        .one_minus_beta1 = static_cast<float>(1.0 - a.beta1),
+        .beta2 = static_cast<float>(a.beta2),
+        .one_minus_beta2 = static_cast<float>(1.0 - a.beta2),
+        .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, t))),
+        .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, t))),
+        .eps = static_cast<float>(a.eps),
+        .lr = static_cast<float>(a.lr),
+        .weight_decay = static_cast<float>(a.weight_decay),
+    };
+    float* const weight = maybe<float>(a.weight);
+    constexpr i64 grain = i64{1} << 15;
+    pool_of(context).run_ranges(a.master[0], grain, [&](i64 begin, i64 end, int) {
+        vector_kernels().adamw(step, a.master.as<float>() + begin,
+                               weight ? weight + begin : nullptr, a.grad.as<float>() + begin,
+                               a.m.as<float>() + begin, a.v.as<float>() + begin, end - begin);
+    });
 }
 
 }  // namespace lm::cpu

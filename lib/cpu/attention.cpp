@@ -1,13 +1,301 @@
 // SPDX-License-Identifier: Apache-2.0
+// Attention in blocks of queries and keys that stay in the second cache, never a T x T matrix:
+// FlashAttention-2 (Dao, 2023, algorithms 1 and 2). Forward: one task per (sample, head, block of
+// queries), which walks the keys with an online softmax. Backward: one task per (sample, key-value
+// group), which walks blocks of keys, and for each the blocks of queries that see it; so no two
+// tasks add to the same gradient. The cut depends on the shape alone.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/cpu_device.hpp"
+#include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
+#include "spec/cpu_scratch.hpp"
 
-namespace lm::cpu::fast {
+namespace lm::cpu {
+namespace {
 
-void attention_forward(device::Context& context, const device::AttentionForward& a) {
-    reference::attention_forward(context, a);
+using device::AttentionBackward;
+using device::AttentionForward;
+
+constexpr i64 block = spec::attention_block;
+
+// Cuts a worker's floats into named pieces; together they are what spec/cpu_scratch.hpp counts.
+class Pieces {
+  public:
+    Pieces(float* base, i64 floats) : next_(base), end_(base + floats) {}
+    float* take(i64 floats) {
+        float* const piece = next_;
+        next_ += floats;
+        LM_CHECK(next_ <= end_, "attention needs more scratch than its formula says");
+        return piece;
+    }
+
+  private:
+    float* next_;
+    float* end_;
+};
+
+// Where the rows of one (sample, head) lie, and which keys a query sees.
+template <typename Args>
+struct Head {
+    Head(const Args& args, i64 sample_index, i64 head_index)
+        : a(args),
+          sample(sample_index),
+          head(head_index),
+          length(a.qkv[1]),
+          width(a.head_dim),
+          stride((a.n_heads + 2 * a.n_groups) * width),
+          group(head / (a.n_heads / a.n_groups)),
+          q_offset(sample * length * stride + head * width),
+          k_offset(sample * length * stride + (a.n_heads + group) * width),
+          v_offset(k_offset + a.n_groups * width),
+          slope(a.alibi_slopes ? a.alibi_slopes.template as<float>()[head] : 0.0F),
+          mask(a.dropout.p, a.dropout.seed, a.dropout.layer, a.dropout.site) {
+        if (a.doc_start) starts = a.doc_start.template as<i32>() + sample * length;
+        if (a.dropout.on()) {
+            sample_id = static_cast<u64>(a.dropout.sample_ids.template as<i64>()[sample]);
+        }
+    }
+    i64 out_offset(i64 t) const { return ((sample * length + t) * a.n_heads + head) * width; }
+    i64 lse_offset(i64 t) const { return (sample * a.n_heads + head) * length + t; }
+    i64 first_key(i64 query) const { return starts ? starts[query] : 0; }
+    // The first key that any query of [begin, end) sees.
+    i64 first_key(i64 begin, i64 end) const {
+        return starts ? *std::min_element(starts + begin, starts + end) : 0;
+    }
+    void dropout_factors(i64 query, i64 first, i64 n, float* factors) const {
+        const i64 element = ((a.dropout.first_head + head) * length + query) * length + first;
+        vector_kernels().dropout_factors(mask.key(), sample_id, static_cast<u64>(element),
+                                         mask.threshold(), static_cast<float>(mask.scale()),
+                                         factors, n);
+    }
+
+    const Args& a;
+    i64 sample, head, length, width, stride, group;
+    i64 q_offset, k_offset, v_offset;  // of the first token
+    float slope;
+    DropoutMask mask;
+    const i32* starts = nullptr;
+    u64 sample_id = 0;
+};
+
+// Keys of the block at `first` that `query` sees, as [begin, end) inside the block.
+struct Seen {
+    template <typename Args>
+    Seen(const Head<Args>& head, i64 query, i64 first, i64 n)
+        : begin(std::clamp<i64>(head.first_key(query) - first, 0, n)),
+          end(std::clamp<i64>(query + 1 - first, 0, n)) {}
+    i64 begin, end;
+};
+
+void copy_rows(const float* x, i64 stride, i64 rows, i64 width, float factor, float* y) {
+    for (i64 i = 0; i < rows; ++i) {
+        vector_kernels().scaled_copy(y + i * width, x + i * stride, factor, width);
+    }
 }
-void attention_backward(device::Context& context, const device::AttentionBackward& a) {
-    reference::attention_backward(context, a);
+
+// ---- forward -----------------------------------------------------------------------------------
+
+struct ForwardScratch {
+    ForwardScratch(float* base, i64 width)
+        : ForwardScratch(Pieces(base, spec::attention_forward_floats(width)), width) {}
+    ForwardScratch(Pieces pieces, i64 width)
+        : q(pieces.take(block * width)),
+          k_transposed(pieces.take(block * width)),
+          v(pieces.take(block * width)),
+          out(pieces.take(block * width)),
+          scores(pieces.take(block * block)),
+          max(pieces.take(block)),
+          sum(pieces.take(block)),
+          factors(pieces.take(block)) {}
+    float *q, *k_transposed, *v, *out, *scores, *max, *sum, *factors;
+};
+
+void forward_block(const Head<AttentionForward>& head, i64 first_query, const ForwardScratch& s) {
+    const VectorKernels& kernels = vector_kernels();
+    const float* const qkv = head.a.qkv.as<float>();
+    const i64 width = head.width;
+    const i64 n_queries = std::min(block, head.length - first_query);
+    copy_rows(qkv + head.q_offset + first_query * head.stride, head.stride, n_queries, width,
+              static_cast<float>(head.a.scale), s.q);
+    std::fill(s.max, s.max + block, -std::numeric_limits<float>::infinity());
+    std::fill(s.sum, s.sum + block, 0.0F);
+    const i64 first_block = head.first_key(first_query, first_query + n_queries) / block * block;
+    for (i64 key = first_block; key < first_query + n_queries; key += block) {
+        const i64 n_keys = std::min(block, head.length - key);
+        kernels.transpose(n_keys, width, qkv + head.k_offset + key * head.stride, head.stride, 1.0F,
+                          s.k_transposed, block);
+        copy_rows(qkv + head.v_offset + key * head.stride, head.stride, n_keys, width, 1.0F, s.v);
+        kernels.small_product(n_queries, n_keys, width, s.q, width, 1, s.k_transposed, block,
+                              s.scores, block, false);
+        for (i64 i = 0; i < n_queries; ++i) {
+            float* const row = s.scores + i * block;
+            const Seen seen(head, first_query + i, key, n_keys);
+            const float rescale =
+                kernels.online_softmax(row, n_keys, seen.begin, seen.end, head.slope,
+                                       static_cast<float>(key), s.max + i, s.sum + i);
+            if (key > first_block) kernels.scale(s.out + i * width, rescale, width);
+            if (!head.a.dropout.on()) continue;
+            head.dropout_factors(first_query + i, key, n_keys, s.factors);
+            kernels.multiply(row, s.factors, n_keys);
+        }
+        kernels.small_product(n_queries, width, n_keys, s.scores, block, 1, s.v, width, s.out,
+                              width, key > first_block);
+    }
+    for (i64 i = 0; i < n_queries; ++i) {
+        const i64 t = first_query + i;
+        kernels.scaled_copy(head.a.out.as<float>() + head.out_offset(t), s.out + i * width,
+                            1.0F / s.sum[i], width);
+        head.a.lse.as<float>()[head.lse_offset(t)] =
+            static_cast<float>(s.max[i] + std::log(static_cast<double>(s.sum[i])));
+    }
 }
 
-}  // namespace lm::cpu::fast
+// ---- backward ----------------------------------------------------------------------------------
+
+struct BackwardScratch {
+    BackwardScratch(float* base, i64 length, i64 width)
+        : BackwardScratch(Pieces(base, spec::attention_backward_floats(length, width)), length,
+                          width) {}
+    BackwardScratch(Pieces pieces, i64 length, i64 width)
+        : q(pieces.take(length * width)),
+          dout(pieces.take(length * width)),
+          dq(pieces.take(length * width)),
+          delta(pieces.take(length)),
+          k(pieces.take(block * width)),
+          k_transposed(pieces.take(block * width)),
+          v_transposed(pieces.take(block * width)),
+          dk(pieces.take(block * width)),
+          dv(pieces.take(block * width)),
+          p(pieces.take(block * block)),
+          dp(pieces.take(block * block)),
+          factors(pieces.take(block)) {}
+    // q is scaled; p holds probabilities, then those after dropout; dp their gradient, then that of
+    // the scores.
+    float *q, *dout, *dq, *delta, *k, *k_transposed, *v_transposed, *dk, *dv, *p, *dp, *factors;
+};
+
+using BackwardHead = Head<AttentionBackward>;
+
+void load_head(const BackwardHead& head, const BackwardScratch& s) {
+    const i64 width = head.width;
+    copy_rows(head.a.qkv.as<float>() + head.q_offset, head.stride, head.length, width,
+              static_cast<float>(head.a.scale), s.q);
+    copy_rows(head.a.dout.as<float>() + head.out_offset(0), head.a.n_heads * width, head.length,
+              width, 1.0F, s.dout);
+    for (i64 t = 0; t < head.length; ++t) {
+        const float* const out = head.a.out.as<float>() + head.out_offset(t);
+        s.delta[t] = static_cast<float>(vector_kernels().dot(s.dout + t * width, out, width));
+    }
+    std::fill(s.dq, s.dq + head.length * width, 0.0F);
+}
+
+// Probabilities and the gradient of the scores of one block of queries and keys.
+void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key, i64 n_keys,
+                    const BackwardScratch& s) {
+    const VectorKernels& kernels = vector_kernels();
+    const i64 width = head.width;
+    kernels.small_product(n_queries, n_keys, width, s.q + query * width, width, 1, s.k_transposed,
+                          block, s.p, block, false);
+    kernels.small_product(n_queries, n_keys, width, s.dout + query * width, width, 1,
+                          s.v_transposed, block, s.dp, block, false);
+    const float* const lse = head.a.lse.as<float>() + head.lse_offset(query);
+    for (i64 i = 0; i < n_queries; ++i) {
+        const Seen seen(head, query + i, key, n_keys);
+        float* const p = s.p + i * block;
+        kernels.softmax_again(p, n_keys, seen.begin, seen.end, head.slope, static_cast<float>(key),
+                              lse[i]);
+        const bool dropout = head.a.dropout.on();
+        if (dropout) head.dropout_factors(query + i, key, n_keys, s.factors);
+        kernels.softmax_backward(p, s.dp + i * block, dropout ? s.factors : nullptr,
+                                 s.delta[query + i], n_keys);
+    }
+}
+
+void backward_keys(const BackwardHead& head, i64 key, const BackwardScratch& s) {
+    const VectorKernels& kernels = vector_kernels();
+    const i64 width = head.width;
+    const i64 n_keys = std::min(block, head.length - key);
+    const float* const k = head.a.qkv.as<float>() + head.k_offset + key * head.stride;
+    const float* const v = head.a.qkv.as<float>() + head.v_offset + key * head.stride;
+    copy_rows(k, head.stride, n_keys, width, 1.0F, s.k);
+    kernels.transpose(n_keys, width, k, head.stride, 1.0F, s.k_transposed, block);
+    kernels.transpose(n_keys, width, v, head.stride, 1.0F, s.v_transposed, block);
+    bool accumulate = false;
+    for (i64 query = key; query < head.length; query += block) {
+        const i64 n_queries = std::min(block, head.length - query);
+        if (head.first_key(query, query + n_queries) >= key + n_keys) continue;
+        block_gradient(head, query, n_queries, key, n_keys, s);
+        kernels.small_product(n_keys, width, n_queries, s.p, 1, block, s.dout + query * width,
+                              width, s.dv, width, accumulate);
+        kernels.small_product(n_keys, width, n_queries, s.dp, 1, block, s.q + query * width, width,
+                              s.dk, width, accumulate);
+        kernels.small_product(n_queries, width, n_keys, s.dp, block, 1, s.k, width,
+                              s.dq + query * width, width, true);
+        accumulate = true;
+    }
+    // The first head of a group writes, the others add.
+    const bool first = head.head % (head.a.n_heads / head.a.n_groups) == 0;
+    float* const dqkv = head.a.dqkv.as<float>() + key * head.stride;
+    for (i64 i = 0; i < n_keys; ++i) {
+        float* const dk = dqkv + head.k_offset + i * head.stride;
+        float* const dv = dqkv + head.v_offset + i * head.stride;
+        if (first) {
+            std::copy_n(s.dk + i * width, width, dk);
+            std::copy_n(s.dv + i * width, width, dv);
+        } else {
+            kernels.add(dk, s.dk + i * width, width);
+            kernels.add(dv, s.dv + i * width, width);
+        }
+    }
+}
+
+void backward_head(const BackwardHead& head, const BackwardScratch& s) {
+    load_head(head, s);
+    for (i64 key = 0; key < head.length; key += block) backward_keys(head, key, s);
+    float* const dq = head.a.dqkv.as<float>() + head.q_offset;
+    for (i64 t = 0; t < head.length; ++t) {
+        vector_kernels().scaled_copy(dq + t * head.stride, s.dq + t * head.width,
+                                     static_cast<float>(head.a.scale), head.width);
+    }
+}
+
+}  // namespace
+
+namespace fast {
+
+void attention_forward(device::Context& context, const AttentionForward& a) {
+    if (a.qkv.dtype != DType::fp32) no_such_type(a.qkv.dtype);
+    ThreadPool& pool = pool_of(context);
+    const i64 floats = spec::attention_forward_floats(a.head_dim);
+    float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
+    const i64 n_blocks = ceil_div(a.qkv[1], block);
+    const i64 n_heads = a.qkv[0] * a.n_heads;
+    pool.run(n_blocks * n_heads, [&](i64 task, int worker) {
+        const i64 query = (n_blocks - 1 - task / n_heads) * block;  // the longest walks first
+        const i64 index = task % n_heads;
+        const Head<AttentionForward> head(a, index / a.n_heads, index % a.n_heads);
+        forward_block(head, query, ForwardScratch(base + worker * floats, a.head_dim));
+    });
+}
+
+void attention_backward(device::Context& context, const AttentionBackward& a) {
+    if (a.qkv.dtype != DType::fp32) no_such_type(a.qkv.dtype);
+    ThreadPool& pool = pool_of(context);
+    const i64 floats = spec::attention_backward_floats(a.qkv[1], a.head_dim);
+    float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
+    const i64 in_group = a.n_heads / a.n_groups;
+    pool.run(a.qkv[0] * a.n_groups, [&](i64 task, int worker) {
+        const BackwardScratch scratch(base + worker * floats, a.qkv[1], a.head_dim);
+        const i64 first = task % a.n_groups * in_group;
+        for (i64 h = first; h < first + in_group; ++h) {
+            backward_head(BackwardHead(a, task / a.n_groups, h), scratch);
+        }
+    });
+}
+
+}  // namespace fast
+}  // namespace lm::cpu

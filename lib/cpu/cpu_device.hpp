@@ -8,15 +8,19 @@
 
 namespace lm::cpu {
 
+class MatmulCache;
+
 class CpuDevice final : public device::Device {
   public:
     CpuDevice(int n_threads, Kernels kernels);
+    ~CpuDevice() override;
     std::string name() const override;
     const device::OpTable& ops() const override;
     void copy_to_host(void* host, const device::View& source) override;
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override {}
     ThreadPool& pool() { return pool_; }
+    MatmulCache& matmul() { return *matmul_; }
 
   protected:
     void* allocate_raw(i64 bytes, std::string_view purpose) override;
@@ -24,9 +28,13 @@ class CpuDevice final : public device::Device {
 
   private:
     ThreadPool pool_;
+    std::unique_ptr<MatmulCache> matmul_;
     Kernels kernels_;
 };
 
+inline MatmulCache& matmul_of(device::Context& context) {
+    return static_cast<CpuDevice&>(context.device).matmul();
+}
 inline ThreadPool& pool_of(device::Context& context) {
     return static_cast<CpuDevice&>(context.device).pool();
 }

@@ -6,6 +6,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -77,15 +78,49 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
 }  // namespace reference
 
 namespace fast {
+namespace {
+
+// Rows of one task: about a page of logits at least.
+i64 row_grain(i64 width) {
+    return std::max<i64>(1, 16384 / std::max<i64>(width, 1));
+}
+
+}  // namespace
 
 void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
-    reference::cross_entropy_stats(context, a);
+    if (a.logits.dtype != DType::fp32) no_such_type(a.logits.dtype);
+    const i64 width = a.logits[1];
+    pool_of(context).run_ranges(a.logits[0], row_grain(width), [&](i64 begin, i64 end, int) {
+        for (i64 n = begin; n < end; ++n) {
+            const float* const logits = a.logits.as<float>() + n * width;
+            vector_kernels().softmax_stats(logits, a.n_valid, a.row_max.as<float>() + n,
+                                           a.row_sum.as<float>() + n);
+            const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
+            const bool held = target >= 0 && target < a.n_valid;
+            a.target_logit.as<float>()[n] = held ? logits[target] : 0.0F;
+        }
+    });
 }
+
 void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
     reference::cross_entropy_loss(context, a);
 }
+
 void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
-    reference::cross_entropy_backward(context, a);
+    if (a.logits.dtype != DType::fp32) no_such_type(a.logits.dtype);
+    const i64 width = a.logits[1];
+    pool_of(context).run_ranges(a.logits[0], row_grain(width), [&](i64 begin, i64 end, int) {
+        for (i64 n = begin; n < end; ++n) {
+            float* const logits = a.logits.as<float>() + n * width;
+            const double factor = a.grad_scale * a.weight.as<float>()[n];
+            const double share = factor / a.row_sum.as<float>()[n];
+            vector_kernels().softmax_gradient(logits, a.n_valid, a.row_max.as<float>()[n],
+                                              static_cast<float>(share));
+            std::fill(logits + a.n_valid, logits + width, 0.0F);
+            const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
+            if (target >= 0 && target < a.n_valid) logits[target] -= static_cast<float>(factor);
+        }
+    });
 }
 
 }  // namespace fast

@@ -6,7 +6,9 @@
 
 #include "base/units.hpp"
 #include "cpu/cpu_device.hpp"
+#include "cpu/matmul.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -25,11 +27,15 @@ const device::OpTable fast_table{LM_OPS(LM_FAST)};
 }  // namespace
 
 CpuDevice::CpuDevice(int n_threads, Kernels kernels)
-    : pool_(n_threads > 0 ? n_threads : available_cores()), kernels_(kernels) {}
+    : pool_(n_threads > 0 ? n_threads : available_cores(), use_one_library_thread),
+      matmul_(std::make_unique<MatmulCache>(pool_.size())),
+      kernels_(kernels) {}
+
+CpuDevice::~CpuDevice() = default;
 
 std::string CpuDevice::name() const {
-    return fmt::format("cpu ({} thread{}{})", pool_.size(), pool_.size() == 1 ? "" : "s",
-                       kernels_ == Kernels::reference ? ", reference loops" : "");
+    return fmt::format("cpu ({} thread{}, {})", pool_.size(), pool_.size() == 1 ? "" : "s",
+                       kernels_ == Kernels::fast ? vector_kernels().name : "reference loops");
 }
 
 const device::OpTable& CpuDevice::ops() const {

@@ -2,6 +2,7 @@
 // Embedding lookup and its gradient.
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -33,8 +34,8 @@ void forward_rows(const EmbeddingForward& a, i64 begin, i64 end) {
 
 // Columns [begin, end) of all rows, in the order of the rows: what every cut of the columns adds
 // to one element comes in the same order.
-template <typename T>
-void backward_columns(const EmbeddingBackward& a, i64 begin, i64 end) {
+template <typename T, typename Add>
+void backward_columns(const EmbeddingBackward& a, i64 begin, i64 end, const Add& add) {
     const i64 width = a.dtable[1];
     const i32* const tokens = a.tokens.as<i32>();
     const i32* const positions = maybe<i32>(a.positions);
@@ -42,12 +43,9 @@ void backward_columns(const EmbeddingBackward& a, i64 begin, i64 end) {
     for (i64 n = 0; n < a.tokens[0]; ++n) {
         const T* const dout = a.dout.as<T>() + n * width;
         T* const word = row_of(a.dtable.as<T>(), i64{tokens[n]}, a.vocab_start, a.dtable[0], width);
-        if (word) {
-            for (i64 c = begin; c < end; ++c) word[c] += dout[c];
-        }
+        if (word) add(word + begin, dout + begin, end - begin);
         if (positions) {
-            T* const place = dposition_table + positions[n] * width;
-            for (i64 c = begin; c < end; ++c) place[c] += dout[c];
+            add(dposition_table + positions[n] * width + begin, dout + begin, end - begin);
         }
     }
 }
@@ -63,7 +61,11 @@ void embedding_forward(device::Context& context, const EmbeddingForward& a) {
 
 void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     (void)context;
-    with_type(a.dout.dtype, [&]<typename T>(T) { backward_columns<T>(a, 0, a.dtable[1]); });
+    with_type(a.dout.dtype, [&]<typename T>(T) {
+        backward_columns<T>(a, 0, a.dtable[1], [](T* x, const T* y, i64 n) {
+            for (i64 i = 0; i < n; ++i) x[i] += y[i];
+        });
+    });
 }
 
 }  // namespace reference
@@ -80,7 +82,7 @@ void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     if (a.dout.dtype != DType::fp32) no_such_type(a.dout.dtype);
     constexpr i64 columns = 64;  // four cache lines: neighbours on other threads never share one
     pool_of(context).run_ranges(a.dtable[1], columns, [&](i64 begin, i64 end, int) {
-        backward_columns<float>(a, begin, end);
+        backward_columns<float>(a, begin, end, vector_kernels().add);
     });
 }
 

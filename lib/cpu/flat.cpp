@@ -4,6 +4,8 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
+#include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -86,24 +88,76 @@ void scale(device::Context& context, const Scale& a) {
 }  // namespace reference
 
 namespace fast {
+namespace {
+
+constexpr i64 grain = i64{1} << 16;
+
+// Pieces of [0, n) that depend on n alone, each summed on its own, then a fixed tree.
+template <typename SumOf>
+void reduce(device::Context& context, i64 n, const device::View& out, bool accumulate,
+            const SumOf& sum_of) {
+    const i64 piece = std::max(grain, round_up(ceil_div(n, spec::most_flat_pieces), 64));
+    const i64 count = ceil_div(n, piece);
+    double* const sums = Scratch(context.workspace).take<double>(count);
+    pool_of(context).run_ranges(n, piece, [&](i64 begin, i64 end, int) {
+        sums[begin / piece] = sum_of(begin, end - begin);
+    });
+    for (i64 stride = 1; stride < count; stride *= 2) {
+        for (i64 i = 0; i + stride < count; i += 2 * stride) sums[i] += sums[i + stride];
+    }
+    put_sum(out, count > 0 ? sums[0] : 0.0, accumulate);
+}
+
+}  // namespace
 
 void sum_squares(device::Context& context, const SumSquares& a) {
-    reference::sum_squares(context, a);
+    if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);
+    const float* const x = a.x.as<float>();
+    reduce(context, a.x.numel(), a.out, a.accumulate,
+           [x](i64 begin, i64 n) { return vector_kernels().dot(x + begin, x + begin, n); });
 }
+
 void weighted_sum(device::Context& context, const WeightedSum& a) {
-    reference::weighted_sum(context, a);
+    if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);
+    const float* const x = a.x.as<float>();
+    const float* const weight = a.weight.as<float>();
+    reduce(context, a.x.numel(), a.out, a.accumulate, [x, weight](i64 begin, i64 n) {
+        return vector_kernels().dot(x + begin, weight + begin, n);
+    });
 }
+
 void count_zeros(device::Context& context, const CountZeros& a) {
-    reference::count_zeros(context, a);
+    if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);
+    const float* const x = a.x.as<float>();
+    reduce(context, a.x.numel(), a.out, a.accumulate, [x](i64 begin, i64 n) {
+        return static_cast<double>(std::count(x + begin, x + begin + n, 0.0F));
+    });
 }
+
 void fill(device::Context& context, const Fill& a) {
-    reference::fill(context, a);
+    if (a.x.dtype != DType::fp32) return reference::fill(context, a);
+    float* const x = a.x.as<float>();
+    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
+        std::fill(x + begin, x + end, static_cast<float>(a.value));
+    });
 }
+
 void cast(device::Context& context, const Cast& a) {
-    reference::cast(context, a);
+    if (a.x.dtype != DType::fp32 || a.y.dtype != DType::fp32) return reference::cast(context, a);
+    const float* const x = a.x.as<float>();
+    float* const y = a.y.as<float>();
+    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
+        std::copy(x + begin, x + end, y + begin);
+    });
 }
+
 void scale(device::Context& context, const Scale& a) {
-    reference::scale(context, a);
+    if (a.x.dtype != DType::fp32) return reference::scale(context, a);
+    float* const x = a.x.as<float>();
+    const auto factor = static_cast<float>(a.factor);
+    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
+        vector_kernels().scale(x + begin, factor, end - begin);
+    });
 }
 
 }  // namespace fast

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: plain loops.
+// Linear layers: plain loops, and products by oneDNN with bias and activation applied to each tile.
 #include "cpu/activation.hpp"
-#include "cpu/cpu_device.hpp"
+#include "cpu/column_sums.hpp"
+#include "cpu/matmul.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
 
+using device::Activation;
 using device::LinearBackwardInput;
 using device::LinearBackwardWeight;
 using device::LinearForward;
@@ -16,7 +19,7 @@ void forward(const LinearForward& a) {
     const i64 width = a.x[1];
     const i64 m_end = a.w[0];
     const T* const bias = maybe<T>(a.bias);
-    const bool active = a.activation != device::Activation::none;
+    const bool active = a.activation != Activation::none;
     T* const pre = active ? a.pre_activation.as<T>() : nullptr;
     for (i64 n = 0; n < a.x[0]; ++n) {
         for (i64 m = 0; m < m_end; ++m) {
@@ -34,8 +37,7 @@ template <typename T>
 void backward_input(const LinearBackwardInput& a) {
     const i64 m_end = a.w[0];
     const i64 width = a.w[1];
-    const T* const pre =
-        a.activation == device::Activation::none ? nullptr : a.pre_activation.as<T>();
+    const T* const pre = a.activation == Activation::none ? nullptr : a.pre_activation.as<T>();
     for (i64 n = 0; n < a.dy[0]; ++n) {
         for (i64 k = 0; k < width; ++k) {
             double sum = 0;
@@ -96,13 +98,82 @@ void linear_backward_weight(device::Context& context, const LinearBackwardWeight
 namespace fast {
 
 void linear_forward(device::Context& context, const LinearForward& a) {
-    reference::linear_forward(context, a);
+    if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);
+    const VectorKernels& kernels = vector_kernels();
+    const i64 width = a.w[0];
+    const float* const bias = maybe<float>(a.bias);
+    float* const y = a.y.as<float>();
+    const bool active = a.activation != Activation::none;
+    // The product goes where it is kept; the activation reads it from there while it is hot.
+    float* const pre = active ? a.pre_activation.as<float>() : y;
+    const Product product{.form = Form::x_wt,
+                          .rows = a.x[0],
+                          .cols = width,
+                          .depth = a.x[1],
+                          .a = a.x.as<float>(),
+                          .b = a.w.as<float>(),
+                          .c = pre};
+    matmul_of(context).run(context, product, [&](const Tile& t) {
+        const i64 n = t.col_end - t.col_begin;
+        const float* const tile_bias = bias ? bias + t.col_begin : nullptr;
+        for (i64 row = t.row_begin; row < t.row_end; ++row) {
+            const i64 at = row * width + t.col_begin;
+            if (a.activation == Activation::gelu_tanh) {
+                kernels.gelu_tanh(pre + at, tile_bias, y + at, n);
+                continue;
+            }
+            if (bias) kernels.add(pre + at, tile_bias, n);
+            for (i64 i = at; active && i < at + n; ++i) {
+                y[i] = static_cast<float>(activation_value(a.activation, pre[i]));
+            }
+        }
+    });
 }
+
 void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {
-    reference::linear_backward_input(context, a);
+    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
+    const VectorKernels& kernels = vector_kernels();
+    const i64 width = a.w[1];
+    float* const dx = a.dx.as<float>();
+    const bool active = a.activation != Activation::none;
+    const float* const pre = active ? a.pre_activation.as<float>() : nullptr;
+    const Product product{.form = Form::x_w,
+                          .rows = a.dy[0],
+                          .cols = width,
+                          .depth = a.w[0],
+                          .a = a.dy.as<float>(),
+                          .b = a.w.as<float>(),
+                          .c = dx};
+    matmul_of(context).run(context, product, [&](const Tile& t) {
+        const i64 n = t.col_end - t.col_begin;
+        for (i64 row = t.row_begin; active && row < t.row_end; ++row) {
+            const i64 at = row * width + t.col_begin;
+            if (a.activation == Activation::gelu_tanh) {
+                kernels.gelu_tanh_backward(pre + at, dx + at, n);
+                continue;
+            }
+            for (i64 i = at; i < at + n; ++i) {
+                dx[i] = static_cast<float>(dx[i] * activation_slope(a.activation, pre[i]));
+            }
+        }
+    });
 }
+
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
-    reference::linear_backward_weight(context, a);
+    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
+    const Product product{.form = Form::xt_w,
+                          .rows = a.dy[1],
+                          .cols = a.x[1],
+                          .depth = a.dy[0],
+                          .a = a.dy.as<float>(),
+                          .b = a.x.as<float>(),
+                          .c = a.dw.as<float>(),
+                          .accumulate = a.accumulate};
+    matmul_of(context).run(context, product, [](const Tile&) {});
+    if (!a.dbias) return;
+    ColumnSums sums(context, a.dy[0], a.dy[1]);
+    sums.add_rows(a.dy.as<float>());
+    sums.finish(a.dbias.as<float>(), a.accumulate);
 }
 
 }  // namespace fast

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout, residual sum and norm in one: LayerNorm (Ba et al., 2016), RMSNorm (Zhang & Sennrich,
 // 2019).
+#include <algorithm>
 #include <cmath>
 
-#include "cpu/cpu_device.hpp"
+#include "cpu/column_sums.hpp"
 #include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/vector.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -145,12 +147,108 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
 }  // namespace reference
 
 namespace fast {
+namespace {
+
+// The dropout factors of a row in one worker's scratch, or nullptr.
+class FactorRows {
+  public:
+    FactorRows(const device::Dropout& dropout, i64 rows, i64 width)
+        : on_(dropout.on()),
+          mask_(dropout.p, dropout.seed, dropout.layer, dropout.site),
+          width_(width) {
+        if (!on_) return;
+        samples_ = dropout.sample_ids.as<i64>();
+        rows_per_sample_ = rows / dropout.sample_ids[0];
+    }
+    const float* make(i64 row, float* scratch) const {
+        if (!on_) return nullptr;
+        const auto sample = static_cast<u64>(samples_[row / rows_per_sample_]);
+        const auto first = static_cast<u64>(row % rows_per_sample_ * width_);
+        vector_kernels().dropout_factors(mask_.key(), sample, first, mask_.threshold(),
+                                         static_cast<float>(mask_.scale()), scratch, width_);
+        return scratch;
+    }
+
+  private:
+    bool on_;
+    DropoutMask mask_;
+    i64 width_;
+    const i64* samples_ = nullptr;
+    i64 rows_per_sample_ = 1;
+};
+
+template <typename T>
+T* at(T* base, i64 offset) {
+    return base ? base + offset : nullptr;
+}
+
+constexpr i64 grain = 16;  // rows of a task
+
+}  // namespace
 
 void residual_norm_forward(device::Context& context, const ResidualNormForward& a) {
-    reference::residual_norm_forward(context, a);
+    const device::View& main = a.branch ? a.branch : a.residual;
+    if (main.dtype != DType::fp32) no_such_type(main.dtype);
+    const i64 width = main[1];
+    const FactorRows factors(a.dropout, main[0], width);
+    const i64 row_floats = round_up(width, 16);
+    Scratch scratch(context.workspace);
+    float* const rows = scratch.take<float>(pool_of(context).size() * 2 * row_floats);
+    float* const sum = maybe<float>(a.sum);
+    float* const mean = a.norm == Norm::layer_norm && a.y ? a.mean.as<float>() : nullptr;
+    pool_of(context).run_ranges(main[0], grain, [&](i64 begin, i64 end, int worker) {
+        float* const own = rows + worker * 2 * row_floats;
+        for (i64 n = begin; n < end; ++n) {
+            const i64 i = n * width;
+            const float* const branch = at(maybe<float>(a.branch), i);
+            vector_kernels().norm_row({.branch = branch,
+                                       .factors = branch ? factors.make(n, own) : nullptr,
+                                       .residual = at(maybe<float>(a.residual), i),
+                                       .sum = sum ? sum + i : own + row_floats,
+                                       .weight = maybe<float>(a.weight),
+                                       .bias = maybe<float>(a.bias),
+                                       .y = at(maybe<float>(a.y), i),
+                                       .mean = at(mean, n),
+                                       .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
+                                       .eps = static_cast<float>(a.eps)},
+                                      width);
+        }
+    });
 }
+
 void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
-    reference::residual_norm_backward(context, a);
+    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
+    const i64 width = a.dy[1];
+    const bool centred = a.norm == Norm::layer_norm;
+    const FactorRows factors(a.dropout, a.dy[0], width);
+    Scratch scratch(context.workspace);
+    float* const rows = scratch.take<float>(pool_of(context).size() * round_up(width, 16));
+    // Sums of dweight and dbias side by side.
+    ColumnSums sums(context, a.dy[0], 2 * width, scratch);
+    sums.for_blocks([&](i64 begin, i64 end, float* partial, int worker) {
+        std::fill(partial, partial + 2 * width, 0.0F);
+        for (i64 n = begin; n < end; ++n) {
+            const i64 i = n * width;
+            float* const dbranch = at(maybe<float>(a.dbranch), i);
+            float* const own = rows + worker * round_up(width, 16);
+            vector_kernels().norm_backward_row({.dy = a.dy.as<float>() + i,
+                                                .sum = a.sum.as<float>() + i,
+                                                .weight = a.weight.as<float>(),
+                                                .mean = centred ? a.mean.as<float>()[n] : 0.0F,
+                                                .rstd = a.rstd.as<float>()[n],
+                                                .centred = centred,
+                                                .dsum_in = at(maybe<float>(a.dsum_in), i),
+                                                .dsum = a.dsum.as<float>() + i,
+                                                .factors = dbranch ? factors.make(n, own) : nullptr,
+                                                .dbranch = dbranch,
+                                                .dweight = partial,
+                                                .dbias = partial + width},
+                                               width);
+        }
+    });
+    sums.reduce();
+    sums.put(a.dweight.as<float>(), 0, width, true);
+    if (a.dbias) sums.put(a.dbias.as<float>(), width, width, true);
 }
 
 }  // namespace fast

@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU backend's workspace: one formula, which cpu/ checks its needs against.
+#include <algorithm>
+
+#include "spec/cpu_scratch.hpp"
 #include "spec/memory.hpp"
 
 namespace lm::spec {
 
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads) {
-    (void)parallel;
-    // Partial sums of column reductions, one row of the widest tensor per 64 rows of input.
-    const i64 widest = std::max(config.ffn_hidden * 2, config.qkv_rows());
-    const i64 partials = ceil_div(step.rows(), 64) * widest * size_of(DType::fp32);
-    const i64 per_thread = i64{4} << 20;
-    return partials + n_threads * per_thread;
+    // Column reductions: one row of the widest gradient per block of rows, two for a norm's.
+    const i64 widest = std::max(
+        {2 * config.hidden, 2 * config.ffn_hidden / parallel.tp, config.qkv_rows() / parallel.tp});
+    const i64 columns =
+        ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
+    const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));
+    // Of every worker: a product's scratchpad, attention's blocks, or two rows of a norm.
+    const i64 floats = std::max({attention_forward_floats(config.head_dim),
+                                 attention_backward_floats(step.seq_length, config.head_dim),
+                                 2 * round_up(config.hidden, 16)});
+    const i64 worker = std::max(matmul_scratch_bytes, floats * static_cast<i64>(sizeof(float)));
+    constexpr i64 alignment = 256;
+    return round_up(columns, alignment) + flat + n_threads * round_up(worker, alignment);
 }
 
 }  // namespace lm::spec

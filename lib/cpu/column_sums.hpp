@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over the rows of a matrix (gradients of biases and norm weights): one partial row per block
+// of rows, then a fixed tree over the blocks; the same bits for any number of threads.
+#pragma once
+
+#include "cpu/cpu_device.hpp"
+#include "spec/cpu_scratch.hpp"
+
+namespace lm::cpu {
+
+class ColumnSums {
+  public:
+    ColumnSums(device::Context& context, i64 rows, i64 columns)
+        : ColumnSums(context, rows, columns, Scratch(context.workspace)) {}
+    ColumnSums(device::Context& context, i64 rows, i64 columns, Scratch scratch)
+        : pool_(pool_of(context)),
+          rows_(rows),
+          columns_(columns),
+          n_blocks_(ceil_div(rows, spec::reduction_rows)),
+          partials_(scratch.take<float>(n_blocks_ * columns)) {}
+
+    // body(first row, last row, partial row to fill, worker) for each block, in parallel.
+    template <typename Body>
+    void for_blocks(const Body& body) {
+        pool_.run_ranges(rows_, spec::reduction_rows, [&](i64 begin, i64 end, int worker) {
+            body(begin, end, partials_ + begin / spec::reduction_rows * columns_, worker);
+        });
+    }
+    void add_rows(const float* x);  // partial rows of a plain matrix [rows, columns]
+    void reduce();
+    // target[0..n) = (accumulate ? target : 0) + sums from `first` on; after reduce().
+    void put(float* target, i64 first, i64 n, bool accumulate) const;
+    void finish(float* target, bool accumulate) {
+        reduce();
+        put(target, 0, columns_, accumulate);
+    }
+
+  private:
+    ThreadPool& pool_;
+    i64 rows_;
+    i64 columns_;
+    i64 n_blocks_;
+    float* partials_;
+};
+
+}  // namespace lm::cpu

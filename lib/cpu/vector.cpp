@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/vector.hpp"
+
+#include <vector>
+
+#include "cpu/vector_sets.hpp"
+
+namespace lm::cpu {
+namespace {
+
+std::vector<const VectorKernels*> supported() {
+    std::vector<const VectorKernels*> sets;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        sets.push_back(&avx512_kernels);
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        sets.push_back(&avx2_kernels);
+    }
+#endif
+    sets.push_back(&portable_kernels);
+    return sets;
+}
+
+}  // namespace
+
+std::span<const VectorKernels* const> all_vector_kernels() {
+    static const std::vector<const VectorKernels*> sets = supported();
+    return sets;
+}
+
+const VectorKernels& vector_kernels() {
+    return *all_vector_kernels().front();
+}
+
+}  // namespace lm::cpu

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectorised inner loops, compiled once per instruction set and chosen when the program starts. The
+// code is vector_impl.hpp; nothing here knows threads, views or workspaces. Every function's result
+// depends on its arguments alone, on one instruction set.
+#pragma once
+
+#include <span>
+
+#include "base/types.hpp"
+
+namespace lm::cpu {
+
+// Constants of one AdamW step, in the form the inner loop uses.
+struct AdamWStep {
+    float grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float correct1, correct2;  // 1 / (1 - beta^t)
+    float eps, lr, weight_decay;
+};
+
+// One row of residual + norm; nullptr where the operation has none. `sum` is never nullptr.
+struct NormRow {
+    const float* branch;
+    const float* factors;  // dropout factors of branch
+    const float* residual;
+    float* sum;
+    const float* weight;
+    const float* bias;
+    float* y;
+    float* mean;  // nullptr: RMSNorm
+    float* rstd;
+    float eps;
+};
+
+struct NormBackwardRow {
+    const float* dy;
+    const float* sum;
+    const float* weight;
+    float mean;
+    float rstd;
+    bool centred;  // LayerNorm
+    const float* dsum_in;
+    float* dsum;
+    const float* factors;
+    float* dbranch;
+    float* dweight;  // partial sums of a block of rows, added to
+    float* dbias;
+};
+
+struct VectorKernels {
+    const char* name;
+
+    // c[m, n] = (accumulate ? c : 0) + a b, for small operands that lie in the first caches.
+    // a(i, k) is at a[i * a_row + k * a_col]; b and c are row-major.
+    void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
+                          i64 ldb, float* c, i64 ldc, bool accumulate);
+    // y[cols, rows] = factor * x[rows, cols]^T
+    void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
+    // Elements [begin, end) of `scores` become exp(score + slope * index - max'), all others of the
+    // n zero, where max' is the running maximum with this row; max and sum (of exponentials) are
+    // updated and the factor that rescales what was summed before is returned.
+    float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
+                            float first_index, float* max, float* sum);
+    // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
+    void (*softmax_again)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
+                          float lse);
+    // ds = p * (dp * factors - delta), p *= factors; factors may be nullptr.
+    void (*softmax_backward)(float* p, float* dp, const float* factors, float delta, i64 n);
+
+    void (*scale)(float* x, float factor, i64 n);                        // x *= factor
+    void (*multiply)(float* x, const float* factors, i64 n);             // x *= factors
+    void (*add)(float* x, const float* y, i64 n);                        // x += y
+    void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
+    double (*dot)(const float* x, const float* y, i64 n);                // in double precision
+
+    // GELU by tanh: pre += bias (may be nullptr), y = gelu(pre).
+    void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
+    void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
+
+    void (*norm_row)(const NormRow& row, i64 width);
+    void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
+
+    // max of x and sum of exp(x - max).
+    void (*softmax_stats)(const float* x, i64 n, float* max, float* sum);
+    void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
+
+    // `weight` may be nullptr.
+    void (*adamw)(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
+                  float* v, i64 n);
+
+    // factors[i] = 0 or scale for elements first + i of `sample`, as cpu/dropout.hpp defines.
+    void (*dropout_factors)(u64 key, u64 sample, u64 first, u32 threshold, float scale,
+                            float* factors, i64 n);
+};
+
+// The best set for this processor.
+const VectorKernels& vector_kernels();
+// All sets that this processor can run, best first; for tests.
+std::span<const VectorKernels* const> all_vector_kernels();
+
+}  // namespace lm::cpu

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of vector.hpp over vectors of `width` floats. Included by one source file per
+// instruction set, inside a region compiled for it; that file defines LM_VECTOR_AVX512,
+// LM_VECTOR_AVX2 or neither. Everything is local to that file.
+//
+// exp: Cody and Waite's reduction and the polynomial of Cephes' expf: below 1.5 ulp from -87.3 to
+// 88.3, zero below (no denormals), saturated above; NaN stays NaN. GELU by tanh is computed as
+// x / (1 + exp(-2u)), which does not cancel for negative x: relative error below 1e-6.
+
+namespace lm::cpu {
+namespace {
+
+#if defined(LM_VECTOR_AVX512)
+constexpr int width = 16;
+constexpr int tile_vectors = 4;
+#elif defined(LM_VECTOR_AVX2)
+constexpr int width = 8;
+constexpr int tile_vectors = 2;
+#else
+constexpr int width = 4;
+constexpr int tile_vectors = 2;
+#endif
+constexpr int tile_rows = 6;
+
+typedef float Vec __attribute__((vector_size(width * 4)));
+typedef i32 IntVec __attribute__((vector_size(width * 4)));
+typedef u64 WordVec __attribute__((vector_size(width * 4)));
+typedef double DoubleVec __attribute__((vector_size(width * 8)));
+typedef float HalfVec __attribute__((vector_size(width * 2)));
+typedef double HalfDoubleVec __attribute__((vector_size(width * 4)));
+
+#define LM_INLINE inline __attribute__((always_inline))
+#define LM_BODY __attribute__((always_inline))
+
+#if defined(LM_VECTOR_AVX512)
+LM_INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+LM_INLINE Vec square_root(Vec x) {
+    return (Vec)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+}
+LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {  // of the low 32 bits
+    return (WordVec)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
+}
+#elif defined(LM_VECTOR_AVX2)
+LM_INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+LM_INLINE Vec square_root(Vec x) {
+    return (Vec)_mm256_sqrt_ps((__m256)x);
+}
+LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {
+    return (WordVec)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+#else
+LM_INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return a * b + c;
+}
+LM_INLINE Vec square_root(Vec x) {
+    for (int i = 0; i < width; ++i) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+}
+LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {
+    return (a & 0xffffffffU) * (b & 0xffffffffU);
+}
+#endif
+
+LM_INLINE Vec splat(float x) {
+    return x - Vec{};
+}
+LM_INLINE WordVec word(u64 x) {
+    return x - WordVec{};
+}
+LM_INLINE Vec load(const float* p) {
+    Vec v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+LM_INLINE void store(float* p, Vec v) {
+    __builtin_memcpy(p, &v, sizeof v);
+}
+LM_INLINE Vec load_part(const float* p, i64 n, float rest = 0.0F) {
+    Vec v = splat(rest);
+    for (i64 i = 0; i < n; ++i) v[i] = p[i];
+    return v;
+}
+LM_INLINE void store_part(float* p, Vec v, i64 n) {
+    for (i64 i = 0; i < n; ++i) p[i] = v[i];
+}
+LM_INLINE Vec larger(Vec a, Vec b) {  // NaN in b stays
+    return a > b ? a : b;
+}
+LM_INLINE float horizontal_max(Vec v) {
+    float most = v[0];
+    for (int i = 1; i < width; ++i) most = v[i] < most ? most : v[i];
+    return most;
+}
+LM_INLINE float horizontal_sum(Vec v) {
+    float part[width];
+    __builtin_memcpy(part, &v, sizeof v);
+    for (int stride = width / 2; stride > 0; stride /= 2) {
+        for (int i = 0; i < stride; ++i) part[i] += part[i + stride];
+    }
+    return part[0];
+}
+LM_INLINE double horizontal_sum(HalfDoubleVec v) {
+    double part[width / 2];
+    __builtin_memcpy(part, &v, sizeof v);
+    for (int stride = width / 4; stride > 0; stride /= 2) {
+        for (int i = 0; i < stride; ++i) part[i] += part[i + stride];
+    }
+    return part[0];
+}
+LM_INLINE HalfDoubleVec load_double(const float* p) {
+    HalfVec v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, HalfDoubleVec);
+}
+
+LM_INLINE Vec exponential(Vec x) {
+    const Vec lowest = splat(-87.3365F);
+    const Vec highest = splat(88.3762F);
+    const Vec magic = splat(12582912.0F);  // 1.5 * 2^23: rounds to an integer in the low bits
+    Vec z = x < lowest ? lowest : x;
+    z = z > highest ? highest : z;
+    const Vec shifted = fma(z, splat(1.44269504088896341F), magic);
+    const Vec n = shifted - magic;
+    Vec r = fma(n, splat(-0.693359375F), z);
+    r = fma(n, splat(2.12194440e-4F), r);
+    Vec p = splat(1.9875691500e-4F);
+    p = fma(p, r, splat(1.3981999507e-3F));
+    p = fma(p, r, splat(8.3334519073e-3F));
+    p = fma(p, r, splat(4.1665795894e-2F));
+    p = fma(p, r, splat(1.6666665459e-1F));
+    p = fma(p, r, splat(5.0000001201e-1F));
+    p = fma(p, r * r, r) + 1.0F;
+    const Vec scaled = (Vec)((IntVec)p + ((IntVec)shifted << 23));
+    const Vec flushed = x < lowest ? splat(0.0F) : scaled;
+    return x == x ? flushed : x;
+}
+
+// Calls body(offset, n) for full vectors (n == width, a constant to the compiler) and the rest.
+template <typename Body>
+LM_INLINE void for_vectors(i64 n, Body&& body) {
+    i64 i = 0;
+    for (; i + width <= n; i += width) body(i, i64{width});
+    if (i < n) body(i, n - i);
+}
+LM_INLINE Vec get(const float* p, i64 n, float rest = 0.0F) {
+    return n == width ? load(p) : load_part(p, n, rest);
+}
+LM_INLINE void put(float* p, Vec v, i64 n) {
+    if (n == width) {
+        store(p, v);
+    } else {
+        store_part(p, v, n);
+    }
+}
+
+// ---- small matrix products ---------------------------------------------------------------------
+
+template <int rows, int vectors>
+LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, const float* b,
+                            i64 ldb, float* c, i64 ldc, bool accumulate, i64 last) {
+    Vec sum[rows][vectors];
+    const auto lanes = [last](int j) { return j == vectors - 1 ? last : i64{width}; };
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) {
+            sum[i][j] = accumulate ? get(c + i * ldc + j * width, lanes(j)) : Vec{};
+        }
+    }
+    for (i64 k = 0; k < k_end; ++k) {
+        Vec right[vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) right[j] = get(b + k * ldb + j * width, lanes(j));
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vec left = splat(a[i * a_row + k * a_col]);
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) put(c + i * ldc + j * width, sum[i][j], lanes(j));
+    }
+}
+
+// All rows of one column panel.
+template <int vectors, bool whole>
+void product_panel(i64 m, i64 k, const float* a, i64 a_row, i64 a_col, const float* b, i64 ldb,
+                   float* c, i64 ldc, bool accumulate, i64 last) {
+    const i64 lanes = whole ? i64{width} : last;
+    i64 i = 0;
+    for (; i + tile_rows <= m; i += tile_rows) {
+        product_tile<tile_rows, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                         accumulate, lanes);
+    }
+    for (; i + 2 <= m; i += 2) {
+        product_tile<2, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                 accumulate, lanes);
+    }
+    if (i < m) {
+        product_tile<1, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                 accumulate, lanes);
+    }
+}
+
+void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
+                   i64 ldb, float* c, i64 ldc, bool accumulate) {
+    i64 j = 0;
+    for (; j + tile_vectors * width <= n; j += tile_vectors * width) {
+        product_panel<tile_vectors, true>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate,
+                                          width);
+    }
+    for (; j + width <= n; j += width) {
+        product_panel<1, true>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate, width);
+    }
+    if (j < n) {
+        product_panel<1, false>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate, n - j);
+    }
+}
+
+void transpose(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy) {
+    i64 r = 0;
+    for (; r + width <= rows; r += width) {
+        for (i64 c = 0; c < cols; ++c) {
+            Vec v;
+            for (int i = 0; i < width; ++i) v[i] = x[(r + i) * ldx + c];
+            store(y + c * ldy + r, v * factor);
+        }
+    }
+    for (; r < rows; ++r) {
+        for (i64 c = 0; c < cols; ++c) y[c * ldy + r] = x[r * ldx + c] * factor;
+    }
+}
+
+// ---- softmax of attention ----------------------------------------------------------------------
+
+LM_INLINE Vec iota() {
+    Vec v;
+    for (int i = 0; i < width; ++i) v[i] = static_cast<float>(i);
+    return v;
+}
+
+LM_INLINE void add_slope(float* x, i64 n, float slope, float first_index) {
+    if (slope == 0.0F) return;
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec index = iota() + (first_index + static_cast<float>(i));
+        put(x + i, fma(index, splat(slope), get(x + i, lanes)), lanes);
+    });
+}
+
+LM_INLINE void fill_outside(float* x, i64 n, i64 begin, i64 end, float value) {
+    for (i64 i = 0; i < begin; ++i) x[i] = value;
+    for (i64 i = end; i < n; ++i) x[i] = value;
+}
+
+constexpr float minus_infinity = -__builtin_inff();
+
+float online_softmax(float* scores, i64 n, i64 begin, i64 end, float slope, float first_index,
+                     float* max, float* sum) {
+    if (begin >= end) {
+        for (i64 i = 0; i < n; ++i) scores[i] = 0.0F;
+        return 1.0F;
+    }
+    add_slope(scores, n, slope, first_index);
+    fill_outside(scores, n, begin, end, minus_infinity);
+    Vec most = splat(minus_infinity);
+    for_vectors(n, [&](i64 i, i64 lanes)
+                       LM_BODY { most = larger(most, get(scores + i, lanes, minus_infinity)); });
+    const float block_max = horizontal_max(most);
+    const float new_max = block_max < *max ? *max : block_max;
+    Vec total{};
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec p = exponential(get(scores + i, lanes, minus_infinity) - new_max);
+        total += p;
+        put(scores + i, p, lanes);
+    });
+    const float rescale = exponential(splat(*max - new_max))[0];
+    *sum = *sum * rescale + horizontal_sum(total);
+    *max = new_max;
+    return rescale;
+}
+
+void softmax_again(float* p, i64 n, i64 begin, i64 end, float slope, float first_index, float lse) {
+    add_slope(p, n, slope, first_index);
+    for_vectors(n, [&](i64 i, i64 lanes)
+                       LM_BODY { put(p + i, exponential(get(p + i, lanes) - lse), lanes); });
+    fill_outside(p, n, begin, end, 0.0F);
+}
+
+void softmax_backward(float* p, float* dp, const float* factors, float delta, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec probability = get(p + i, lanes);
+        Vec gradient = get(dp + i, lanes);
+        if (factors) {
+            const Vec factor = get(factors + i, lanes);
+            gradient = gradient * factor;
+            put(p + i, probability * factor, lanes);
+        }
+        put(dp + i, probability * (gradient - delta), lanes);
+    });
+}
+
+// ---- element-wise ------------------------------------------------------------------------------
+
+void scale(float* x, float factor, i64 n) {
+    for_vectors(n,
+                [&](i64 i, i64 lanes) LM_BODY { put(x + i, get(x + i, lanes) * factor, lanes); });
+}
+
+void multiply(float* x, const float* factors, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes)
+                       LM_BODY { put(x + i, get(x + i, lanes) * get(factors + i, lanes), lanes); });
+}
+
+void add(float* x, const float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes)
+                       LM_BODY { put(x + i, get(x + i, lanes) + get(y + i, lanes), lanes); });
+}
+
+void scaled_copy(float* y, const float* x, float factor, i64 n) {
+    for_vectors(n,
+                [&](i64 i, i64 lanes) LM_BODY { put(y + i, get(x + i, lanes) * factor, lanes); });
+}
+
+double dot(const float* x, const float* y, i64 n) {
+    constexpr i64 half = width / 2;
+    HalfDoubleVec sum0{};
+    HalfDoubleVec sum1{};
+    HalfDoubleVec sum2{};
+    HalfDoubleVec sum3{};
+    i64 i = 0;
+    for (; i + 4 * half <= n; i += 4 * half) {
+        sum0 += load_double(x + i) * load_double(y + i);
+        sum1 += load_double(x + i + half) * load_double(y + i + half);
+        sum2 += load_double(x + i + 2 * half) * load_double(y + i + 2 * half);
+        sum3 += load_double(x + i + 3 * half) * load_double(y + i + 3 * half);
+    }
+    double sum = horizontal_sum((sum0 + sum1) + (sum2 + sum3));
+    for (; i < n; ++i) sum += static_cast<double>(x[i]) * y[i];
+    return sum;
+}
+
+// gelu(x) = x s with s = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3).
+LM_INLINE Vec gelu_gate(Vec x) {
+    const Vec minus_2u = x * fma(x * x, splat(-0.0713548162726F), splat(-1.59576912161F));
+    return 1.0F / (1.0F + exponential(minus_2u));
+}
+
+void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        Vec x = get(pre + i, lanes);
+        if (bias) {
+            x += get(bias + i, lanes);
+            put(pre + i, x, lanes);
+        }
+        put(y + i, x * gelu_gate(x), lanes);
+    });
+}
+
+// gelu' = s + x s (1 - s) 2u'.
+void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(pre + i, lanes);
+        const Vec s = gelu_gate(x);
+        const Vec slope = fma(x * x, splat(0.2140644488178F), splat(1.59576912161F));
+        const Vec derivative = fma(x * slope, s * (1.0F - s), s);
+        put(dx + i, get(dx + i, lanes) * derivative, lanes);
+    });
+}
+
+// ---- norms -------------------------------------------------------------------------------------
+
+LM_INLINE Vec row_value(const NormRow& row, i64 i, i64 lanes) {
+    if (!row.branch) return get(row.residual + i, lanes);
+    Vec value = get(row.branch + i, lanes);
+    if (row.factors) value *= get(row.factors + i, lanes);
+    return row.residual ? get(row.residual + i, lanes) + value : value;
+}
+
+void norm_row(const NormRow& row, i64 n) {
+    Vec total{};
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec value = row_value(row, i, lanes);
+        put(row.sum + i, value, lanes);
+        total += value;
+    });
+    if (!row.y) return;
+    const auto count = static_cast<float>(n);
+    const float mean = row.mean ? horizontal_sum(total) / count : 0.0F;
+    Vec square{};
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec centred = get(row.sum + i, lanes, mean) - mean;
+        square = fma(centred, centred, square);
+    });
+    const float rstd = 1.0F / __builtin_sqrtf(horizontal_sum(square) / count + row.eps);
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec scaled = (get(row.sum + i, lanes) - mean) * rstd * get(row.weight + i, lanes);
+        put(row.y + i, row.bias ? scaled + get(row.bias + i, lanes) : scaled, lanes);
+    });
+    if (row.mean) *row.mean = mean;
+    *row.rstd = rstd;
+}
+
+void norm_backward_row(const NormBackwardRow& row, i64 n) {
+    Vec sum_g{};
+    Vec sum_gx{};
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec dy = get(row.dy + i, lanes);
+        const Vec xhat = (get(row.sum + i, lanes) - row.mean) * row.rstd;
+        const Vec g = dy * get(row.weight + i, lanes);
+        sum_g += g;
+        sum_gx = fma(g, xhat, sum_gx);
+        put(row.dweight + i, fma(dy, xhat, get(row.dweight + i, lanes)), lanes);
+        if (row.dbias) put(row.dbias + i, get(row.dbias + i, lanes) + dy, lanes);
+    });
+    const auto count = static_cast<float>(n);
+    const float mean_g = row.centred ? horizontal_sum(sum_g) / count : 0.0F;
+    const float mean_gx = horizontal_sum(sum_gx) / count;
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec xhat = (get(row.sum + i, lanes) - row.mean) * row.rstd;
+        const Vec g = get(row.dy + i, lanes) * get(row.weight + i, lanes);
+        Vec dsum = row.rstd * (g - mean_g - xhat * mean_gx);
+        if (row.dsum_in) dsum += get(row.dsum_in + i, lanes);
+        put(row.dsum + i, dsum, lanes);
+        if (!row.dbranch) return;
+        put(row.dbranch + i, row.factors ? dsum * get(row.factors + i, lanes) : dsum, lanes);
+    });
+}
+
+// ---- cross-entropy -----------------------------------------------------------------------------
+
+// In pieces that stay in the first cache between the two passes; the online rescaling of Milakov
+// and Gimelshein, "Online normalizer calculation for softmax" (2018).
+void softmax_stats(const float* x, i64 n, float* max, float* sum) {
+    constexpr i64 piece = 2048;
+    float most = minus_infinity;
+    double total = 0;
+    for (i64 begin = 0; begin < n; begin += piece) {
+        const float* const part = x + begin;
+        const i64 count = n - begin < piece ? n - begin : piece;
+        Vec piece_most = splat(most);
+        for_vectors(count, [&](i64 i, i64 lanes) LM_BODY {
+            piece_most = larger(piece_most, get(part + i, lanes, minus_infinity));
+        });
+        const float new_most = horizontal_max(piece_most);
+        Vec piece_sum{};
+        for_vectors(count, [&](i64 i, i64 lanes) LM_BODY {
+            piece_sum += exponential(get(part + i, lanes, minus_infinity) - new_most);
+        });
+        const float rescale = exponential(splat(most - new_most))[0];
+        total = total * (begin == 0 ? 0.0F : rescale) + horizontal_sum(piece_sum);
+        most = new_most;
+    }
+    *max = most;
+    *sum = static_cast<float>(total);
+}
+
+void softmax_gradient(float* x, i64 n, float max, float share) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        put(x + i, share * exponential(get(x + i, lanes) - max), lanes);
+    });
+}
+
+// ---- optimizer ---------------------------------------------------------------------------------
+
+void adamw(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
+           float* v, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec g = get(grad + i, lanes) * step.grad_scale;
+        const Vec first = step.beta1 * get(m + i, lanes) + step.one_minus_beta1 * g;
+        const Vec second = step.beta2 * get(v + i, lanes) + step.one_minus_beta2 * (g * g);
+        const Vec p = get(master + i, lanes);
+        const Vec direction =
+            first * step.correct1 / (square_root(second * step.correct2) + step.eps);
+        const Vec updated = p - step.lr * (direction + step.weight_decay * p);
+        put(m + i, first, lanes);
+        put(v + i, second, lanes);
+        put(master + i, updated, lanes);
+        if (weight) put(weight + i, updated, lanes);
+    });
+}
+
+// ---- dropout -----------------------------------------------------------------------------------
+
+// Blocks first .. first + n - 1 of Philox4x32-10 as 16-bit numbers in element order; one block per
+// 64-bit lane, whose high halves hold rubbish that multiply_words ignores.
+void philox_numbers(u64 key, u64 sample, u64 first, i64 n, u16* numbers) {
+    constexpr i64 lanes = width / 2;
+    for (i64 block = 0; block < n; block += lanes) {
+        WordVec counter;
+        for (i64 i = 0; i < lanes; ++i) counter[i] = first + static_cast<u64>(block + i);
+        WordVec c0 = counter;
+        WordVec c1 = counter >> 32;
+        WordVec c2 = word(sample & 0xffffffffU);
+        WordVec c3 = word(sample >> 32);
+        u32 k0 = static_cast<u32>(key);
+        u32 k1 = static_cast<u32>(key >> 32);
+        for (int round = 0; round < 10; ++round) {
+            const WordVec p0 = multiply_words(c0, word(0xD2511F53U));
+            const WordVec p1 = multiply_words(c2, word(0xCD9E8D57U));
+            c0 = (p1 >> 32) ^ c1 ^ word(k0);
+            c1 = p1;
+            c2 = (p0 >> 32) ^ c3 ^ word(k1);
+            c3 = p0;
+            k0 += 0x9E3779B9U;
+            k1 += 0xBB67AE85U;
+        }
+        const WordVec low = (c0 & 0xffffffffU) | (c1 << 32);
+        const WordVec high = (c2 & 0xffffffffU) | (c3 << 32);
+        for (i64 i = 0; i < lanes; ++i) {
+            const u64 pair[2] = {low[i], high[i]};
+            __builtin_memcpy(numbers + (block + i) * 8, pair, sizeof pair);
+        }
+    }
+}
+
+void dropout_factors(u64 key, u64 sample, u64 first, u32 threshold, float scale, float* factors,
+                     i64 n) {
+    constexpr i64 blocks_at_once = 64;
+    u16 numbers[(blocks_at_once + width) * 8];
+    while (n > 0) {
+        const auto skip = static_cast<i64>(first % 8);
+        const i64 most = blocks_at_once * 8 - skip;
+        const i64 count = n < most ? n : most;
+        philox_numbers(key, sample, first / 8, ceil_div(skip + count, 8), numbers);
+        for (i64 i = 0; i < count; ++i) factors[i] = numbers[skip + i] >= threshold ? scale : 0.0F;
+        factors += count;
+        first += static_cast<u64>(count);
+        n -= count;
+    }
+}
+
+constexpr VectorKernels kernels_of(const char* name) {
+    return {name,
+            small_product,
+            transpose,
+            online_softmax,
+            softmax_again,
+            softmax_backward,
+            scale,
+            multiply,
+            add,
+            scaled_copy,
+            dot,
+            gelu_tanh,
+            gelu_tanh_backward,
+            norm_row,
+            norm_backward_row,
+            softmax_stats,
+            softmax_gradient,
+            adamw,
+            dropout_factors};
+}
+
+}  // namespace
+}  // namespace lm::cpu
