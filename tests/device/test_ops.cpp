@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of operation cases, run in every way: reference loops against formulas in double
+// precision, gradients against finite differences, fast versions against the reference, the same
+// bits for any number of threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "cpu/cpu.hpp"
+#include "op_case.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+double largest(const std::vector<double>& values) {
+    double most = 0;
+    for (const double value : values) most = std::max(most, std::abs(value));
+    return most;
+}
+
+// Largest error of each expected tensor, relative to its largest magnitude.
+void compare(const std::string& name, const Values& got, const Values& expected, double bound) {
+    for (const auto& [tensor, values] : expected) {
+        INFO(name << ": " << tensor);
+        REQUIRE(got.count(tensor) == 1);
+        const std::vector<double>& result = got.at(tensor);
+        REQUIRE(result.size() == values.size());
+        double error = 0;
+        for (size_t i = 0; i < values.size(); ++i) {
+            error = std::max(error, std::abs(result[i] - values[i]));
+        }
+        CHECK(error <= bound * std::max(largest(values), 1e-6));
+    }
+}
+
+double objective(device::Device& reference, const OpCase& backward, const OpCase& forward) {
+    const Values outputs = run_case(reference, forward, DType::fp64);
+    const Values values = backward.values();
+    double sum = 0;
+    for (const auto& [output, gradient] : backward.upstream) {
+        const std::vector<double>& y = outputs.at(output);
+        for (size_t i = 0; i < y.size(); ++i) sum += y[i] * values.at(gradient)[i];
+    }
+    return sum;
+}
+
+// Central differences for some elements of each input, in double precision.
+void check_gradient(device::Device& reference, const OpCase& op_case) {
+    OpCase backward = prepared(reference, op_case, true);
+    const Values results = run_case(reference, backward, DType::fp64);
+    for (const auto& [variable, gradient] : backward.gradients) {
+        const Tensor& target = backward.tensor(gradient);
+        const std::vector<double>& analytic = results.at(gradient);
+        OpCase forward = *backward.forward;
+        std::vector<double>& x = forward.tensor(variable).values;
+        const size_t stride = std::max<size_t>(1, x.size() / 12);
+        for (size_t i = 0; i < x.size(); i += stride) {
+            constexpr double h = 1e-5;
+            const double old = x[i];
+            x[i] = old + h;
+            const double above = objective(reference, backward, forward);
+            x[i] = old - h;
+            const double below = objective(reference, backward, forward);
+            x[i] = old;
+            const double before = target.role == Role::updated ? target.values[i] : 0.0;
+            INFO(op_case.name << ": " << gradient << "[" << i << "]");
+            const double numeric = (above - below) / (2 * h);
+            CHECK(std::abs(analytic[i] - before - numeric) <=
+                  1e-6 * std::max(largest(analytic), 1.0));
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("reference loops agree with formulas in double precision", "[ops]") {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    for (const OpCase& op_case : op_cases()) {
+        if (!op_case.formula) continue;
+        const OpCase exact = prepared(*reference, op_case, true);
+        compare(exact.name + " f64", run_case(*reference, exact, DType::fp64),
+                exact.formula(exact.values()), 1e-8);
+        const OpCase c = prepared(*reference, op_case, false);
+        compare(c.name + " f32", run_case(*reference, c, DType::fp32), c.formula(c.values()),
+                c.bound);
+    }
+}
+
+TEST_CASE("gradients agree with finite differences", "[ops]") {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    for (const OpCase& op_case : op_cases()) {
+        if (op_case.gradients.empty()) continue;
+        bool small = true;
+        for (const Tensor& tensor : op_case.tensors) small = small && tensor.shape.numel() < 20000;
+        if (small) check_gradient(*reference, op_case);
+    }
+}
+
+TEST_CASE("fast versions agree with the reference in double precision", "[ops]") {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const auto fast = cpu::make_device(2, cpu::Kernels::fast);
+    for (const OpCase& op_case : op_cases()) {
+        const OpCase c = prepared(*reference, op_case, false);
+        compare(c.name, run_case(*fast, c, DType::fp32), run_case(*reference, c, DType::fp64),
+                c.bound);
+    }
+}
+
+TEST_CASE("the same bits for 1, 2 and 3 threads", "[ops]") {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const auto one = cpu::make_device(1);
+    const auto two = cpu::make_device(2);
+    const auto three = cpu::make_device(3);
+    for (const OpCase& op_case : op_cases()) {
+        INFO(op_case.name);
+        const OpCase c = prepared(*reference, op_case, false);
+        const Values first = run_case(*one, c, DType::fp32);
+        CHECK(run_case(*two, c, DType::fp32) == first);
+        CHECK(run_case(*three, c, DType::fp32) == first);
+    }
+}
