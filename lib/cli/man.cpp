@@ -3,6 +3,7 @@
 // from the table below. The rest of a page is prose, man/lm-X.1.in.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "cli/layout.hpp"
 #include "cli/options.hpp"
@@ -61,8 +62,7 @@ std::string argument(std::string_view text) {
 }
 
 // A sentence begins a line, and no line is long.
-std::string prose(std::string text) {
-    text = capitalised(std::move(text));
+std::string lines_of(std::string text) {
     if (!text.ends_with('.')) text += '.';
     std::string result;
     while (!text.empty()) {
@@ -73,6 +73,10 @@ std::string prose(std::string text) {
         text.erase(0, std::min(end + 1, text.size()));
     }
     return result;
+}
+
+std::string prose(std::string text) {
+    return lines_of(capitalised(std::move(text)));
 }
 
 std::string flag_macro(const std::string& name) {
@@ -201,6 +205,33 @@ std::string verb_section(const Options& verb, const std::vector<Section>& elsewh
     return text;
 }
 
+// The words of a program for a code, "" for the general ones, nullopt when it does not return it.
+std::optional<std::string> own_meaning(const Options& options, Exit code) {
+    for (const auto& [declared, meaning] : options.exit_codes()) {
+        if (declared == code) return meaning;
+    }
+    return std::nullopt;
+}
+
+// Program and verbs: "Verify: something is wrong." is a line of its own for each verb.
+std::optional<std::string> meaning_of(const Options& options, const ExitMeaning& entry) {
+    std::string text;
+    bool returned = entry.always;
+    if (const auto own = own_meaning(options, entry.code)) {
+        returned = true;
+        if (!own->empty()) text += prose(*own);
+    }
+    for (const Options* verb : options.verbs()) {
+        const auto own = own_meaning(*verb, entry.code);
+        returned = returned || own.has_value();
+        if (own && !own->empty()) {
+            text += ".Cm " + escaped(verb_name(options, *verb)) + " :\n" + lines_of(*own);
+        }
+    }
+    if (!returned) return std::nullopt;
+    return text.empty() ? prose(entry.meaning) : text;
+}
+
 }  // namespace
 
 std::string Options::man_options() const {
@@ -223,12 +254,9 @@ std::string Options::man_options() const {
 std::string Options::man_exit_status() const {
     std::string text = ".Sh EXIT STATUS\n.Bl -tag -width Ds\n";
     for (const ExitMeaning& entry : exit_meanings) {
-        const auto own = std::ranges::find_if(
-            exit_codes(), [&entry](const auto& declared) { return declared.first == entry.code; });
-        if (!entry.always && own == exit_codes().end()) continue;
-        const bool has_words = own != exit_codes().end() && !own->second.empty();
-        text += ".It " + std::to_string(static_cast<int>(entry.code)) + "\n";
-        text += prose(has_words ? own->second : entry.meaning);
+        const std::optional<std::string> words = meaning_of(*this, entry);
+        if (!words) continue;
+        text += ".It " + std::to_string(static_cast<int>(entry.code)) + "\n" + *words;
     }
     return text + ".El\n";
 }

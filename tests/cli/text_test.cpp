@@ -67,6 +67,7 @@ Options verb_program(Args& args) {
         declare_common(verb, args);
     }
     Options& eta = options.verb("eta", "tell when a run will be done", nullptr);
+    eta.exits_with(lm::Exit::answer_is_no, "the run has stopped");
     eta.flag("--json", &args.json, "print JSON");
     eta.value("--plot", &args.prefix, "FILE", "draw it");
     eta.positional("LOG", &args.prefix, "a log of lm-train");

@@ -17,5 +17,5 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export PATH=$build/bin:$PATH
-tests/man/prepare_examples.sh "$scratch"
+tests/man/prepare_examples.sh "$scratch" "$PWD/share/tokenizers/gpt2"
 python3 tests/man/run_examples.py "$scratch" "${sources[@]}"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# prepare_examples.sh DIR: the small data that the EXAMPLES of the man pages work on.
+# prepare_examples.sh DIR TOKENIZER: the small data that the EXAMPLES of the man pages work on; TOKENIZER is the
+# directory of GPT-2's tables.
 set -euo pipefail
+tokenizer=$2
 cd "$1"
 python3 - <<'END'
 import json
@@ -11,3 +13,4 @@ with open("corpus.jsonl", "w") as out:
         out.write(json.dumps({"text": text, "title": f"Number {i}"}) + "\n")
 END
 gzip -k corpus.jsonl
+cp "$tokenizer/vocab.json" "$tokenizer/merges.txt" .
