@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <lzma.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -355,21 +354,6 @@ Source open_source(const std::string& path) {
     return {std::move(fd), "standard input"};
 }
 
-// Appends the paths of the regular files below `directory`; links to files count, links to
-// directories are not followed (they may form a ring).
-void collect(const std::string& directory, std::vector<std::string>& files) {
-    for (const std::string& name : list_directory(directory)) {
-        if (name.starts_with('.')) continue;
-        std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
-        struct stat status {};
-        if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
-        if (S_ISREG(status.st_mode))
-            files.push_back(std::move(path));
-        else if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
-            collect(path, files);
-    }
-}
-
 }  // namespace
 
 std::unique_ptr<InputStream> open_stream(const std::string& path) {
@@ -385,27 +369,6 @@ std::unique_ptr<InputStream> open_stream(const std::string& path) {
             break;
     }
     return std::make_unique<PlainStream>(std::move(source));
-}
-
-std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
-    std::vector<std::string> inputs;
-    for (const std::string& argument : arguments) {
-        if (argument == "-") {
-            inputs.push_back(argument);
-        } else if (is_directory(argument)) {
-            std::vector<std::string> files;
-            collect(argument, files);
-            if (files.empty()) usage_error(argument, "the directory holds no files");
-            std::ranges::sort(files);
-            std::ranges::move(files, std::back_inserter(inputs));
-        } else {
-            if (::access(argument.c_str(), F_OK) != 0) {
-                usage_error(argument, "{}", std::generic_category().message(errno));
-            }
-            inputs.push_back(argument);
-        }
-    }
-    return inputs;
 }
 
 }  // namespace lm::io
