@@ -5,20 +5,26 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: ./check.sh [--all] [--jobs N]
+Usage: ./check.sh [--all] [--preset NAME] [--jobs N]
   (nothing)  build and the quick suite: at most 15 minutes on 2 cores, dependencies included
   --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
              the long forms, and the unit tests under the address and undefined-behaviour sanitizers
+  --preset NAME  which build (release; dev has debug information and shares its build with yours)
   --jobs N   how many compilers and tests at once (default: all cores)
 END
 }
 
 cd "$(dirname "$0")"
 all=0
+preset=release
 jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
         --all) all=1 ;;
+        --preset)
+            preset=${2:?--preset needs a name}
+            shift
+            ;;
         --jobs)
             jobs=${2:?--jobs needs a number}
             shift
@@ -75,12 +81,12 @@ else
     tools/install-deps || stop "the dependencies cannot be installed"
 fi
 step "build"
-build release all || stop "the build failed"
+build "$preset" all || stop "the build failed"
 step "tests"
-run quick release -LE '^(live|long)$'
+run quick "$preset" -LE '^(live|long)$'
 if [ $all = 1 ]; then
     step "live libraries and long forms"
-    run all release -L '^(live|long)$' --timeout 1200
+    run all "$preset" -L '^(live|long)$' --timeout 1200
     step "sanitizers"
     if build asan all; then
         run asan asan -L '^unit$'
