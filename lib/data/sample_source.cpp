@@ -7,6 +7,26 @@
 
 namespace lm::data {
 
+void check_tokens(i64 n_tokens, i64 seq_length, const std::string& what) {
+    if (n_tokens >= seq_length + 1) return;
+    usage_error("--seq-length",
+                "{} has {} tokens, one sample takes {}: give more data, a shorter sequence or "
+                "another --split",
+                what, n_tokens, seq_length + 1);
+}
+
+DatasetUse dataset_use(const TokenRange& range, i64 n_tokens, i64 seq_length, i64 n_samples) {
+    DatasetUse use;
+    use.prefix = range.dataset->prefix();
+    use.sequences = range.sequences;
+    use.tokens = n_tokens;
+    use.epoch_samples = (n_tokens - 1) / seq_length;
+    use.samples = n_samples;
+    use.weight = 1.0;
+    use.epochs = static_cast<double>(n_samples) / static_cast<double>(use.epoch_samples);
+    return use;
+}
+
 void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, std::span<i32> out) {
     dataset.read(position, out);
     u32 largest = 0;  // a negative id is a huge one

@@ -68,6 +68,13 @@ struct TokenRange {
     i64 n_tokens() const { return dataset->position(sequences.end) - first_token(); }
 };
 
+// Throws Error(usage) naming --seq-length when n_tokens is less than seq_length + 1; `what`
+// describes the range: "the train split of P".
+void check_tokens(i64 n_tokens, i64 seq_length, const std::string& what);
+
+// What n_samples samples of such a range are.
+DatasetUse dataset_use(const TokenRange& range, i64 n_tokens, i64 seq_length, i64 n_samples);
+
 // Reads tokens [position, position + out.size()) of the flat stream and checks every id.
 void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, std::span<i32> out);
 

@@ -14,12 +14,7 @@ WindowSource::WindowSource(TokenRange range, i64 seq_length, u64 key, const std:
       first_token_(range_.first_token()),
       n_tokens_(range_.n_tokens()),
       n_windows_((n_tokens_ - 1) / seq_length) {
-    if (n_tokens_ < seq_length + 1) {
-        usage_error("--seq-length",
-                    "{} has {} tokens, one sample takes {}: give more data, a shorter sequence or "
-                    "another --split",
-                    what, n_tokens_, seq_length + 1);
-    }
+    check_tokens(n_tokens_, seq_length, what);
 }
 
 i64 WindowSource::position(i64 sample) const {
@@ -45,15 +40,7 @@ std::vector<Piece> WindowSource::pieces(i64 sample) const {
 }
 
 std::vector<DatasetUse> WindowSource::use(i64 n_samples) const {
-    DatasetUse use;
-    use.prefix = range_.dataset->prefix();
-    use.sequences = range_.sequences;
-    use.tokens = n_tokens_;
-    use.epoch_samples = n_windows_;
-    use.samples = n_samples;
-    use.weight = 1.0;
-    use.epochs = static_cast<double>(n_samples) / static_cast<double>(n_windows_);
-    return {use};
+    return {dataset_use(range_, n_tokens_, seq_length(), n_samples)};
 }
 
 }  // namespace lm::data

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden values of formats.md 2.1, 2.3, made by numpy and Megatron; megatron-core itself is asked
+// in tests/live/megatron_order.py.
+#include "data/megatron_source.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "small_dataset.hpp"
+
+using namespace lm;
+using namespace lm::data;
+using lm::test::sample;
+using lm::test::TemporaryDirectory;
+using lm::test::write_counting;
+
+namespace {
+
+MegatronSource source(const std::string& prefix, const std::vector<i64>& lengths, i64 seq, i64 n,
+                      double threshold = nvidia_last_epoch) {
+    write_counting(prefix, lengths);
+    return {lm::test::whole(prefix, 60000), seq, n, 1234, threshold, "p"};
+}
+
+using Order = std::vector<i64>;
+using Documents = std::vector<i32>;
+
+}  // namespace
+
+TEST_CASE("numpy's shuffles") {
+    NumpyRandom random(1234);
+    std::vector<int> ten(10), eight(8);
+    std::iota(ten.begin(), ten.end(), 0);
+    std::iota(eight.begin(), eight.end(), 0);
+    random.shuffle(std::span(ten));
+    random.shuffle(std::span(eight));
+    CHECK(ten == std::vector<int>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3});
+    CHECK(eight == std::vector<int>{7, 5, 6, 0, 4, 3, 2, 1});
+}
+
+TEST_CASE("golden index, two epochs together, an empty document") {
+    const TemporaryDirectory dir;
+    const auto s = source(dir / "p", {5, 3, 0, 7, 1, 4}, 4, 7);
+    CHECK(s.plan().n_epochs == 2);
+    CHECK_FALSE(s.plan().separate_last);
+    CHECK(s.index().documents == Documents{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
+    CHECK(s.index().position == Order{0, 2, 4, 4, 6, 7, 9, 10, 10, 11});
+    CHECK(s.index().offset == Documents{0, 1, 1, 5, 1, 2, 0, 0, 4, 3});
+    CHECK(s.index().order == Order{7, 3, 5, 1, 4, 8, 0, 2, 6});
+    CHECK(s.size() == 9);
+    // sample 0 is window 7: document 0 whole
+    CHECK(sample(s, 0) == std::vector<i32>{0, 1, 2, 3, 4});
+    // sample 3 is window 1: from (5, offset 1) to (3, offset 1): 17 18 19 | 8 9
+    CHECK(sample(s, 3) == std::vector<i32>{17, 18, 19, 8, 9});
+}
+
+TEST_CASE("golden index, the last epoch apart") {
+    const TemporaryDirectory dir;
+    const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
+    const Documents apart = {2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7};
+    const Order order_apart = {7,  11, 2,  3,  1,  9,  5,  4,  0,  8,  6,  10, 12, 20,
+                               23, 17, 14, 25, 21, 16, 22, 19, 26, 18, 24, 13, 15};
+    for (const double threshold : {nvidia_last_epoch, bigscience_last_epoch}) {
+        const auto s = source(dir / "p", lengths, 4, 14, threshold);
+        CHECK(s.plan().n_epochs == 2);
+        CHECK(s.plan().separate_last);
+        CHECK(s.plan().samples_before_last == 13);
+        CHECK(s.size() == 27);
+        CHECK(s.index().documents == apart);
+        CHECK(s.index().order == order_apart);
+        CHECK(s.index().position.back() == 15);
+        CHECK(s.index().offset.back() == 6);
+    }
+}
+
+TEST_CASE("the two thresholds") {
+    const TemporaryDirectory dir;
+    const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
+    const auto nvidia = source(dir / "p", lengths, 4, 23, nvidia_last_epoch);
+    CHECK_FALSE(nvidia.plan().separate_last);
+    CHECK(nvidia.index().documents == Documents{5, 3, 0, 4, 6, 2, 2, 7, 1, 1, 0, 4, 5, 6, 3, 7});
+    CHECK(nvidia.index().order == Order{8, 19, 13, 1,  4,  17, 14, 11, 20, 0,  7,  3,  10, 6,
+                                        2, 25, 12, 21, 18, 15, 9,  23, 5,  16, 24, 22, 26});
+    const auto bigscience = source(dir / "p", lengths, 4, 23, bigscience_last_epoch);
+    CHECK(bigscience.plan().separate_last);
+    CHECK(bigscience.index().documents ==
+          Documents{2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7});
+}
+
+TEST_CASE("three epochs") {
+    const TemporaryDirectory dir;
+    // 16 tokens in five documents
+    const auto plan = plan_epochs(16, 4, 9, nvidia_last_epoch);
+    CHECK(plan.n_epochs == 3);
+    CHECK_FALSE(plan.separate_last);
+    const auto s = source(dir / "p", {4, 3, 2, 5, 2}, 4, 9);
+    CHECK(s.index().documents == Documents{3, 1, 0, 2, 4, 2, 0, 2, 1, 4, 3, 4, 0, 1, 3});
+    CHECK(s.index().order == Order{3, 9, 2, 1, 7, 5, 4, 0, 8, 6, 10});
+}
+
+TEST_CASE("one epoch is as many samples as fit, or more when none are asked for") {
+    CHECK(plan_epochs(101, 10, 10, 0.8).n_epochs == 1);
+    CHECK(plan_epochs(100, 10, 10, 0.8).n_epochs == 2);
+    CHECK(plan_epochs(100, 10, 0, 0.8).n_epochs == 1);
+    CHECK(plan_epochs(100, 10, 0, 0.8).n_samples == 9);
+}
+
+TEST_CASE("every sample is seq + 1 tokens that follow each other in shuffled documents") {
+    const TemporaryDirectory dir;
+    const auto s = source(dir / "p", {3, 50, 0, 0, 1, 1, 17, 4, 90}, 12, 40);
+    CHECK(s.size() >= 40);
+    for (i64 k = 0; k < s.size(); ++k) {
+        i64 count = 0;
+        for (const auto& piece : s.pieces(k)) {
+            CHECK(piece.count > 0);
+            count += piece.count;
+        }
+        CHECK(count == 13);
+        CHECK(sample(s, k).size() == 13);
+    }
+}
+
+TEST_CASE("what Megatron's order cannot do is named") {
+    const TemporaryDirectory dir;
+    write_counting(dir / "p", {10});
+    CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
+                      Catch::Contains("--seq-length: p has 10 tokens"));
+    CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
+                      Catch::Contains("--seed"));
+}
