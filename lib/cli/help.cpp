@@ -21,7 +21,7 @@ std::string label_of(const Option& option) {
     }
     label += option.name();
     if (!option.metavar.empty()) label += " " + option.metavar;
-    if (option.repeatable) label += "...";
+    if (has_dots(option)) label += "...";
     return label;
 }
 

@@ -51,8 +51,12 @@ std::vector<Option> accepted_of(const Options& options) {
     });
 }
 
+bool has_dots(const Option& option) {
+    return option.repeatable && option.metavar.find_first_of(" .") == std::string::npos;
+}
+
 std::string operand_text(const Option& operand) {
-    const std::string text = operand.metavar + (operand.repeatable ? "..." : "");
+    const std::string text = operand.metavar + (has_dots(operand) ? "..." : "");
     return operand.min_values == 0 ? "[" + text + "]" : text;
 }
 

@@ -17,6 +17,9 @@ std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options
 std::vector<Option> operands_of(const Options& options);
 std::vector<Option> accepted_of(const Options& options);
 
+// Does "..." stand behind the metavar? Not when that says itself how many: "START INCREMENT
+// SAMPLES".
+bool has_dots(const Option& option);
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
 std::string capitalised(std::string text);
 std::vector<std::string> wrap(std::string_view text, size_t width);

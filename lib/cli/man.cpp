@@ -98,7 +98,7 @@ std::string item_of(const Option& option) {
     }
     if (!option.choices.empty()) return text + " " + choices_macro(option) + "\n";
     if (!option.metavar.empty()) text += " Ar " + argument(option.metavar);
-    if (option.repeatable) text += " ...";
+    if (has_dots(option)) text += " ...";
     return text + "\n";
 }
 
@@ -121,7 +121,7 @@ std::string operand_list(const Options& options) {
     if (operands.empty()) return "";
     std::string text = ".Bl -tag -width Ds\n";
     for (const Option& operand : operands) {
-        text += ".It Ar " + argument(operand.metavar) + (operand.repeatable ? " ...\n" : "\n");
+        text += ".It Ar " + argument(operand.metavar) + (has_dots(operand) ? " ...\n" : "\n");
         text += body_of(operand);
     }
     return text + ".El\n";

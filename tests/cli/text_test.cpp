@@ -25,6 +25,7 @@ struct Args {
     std::string prefix;
     std::vector<std::string> files;
     std::vector<std::string> keys{"text", "title"};
+    std::vector<i64> ramp;
     std::optional<std::string> step;
     bool json = false;
 };
@@ -45,6 +46,7 @@ Options plain_program(Args& args) {
     options.values(
         "--a-name-that-needs-a-line-of-its-own", &args.keys, "KEY",
         "keys of the JSON documents that are read, in this order, from every one of them");
+    options.values("--ramp", &args.ramp, "START STEP SAMPLES", "how the batch grows");
     options.value("--bwlimit", &args.limit, "SIZE", "at most so many bytes a second");
     options.value("--watch", &args.watch, "TIME", "look again after this time");
     options.flag("--json,-j", &args.json, "print JSON Lines on standard output");
