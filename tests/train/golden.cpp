@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden.hpp"
+
+#include <cstring>
+
+namespace lm::test {
+namespace {
+
+template <typename T>
+std::vector<T> typed(const ckpt::SafetensorsReader& file, const std::string& entry) {
+    const ckpt::SafetensorsEntry* found = file.find(entry);
+    if (!found) throw std::runtime_error("golden file lacks " + entry);
+    const auto bytes = file.bytes(*found);
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+}
+
+struct LayerName {
+    const char* name;
+    device::View model::LayerParams::*field;
+    bool transposed;
+};
+
+constexpr LayerName layer_names[] = {
+    {"ln_1.weight", &model::LayerParams::attention_norm_weight, false},
+    {"ln_1.bias", &model::LayerParams::attention_norm_bias, false},
+    {"attn.c_attn.weight", &model::LayerParams::qkv_weight, true},
+    {"attn.c_attn.bias", &model::LayerParams::qkv_bias, false},
+    {"attn.c_proj.weight", &model::LayerParams::output_weight, true},
+    {"attn.c_proj.bias", &model::LayerParams::output_bias, false},
+    {"ln_2.weight", &model::LayerParams::mlp_norm_weight, false},
+    {"ln_2.bias", &model::LayerParams::mlp_norm_bias, false},
+    {"mlp.c_fc.weight", &model::LayerParams::up_weight, true},
+    {"mlp.c_fc.bias", &model::LayerParams::up_bias, false},
+    {"mlp.c_proj.weight", &model::LayerParams::down_weight, true},
+    {"mlp.c_proj.bias", &model::LayerParams::down_bias, false},
+};
+
+}  // namespace
+
+Golden::Golden(const std::string& name)
+    : file_(std::string(LM_TEST_DIR) + "/golden/" + name + ".safetensors") {}
+
+std::vector<i64> Golden::shape(const std::string& entry) const {
+    return file_.find(entry)->shape;
+}
+
+std::vector<i32> Golden::ints(const std::string& entry) const {
+    return typed<i32>(file_, entry);
+}
+
+std::vector<float> Golden::floats(const std::string& entry) const {
+    return typed<float>(file_, entry);
+}
+
+i64 Golden::batch_size() const {
+    return shape("tokens")[1];
+}
+
+spec::ModelConfig Golden::config() const {
+    const io::Json json = io::parse_json(file_.metadata().at("config"), file_.path());
+    spec::ModelConfig config;
+    config.n_layers = json.at("n_layer");
+    config.hidden = json.at("n_embd");
+    config.n_heads = json.at("n_head");
+    config.ffn_hidden = json.at("n_inner");
+    config.vocab_size = json.at("vocab_size");
+    config.seq_length = json.at("n_positions");
+    config.attention_dropout = 0;
+    config.hidden_dropout = 0;
+    config.resolve();
+    return config;
+}
+
+data::Batch Golden::batch(i64 step, i64 first, i64 n) const {
+    const i64 t = config().seq_length;
+    data::Batch batch(t, {.micro_batch = n});
+    const std::vector<i32> all = ints("tokens");
+    for (i64 row = 0; row < n; ++row) {
+        const i32* tokens = all.data() + (step * batch_size() + first + row) * (t + 1);
+        std::copy_n(tokens, t, batch.tokens.data() + row * t);
+        std::copy_n(tokens + 1, t, batch.targets.data() + row * t);
+        batch.sample_ids[static_cast<size_t>(row)] = step * batch_size() + first + row;
+    }
+    return batch;
+}
+
+std::vector<NamedView> hugging_face_views(const model::Params& params,
+                                          const spec::ModelConfig& config) {
+    std::vector<NamedView> views = {{"transformer.wte.weight", params.word},
+                                    {"transformer.wpe.weight", params.position},
+                                    {"transformer.ln_f.weight", params.final_norm_weight},
+                                    {"transformer.ln_f.bias", params.final_norm_bias}};
+    for (i64 layer = 0; layer < config.n_layers; ++layer) {
+        const std::string prefix = "transformer.h." + std::to_string(layer) + ".";
+        for (const LayerName& name : layer_names) {
+            views.push_back({prefix + name.name,
+                             params.layers[static_cast<size_t>(layer)].*name.field,
+                             name.transposed});
+        }
+    }
+    return views;
+}
+
+std::vector<float> values_of(const NamedView& named, i64 vocab_size) {
+    const float* data = named.view.as<float>();
+    if (!named.transposed) {
+        i64 n = named.view.numel();
+        if (named.name == "transformer.wte.weight") n = vocab_size * named.view[1];
+        return {data, data + n};
+    }
+    const i64 rows = named.view[0];
+    const i64 cols = named.view[1];
+    std::vector<float> values(static_cast<size_t>(rows * cols));
+    for (i64 r = 0; r < rows; ++r) {
+        for (i64 c = 0; c < cols; ++c)
+            values[static_cast<size_t>(c * rows + r)] = data[r * cols + c];
+    }
+    return values;
+}
+
+void set_values(const NamedView& named, const std::vector<float>& values) {
+    auto* data = named.view.as<float>();
+    if (!named.transposed) {
+        std::copy(values.begin(), values.end(), data);
+        return;
+    }
+    const i64 rows = named.view[0];
+    const i64 cols = named.view[1];
+    for (i64 r = 0; r < rows; ++r) {
+        for (i64 c = 0; c < cols; ++c)
+            data[r * cols + c] = values[static_cast<size_t>(c * rows + r)];
+    }
+}
+
+}  // namespace lm::test

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden GPT-2 numbers made by PyTorch (tests/golden/README.md), and our parameters under the names
+// that Hugging Face gives them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ckpt/safetensors.hpp"
+#include "data/loader.hpp"
+#include "train/trainer.hpp"
+
+namespace lm::test {
+
+class Golden {
+  public:
+    explicit Golden(const std::string& name);  // "gpt2_tiny", "gpt2_odd"
+
+    spec::ModelConfig config() const;
+    i64 batch_size() const;
+    std::vector<float> floats(const std::string& entry) const;
+    // Rows [first, first + n) of step `step`'s batch.
+    data::Batch batch(i64 step, i64 first, i64 n) const;
+
+  private:
+    std::vector<i64> shape(const std::string& entry) const;
+    std::vector<i32> ints(const std::string& entry) const;
+    ckpt::SafetensorsReader file_;
+};
+
+struct NamedView {
+    std::string name;  // Hugging Face's
+    device::View view;
+    bool transposed = false;  // Hugging Face stores [in, out]
+};
+
+// Every parameter, or every gradient, of a GPT-2 (q, k and v as the one tensor of Hugging Face).
+std::vector<NamedView> hugging_face_views(const model::Params& params,
+                                          const spec::ModelConfig& config);
+
+// Values in Hugging Face's order, from and to a host-accessible view. Padded rows stay out.
+std::vector<float> values_of(const NamedView& named, i64 vocab_size);
+void set_values(const NamedView& named, const std::vector<float>& values);
+
+}  // namespace lm::test

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole model against PyTorch: logits, loss, the gradient of every parameter, ten AdamW steps.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "cpu/cpu.hpp"
+#include "golden.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+struct Setup {
+    Golden golden;
+    std::unique_ptr<device::Device> device;
+    train::Trainer trainer;
+
+    Setup(const std::string& name, cpu::Kernels kernels, int threads, i64 micro_batch)
+        : golden(name),
+          device(cpu::make_device(threads, kernels)),
+          trainer({.model = golden.config(),
+                   .micro_batch = micro_batch,
+                   .adamw = {.beta1 = 0.9,
+                             .beta2 = 0.95,
+                             .eps = 1e-8,
+                             .weight_decay = 0.1,
+                             .clip_grad = 1.0},
+                   .n_threads = threads},
+                  *device) {
+        for (const NamedView& named : views(trainer.weights())) {
+            set_values(named, golden.floats("weight." + named.name));
+        }
+    }
+
+    std::vector<NamedView> views(const device::View& flat) const {
+        return hugging_face_views(trainer.params().bind(flat), golden.config());
+    }
+
+    train::StepResult step(i64 number, i64 micro_batch) {
+        i64 first = 0;
+        data::Batch batch;
+        return trainer.step(
+            [&]() -> const data::Batch& {
+                batch = golden.batch(number, first, micro_batch);
+                first += micro_batch;
+                return batch;
+            },
+            golden.batch_size() / micro_batch, 1e-3);
+    }
+};
+
+double norm(const std::vector<float>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return std::sqrt(sum);
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        const double difference = static_cast<double>(a[i]) - b[i];
+        sum += difference * difference;
+    }
+    return std::sqrt(sum);
+}
+
+}  // namespace
+
+TEST_CASE("loss and the gradient of every parameter equal PyTorch's") {
+    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
+    const bool accumulated = GENERATE(false, true);
+    CAPTURE(name, static_cast<int>(kernels), accumulated);
+    const i64 micro_batch = accumulated ? 1 : Golden(name).batch_size();
+    Setup setup(name, kernels, 2, micro_batch);
+    const train::StepResult result = setup.step(0, micro_batch);
+    CHECK(result.loss == Approx(setup.golden.floats("loss")[0]).epsilon(1e-6));
+    const double global_norm = setup.golden.floats("grad_norms")[0];
+    CHECK(result.gradient_norm == Approx(global_norm).epsilon(1e-5));
+    for (const NamedView& named : setup.views(setup.trainer.gradients())) {
+        CAPTURE(named.name);
+        const std::vector<float> expected = setup.golden.floats("grad." + named.name);
+        const std::vector<float> got = values_of(named, setup.golden.config().vocab_size);
+        CHECK(distance(got, expected) < 1e-4 * std::max(norm(expected), 1e-6 * global_norm));
+    }
+}
+
+TEST_CASE("logits equal PyTorch's") {
+    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    Setup setup(name, cpu::Kernels::fast, 2, Golden(name).batch_size());
+    const std::vector<float> expected = setup.golden.floats("logits");
+    double worst = 0;
+    size_t at = 0;
+    setup.trainer.logits(setup.golden.batch(0, 0, setup.golden.batch_size()),
+                         [&](i64, std::span<const float> row) {
+                             for (const float logit : row) {
+                                 worst = std::max(worst, std::abs(double{logit} - expected[at++]));
+                             }
+                         });
+    CHECK(at == expected.size());
+    CHECK(worst < 1e-5);
+}
+
+TEST_CASE("ten AdamW steps follow PyTorch's losses and gradient norms") {
+    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
+    CAPTURE(name, static_cast<int>(kernels));
+    const i64 micro_batch = Golden(name).batch_size();
+    Setup setup(name, kernels, 2, micro_batch);
+    const std::vector<float> losses = setup.golden.floats("losses");
+    const std::vector<float> norms = setup.golden.floats("grad_norms");
+    for (i64 step = 0; step < 10; ++step) {
+        CAPTURE(step);
+        const train::StepResult result = setup.step(step, micro_batch);
+        CHECK(result.updated);
+        CHECK(result.loss == Approx(losses[static_cast<size_t>(step)]).epsilon(1e-5));
+        CHECK(result.gradient_norm == Approx(norms[static_cast<size_t>(step)]).epsilon(1e-4));
+    }
+}
+
+TEST_CASE("any number of threads gives the same bits, with dropout too") {
+    const auto run = [](int threads) {
+        Golden golden("gpt2_tiny");
+        spec::ModelConfig model = golden.config();
+        model.attention_dropout = 0.1;
+        model.hidden_dropout = 0.1;
+        const auto device = cpu::make_device(threads);
+        train::Trainer trainer({.model = model, .micro_batch = 2, .seed = 7, .n_threads = threads},
+                               *device);
+        trainer.initialize();
+        std::vector<double> losses;
+        for (i64 step = 0; step < 5; ++step) {
+            const data::Batch batch = golden.batch(step, 0, 2);
+            losses.push_back(
+                trainer.step([&]() -> const data::Batch& { return batch; }, 1, 1e-2).loss);
+        }
+        const auto weights = trainer.weights().span<const float>();
+        return std::pair(losses, std::vector<float>(weights.begin(), weights.end()));
+    };
+    const auto one = run(1);
+    CHECK(one == run(2));
+    CHECK(one == run(3));
+    CHECK(one.first.front() != one.first.back());
+}
+
+TEST_CASE("the trainer allocates what the plan says, and nothing in a step") {
+    Golden golden("gpt2_odd");
+    const auto device = cpu::make_device(2);
+    train::Trainer trainer({.model = golden.config(), .micro_batch = 3, .n_threads = 2}, *device);
+    CHECK(device->allocated_bytes() == trainer.memory().total());
+}
+
+TEST_CASE("a non-finite loss is reported and changes nothing") {
+    Setup setup("gpt2_tiny", cpu::Kernels::fast, 1, 2);
+    auto* weights = setup.trainer.weights().as<float>();
+    weights[0] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> before(weights + 1, weights + 1000);
+    const train::StepResult result = setup.step(0, 2);
+    CHECK_FALSE(result.updated);
+    CHECK(setup.trainer.optimizer_step() == 0);
+    CHECK(std::vector<float>(weights + 1, weights + 1000) == before);
+}
