@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/flags.hpp"
+
+namespace lm::train {
+namespace {
+
+void add_data(cli::Options& options, DataFlags& data) {
+    options.group("Data");
+    options.values(
+        "--data-path", &data.data_path, "PREFIX",
+        "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess made");
+    options.value("--split", &data.split, "A,B,C",
+                  "parts of the documents for training, validation and test");
+    options.flag("--mock-data", &data.mock_data,
+                 "train on random tokens, to measure speed without data");
+    options.value("--tokenizer-type", &data.tokenizer_type, "TYPE",
+                  "where the vocabulary size and the end-of-document token come from: "
+                  "GPT2BPETokenizer or ByteTokenizer; without it the data's side file says");
+    options.value("--vocab-file", &data.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
+    options.value("--merge-file", &data.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
+    options.flag("--reset-position-ids", &data.reset_position_ids,
+                 "start positions at 0 after each end-of-document token");
+    options.flag("--reset-attention-mask", &data.reset_attention_mask,
+                 "let no token attend across an end-of-document token");
+    options.flag("--eod-mask-loss", &data.eod_mask_loss,
+                 "do not count what is predicted from an end-of-document token");
+}
+
+void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
+    options.group("Schedule");
+    options.value("--micro-batch-size", &schedule.micro_batch, "N", "sequences computed at a time");
+    options.value("--global-batch-size", &schedule.global_batch, "N",
+                  "sequences of one optimizer step; default: the micro-batch size");
+    options.values("--rampup-batch-size", &schedule.rampup, "START INCREMENT SAMPLES",
+                   "start with batches of START and add INCREMENT at a time, reaching the global "
+                   "batch size after SAMPLES samples");
+    options.value("--train-samples", &schedule.train_samples, "N", "stop after N samples");
+    options.value("--train-iters", &schedule.train_iters, "N", "stop after N iterations");
+    options.value("--train-tokens", &schedule.train_tokens, "N", "stop after N tokens");
+    options.value("--lr", &schedule.lr, "RATE", "highest learning rate");
+    options.value("--min-lr", &schedule.min_lr, "RATE", "learning rate at the end of the decay");
+    options.choice("--lr-decay-style", &schedule.lr_decay_style,
+                   {"constant", "linear", "cosine", "inverse-square-root"},
+                   "how the learning rate falls after the warm-up");
+    options.value("--lr-warmup-samples", &schedule.lr_warmup_samples, "N",
+                  "samples over which the learning rate rises from 0");
+    options.value("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "the same in iterations");
+    options.value("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "F",
+                  "the same as a fraction of the decay");
+    options.value("--lr-decay-samples", &schedule.lr_decay_samples, "N",
+                  "samples after which --min-lr is reached; default: the whole training");
+    options.value("--lr-decay-iters", &schedule.lr_decay_iters, "N", "the same in iterations");
+    options.value("--lr-decay-tokens", &schedule.lr_decay_tokens, "N", "the same in tokens");
+
+    options.group("Optimizer");
+    options.value("--adam-beta1", &schedule.adam_beta1, "B",
+                  "decay of the gradient's running mean");
+    options.value("--adam-beta2", &schedule.adam_beta2, "B", "decay of its running square");
+    options.value("--adam-eps", &schedule.adam_eps, "E", "added to the root of the running square");
+    options.value("--weight-decay", &schedule.weight_decay, "W",
+                  "decoupled decay of matrices and embeddings");
+    options.value("--clip-grad", &schedule.clip_grad, "NORM",
+                  "largest global gradient norm; 0: no clipping");
+}
+
+void add_output(cli::Options& options, OutputFlags& output) {
+    options.group("Checkpoints");
+    options.value("--save", &output.save, "DIR", "directory that checkpoints are written to");
+    options.value("--load", &output.load, "DIR",
+                  "resume from the newest complete checkpoint in DIR, or from DIR/global_stepN; an "
+                  "empty DIR starts from the beginning");
+    options.flag("--fresh", &output.fresh, "start from the beginning when --load does not exist");
+    options.flag("--finetune", &output.finetune,
+                 "load the weights only: start at iteration 0 with fresh optimizer state");
+    options.flag("--no-load-optim", &output.no_load_optim,
+                 "keep the counters of --load but start with fresh optimizer state");
+    options.value("--save-interval", &output.save_interval, "N", "save every N iterations");
+    options.value(
+        "--save-schedule", &output.save_schedule, "N@ITERATION,...,N",
+        "save every N iterations up to ITERATION, then by the next range; the end of each "
+        "range is saved too");
+
+    options.group("Stopping");
+    options.value("--exit-interval", &output.exit_interval, "N",
+                  "save and stop after N iterations of this run, exit code 75");
+    options.value("--exit-iteration", &output.exit_iteration, "N",
+                  "save and stop at iteration N, exit code 0");
+    options.value("--exit-samples", &output.exit_samples, "N",
+                  "save and stop when N samples have been consumed, exit code 0");
+    options.value("--exit-duration-in-mins", &output.exit_duration_min, "MINUTES",
+                  "save and stop after so long, exit code 75");
+    options.value("--kill-switch-path", &output.kill_switch, "FILE",
+                  "save and stop when FILE exists, exit code 76");
+    options.value("--save-switch-path", &output.save_switch, "FILE",
+                  "save when FILE exists, remove it and go on");
+
+    options.group("Logging");
+    options.value("--log-interval", &output.log_interval, "N", "log every N iterations");
+    options.value("--eval-interval", &output.eval_interval, "N", "validate every N iterations");
+    options.value("--eval-iters", &output.eval_iters, "N",
+                  "global batches of a validation; 0: no validation");
+    options.value("--log-file", &output.log_file, "FILE",
+                  "append the log lines to FILE as well, whole lines only");
+    options.value("--log-json", &output.log_json, "FILE",
+                  "append one JSON object a logged iteration");
+    options.value("--tensorboard-dir", &output.tensorboard_dir, "DIR", "write TensorBoard events");
+    options.flag("--log-batch-size-to-tensorboard", &output.log_batch_size,
+                 "the batch size among the TensorBoard scalars");
+    options.flag("--log-validation-ppl-to-tensorboard", &output.log_validation_ppl,
+                 "the validation perplexity among the TensorBoard scalars");
+
+    options.group("Other");
+    options.flag("--dry-run", &output.dry_run,
+                 "print the plan and check every file and flag, but do not train");
+    options.flag("--print-config", &output.print_config,
+                 "print the resolved configuration as JSON");
+    options.flag(
+        "--benchmark", &output.benchmark,
+        "measure: no validation, no saves; print tokens/s, FLOP/s and the time of each operation");
+}
+
+}  // namespace
+
+void add_train_options(cli::Options& options, TrainFlags& flags) {
+    config::add_model_options(options, flags.model);
+    add_data(options, flags.data);
+    add_schedule(options, flags.schedule);
+    config::add_precision_options(options, flags.precision);
+    config::add_parallel_options(options, flags.parallel);
+    options.group("Device");
+    options.choice("--device", &flags.device, {"auto", "cpu"}, "where to compute");
+    options.value("--threads", &flags.threads, "N",
+                  "CPU threads; default: all cores this process may use");
+    add_output(options, flags.output);
+    config::add_megatron_flags(options, flags.megatron);
+}
+
+}  // namespace lm::train

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-train's command line: every flag that is not the model's, with Megatron's names and defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "config/megatron_flags.hpp"
+#include "config/model_flags.hpp"
+
+namespace lm::train {
+
+struct DataFlags {
+    std::vector<std::string> data_path;
+    std::string split = "969,30,1";
+    std::string tokenizer_type;
+    std::string vocab_file;
+    std::string merge_file;
+    bool mock_data = false;
+    bool reset_position_ids = false;
+    bool reset_attention_mask = false;
+    bool eod_mask_loss = false;
+};
+
+struct ScheduleFlags {
+    i64 micro_batch = 0;
+    std::optional<i64> global_batch;
+    std::vector<i64> rampup;
+    std::optional<i64> train_samples, train_iters, train_tokens;
+    std::optional<double> lr;
+    double min_lr = 0.0;
+    std::string lr_decay_style = "linear";
+    std::optional<i64> lr_warmup_samples, lr_warmup_iters;
+    std::optional<double> lr_warmup_fraction;
+    std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
+    double adam_beta1 = 0.9;
+    double adam_beta2 = 0.999;
+    double adam_eps = 1e-8;
+    double weight_decay = 0.01;
+    double clip_grad = 1.0;
+};
+
+struct OutputFlags {
+    std::string save, load;
+    bool fresh = false;
+    bool finetune = false;
+    bool no_load_optim = false;
+    std::optional<i64> save_interval;
+    std::string save_schedule;
+    std::optional<i64> exit_interval, exit_iteration, exit_samples;
+    std::optional<double> exit_duration_min;
+    std::string kill_switch, save_switch;
+    i64 log_interval = 100;
+    i64 eval_interval = 1000;
+    i64 eval_iters = 100;
+    std::string log_file, log_json;
+    std::string tensorboard_dir;
+    bool log_validation_ppl = false, log_batch_size = false;
+    bool dry_run = false, print_config = false, benchmark = false;
+};
+
+struct TrainFlags {
+    config::ModelFlags model;
+    config::ParallelFlags parallel;
+    config::PrecisionFlags precision;
+    config::MegatronChoices megatron;
+    DataFlags data;
+    ScheduleFlags schedule;
+    OutputFlags output;
+    std::string device = "auto";
+    std::optional<i64> threads;
+};
+
+// `options` and `flags` must outlive parsing and stay where they are.
+void add_train_options(cli::Options& options, TrainFlags& flags);
+
+}  // namespace lm::train
