@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is, resolved from the command line and the data's side files: everything is checked
+// here, before memory is allocated or a file is written.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ckpt/manifest.hpp"
+#include "data/datasets.hpp"
+#include "io/json.hpp"
+#include "optim/schedule.hpp"
+#include "train/flags.hpp"
+#include "train/trainer.hpp"
+
+namespace lm::train {
+
+struct RunConfig {
+    TrainerConfig trainer;
+    data::DataConfig data;  // no data_path: mock data
+    data::BatchOptions batch;
+    optim::Schedule schedule;
+    ckpt::TokenizerInfo tokenizer;
+    OutputFlags output;
+    std::string command_line;
+};
+
+// Throws Error(usage) naming the flag that does not fit.
+RunConfig resolve(const TrainFlags& flags, std::string command_line);
+
+// The data of the run; opens the files and checks that they fit.
+data::DataSets open_data(const RunConfig& config);
+
+// The resolved configuration for --print-config, and the part of it that a resumed run compares.
+io::OrderedJson to_json(const RunConfig& config);
+io::OrderedJson schedule_json(const RunConfig& config);
+
+}  // namespace lm::train
