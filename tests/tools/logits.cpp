@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// logits CKPT < tokens > logits: the model's own logits, for comparison with other programs.
+// Standard input: rows of T int32 token ids, T the model's sequence length. Standard output: for each
+// row [T, V] fp32. Native byte order.
+#include <cstdio>
+
+#include "ckpt/checkpoint.hpp"
+#include "cpu/cpu.hpp"
+#include "train/trainer.hpp"
+
+using namespace lm;
+
+int main(int argc, char** argv) try {
+    if (argc != 2) return 2;
+    const ckpt::Checkpoint checkpoint = ckpt::open(argv[1]);
+    const spec::ModelConfig& model = checkpoint.manifest().model;
+    const int n_threads = available_cores();
+    const auto device = cpu::make_device(n_threads);
+    train::Trainer trainer({.model = model, .n_threads = n_threads}, *device);
+    trainer.load(checkpoint, false);
+    data::Batch batch(model.seq_length, {});
+    while (std::fread(batch.tokens.data(), sizeof(i32), batch.tokens.size(), stdin) ==
+           batch.tokens.size()) {
+        trainer.logits(batch, [](i64, std::span<const float> row) {
+            std::fwrite(row.data(), sizeof(float), row.size(), stdout);
+        });
+    }
+    return std::fflush(stdout) == 0 ? 0 : 3;
+} catch (const Error& error) {
+    std::fprintf(stderr, "logits: %s\n", error.what());
+    return static_cast<int>(error.code());
+}
