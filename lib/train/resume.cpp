@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/file.hpp"
+
+namespace lm::train {
+namespace {
+
+io::OrderedJson counters_json(const optim::Counters& counters) {
+    return {{"iteration", counters.iteration},
+            {"samples", counters.samples},
+            {"tokens", counters.tokens}};
+}
+
+optim::Counters counters_from(const io::Json& object, const std::string& path) {
+    return {.iteration = io::json_get<i64>(object, "iteration", path),
+            .samples = io::json_get<i64>(object, "samples", path),
+            .tokens = io::json_get<i64>(object, "tokens", path)};
+}
+
+// Values of the command line hold; a change against the checkpoint is said, never silent.
+void note_changes(const io::Json& saved, const io::OrderedJson& now) {
+    for (const auto& [key, value] : now.items()) {
+        const auto old = saved.find(key);
+        if (old == saved.end() || *old == io::Json(value)) continue;
+        note("{}: was {} when the checkpoint was written, is {} from here on", key, old->dump(),
+             value.dump());
+    }
+}
+
+std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
+    if (!io::exists(output.load)) {
+        if (output.fresh) return std::nullopt;
+        usage_error(output.load,
+                    "--load: no such directory: give --fresh to start from the beginning");
+    }
+    return ckpt::open_if_any(output.load);
+}
+
+Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
+    const ckpt::Manifest& manifest = checkpoint.manifest();
+    require_same_model(manifest.model, config.trainer.model, checkpoint.path());
+    const bool with_optimizer = !config.output.finetune && !config.output.no_load_optim;
+    trainer.load(checkpoint, with_optimizer);
+    if (config.output.finetune) {
+        note("{}: weights loaded; starting at iteration 0", checkpoint.path());
+        return {};
+    }
+    if (const auto saved = manifest.state.find("schedule"); saved != manifest.state.end()) {
+        note_changes(*saved, schedule_json(config));
+    }
+    note("{}: resuming after iteration {}, {} samples", checkpoint.path(),
+         manifest.counters.iteration, manifest.counters.consumed_samples);
+    Position position{.done = {.iteration = manifest.counters.iteration,
+                               .samples = manifest.counters.consumed_samples,
+                               .tokens = manifest.counters.consumed_tokens},
+                      .stepped = {}};
+    const auto stepped = manifest.state.find("stepped");
+    position.stepped = stepped == manifest.state.end() ? position.done
+                                                       : counters_from(*stepped, checkpoint.path());
+    return position;
+}
+
+}  // namespace
+
+Position start(const RunConfig& config, Trainer& trainer) {
+    if (!config.output.load.empty()) {
+        if (const auto checkpoint = find_checkpoint(config.output)) {
+            return resume(config, *checkpoint, trainer);
+        }
+        note("{}: no checkpoint there: starting from the beginning", config.output.load);
+    }
+    trainer.initialize();
+    return {};
+}
+
+void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
+                        const std::string& path) {
+    const auto same = [&path](std::string_view flag, const auto& a, const auto& b) {
+        if (a != b) usage_error(flag, "is {}, but {} was trained with {}", b, path, a);
+    };
+    same("--num-layers", saved.n_layers, wanted.n_layers);
+    same("--hidden-size", saved.hidden, wanted.hidden);
+    same("--ffn-hidden-size", saved.ffn_hidden, wanted.ffn_hidden);
+    same("--num-attention-heads", saved.n_heads, wanted.n_heads);
+    same("--num-query-groups", saved.n_groups, wanted.n_groups);
+    same("--kv-channels", saved.head_dim, wanted.head_dim);
+    same("--max-position-embeddings", saved.max_positions, wanted.max_positions);
+    same("--vocab-size", saved.vocab_size, wanted.vocab_size);
+    same("--position-embedding-type", name_of(saved.position), name_of(wanted.position));
+    same("--normalization", name_of(saved.normalization), name_of(wanted.normalization));
+    same("the activation function", name_of(saved.activation), name_of(wanted.activation));
+    same("--layernorm-epsilon", saved.norm_eps, wanted.norm_eps);
+    same("--untie-embeddings-and-output-weights", saved.untied_head, wanted.untied_head);
+    same("--disable-bias-linear", !saved.linear_bias, !wanted.linear_bias);
+    same("--embed-layernorm", saved.embedding_norm, wanted.embedding_norm);
+}
+
+ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
+                         const Position& position) {
+    return {.model = config.trainer.model,
+            .parallel = config.trainer.parallel,
+            .counters = {.iteration = position.done.iteration,
+                         .consumed_samples = position.done.samples,
+                         .consumed_tokens = position.done.tokens,
+                         .optimizer_step = trainer.optimizer_step()},
+            .tokenizer = config.tokenizer,
+            .seed = static_cast<i64>(config.trainer.seed),
+            .state = {{"schedule", schedule_json(config)},
+                      {"stepped", counters_json(position.stepped)}},
+            .command_line = config.command_line};
+}
+
+}  // namespace lm::train

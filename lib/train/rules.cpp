@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/rules.hpp"
+
+namespace lm::train {
+namespace {
+
+bool due(const std::optional<i64>& interval, i64 iteration) {
+    return interval && iteration % *interval == 0;
+}
+
+bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
+    for (const spec::SaveRange& range : schedule) {
+        if (range.until != 0 && iteration > range.until) continue;
+        return iteration % range.interval == 0 || iteration == range.until;
+    }
+    return false;
+}
+
+}  // namespace
+
+bool should_log(const LoopRules& rules, const Situation& now) {
+    return now.done.iteration % rules.log_interval == 0 || now.finished;
+}
+
+bool should_save(const LoopRules& rules, const Situation& now) {
+    if (!rules.saves) return false;
+    return due(rules.save_interval, now.done.iteration) ||
+           due(rules.save_schedule, now.done.iteration) || now.save_switch ||
+           should_stop(rules, now) != Stop::no;
+}
+
+bool should_evaluate(const LoopRules& rules, const Situation& now) {
+    return rules.evaluates && (now.done.iteration % rules.eval_interval == 0 || now.finished);
+}
+
+Stop should_stop(const LoopRules& rules, const Situation& now) {
+    if (now.kill_switch) return Stop::kill_switch;
+    if (now.finished) return Stop::finished;
+    if (rules.exit_iteration && now.done.iteration >= *rules.exit_iteration) {
+        return Stop::exit_iteration;
+    }
+    if (rules.exit_samples && now.done.samples >= *rules.exit_samples) return Stop::exit_samples;
+    if (now.stop_signal) return Stop::signal;
+    if (rules.exit_interval && now.run_iterations >= *rules.exit_interval)
+        return Stop::exit_interval;
+    if (rules.exit_duration_s && now.elapsed_s >= *rules.exit_duration_s) return Stop::duration;
+    return Stop::no;
+}
+
+Exit exit_code(Stop stop) {
+    switch (stop) {
+        case Stop::no:
+        case Stop::finished:
+        case Stop::exit_iteration:
+        case Stop::exit_samples:
+            return Exit::done;
+        case Stop::signal:
+        case Stop::exit_interval:
+        case Stop::duration:
+            return Exit::run_again;
+        case Stop::kill_switch:
+            return Exit::do_not_run_again;
+    }
+    return Exit::bug;
+}
+
+}  // namespace lm::train

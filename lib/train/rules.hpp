@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loop does after an iteration, as pure functions of where the run is and what the flags
+// say: tested without a model. Order in the loop: log, save, evaluate, stop. A save comes before an
+// evaluation, so that a hang in the latter loses nothing.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "optim/schedule.hpp"
+#include "spec/cost.hpp"
+
+namespace lm::train {
+
+struct LoopRules {
+    i64 log_interval = 100;
+    i64 eval_interval = 1000;
+    bool evaluates = true;  // --eval-iters is not 0 and there is a validation set
+    bool saves = true;      // --save is given
+    std::optional<i64> save_interval;
+    std::vector<spec::SaveRange> save_schedule;
+    std::optional<i64> exit_interval;   // iterations of this run
+    std::optional<i64> exit_iteration;  // absolute
+    std::optional<i64> exit_samples;    // consumed, absolute
+    std::optional<double> exit_duration_s;
+};
+
+// Where a run is after an iteration.
+struct Situation {
+    optim::Counters done;
+    i64 run_iterations = 0;  // of this process
+    double elapsed_s = 0;    // since it started
+    bool finished = false;   // the schedule's end
+    bool stop_signal = false;
+    bool kill_switch = false;  // the file exists
+    bool save_switch = false;
+};
+
+bool should_log(const LoopRules& rules, const Situation& now);
+// On its own account; a run that stops saves as well.
+bool should_save(const LoopRules& rules, const Situation& now);
+bool should_evaluate(const LoopRules& rules, const Situation& now);
+
+enum class Stop {
+    no,
+    finished,
+    exit_iteration,
+    exit_samples,
+    signal,
+    exit_interval,
+    duration,
+    kill_switch
+};
+
+// The first reason that holds, those that end the whole training before those that ask to be run
+// again, the kill switch before all.
+Stop should_stop(const LoopRules& rules, const Situation& now);
+Exit exit_code(Stop stop);
+
+}  // namespace lm::train
