@@ -3,6 +3,8 @@
 
 add_library(lm_options INTERFACE)
 target_compile_options(lm_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+# Designated initialisers name what differs from the defaults.
+target_compile_options(lm_options INTERFACE -Wno-missing-field-initializers)
 # Bitwise promises: no contraction into FMA behind our back, no reassociation.
 target_compile_options(lm_options INTERFACE -ffp-contract=off)
 # g++ 12 warns falsely about "literal" + std::string at -O3 (GCC bug 105651).

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "io/json.hpp"
+
 namespace lm::test {
 namespace {
 
@@ -59,7 +61,11 @@ i64 Golden::batch_size() const {
 }
 
 spec::ModelConfig Golden::config() const {
-    const io::Json json = io::parse_json(file_.metadata().at("config"), file_.path());
+    std::string text;
+    for (const auto& [key, value] : file_.metadata()) {
+        if (key == "config") text = value;
+    }
+    const io::Json json = io::parse_json(text, file_.path());
     spec::ModelConfig config;
     config.n_layers = json.at("n_layer");
     config.hidden = json.at("n_embd");
