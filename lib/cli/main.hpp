@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "cli/options.hpp"
@@ -16,6 +17,9 @@ namespace lm::cli {
 // run with many ranks (recognised by the launcher's environment) rank 0 alone prints notes and
 // complaints about the command line, and other lines begin with the rank and host.
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr);
+
+// The arguments as a shell would take them again, for manifests and logs.
+std::string command_line(int argc, char** argv);
 
 // Standard output for data. Throws Error(failure) when it cannot be written (a closed pipe ends a
 // filter quietly by SIGPIPE instead). `flush` before the program ends is done by run_main.

@@ -11,7 +11,4 @@ namespace lm::train {
 // to stdout, everything else for people to stderr.
 Exit run(const RunConfig& config);
 
-// Prints the plan: model, schedule, data, memory, checkpoints.
-void print_plan(const RunConfig& config, const data::DataSets& data);
-
 }  // namespace lm::train

@@ -41,7 +41,6 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
 
 Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
     const ckpt::Manifest& manifest = checkpoint.manifest();
-    require_same_model(manifest.model, config.trainer.model, checkpoint.path());
     const bool with_optimizer = !config.output.finetune && !config.output.no_load_optim;
     trainer.load(checkpoint, with_optimizer);
     if (config.output.finetune) {
@@ -64,6 +63,12 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
 }
 
 }  // namespace
+
+void check_load(const RunConfig& config) {
+    if (const auto checkpoint = find_checkpoint(config.output)) {
+        require_same_model(checkpoint->manifest().model, config.trainer.model, checkpoint->path());
+    }
+}
 
 Position start(const RunConfig& config, Trainer& trainer) {
     if (!config.output.load.empty()) {

@@ -13,6 +13,9 @@ struct Position {
     optim::Counters stepped;
 };
 
+// That what --load names exists and fits the model: said before data is opened or memory allocated.
+void check_load(const RunConfig& config);
+
 // Loads what --load asks for into `trainer`, or initialises it; says which on stderr.
 Position start(const RunConfig& config, Trainer& trainer);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // logits CKPT < tokens > logits: the model's own logits, for comparison with other programs.
-// Standard input: rows of T int32 token ids, T the model's sequence length. Standard output: for each
-// row [T, V] fp32. Native byte order.
+// Standard input: rows of T int32 token ids, T the model's sequence length. Standard output: for
+// each row [T, V] fp32. Native byte order.
 #include <cstdio>
 
+#include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "cpu/cpu.hpp"
 #include "train/trainer.hpp"

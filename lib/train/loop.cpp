@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop.hpp"
+
+#include <filesystem>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/signals.hpp"
+#include "cpu/cpu.hpp"
+#include "device/op_times.hpp"
+#include "io/file.hpp"
+#include "train/plan.hpp"
+#include "train/report.hpp"
+#include "train/resume.hpp"
+#include "train/rules.hpp"
+
+namespace lm::train {
+namespace {
+
+LoopRules rules_of(const RunConfig& config, bool has_validation) {
+    const OutputFlags& output = config.output;
+    LoopRules rules{.log_interval = output.log_interval,
+                    .eval_interval = output.eval_interval,
+                    .evaluates = has_validation && output.eval_iters > 0 && !output.benchmark,
+                    .saves = !output.save.empty() && !output.benchmark,
+                    .save_interval = output.save_interval,
+                    .save_schedule = output.save_schedule.empty()
+                                         ? std::vector<spec::SaveRange>{}
+                                         : spec::parse_save_schedule(output.save_schedule),
+                    .exit_interval = output.exit_interval,
+                    .exit_iteration = output.exit_iteration,
+                    .exit_samples = output.exit_samples};
+    if (output.exit_duration_min) rules.exit_duration_s = *output.exit_duration_min * 60.0;
+    return rules;
+}
+
+// The training of one process, from the command line to the exit code.
+class Run {
+  public:
+    Run(const RunConfig& config, const data::DataSets& data)
+        : config_(config),
+          data_(data),
+          rules_(rules_of(config, !data.valid.empty())),
+          device_(cpu::make_device(config.trainer.n_threads)),
+          trainer_(config.trainer, *device_),
+          position_(start(config, trainer_)),
+          loader_(*data.train, config.batch, position_.done.samples),
+          report_(config, position_.done) {
+        if (rules_.saves) generation_ = ckpt::claim(config.output.save);
+    }
+
+    Exit go() {
+        cli::install_stop_signals();
+        cli::ignore_sigpipe();
+        if (config_.schedule.finished(position_.done)) {
+            note("the training is finished already, after iteration {}", position_.done.iteration);
+            return Exit::done;
+        }
+        Stop stop = Stop::no;
+        while (stop == Stop::no) {
+            iterate();
+            const Situation now = situation();
+            stop = should_stop(rules_, now);
+            if (should_log(rules_, now)) report_.log(position_.done, next_rate());
+            if (should_save(rules_, now)) save();
+            if (should_evaluate(rules_, now)) validate();
+        }
+        return leave(stop);
+    }
+
+  private:
+    void iterate() {
+        if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
+        const Stopwatch watch;
+        const i64 batch = config_.schedule.batch(position_.done);
+        const double rate = next_rate();
+        const StepResult result =
+            trainer_.step([this]() -> const data::Batch& { return loader_.next(); },
+                          batch / config_.trainer.micro_batch, rate);
+        const optim::Counters before = position_.done;
+        if (!result.updated) stop_at_non_finite(before.iteration + 1, result);
+        position_.done = config_.schedule.next(before);
+        position_.stepped.samples += position_.done.samples - before.samples;
+        position_.stepped.tokens += position_.done.tokens - before.tokens;
+        ++position_.stepped.iteration;
+        ++run_iterations_;
+        report_.add(position_.done, next_rate(), batch, result, watch.elapsed_s());
+    }
+
+    // Nothing was changed by the step, but no later one would be better: the data and the weights
+    // that made it are the same again. What to do is for people to decide.
+    [[noreturn]] void stop_at_non_finite(i64 iteration, const StepResult& result) const {
+        fail(Exit::self_stopped, fmt::format("iteration {}", iteration),
+             "loss {} and gradient norm {} are not both finite: no weight was changed: resume from "
+             "an earlier checkpoint with a lower --lr or other data",
+             result.loss, result.gradient_norm);
+    }
+
+    double next_rate() const {
+        return config_.schedule.rate(position_.stepped.samples, position_.stepped.tokens);
+    }
+
+    Situation situation() const {
+        const auto present = [](const std::string& file) {
+            return !file.empty() && io::exists(file);
+        };
+        return {.done = position_.done,
+                .run_iterations = run_iterations_,
+                .elapsed_s = since_start_.elapsed_s(),
+                .finished = config_.schedule.finished(position_.done),
+                .stop_signal = cli::stop_requested() != cli::StopRequest::none,
+                .kill_switch = present(config_.output.kill_switch),
+                .save_switch = present(config_.output.save_switch)};
+    }
+
+    void save() {
+        const Stopwatch watch;
+        const ckpt::SaveResult saved =
+            ckpt::save(generation_, save_info(config_, trainer_, position_), trainer_.state());
+        report_.saved(saved, watch.elapsed_s());
+        if (!config_.output.save_switch.empty()) {
+            std::error_code ignored;
+            std::filesystem::remove(config_.output.save_switch, ignored);
+        }
+    }
+
+    // The first samples of each set, the same each time, so that the points of a run compare.
+    void validate() {
+        for (const data::NamedSource& set : data_.valid) {
+            const Stopwatch watch;
+            data::Loader loader(*set.source, config_.batch, 0);
+            const i64 n_micro_batches = config_.data.valid_samples / config_.trainer.micro_batch;
+            const double loss = trainer_.evaluate(
+                [&loader]() -> const data::Batch& { return loader.next(); }, n_micro_batches);
+            report_.validation(set.name, position_.done, loss, config_.data.valid_samples,
+                               watch.elapsed_s());
+        }
+    }
+
+    Exit leave(Stop stop) {
+        if (config_.output.benchmark) report_.benchmark(trainer_, config_);
+        if (stop == Stop::signal) {
+            note("{}: stopped after iteration {}{}", cli::stop_signal_name(),
+                 position_.done.iteration,
+                 rules_.saves ? "" : ": nothing was saved, there is no --save");
+        }
+        return exit_code(stop);
+    }
+
+    const RunConfig& config_;
+    const data::DataSets& data_;
+    LoopRules rules_;
+    std::unique_ptr<device::Device> device_;
+    Trainer trainer_;
+    Position position_;
+    data::Loader loader_;
+    Report report_;
+    ckpt::Generation generation_;
+    Stopwatch since_start_;
+    i64 run_iterations_ = 0;
+};
+
+}  // namespace
+
+Exit run(const RunConfig& config) {
+    if (!config.output.load.empty()) check_load(config);
+    const data::DataSets data = open_data(config);
+    print_plan(config, data);
+    if (config.output.dry_run) return Exit::done;
+    return Run(config, data).go();
+}
+
+}  // namespace lm::train

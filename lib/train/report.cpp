@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "spec/cost.hpp"
+
+namespace lm::train {
+namespace {
+
+metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
+                                                const optim::Counters& start) {
+    metrics::TensorBoardOptions options{.directory = config.output.tensorboard_dir,
+                                        .batch_size = config.output.log_batch_size,
+                                        .validation_ppl = config.output.log_validation_ppl};
+    if (start.iteration > 0) {
+        options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
+    }
+    const spec::ParameterCount count = spec::count_parameters(config.trainer.model);
+    const auto n = static_cast<double>(count.total() - count.embedding);
+    options.gigaflos_per_sample =
+        6.0 * n * static_cast<double>(config.trainer.model.seq_length) / 1e9;
+    return options;
+}
+
+}  // namespace
+
+Report::Report(const RunConfig& config, const optim::Counters& start) : config_(config) {
+    const OutputFlags& output = config.output;
+    if (!output.log_file.empty()) log_file_.emplace(output.log_file);
+    if (!output.log_json.empty()) json_file_.emplace(output.log_json);
+    if (!output.tensorboard_dir.empty()) tensorboard_.emplace(tensorboard_options(config, start));
+}
+
+metrics::StepRecord Report::record(const optim::Counters& done, double rate) const {
+    return {.iteration = done.iteration,
+            .total_iterations = config_.schedule.total_iterations(),
+            .consumed_samples = done.samples,
+            .consumed_tokens = done.tokens,
+            .learning_rate = rate,
+            .global_batch = last_batch_,
+            .grad_norm = last_norm_,
+            .unix_time_s = unix_time_s()};
+}
+
+void Report::add(const optim::Counters& done, double rate, i64 global_batch,
+                 const StepResult& result, double elapsed_s) {
+    last_norm_ = result.gradient_norm;
+    last_batch_ = global_batch;
+    const spec::ModelConfig& model = config_.trainer.model;
+    const i64 tokens = global_batch * model.seq_length;
+    const double flops =
+        spec::iteration_flops(model, spec::padded_vocab(model, config_.trainer.parallel),
+                              global_batch, model.seq_length, false);
+    interval_.add({.loss = result.loss,
+                   .samples = global_batch,
+                   .tokens = tokens,
+                   .elapsed_s = elapsed_s,
+                   .flops = flops,
+                   .model_flops = flops});
+    if (tensorboard_) {
+        metrics::StepRecord step = record(done, rate);
+        step.loss = result.loss;
+        tensorboard_->iteration(step);
+    }
+    if (iterations_++ == 0) return;  // the first one warms up caches and pages
+    measured_s_ += elapsed_s;
+    measured_tokens_ += tokens;
+    ++measured_iterations_;
+}
+
+void Report::print(const std::string& lines) {
+    cli::write_stdout(lines + "\n");
+    cli::flush_stdout();
+    if (log_file_) log_file_->write(lines);
+}
+
+void Report::log(const optim::Counters& done, double rate) {
+    metrics::StepRecord step = record(done, rate);
+    interval_.finish(step);
+    print(metrics::log_line(step));
+    if (json_file_) json_file_->write(metrics::to_json(step));
+    if (tensorboard_) tensorboard_->interval(step);
+}
+
+void Report::validation(const std::string& name, const optim::Counters& done, double loss,
+                        i64 n_samples, double elapsed_s) {
+    const metrics::ValidationRecord result{.name = name,
+                                           .when = fmt::format("iteration {}", done.iteration),
+                                           .iteration = done.iteration,
+                                           .consumed_samples = done.samples,
+                                           .consumed_tokens = done.tokens,
+                                           .loss = loss,
+                                           .n_tokens = n_samples * config_.trainer.model.seq_length,
+                                           .elapsed_s = elapsed_s,
+                                           .unix_time_s = unix_time_s()};
+    print(metrics::validation_block(result));
+    if (json_file_) json_file_->write(metrics::to_json(result));
+    if (tensorboard_) tensorboard_->validation(result);
+}
+
+void Report::saved(const ckpt::SaveResult& result, double elapsed_s) {
+    note("{}: saved, {} in {}", result.path, human_size(result.bytes), human_duration(elapsed_s));
+}
+
+void Report::benchmark(const Trainer& trainer, const RunConfig& config) const {
+    if (measured_iterations_ == 0) return;
+    const double step_s = measured_s_ / static_cast<double>(measured_iterations_);
+    const spec::ModelConfig& model = config.trainer.model;
+    const double flops =
+        spec::iteration_flops(model, spec::padded_vocab(model, config.trainer.parallel),
+                              last_batch_, model.seq_length, false);
+    cli::write_stdout(fmt::format(
+        "benchmark: {:.1f} tokens/s, {:.1f} ms per iteration over {} iterations, {:.1f} GFLOP/s "
+        "(model), "
+        "{} threads, buffers {}\n",
+        static_cast<double>(measured_tokens_) / measured_s_, step_s * 1e3, measured_iterations_,
+        flops / step_s / 1e9, config.trainer.n_threads, human_size(trainer.memory().total())));
+    std::vector<device::Op> order;
+    double in_ops_s = 0;
+    for (int i = 0; i < static_cast<int>(device::Op::count); ++i) {
+        order.push_back(static_cast<device::Op>(i));
+        in_ops_s += op_times_.ops[static_cast<size_t>(i)].seconds;
+    }
+    const auto time = [this](device::Op op) { return op_times_.ops[static_cast<size_t>(op)]; };
+    std::ranges::sort(order, [&](auto a, auto b) { return time(a).seconds > time(b).seconds; });
+    const double n = static_cast<double>(measured_iterations_);
+    cli::write_stdout(
+        fmt::format("{:<26}{:>8}{:>12}{:>8}{:>12}\n", "operation", "calls", "ms", "%", "GFLOP/s"));
+    for (const device::Op op : order) {
+        const device::OpTime& t = time(op);
+        if (t.calls == 0) continue;
+        const std::string rate =
+            t.flops > 0 ? fmt::format("{:.1f}", t.flops / t.seconds / 1e9) : "";
+        cli::write_stdout(fmt::format("{:<26}{:>8.0f}{:>12.2f}{:>8.1f}{:>12}\n",
+                                      device::name_of(op), static_cast<double>(t.calls) / n,
+                                      t.seconds / n * 1e3, 100.0 * t.seconds / measured_s_, rate));
+    }
+    const double rest_s = measured_s_ - in_ops_s;
+    cli::write_stdout(fmt::format("{:<26}{:>8}{:>12.2f}{:>8.1f}\n", "everything else", "",
+                                  rest_s / n * 1e3, 100.0 * rest_s / measured_s_));
+}
+
+}  // namespace lm::train

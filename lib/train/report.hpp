@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run reports: Megatron's log line on stdout and in --log-file, JSON lines, TensorBoard, and
+// the closing table of --benchmark.
+#pragma once
+
+#include <optional>
+
+#include "device/op_times.hpp"
+#include "metrics/interval.hpp"
+#include "metrics/line_file.hpp"
+#include "metrics/tensorboard.hpp"
+#include "train/run_config.hpp"
+
+namespace lm::train {
+
+class Report {
+  public:
+    Report(const RunConfig& config, const optim::Counters& start);
+
+    // An iteration was done: `rate` is the next one's, as in Megatron's log line.
+    void add(const optim::Counters& done, double rate, i64 global_batch, const StepResult& result,
+             double elapsed_s);
+    // Logs what has been added since the last time.
+    void log(const optim::Counters& done, double rate);
+    void validation(const std::string& name, const optim::Counters& done, double loss,
+                    i64 n_samples, double elapsed_s);
+    void saved(const ckpt::SaveResult& result, double elapsed_s);
+
+    device::OpTimes& op_times() { return op_times_; }
+    // Tokens/s and FLOP/s of the iterations after the first, and where their time went.
+    void benchmark(const Trainer& trainer, const RunConfig& config) const;
+
+  private:
+    void print(const std::string& lines);
+    metrics::StepRecord record(const optim::Counters& done, double rate) const;
+
+    const RunConfig& config_;
+    metrics::Interval interval_;
+    double last_norm_ = 0;
+    i64 last_batch_ = 0;
+    std::optional<metrics::LineFile> log_file_, json_file_;
+    std::optional<metrics::TensorBoard> tensorboard_;
+    device::OpTimes op_times_;
+    double measured_s_ = 0;
+    i64 measured_tokens_ = 0, measured_iterations_ = 0, iterations_ = 0;
+};
+
+}  // namespace lm::train
