@@ -149,6 +149,13 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.prefix_ = prefix;
     const std::string idx = idx_path(prefix);
     const std::string bin = bin_path(prefix);
+    for (const std::string& path : {idx, bin}) {
+        if (!io::exists(path)) {
+            usage_error(prefix,
+                        "no such dataset: {} does not exist: give what stands before .bin and .idx",
+                        path);
+        }
+    }
     d.idx_ = io::MappedFile(idx);
     d.bin_ = io::MappedFile(bin);
     const IdxHeader header = parse_idx_header(d.idx_.bytes(), idx);

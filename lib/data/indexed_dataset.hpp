@@ -36,7 +36,8 @@ class IndexedDataset {
     // O(1) whatever the size: checks magic, version, dtype, that both files have exactly the size
     // the header and the last entries imply, and the first and last entries. Everything read later
     // is bounds-checked, so a damaged file is an error that names it, never a wild read; the full
-    // pass over every entry is verify_dataset(). Throws Error(failure) "P.idx: ...".
+    // pass over every entry is verify_dataset(). Throws Error(usage) when there is no such pair,
+    // Error(failure) "P.idx: ..." for a damaged one.
     static IndexedDataset open(const std::string& prefix);
 
     const std::string& prefix() const { return prefix_; }

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the end-to-end scripts share; sourced. $1 is the build directory, the work is done in a
+# scratch directory that goes away.
+set -euo pipefail
+bin=$(realpath "$1")/bin
+export PATH="$bin:$PATH"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# expect CODE PATTERN COMMAND...: the exit code, and a line on stderr that matches; output in out, err.
+expect() {
+    local code=$1 pattern=$2 got=0
+    shift 2
+    "$@" >out 2>err </dev/null || got=$?
+    [ "$got" = "$code" ] || fail "$*: exit $got, wanted $code: $(cat err)"
+    [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
+}
+
+# nothing_under NAME: no file of that name or with that beginning is left.
+nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
+
+# make_corpus FILE DOCUMENTS: reproducible text with some structure to learn.
+make_corpus() {
+    awk -v n="$2" 'BEGIN {
+        srand(7); split("the cat sat on a mat and saw one dog run over green grass while rain fell", w, " ")
+        for (i = 0; i < n; i++) {
+            text = ""
+            for (j = 0; j < 60; j++) text = text w[1 + int(15 * rand() * rand())] " "
+            printf "{\"text\": \"%s\"}\n", text
+        }
+    }' >"$1"
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-train as a user meets it: a run that was stopped and resumed is bitwise the run that was not,
+# any number of threads gives the same bits, every way to stop has its exit code, and everything
+# that can be wrong gives one clear line and leaves nothing half-written.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+make_corpus corpus.jsonl 300
+lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
+model=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 48)
+schedule=(--micro-batch-size 2 --global-batch-size 6 --train-iters 40 --lr 3e-3 --min-lr 1e-4
+    --lr-decay-style cosine --lr-warmup-iters 5 --eval-interval 10 --eval-iters 2 --log-interval 1)
+args=("${model[@]}" "${schedule[@]}" --data-path data_text_document --threads 2)
+
+# What a log line says besides the time it took.
+values() { grep -E '^ (iteration|validation)' "$1" | sed -E 's/elapsed time per iteration[^|]*\|//; s/samples per second.*//'; }
+# Tensors of two checkpoints, byte by byte.
+same_tensors() {
+    for kind in weights optim; do
+        cmp "$1/$kind-00000.safetensors" "$2/$kind-00000.safetensors" || fail "$1 and $2 differ"
+    done
+}
+
+# 40 iterations at a stretch, or 20, a stop, and 20 more.
+lm-train "${args[@]}" --save whole >whole.log 2>whole.err
+code=0
+lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.err || code=$?
+[ $code = 75 ] || fail "--exit-interval: exit $code"
+lm-train "${args[@]}" --save parts --load parts >second.log 2>second.err
+diff <(values whole.log) <(cat <(values first.log) <(values second.log)) || fail "the resumed run is another one"
+same_tensors whole/global_step40 parts/global_step40
+[ "$(cat parts/latest)" = global_step40 ] || fail "latest is $(cat parts/latest)"
+grep -q "lm loss" whole.log || fail "no loss in the log"
+first=$(sed -nE 's/.*iteration +1\/.*lm loss: ([^ ]+).*/\1/p' whole.log)
+last=$(sed -nE 's/.*iteration +40\/.*lm loss: ([^ ]+).*/\1/p' whole.log)
+awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < 0.6 * a) }' || fail "nothing learned: $first to $last"
+
+# Any number of threads.
+for threads in 1 3; do
+    lm-train "${args[@]}" --threads $threads --save t$threads >t$threads.log 2>/dev/null
+    diff <(values whole.log) <(values t$threads.log) || fail "--threads $threads changes the losses"
+    same_tensors whole/global_step40 t$threads/global_step40
+done
+# Resumed with another micro-batch: the same samples (losses agree to rounding).
+lm-train "${args[@]}" --micro-batch-size 3 --load parts/global_step20 >micro.log 2>/dev/null
+paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' micro.log) |
+    awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "another micro-batch, other samples"
+
+# Finished already; ways to stop.
+expect 0 'finished already' lm-train "${args[@]}" --load whole
+expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop
+[ "$(cat stop/latest)" = global_step7 ] || fail "--exit-iteration"
+expect 0 '' lm-train "${args[@]}" --exit-samples 60 --save stop --load stop
+[ "$(cat stop/latest)" = global_step10 ] || fail "--exit-samples"
+touch kill; expect 76 '' lm-train "${args[@]}" --kill-switch-path kill --save killed
+[ "$(cat killed/latest)" = global_step1 ] || fail "--kill-switch-path"
+expect 75 '' lm-train "${args[@]}" --exit-duration-in-mins 0 --save duration
+lm-train "${args[@]}" --train-iters 1_000_000 --save signal >signal.log 2>signal.err & pid=$!
+until grep -q 'iteration *3/' signal.log; do sleep 0.05; done
+kill -USR1 $pid; code=0; wait $pid || code=$?
+[ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
+grep -q 'SIGUSR1: stopped after iteration' signal.err || fail "SIGUSR1: not said"
+expect 75 'resuming after iteration' lm-train "${args[@]}" --load signal --train-iters 1_000_000 --exit-interval 1
+lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
+[ "$(find sched -name 'global_step*' | sort -V | tr '\n' ' ')" = "sched/global_step2 sched/global_step4 sched/global_step6 sched/global_step9 sched/global_step20 sched/global_step40 " ] ||
+    fail "--save-schedule: $(ls sched)"
+
+# Dropout on (Megatron's default is what ran above): off gives other losses.
+lm-train "${args[@]}" --attention-dropout 0 --hidden-dropout 0 --exit-iteration 2 >off.log 2>/dev/null
+! diff -q <(values off.log) <(values whole.log | head -2) >/dev/null || fail "dropout changes nothing"
+
+# Logs.
+lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json >out 2>/dev/null
+diff out log.txt || fail "--log-file"
+[ "$(grep -c '"kind":"step"' log.json)" = 3 ] || fail "--log-json: $(cat log.json)"
+
+# What can be wrong.
+one_line() { [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
+wrong() { expect "$@"; one_line; }
+wrong 2 'lm-train: --num-attention-heads: 5 does not divide' lm-train "${args[@]}" --num-attention-heads 5
+wrong 2 'lm-train: nowhere: no such dataset: nowhere.idx does not exist' lm-train "${args[@]}" --data-path nowhere
+wrong 2 'seq-length' lm-train "${args[@]}" --seq-length 1000000 --split 100
+wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-iters 3 --data-path data_text_document
+wrong 2 'missing: --load: no such directory' lm-train "${args[@]}" --load missing
+wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
+wrong 2 'unknown option' lm-train "${args[@]}" --hiden-size 64
+wrong 2 '--bf16' lm-train "${args[@]}" --bf16
+wrong 2 '--tensor-model-parallel-size' lm-train "${args[@]}" --tensor-model-parallel-size 2
+wrong 2 '--global-batch-size|batch' lm-train "${args[@]}" --global-batch-size 7
+wrong 2 '--save-interval' lm-train "${args[@]}" --save-interval 5
+cp data_text_document.bin short.bin; cp data_text_document.idx short.idx; truncate -s -10 short.bin
+wrong 3 'short.bin' lm-train "${args[@]}" --data-path short --vocab-size 300
+cp data_text_document.bin cut.bin; head -c 100 data_text_document.idx >cut.idx
+wrong 3 'cut.idx' lm-train "${args[@]}" --data-path cut --vocab-size 300
+wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
+
+# A damaged checkpoint: the newest complete one is taken, and that is said.
+lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1
+printf x | dd of=damaged/global_step20/manifest.json bs=1 seek=100 conv=notrunc 2>/dev/null
+lm-train "${args[@]}" --load damaged >again.log 2>again.err
+grep -q 'resuming after iteration 10' again.err || fail "no fall-back: $(cat again.err)"
+diff <(values whole.log | sed -n '/iteration *11\//,$p') <(values again.log) || fail "another run after the fall-back"
+
+# A full disk: one clear line, nothing under the final name, and the older checkpoint stands.
+if [ "$(id -u)" = 0 ] && mkdir disk && mount -t tmpfs -o size=300k tmpfs disk 2>/dev/null; then
+    code=0
+    lm-train "${args[@]}" --save disk >/dev/null 2>err || code=$?
+    ls disk >listing; umount disk
+    [ $code = 3 ] || fail "full disk: exit $code: $(cat err)"
+    grep -q 'No space left on device' err || fail "full disk: $(cat err)"
+    ! grep -q '^global_step40$' listing || fail "full disk: something under the final name"
+else
+    echo "not root: the full disk is left out"
+fi
+echo "lm-train: all as promised"
