@@ -75,11 +75,6 @@ Action next(std::string_view operation, std::string_view path) {
     return action;
 }
 
-i64 operations() {
-    const std::lock_guard lock(state().mutex);
-    return state().n_operations;
-}
-
 void arm(Action action, i64 at) {
     std::call_once(environment_read, read_environment);
     const std::lock_guard lock(state().mutex);

@@ -23,7 +23,6 @@ Action next(std::string_view operation, std::string_view path);
 
 // For tests in the same process: the `at`-th operation from now on meets `action`; none disarms.
 void arm(Action action, i64 at);
-i64 operations();  // how many have passed since arm(), while armed or recording
 
 struct Operation {
     std::string name;  // "create", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir"
