@@ -1,63 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/datasets.hpp"
 
+#include <map>
+
 #include "base/error.hpp"
-#include "base/rng.hpp"
-#include "data/window_source.hpp"
+#include "base/units.hpp"
+#include "data/set_builder.hpp"
 
 namespace lm::data {
 namespace {
 
-constexpr std::string_view path_option = "--data-path";
+// The groups of one part and where they were given.
+struct PartFlags {
+    Part part;
+    std::string_view path_option, group_option;
+    const std::vector<std::string>& path;
+    const std::vector<std::string>& groups;
+    i64 n_samples;
+};
 
-std::shared_ptr<const IndexedDataset> open_checked(const std::string& prefix, i64 vocab_size) {
-    auto dataset = std::make_shared<const IndexedDataset>(IndexedDataset::open(prefix));
-    const std::optional<SideFile> side = read_side_file(*dataset);
-    if (side && side->tokenizer.vocab_size > vocab_size) {
-        usage_error(side_path(prefix),
-                    "the data was made with a vocabulary of {} ids, the model has {}: set "
-                    "--vocab-size or name the tokenizer of the data",
-                    side->tokenizer.vocab_size, vocab_size);
-    }
-    return dataset;
+std::array<PartFlags, 3> part_flags(const DataConfig& c) {
+    return {{{Part::train, "--train-data-path", "--train-weighted-split-paths", c.train_path,
+              c.train_groups, c.train_samples},
+             {Part::valid, "--valid-data-path", "--valid-weighted-split-paths", c.valid_path,
+              c.valid_groups, c.valid_samples},
+             {Part::test, "--test-data-path", "--test-weighted-split-paths", c.test_path,
+              c.test_groups, c.test_samples}}};
 }
 
-std::string describe(Part part, const std::string& prefix) {
-    return fmt::format("the {} split of {}", name_of(part), prefix);
+void check_exclusive(const DataConfig& config) {
+    const char* given = config.data_path.empty() ? nullptr : "--data-path";
+    for (const PartFlags& flags : part_flags(config)) {
+        if (!flags.path.empty() && !flags.groups.empty()) {
+            usage_error(flags.path_option, "and {} exclude each other", flags.group_option);
+        }
+        if (given == nullptr || (flags.path.empty() && flags.groups.empty())) continue;
+        usage_error(flags.path.empty() ? flags.group_option : flags.path_option,
+                    "and {} exclude each other", given);
+    }
 }
 
-std::unique_ptr<SampleSource> open_part(const std::shared_ptr<const IndexedDataset>& dataset,
-                                        const DataConfig& config, Part part) {
-    const Range range = split_ranges(parse_split(config.split), dataset->n_sequences(),
-                                     config.split_rounding)[static_cast<size_t>(part)];
-    if (range.size() == 0) {
-        usage_error("--split", "{} leaves no document of {} ({} documents) for the {} split",
-                    config.split, dataset->prefix(), dataset->n_sequences(), name_of(part));
+// The groups of a part: of its own flags, else the blend that --split cuts.
+std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flags) {
+    std::vector<PathGroup> groups;
+    if (!config.data_path.empty()) {
+        if (parse_split(config.split).has(flags.part)) {
+            groups.push_back(parse_blend("--data-path", config.data_path));
+        }
+        return groups;
     }
-    const u64 key = stream_key(config.seed, fmt::format("data order {} 0", name_of(part)));
-    return std::make_unique<WindowSource>(TokenRange{dataset, range, config.vocab_size},
-                                          config.seq_length, key,
-                                          describe(part, dataset->prefix()));
+    if (!flags.path.empty()) groups.push_back(parse_blend(flags.path_option, flags.path));
+    for (const std::string& text : flags.groups) {
+        groups.push_back(parse_group(flags.group_option, text));
+        for (size_t k = 0; k + 1 < groups.size(); ++k) {
+            if (groups[k].name == groups.back().name) {
+                usage_error(flags.group_option, "two sets have the name {}", groups[k].name);
+            }
+        }
+    }
+    return groups;
+}
+
+std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config,
+                                   const PartFlags& flags) {
+    std::vector<NamedSource> sets;
+    if (flags.n_samples < 1) return sets;
+    for (const PathGroup& group : groups_of(config, flags)) {
+        std::string name = group.name;
+        if (name.empty()) name = flags.part == Part::valid ? "validation" : name_of(flags.part);
+        sets.push_back({name, builder.build(flags.part, group, flags.n_samples)});
+    }
+    return sets;
 }
 
 }  // namespace
 
+DataOrder parse_data_order(std::string_view text) {
+    for (const DataOrder order :
+         {DataOrder::stateless, DataOrder::megatron, DataOrder::megatron_deepspeed}) {
+        if (text == name_of(order)) return order;
+    }
+    usage_error("--data-order", "'{}' is none of stateless, megatron, megatron-deepspeed", text);
+}
+
+std::string_view name_of(DataOrder order) {
+    switch (order) {
+        case DataOrder::stateless:
+            return "stateless";
+        case DataOrder::megatron:
+            return "megatron";
+        case DataOrder::megatron_deepspeed:
+            return "megatron-deepspeed";
+    }
+    return "?";
+}
+
 DataSets open_data(const DataConfig& config) {
-    if (config.data_path.empty()) usage_error(path_option, "no data given");
-    if (config.data_path.size() > 1) {
-        usage_error(path_option, "takes one dataset: PREFIX of PREFIX.bin and PREFIX.idx");
+    check_exclusive(config);
+    SetBuilder builder(config);
+    const auto parts = part_flags(config);
+    auto train = open_part(builder, config, parts[0]);
+    if (train.empty()) {
+        usage_error(config.data_path.empty() ? "--data-path" : "--split",
+                    "gives no data to train on");
     }
-    const Split split = parse_split(config.split);
-    const auto dataset = open_checked(config.data_path.front(), config.vocab_size);
+    if (train.size() > 1) {
+        usage_error("--train-weighted-split-paths", "takes one group, {} are given", train.size());
+    }
     DataSets sets;
-    sets.train = open_part(dataset, config, Part::train);
-    if (config.valid_samples > 0 && split.has(Part::valid)) {
-        sets.valid.push_back({"validation", open_part(dataset, config, Part::valid)});
-    }
-    if (config.test_samples > 0 && split.has(Part::test)) {
-        sets.test.push_back({"test", open_part(dataset, config, Part::test)});
-    }
+    sets.train = std::move(train.front().source);
+    sets.valid = open_part(builder, config, parts[1]);
+    sets.test = open_part(builder, config, parts[2]);
     return sets;
+}
+
+std::vector<std::string> data_prefixes(const DataConfig& config) {
+    std::vector<std::string> prefixes;
+    const auto add = [&](const PathGroup& group) {
+        for (const DataPath& path : group.paths) prefixes.push_back(path.prefix);
+    };
+    if (!config.data_path.empty()) add(parse_blend("--data-path", config.data_path));
+    for (const PartFlags& flags : part_flags(config)) {
+        if (!flags.path.empty()) add(parse_blend(flags.path_option, flags.path));
+        for (const std::string& text : flags.groups) add(parse_group(flags.group_option, text));
+    }
+    return prefixes;
 }
 
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes) {
@@ -72,12 +139,24 @@ std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes) {
             continue;
         }
         if (facts->tokenizer.digest != side->tokenizer.digest) {
-            usage_error(path_option, "{} and {} were made with different tokenizers", *first,
+            usage_error("--data-path", "{} and {} were made with different tokenizers", *first,
                         prefix);
         }
         facts->appended_eod = facts->appended_eod && side->appended_eod;
     }
     return facts;
+}
+
+std::vector<std::string> describe_use(std::string_view name, const SampleSource& source,
+                                      i64 n_samples) {
+    std::vector<std::string> lines;
+    for (const DatasetUse& use : source.use(n_samples)) {
+        lines.push_back(fmt::format(
+            "{}: {} documents [{}, {}) {} tokens, weight {:.4f}, {:.2f} epochs in {} samples", name,
+            use.prefix, use.sequences.begin, use.sequences.end,
+            human_count(static_cast<double>(use.tokens)), use.weight, use.epochs, use.samples));
+    }
+    return lines;
 }
 
 }  // namespace lm::data

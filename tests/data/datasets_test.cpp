@@ -11,6 +11,7 @@
 using lm::i32;
 using lm::i64;
 using lm::data::DataConfig;
+using lm::data::DataOrder;
 using lm::data::open_data;
 using lm::test::sample;
 
@@ -76,8 +77,8 @@ TEST_CASE("parts that nobody asks for may be empty") {
     const lm::test::TemporaryDirectory dir;
     lm::test::write_counting(dir / "p", {100});
     auto c = config(dir / "p");
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--split: 8,1,1 leaves no document") &&
-                                        Catch::Contains("for the valid split"));
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--split: the valid split of") &&
+                                        Catch::Contains("is empty: of its 1 documents none"));
     c.valid_samples = c.test_samples = 0;
     CHECK(open_data(c).valid.empty());
     c = config(dir / "p");
@@ -98,6 +99,170 @@ TEST_CASE("what does not fit is named before anything is allocated") {
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("missing"));
     c.data_path = {};
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--data-path"));
+}
+
+namespace {
+
+// Three datasets of 1000 tokens: 0..., 1000..., 2000...
+struct Three {
+    lm::test::TemporaryDirectory dir;
+    Three() {
+        for (int d = 0; d < 3; ++d) {
+            std::vector<std::vector<lm::u16>> documents(100);
+            for (int k = 0; k < 1000; ++k) {
+                documents[static_cast<size_t>(k / 10)].push_back(
+                    static_cast<lm::u16>(1000 * d + k));
+            }
+            lm::test::write_dataset(prefix(d), documents);
+        }
+    }
+    std::string prefix(int d) const { return dir / std::string(1, static_cast<char>('a' + d)); }
+    DataConfig blank() const {
+        DataConfig c = config(prefix(0));
+        c.data_path.clear();
+        c.train_samples = 500;
+        return c;
+    }
+};
+
+std::vector<int> count_by_dataset(const lm::data::SampleSource& source, i64 n) {
+    std::vector<int> counts(3);
+    for (i64 k = 0; k < n; ++k) ++counts[static_cast<size_t>(sample(source, k)[0] / 1000)];
+    return counts;
+}
+
+}  // namespace
+
+TEST_CASE("a weighted blend takes what its weights say, in every order") {
+    const Three data;
+    for (const auto order :
+         {DataOrder::stateless, DataOrder::megatron, DataOrder::megatron_deepspeed}) {
+        DataConfig c = data.blank();
+        c.order = order;
+        c.data_path = {"3", data.prefix(0), "1", data.prefix(1), "1", data.prefix(2)};
+        c.train_samples = 4096;
+        const auto sets = open_data(c);
+        const auto counts = count_by_dataset(*sets.train, 4096);
+        CHECK(counts[0] == Approx(4096 * 0.6).margin(1.5));
+        CHECK(counts[1] == Approx(4096 * 0.2).margin(1.5));
+        REQUIRE(sets.valid.size() == 1);
+        for (const i32 id : sample(*sets.valid[0].source, 0)) {
+            CHECK(id % 1000 >= 800);
+            CHECK(id % 1000 < 900);
+        }
+        const auto lines = lm::data::describe_use("train", *sets.train, 4096);
+        REQUIRE(lines.size() == 3);
+        CHECK(lines[0].find("documents [0, 80) 800 tokens, weight 0.6") != std::string::npos);
+    }
+}
+
+TEST_CASE("a blend without weights takes of each what it has") {
+    const Three data;
+    DataConfig c = data.blank();
+    c.data_path = {data.prefix(0), data.prefix(1), data.prefix(2)};
+    c.train_samples = 590;
+    for (const auto order : {DataOrder::stateless, DataOrder::megatron}) {
+        c.order = order;
+        const auto counts = count_by_dataset(*open_data(c).train, 590);
+        for (const int count : counts) CHECK(count == Approx(197).margin(20));
+    }
+    c.train_samples = 5900;
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("the train set has 597 samples in this order"));
+    c.order = DataOrder::stateless;
+    CHECK_NOTHROW(open_data(c));
+}
+
+TEST_CASE("separate paths for the parts use whole datasets") {
+    const Three data;
+    DataConfig c = data.blank();
+    c.train_path = {data.prefix(0)};
+    c.valid_path = {data.prefix(1), data.prefix(2)};
+    const auto sets = open_data(c);
+    CHECK(count_by_dataset(*sets.train, 300)[0] == 300);
+    CHECK(count_by_dataset(*sets.valid[0].source, 300)[0] == 0);
+    CHECK(sets.train->use(1)[0].sequences.size() == 100);
+    CHECK(sets.test.empty());
+    CHECK(lm::data::data_prefixes(c) ==
+          std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
+    c.data_path = {data.prefix(0)};
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: and --data-path exclude"));
+}
+
+TEST_CASE("several named validation sets, each of its own documents") {
+    const Three data;
+    DataConfig c = data.blank();
+    c.train_groups = {"train: 0.5 0:0.5 " + data.prefix(0) + ", 0.5 0:0.5 " + data.prefix(1)};
+    c.valid_groups = {"valid: 1 0.5:1 " + data.prefix(0) + ", 1 0.5:1 " + data.prefix(1),
+                      "valid_c: 1 0.9:1 " + data.prefix(2)};
+    for (const auto order : {DataOrder::stateless, DataOrder::megatron_deepspeed}) {
+        c.order = order;
+        const auto sets = open_data(c);
+        for (i64 k = 0; k < 100; ++k) CHECK(sample(*sets.train, k).back() % 1000 < 500);
+        REQUIRE(sets.valid.size() == 2);
+        CHECK(sets.valid[0].name == "valid");
+        CHECK(sets.valid[1].name == "valid_c");
+        for (i64 k = 0; k < 10; ++k) {
+            CHECK(sample(*sets.valid[0].source, k).front() % 1000 >= 500);
+            CHECK(sample(*sets.valid[1].source, k).front() >= 2900);
+        }
+    }
+    c.valid_groups.push_back("valid: 1 0:1 " + data.prefix(0));
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name valid"));
+    c.valid_groups.clear();
+    c.train_groups.push_back(c.train_groups[0]);
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name train"));
+}
+
+TEST_CASE("paths and groups as the field writes them") {
+    using lm::data::parse_blend;
+    using lm::data::parse_group;
+    CHECK_FALSE(parse_blend("--data-path", {"a"}).weighted);
+    CHECK_FALSE(parse_blend("--data-path", {"a", "b"}).weighted);
+    CHECK_FALSE(parse_blend("--data-path", {"1", "b", "3"}).weighted);
+    const auto blend = parse_blend("--data-path", {".3", "a", "70", "b "});
+    REQUIRE(blend.weighted);
+    CHECK(blend.paths[0].weight == 0.3);
+    CHECK(blend.paths[1].prefix == "b");
+    CHECK_THROWS_WITH(parse_blend("--data-path", {"1", "a", "b", "c"}),
+                      Catch::Contains("--data-path: takes prefixes only"));
+    CHECK_THROWS_WITH(parse_blend("--data-path", {"0", "a", "1", "b"}),
+                      Catch::Contains("weight 0 of a"));
+    const auto group = parse_group("--x", "train: 0.4 0:0.950 /d/a, 0.6 0.25:0.75 /d/b");
+    CHECK(group.name == "train");
+    REQUIRE(group.paths.size() == 2);
+    CHECK(group.paths[1].prefix == "/d/b");
+    CHECK(group.paths[1].fraction->begin == 0.25);
+    CHECK(group.paths[1].fraction->end == 0.75);
+    for (const char* wrong : {"train 1 0:1 p", "1 0:1 p", "t: 1 0:1", "t: 1 1:0 p", "t: x 0:1 p",
+                              "t: 1 0:1 p,", "t: 1 0-1 p", "t: 1 0:1.5 p"}) {
+        CHECK_THROWS_AS(parse_group("--x", wrong), lm::Error);
+    }
+}
+
+TEST_CASE("group files hold quoted groups in one line") {
+    const lm::test::TemporaryDirectory dir;
+    std::ofstream(dir / "f") << R"("valid: 1 0.95:1 p, 2 0:1 q" "b: 1 0:1 r")" << '\n';
+    CHECK(lm::data::read_group_file("--x", dir / "f") ==
+          std::vector<std::string>{"valid: 1 0.95:1 p, 2 0:1 q", "b: 1 0:1 r"});
+    std::ofstream(dir / "g") << "train: 1 0:1 p\n";
+    CHECK(lm::data::read_group_file("--x", dir / "g") ==
+          std::vector<std::string>{"train: 1 0:1 p"});
+    std::ofstream(dir / "h") << "\n";
+    CHECK_THROWS_WITH(lm::data::read_group_file("--x", dir / "h"),
+                      Catch::Contains("names no data"));
+}
+
+TEST_CASE("fractions of BigScience's ranges") {
+    const lm::test::TemporaryDirectory dir;
+    lm::test::write_counting(dir / "p", std::vector<i64>(1001, 5));
+    DataConfig c = config(dir / "p");
+    c.data_path.clear();
+    c.train_groups = {"train: 1 0:0.950 " + (dir / "p")};
+    c.valid_groups = {"valid: 1 0.950:1.0 " + (dir / "p")};
+    const auto sets = open_data(c);
+    CHECK(sets.train->use(1)[0].sequences.end == 951);
+    CHECK(sets.valid[0].source->use(1)[0].sequences.begin == 951);
+    CHECK(sets.valid[0].source->use(1)[0].sequences.end == 1001);
 }
 
 TEST_CASE("a side file's vocabulary must fit the model") {

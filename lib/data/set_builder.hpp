@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the sample source of one set (a group of weighted datasets) in the order that was asked
+// for. Datasets that several sets use are opened once.
+#pragma once
+
+#include <map>
+
+#include "data/datasets.hpp"
+
+namespace lm::data {
+
+class SetBuilder {
+  public:
+    // `config` must outlive the builder.
+    explicit SetBuilder(const DataConfig& config);
+
+    // The part `part` of each path (by --split, or the path's own fraction), blended. Throws as
+    // open_data.
+    std::unique_ptr<SampleSource> build(Part part, const PathGroup& group, i64 n_samples);
+
+  private:
+    std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
+    Range range_of(Part part, const DataPath& path, i64 n_sequences) const;
+    // n_samples 0 with one of Megatron's orders: one epoch.
+    std::unique_ptr<SampleSource> build_one(Part part, const DataPath& path, i64 n_samples,
+                                            std::string_view stream);
+    std::unique_ptr<SampleSource> build_stateless(Part part, const PathGroup& group);
+    std::unique_ptr<SampleSource> build_megatron(Part part, const PathGroup& group, i64 n_samples);
+
+    const DataConfig& config_;
+    Split split_;
+    std::map<std::string, std::shared_ptr<const IndexedDataset>> datasets_;
+};
+
+}  // namespace lm::data
