@@ -9,6 +9,10 @@ int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens that lm-preprocess made");
     train::TrainFlags flags;
     train::add_train_options(options, flags);
+    options.exits_with(Exit::done, "finished now or before, or --exit-iteration or --exit-samples");
+    for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
+        options.exits_with(code);
+    }
     return cli::run_main(argc, argv, options, [&] {
         const train::RunConfig config = train::resolve(flags, cli::command_line(argc, argv));
         if (flags.output.print_config) {

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-OTHERS = re.compile(r"\b(mpirun|srun|sbatch|torchrun|curl|git|tar|zstd|xz|column)\b")
+OTHERS = re.compile(r"\b(mpirun|srun|sbatch|SBATCH|scontrol|timeout|torchrun|curl|git|tar|zstd|xz|column)\b")
 
 
 def run(*command):
