@@ -59,9 +59,7 @@ void print_data(const RunConfig& config, const data::DataSets& data) {
 }
 
 void print_memory(const RunConfig& config) {
-    const TrainerConfig& t = config.trainer;
-    const spec::MemoryPlan plan = spec::plan_memory(
-        t.model, t.parallel, {t.micro_batch, t.model.seq_length}, {}, t.n_threads, 0, 0);
+    const spec::MemoryPlan plan = memory_plan(config.trainer);
     line("memory", "{}: weights {}, gradients {}, optimizer {}, activations {}, workspace {}",
          human_size(plan.total()), human_size(plan.weights), human_size(plan.gradients),
          human_size(plan.optimizer), human_size(plan.activations), human_size(plan.workspace));

@@ -208,11 +208,20 @@ io::OrderedJson schedule_json(const RunConfig& config) {
 }
 
 io::OrderedJson to_json(const RunConfig& config) {
+    const spec::MemoryPlan memory = memory_plan(config.trainer);
     return {{"model", ckpt::to_json(config.trainer.model)},
             {"micro_batch_size", config.trainer.micro_batch},
             {"threads", config.trainer.n_threads},
             {"train_iterations", config.schedule.total_iterations()},
             {"schedule", schedule_json(config)},
+            {"memory_bytes",
+             {{"weights", memory.weights},
+              {"masters", memory.masters},
+              {"gradients", memory.gradients},
+              {"optimizer", memory.optimizer},
+              {"activations", memory.activations},
+              {"workspace", memory.workspace},
+              {"total", memory.total()}}},
             {"save", config.output.save},
             {"load", config.output.load},
             {"command_line", config.command_line}};

@@ -13,12 +13,16 @@ namespace lm::train {
 using device::Context;
 using model::Gradients;
 
+spec::MemoryPlan memory_plan(const TrainerConfig& config) {
+    return spec::plan_memory(config.model, config.parallel,
+                             {config.micro_batch, config.model.seq_length}, {}, config.n_threads, 0,
+                             0);
+}
+
 Trainer::Trainer(const TrainerConfig& config, device::Device& device)
     : config_(config),
       device_(device),
-      plan_(spec::plan_memory(config.model, config.parallel,
-                              {config.micro_batch, config.model.seq_length}, {}, config.n_threads,
-                              0, 0)),
+      plan_(memory_plan(config)),
       map_(config.model, config.parallel, 0, 0),
       weight_buffer_(device.allocate(plan_.weights, "weights")),
       gradient_buffer_(device.allocate(plan_.gradients, "gradients")),

@@ -27,6 +27,9 @@ struct TrainerConfig {
     int n_threads = 1;
 };
 
+// What a trainer of this configuration will allocate on its device.
+spec::MemoryPlan memory_plan(const TrainerConfig& config);
+
 struct StepResult {
     double loss = 0;           // mean over the micro-batches, before the update
     double gradient_norm = 0;  // global, before clipping

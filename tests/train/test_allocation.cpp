@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training step allocates nothing of ours: operator new is watched in the whole process. What
+// oneDNN takes for itself inside the execution of a product is its own.
+#include <dlfcn.h>
+#include <execinfo.h>
+
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "cpu/cpu.hpp"
+#include "golden.hpp"
+
+namespace {
+
+std::atomic<bool> watching{false};
+std::atomic<lm::i64> ours{0};
+
+bool inside_onednn() {
+    std::array<void*, 24> frames{};
+    const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
+    for (int i = 0; i < depth; ++i) {
+        Dl_info where{};
+        if (dladdr(frames[static_cast<size_t>(i)], &where) && where.dli_fname &&
+            std::strstr(where.dli_fname, "libdnnl")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void* allocate(std::size_t size, std::size_t alignment) {
+    if (watching && !inside_onednn()) ++ours;
+    if (void* memory = std::aligned_alloc(alignment, (size + alignment) / alignment * alignment)) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+    return allocate(size, alignof(std::max_align_t));
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+    return allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+
+using namespace lm;
+
+TEST_CASE("no step after the first allocates anything of ours") {
+    test::Golden golden("gpt2_tiny");
+    spec::ModelConfig model = golden.config();
+    model.attention_dropout = 0.1;
+    model.hidden_dropout = 0.1;
+    const auto device = cpu::make_device(2);
+    train::Trainer trainer({.model = model, .micro_batch = 2, .n_threads = 2}, *device);
+    trainer.initialize();
+    const data::Batch batch = golden.batch(0, 0, 2);
+    const auto step = [&] { trainer.step([&]() -> const data::Batch& { return batch; }, 2, 1e-3); };
+    step();
+    inside_onednn();  // backtrace's own first-use allocation
+    watching = true;
+    for (int i = 0; i < 3; ++i) step();
+    watching = false;
+    CHECK(ours == 0);
+    // The watch itself works.
+    watching = true;
+    ::operator delete(::operator new(8));
+    watching = false;
+    CHECK(ours > 0);
+}
