@@ -170,7 +170,7 @@ void Checkpoint::check(const Slice& slice) const {
 void Checkpoint::load(const std::string& tensor, Kind kind, const Target& target) const {
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);
-    if (kind == Kind::master && info->dtype == DType::fp32) kind = Kind::weight;
+    if (kind == Kind::master && !state_->slices.contains({tensor, kind})) kind = Kind::weight;
     const auto found = state_->slices.find({tensor, kind});
     if (found == state_->slices.end()) {
         run_error(path(), "has no {} of tensor {}", name_of(kind), tensor);

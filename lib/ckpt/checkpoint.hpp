@@ -36,8 +36,9 @@ class Checkpoint {
         void* data = nullptr;
     };
 
-    // Kind::master reads the weights of a checkpoint whose weights are fp32. Throws Error(failure)
-    // naming file and tensor when the tensor is missing, not fully covered or fails its checksum.
+    // Kind::master reads the weights of a checkpoint without masters (fp32 weights are their own).
+    // Throws Error(failure) naming file and tensor when the tensor is missing, not fully covered or
+    // fails its checksum.
     void load(const std::string& tensor, Kind kind, const Target& target) const;
 
     // A rank's whole flat buffer, as pieces_of() saved it, or its elements [begin, end). Padded

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt diff: the differences of two checkpoints, tensor by tensor.
+#include "ckpt/diff.hpp"
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "cli/main.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string a;
+    std::string b;
+    bool json = false;
+    bool weights_only = false;
+};
+
+void print_json(const ckpt::TensorDifference& difference) {
+    io::OrderedJson object;
+    object["tensor"] = difference.tensor;
+    object["kind"] = name_of(difference.kind);
+    if (difference.only.empty()) {
+        object["elements"] = difference.n_elements;
+        object["different"] = difference.n_different;
+        object["max"] = difference.max;
+        object["rms"] = difference.rms;
+    } else {
+        object["incomparable"] = difference.only;
+    }
+    cli::write_stdout(object.dump() + "\n");
+}
+
+void print_text(const ckpt::TensorDifference& difference) {
+    const std::string name = fmt::format("{} ({})", difference.tensor, name_of(difference.kind));
+    if (!difference.only.empty()) {
+        cli::write_stdout(fmt::format("{:<56} {}\n", name, difference.only));
+        return;
+    }
+    cli::write_stdout(fmt::format("{:<56} max {:.6e}  rms {:.6e}  {} of {} differ\n", name,
+                                  difference.max, difference.rms, difference.n_different,
+                                  difference.n_elements));
+}
+
+int run(const Args& args) {
+    const ckpt::Checkpoint a = ckpt::open(existing_directory(args.a));
+    const ckpt::Checkpoint b = ckpt::open(existing_directory(args.b));
+    i64 n_compared = 0;
+    i64 n_different = 0;
+    const std::span<const ckpt::Kind> kinds(ckpt::all_kinds.data(),
+                                            args.weights_only ? 1 : ckpt::all_kinds.size());
+    ckpt::diff(a, b, kinds, [&](const ckpt::TensorDifference& difference) {
+        ++n_compared;
+        n_different += !difference.equal();
+        if (args.json) {
+            print_json(difference);
+        } else if (!difference.equal()) {
+            print_text(difference);
+        }
+    });
+    if (!args.json) {
+        cli::write_stdout(
+            n_different == 0
+                ? fmt::format("equal: {} tensors, bit for bit\n", n_compared)
+                : fmt::format("different: {} of {} tensors\n", n_different, n_compared));
+    }
+    return static_cast<int>(n_different == 0 ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void add_diff(cli::Options& options) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb = options.verb("diff", "compare the tensors of two checkpoints",
+                                      [args] { return run(*args); });
+    verb.positional("A", &args->a, "a global_step* directory, or a directory of them");
+    verb.positional("B", &args->b, "the other one; layouts and types may differ");
+    verb.flag("--weights-only", &args->weights_only, "leave out masters and Adam moments");
+    verb.flag("--json", &args->json, "print JSON Lines, one object per tensor, equal ones too");
+}
+
+}  // namespace lm::ckpt_tool

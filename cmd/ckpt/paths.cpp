@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "ckpt/manifest.hpp"
+#include "io/file.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+
+std::string existing_directory(std::string path) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    if (!io::exists(path)) usage_error(path, "does not exist");
+    if (!io::is_directory(path)) usage_error(path, "is not a directory");
+    return path;
+}
+
+std::string base_name(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+bool is_step_path(const std::string& path) {
+    return ckpt::step_from_name(base_name(path)) >= 0 || io::exists(path + "/manifest.json");
+}
+
+i64 directory_bytes(const std::string& path) {
+    i64 total = 0;
+    for (const std::string& name : io::list_directory(path)) {
+        const std::string entry = path + "/" + name;
+        total += io::is_directory(entry) ? directory_bytes(entry) : io::file_size(entry);
+    }
+    return total;
+}
+
+i64 parse_step(const std::string& object, const std::string& text) {
+    const i64 step = ckpt::step_from_name(text);
+    return step >= 0 ? step : parse_count(object, text);
+}
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt prune: removes the steps that no rule keeps.
+#include "ckpt/prune.hpp"
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "cli/main.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string directory;
+    i64 keep_last = 0;
+    i64 keep_every = 0;
+    std::string keep;
+    bool dry_run = false;
+};
+
+std::vector<i64> parse_steps(const std::string& text) {
+    std::vector<i64> steps;
+    size_t begin = 0;
+    while (begin < text.size()) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        steps.push_back(parse_step("--keep", text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return steps;
+}
+
+// Incomplete steps count for no rule and are left for people to look at.
+std::vector<i64> complete_steps(const std::string& directory) {
+    std::vector<i64> complete;
+    for (const i64 step : ckpt::steps_in(directory)) {
+        try {
+            const ckpt::Checkpoint checkpoint(directory + "/" + ckpt::step_name(step));
+            complete.push_back(step);
+        } catch (const Error& error) {
+            warn("{}: left as it is", error.what());
+        }
+    }
+    return complete;
+}
+
+int run(const Args& args) {
+    const std::string directory = existing_directory(args.directory);
+    if (is_step_path(directory)) usage_error(directory, "is one step: give the directory it is in");
+    const ckpt::KeepPolicy policy{args.keep_last, args.keep_every, parse_steps(args.keep)};
+    if (policy.last == 0 && policy.every == 0 && policy.steps.empty()) {
+        usage_error("prune", "give at least one of --keep-last, --keep-every and --keep");
+    }
+    const std::vector<i64> steps = complete_steps(directory);
+    i64 freed = 0;
+    const auto removed = ckpt::steps_to_remove(steps, policy, ckpt::latest_step(directory));
+    for (const i64 step : removed) {
+        const i64 bytes = directory_bytes(directory + "/" + ckpt::step_name(step));
+        freed += bytes;
+        if (!args.dry_run) ckpt::remove_step(directory, step);
+        cli::write_stdout(fmt::format("{} {} ({})\n", args.dry_run ? "would remove" : "removed",
+                                      ckpt::step_name(step), human_size(bytes)));
+    }
+    if (!args.dry_run) ckpt::finish_removals(directory);
+    cli::write_stdout(fmt::format("{} kept, {} {}, {}\n", steps.size() - removed.size(),
+                                  removed.size(), args.dry_run ? "to remove" : "removed",
+                                  human_size(freed)));
+    return 0;
+}
+
+}  // namespace
+
+void add_prune(cli::Options& options) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb = options.verb(
+        "prune", "remove complete steps that no rule keeps; latest and the newest always stay",
+        [args] { return run(*args); });
+    verb.positional("DIR", &args->directory, "directory that holds global_step* directories");
+    verb.value("--keep-last", &args->keep_last, "K", "keep the K newest steps");
+    verb.value("--keep-every", &args->keep_every, "N", "keep steps that are multiples of N");
+    verb.value("--keep", &args->keep, "STEP,...", "keep these steps");
+    verb.flag("--dry-run", &args->dry_run, "only say what would be removed");
+}
+
+}  // namespace lm::ckpt_tool

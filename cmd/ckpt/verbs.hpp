@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of lm-ckpt: each declares its options and returns the exit code of its work.
+#pragma once
+
+#include <string>
+
+#include "cli/options.hpp"
+
+namespace lm::ckpt_tool {
+
+void add_ls(cli::Options& options);
+void add_show(cli::Options& options);
+void add_verify(cli::Options& options);
+void add_latest(cli::Options& options);
+void add_diff(cli::Options& options);
+void add_prune(cli::Options& options);
+
+// An existing directory, without slashes at the end. Throws Error(usage).
+std::string existing_directory(std::string path);
+// The last part of a path.
+std::string base_name(const std::string& path);
+// Is this the path of one step (not of a directory of steps)?
+bool is_step_path(const std::string& path);
+i64 directory_bytes(const std::string& path);
+// "120" or "global_step120"; throws Error(usage) naming `object`.
+i64 parse_step(const std::string& object, const std::string& text);
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt verify: reads every byte and says what is bad.
+#include "ckpt/verify.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/progress.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string path;
+    bool quiet = false;
+    bool json = false;
+};
+
+void report(const std::string& path, const ckpt::Verification& result, bool json) {
+    if (json) {
+        io::OrderedJson object;
+        object["path"] = path;
+        object["ok"] = result.problems.empty();
+        object["tensors"] = result.n_tensors;
+        object["slices"] = result.n_slices;
+        object["bytes"] = result.n_bytes;
+        object["non_finite"] = result.n_non_finite;
+        object["problems"] = result.problems;
+        cli::write_stdout(object.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) +
+                          "\n");
+        return;
+    }
+    for (const std::string& problem : result.problems) cli::write_stdout(problem + "\n");
+    if (result.problems.empty()) {
+        cli::write_stdout(fmt::format("{}: ok: {} tensors, {} slices, {} of data\n", path,
+                                      result.n_tensors, result.n_slices,
+                                      human_size(result.n_bytes)));
+    } else {
+        cli::write_stdout(fmt::format("{}: bad: {} problem{}\n", path, result.problems.size(),
+                                      result.problems.size() == 1 ? "" : "s"));
+    }
+}
+
+bool verify_step(const std::string& path, const Args& args) {
+    ckpt::Verification result;
+    {
+        cli::Progress progress("verify " + base_name(path), "B", directory_bytes(path), args.quiet);
+        result = ckpt::verify(path, [&](i64 done) { progress.update(done); });
+    }
+    report(path, result, args.json);
+    return result.problems.empty();
+}
+
+// `latest` must name a step that is there.
+bool verify_latest(const std::string& directory, const std::vector<i64>& steps, const Args& args) {
+    const std::optional<i64> latest = ckpt::latest_step(directory);
+    if (latest && std::ranges::find(steps, *latest) != steps.end()) return true;
+    ckpt::Verification result;
+    result.problems.push_back(latest ? fmt::format("{}/latest: names {}, which is not there",
+                                                   directory, ckpt::step_name(*latest))
+                                     : fmt::format("{}/latest: names no step", directory));
+    report(directory + "/latest", result, args.json);
+    return false;
+}
+
+int run(const Args& args) {
+    const std::string path = existing_directory(args.path);
+    bool good = true;
+    if (is_step_path(path)) {
+        good = verify_step(path, args);
+    } else {
+        const std::vector<i64> steps = ckpt::steps_in(path);
+        if (steps.empty()) run_error(path, "holds no checkpoint (no global_step* in it)");
+        for (const i64 step : steps) {
+            good = verify_step(path + "/" + ckpt::step_name(step), args) && good;
+        }
+        good = verify_latest(path, steps, args) && good;
+    }
+    return static_cast<int>(good ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void add_verify(cli::Options& options) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb = options.verb(
+        "verify", "check digests, checksums, shapes, coverage and that all numbers are finite",
+        [args] { return run(*args); });
+    verb.positional("CKPT", &args->path,
+                    "a global_step* directory, or a directory of them: then every step");
+    verb.flag("--json", &args->json, "print JSON Lines, one object per step");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
+}
+
+}  // namespace lm::ckpt_tool

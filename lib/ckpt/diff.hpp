@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares two checkpoints tensor by tensor, whatever layouts wrote them.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "ckpt/checkpoint.hpp"
+
+namespace lm::ckpt {
+
+struct TensorDifference {
+    std::string tensor;
+    Kind kind = Kind::weight;
+    std::string only;  // why they cannot be compared: "only in A", "shapes [2] and [3]"
+    i64 n_elements = 0;
+    i64 n_different = 0;  // elements whose bits differ, as fp32
+    double max = 0;       // largest absolute difference
+    double rms = 0;       // root of the mean square difference
+    bool equal() const { return only.empty() && n_different == 0; }
+};
+
+// Every tensor of either, and of it each of `kinds` that one of them has, in the order of the table
+// of `a`. Masters are compared with masters, which fp32 weights are themselves. Reads a piece at a
+// time.
+void diff(const Checkpoint& a, const Checkpoint& b, std::span<const Kind> kinds,
+          const std::function<void(const TensorDifference&)>& report);
+
+}  // namespace lm::ckpt

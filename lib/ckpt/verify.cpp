@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/verify.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/error.hpp"
+#include "ckpt/geometry.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+struct Range {
+    i64 begin = 0;
+    i64 end = 0;
+};
+
+// Where a slice lies in the row-major order of its whole tensor.
+void add_ranges(const Slice& slice, const Shape& shape, std::vector<Range>& ranges) {
+    for_each_common_run({slice.box, slice.flat_begin, slice.flat_end}, whole(shape),
+                        [&](i64, i64 at, i64 n) {
+                            if (!ranges.empty() && ranges.back().end == at) {
+                                ranges.back().end += n;
+                            } else {
+                                ranges.push_back({at, at + n});
+                            }
+                        });
+}
+
+// The text of the first hole or overlap; empty when the ranges tile [0, n).
+std::string tiling_fault(std::vector<Range>& ranges, i64 n) {
+    std::ranges::sort(ranges, {}, &Range::begin);
+    i64 expected = 0;
+    for (const Range& range : ranges) {
+        if (range.begin > expected) return fmt::format("element {} is in no slice", expected);
+        if (range.begin < expected) return fmt::format("element {} is in two slices", range.begin);
+        expected = range.end;
+    }
+    return expected == n ? "" : fmt::format("element {} is in no slice", expected);
+}
+
+template <typename Word>
+i64 count_words(std::span<const std::byte> bytes, Word exponent) {
+    i64 count = 0;
+    for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+        Word bits = 0;
+        std::memcpy(&bits, bytes.data() + at, sizeof bits);
+        count += (bits & exponent) == exponent;
+    }
+    return count;
+}
+
+// NaNs and infinities: all bits of the exponent are set.
+i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {
+    switch (dtype) {
+        case DType::fp32:
+            return count_words<u32>(bytes, 0x7f800000U);
+        case DType::bf16:
+            return count_words<u16>(bytes, 0x7f80U);
+        default:
+            return count_words<u16>(bytes, 0x7c00U);
+    }
+}
+
+class Verifier {
+  public:
+    Verifier(const Checkpoint& checkpoint, Verification& result,
+             const std::function<void(i64)>& progress)
+        : checkpoint_(checkpoint), result_(result), progress_(progress) {}
+
+    void run() {
+        check_table();
+        check_coverage();
+        for (const IndexPart& part : checkpoint_.parts()) {
+            for (const Slice& slice : part.slices) check_slice(slice);
+        }
+    }
+
+  private:
+    void problem(std::string text) { result_.problems.push_back(std::move(text)); }
+
+    // The table must be the one that the configuration means.
+    void check_table() {
+        const Manifest& manifest = checkpoint_.manifest();
+        const auto table = spec::tensor_table(manifest.model);
+        result_.n_tensors = static_cast<i64>(manifest.tensors.size());
+        if (table.size() != manifest.tensors.size()) {
+            problem(fmt::format("{}: {} tensors, its configuration needs {}", checkpoint_.path(),
+                                manifest.tensors.size(), table.size()));
+        }
+        for (const spec::TensorSpec& tensor : table) {
+            const TensorInfo* info = checkpoint_.find(tensor.name);
+            if (!info) {
+                problem(fmt::format("{}: tensor {} is missing", checkpoint_.path(), tensor.name));
+            } else if (info->shape != tensor.shape) {
+                problem(fmt::format("{}: tensor {} has shape {}, its configuration needs {}",
+                                    checkpoint_.path(), tensor.name, info->shape.str(),
+                                    tensor.shape.str()));
+            }
+        }
+    }
+
+    void check_coverage() {
+        std::map<std::pair<std::string, Kind>, std::vector<Range>> ranges;
+        for (const IndexPart& part : checkpoint_.parts()) {
+            for (const Slice& slice : part.slices) {
+                add_ranges(slice, checkpoint_.find(slice.tensor)->shape,
+                           ranges[{slice.tensor, slice.kind}]);
+            }
+        }
+        for (auto& [key, list] : ranges) {
+            const i64 n = checkpoint_.find(key.first)->shape.numel();
+            const std::string fault = tiling_fault(list, n);
+            if (fault.empty()) continue;
+            problem(fmt::format("{}: tensor {} ({}): {}", checkpoint_.path(), key.first,
+                                name_of(key.second), fault));
+        }
+    }
+
+    void check_slice(const Slice& slice) {
+        const std::span<const std::byte> bytes = checkpoint_.bytes(slice);
+        ++result_.n_slices;
+        try {
+            checkpoint_.check(slice);
+        } catch (const Error& error) {
+            problem(error.what());
+        }
+        const i64 n = count_non_finite(bytes, slice.dtype);
+        if (n > 0) {
+            problem(fmt::format("{}/{}: tensor {} ({}): {} of {} numbers are not finite",
+                                checkpoint_.path(), slice.file, slice.tensor, name_of(slice.kind),
+                                n, slice.numel()));
+        }
+        result_.n_non_finite += n;
+        result_.n_bytes += static_cast<i64>(bytes.size());
+        if (progress_) progress_(result_.n_bytes);
+    }
+
+    const Checkpoint& checkpoint_;
+    Verification& result_;
+    const std::function<void(i64)>& progress_;
+};
+
+}  // namespace
+
+Verification verify(const std::string& step_path, const std::function<void(i64)>& progress) {
+    Verification result;
+    try {
+        const Checkpoint checkpoint(step_path);
+        Verifier(checkpoint, result, progress).run();
+    } catch (const Error& error) {
+        if (error.code() == Exit::bug) throw;
+        result.problems.emplace_back(error.what());
+    }
+    return result;
+}
+
+}  // namespace lm::ckpt
