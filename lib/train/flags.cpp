@@ -7,10 +7,27 @@ namespace {
 void add_data(cli::Options& options, DataFlags& data) {
     options.group("Data");
     options.values(
-        "--data-path", &data.data_path, "PREFIX",
-        "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess made");
+        "--data-path", &data.data_path, "[WEIGHT] PREFIX",
+        "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess made, "
+        "or several with their weights");
     options.value("--split", &data.split, "A,B,C",
-                  "parts of the documents for training, validation and test");
+                  "parts of the documents of --data-path for training, validation and test");
+    options.values("--train-data-path", &data.train_path, "[WEIGHT] PREFIX",
+                   "instead of --data-path: whole datasets for training");
+    options.values("--valid-data-path", &data.valid_path, "[WEIGHT] PREFIX",
+                   "whole datasets for validation");
+    options.values(
+        "--train-weighted-split-paths", &data.train_groups, "GROUP",
+        "instead of --data-path: one group \"NAME: WEIGHT FROM:TO PREFIX, ...\" to train on");
+    options.value("--train-weighted-split-paths-path", &data.train_groups_file, "FILE",
+                  "file with that group");
+    options.values("--valid-weighted-split-paths", &data.valid_groups, "GROUP",
+                   "such groups for validation, each evaluated and logged under its own name");
+    options.value("--valid-weighted-split-paths-path", &data.valid_groups_file, "FILE",
+                  "file with those groups, each between double quotes");
+    options.choice("--data-order", &data.order, {"stateless", "megatron", "megatron-deepspeed"},
+                   "order of the samples: ours, which needs no index, or bit for bit that of "
+                   "Megatron-LM or of BigScience's Megatron-DeepSpeed");
     options.flag("--mock-data", &data.mock_data,
                  "train on random tokens, to measure speed without data");
     options.value("--tokenizer-type", &data.tokenizer_type, "TYPE",
@@ -40,17 +57,26 @@ void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
     options.value("--lr", &schedule.lr, "RATE", "highest learning rate");
     options.value("--min-lr", &schedule.min_lr, "RATE", "learning rate at the end of the decay");
     options.choice("--lr-decay-style", &schedule.lr_decay_style,
-                   {"constant", "linear", "cosine", "inverse-square-root"},
+                   {"constant", "linear", "cosine", "inverse-square-root", "WSD"},
                    "how the learning rate falls after the warm-up");
     options.value("--lr-warmup-samples", &schedule.lr_warmup_samples, "N",
                   "samples over which the learning rate rises from 0");
     options.value("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "the same in iterations");
     options.value("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "F",
                   "the same as a fraction of the decay");
+    options.value("--lr-warmup-init", &schedule.lr_warmup_init, "RATE",
+                  "learning rate that the warm-up starts from");
     options.value("--lr-decay-samples", &schedule.lr_decay_samples, "N",
                   "samples after which --min-lr is reached; default: the whole training");
     options.value("--lr-decay-iters", &schedule.lr_decay_iters, "N", "the same in iterations");
     options.value("--lr-decay-tokens", &schedule.lr_decay_tokens, "N", "the same in tokens");
+    options.choice("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style,
+                   {"exponential", "linear", "cosine", "minus_sqrt"},
+                   "how WSD ends its stable phase");
+    options.value("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N",
+                  "samples of that last phase");
+    options.value("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N",
+                  "the same in iterations");
 
     options.group("Optimizer");
     options.value("--adam-beta1", &schedule.adam_beta1, "B",

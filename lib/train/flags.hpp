@@ -15,6 +15,10 @@ namespace lm::train {
 struct DataFlags {
     std::vector<std::string> data_path;
     std::string split = "969,30,1";
+    std::string order = "stateless";
+    std::vector<std::string> train_path, valid_path;
+    std::vector<std::string> train_groups, valid_groups;
+    std::string train_groups_file, valid_groups_file;
     std::string tokenizer_type;
     std::string vocab_file;
     std::string merge_file;
@@ -34,6 +38,9 @@ struct ScheduleFlags {
     std::string lr_decay_style = "linear";
     std::optional<i64> lr_warmup_samples, lr_warmup_iters;
     std::optional<double> lr_warmup_fraction;
+    double lr_warmup_init = 0.0;
+    std::string lr_wsd_decay_style = "exponential";
+    std::optional<i64> lr_wsd_decay_samples, lr_wsd_decay_iters;
     std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;

@@ -125,17 +125,24 @@ class Run {
         }
     }
 
-    // The first samples of each set, the same each time, so that the points of a run compare.
     void validate() {
+        const i64 n_micro_batches = config_.validation_samples / config_.trainer.micro_batch;
         for (const data::NamedSource& set : data_.valid) {
             const Stopwatch watch;
-            data::Loader loader(*set.source, config_.batch, 0);
-            const i64 n_micro_batches = config_.data.valid_samples / config_.trainer.micro_batch;
+            data::Loader loader(*set.source, config_.batch, first_validation_sample());
             const double loss = trainer_.evaluate(
                 [&loader]() -> const data::Batch& { return loader.next(); }, n_micro_batches);
-            report_.validation(set.name, position_.done, loss, config_.data.valid_samples,
+            report_.validation(set.name, position_.done, loss, config_.validation_samples,
                                watch.elapsed_s());
         }
+    }
+
+    // The same samples each time, so that the points of a run compare; Megatron goes on through the
+    // set, and its orders are followed in this too.
+    i64 first_validation_sample() const {
+        if (config_.data.order == data::DataOrder::stateless) return 0;
+        const i64 earlier = (position_.done.iteration - 1) / config_.output.eval_interval;
+        return earlier * config_.validation_samples;
     }
 
     Exit leave(Stop stop) {

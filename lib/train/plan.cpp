@@ -46,15 +46,17 @@ void print_schedule(const RunConfig& config) {
 }
 
 void print_data(const RunConfig& config, const data::DataSets& data) {
-    if (config.data.data_path.empty()) return line("data", "random tokens (--mock-data)");
-    for (const data::DatasetUse& use : data.train->use(config.schedule.end().samples)) {
-        line("data", "{}: documents {} to {}, {} tokens, {} samples an epoch: {:.2f} epochs",
-             use.prefix, use.sequences.begin, use.sequences.end, use.tokens, use.epoch_samples,
-             use.epochs);
-    }
+    const auto describe = [](std::string_view name, const data::SampleSource& source, i64 n) {
+        for (const std::string& text : data::describe_use(name, source, n))
+            line("data", "{}", text);
+    };
+    describe("train", *data.train, config.schedule.end().samples);
     for (const data::NamedSource& set : data.valid) {
-        line("validation", "{}: {} samples every {} iterations", set.name,
-             config.data.valid_samples, config.output.eval_interval);
+        describe(set.name, *set.source, config.validation_samples);
+    }
+    if (!data.valid.empty()) {
+        line("validation", "{} samples of each set every {} iterations", config.validation_samples,
+             config.output.eval_interval);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/version.hpp"
+#include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
 #include "text/tokenizer.hpp"
 
@@ -33,11 +34,37 @@ std::shared_ptr<const text::Tokenizer> named_tokenizer(const DataFlags& flags) {
         text::SpecialInText::plain);
 }
 
-Vocabulary find_vocabulary(const DataFlags& flags) {
+std::vector<std::string> groups_of(std::string_view option, const std::vector<std::string>& given,
+                                   const std::string& file) {
+    if (file.empty()) return given;
+    const std::string file_option = std::string(option) + "-path";
+    if (!given.empty()) usage_error(file_option, "excludes {}", option);
+    return data::read_group_file(file_option, file);
+}
+
+data::DataConfig data_config(const DataFlags& flags, u64 seed) {
+    return {.data_path = flags.data_path,
+            .split = flags.split,
+            .seed = seed,
+            .order = data::parse_data_order(flags.order),
+            .train_path = flags.train_path,
+            .valid_path = flags.valid_path,
+            .train_groups = groups_of("--train-weighted-split-paths", flags.train_groups,
+                                      flags.train_groups_file),
+            .valid_groups = groups_of("--valid-weighted-split-paths", flags.valid_groups,
+                                      flags.valid_groups_file)};
+}
+
+bool is_mock(const data::DataConfig& data) {
+    return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
+}
+
+Vocabulary find_vocabulary(const DataFlags& flags, const data::DataConfig& data) {
     if (const auto tokenizer = named_tokenizer(flags)) {
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
-    if (const auto facts = data::data_facts(flags.data_path)) {
+    if (is_mock(data)) return {};
+    if (const auto facts = data::data_facts(data::data_prefixes(data))) {
         return {facts->tokenizer.vocab_size, facts->eod_id, facts->tokenizer.digest};
     }
     return {};
@@ -70,6 +97,10 @@ optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_leng
     request.warmup_samples = flags.lr_warmup_samples;
     request.warmup_iters = flags.lr_warmup_iters;
     request.warmup_fraction = flags.lr_warmup_fraction;
+    request.warmup_init = flags.lr_warmup_init;
+    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
+    request.anneal_samples = flags.lr_wsd_decay_samples;
+    request.anneal_iters = flags.lr_wsd_decay_iters;
     request.decay_samples = flags.lr_decay_samples;
     request.decay_iters = flags.lr_decay_iters;
     request.decay_tokens = flags.lr_decay_tokens;
@@ -110,25 +141,29 @@ void check_output(const OutputFlags& output) {
     }
 }
 
-// Validation reads the same samples each time, so that its points compare.
 void set_sample_counts(RunConfig& config) {
-    const i64 global_batch = config.schedule.ramp().global_batch();
-    config.data.train_samples = config.schedule.end().samples;
-    const bool validate = config.output.eval_iters > 0 && !config.output.benchmark;
-    config.data.valid_samples = validate ? config.output.eval_iters * global_batch : 0;
+    const optim::Counters& end = config.schedule.end();
+    config.data.train_samples = end.samples;
+    if (config.output.eval_iters == 0 || config.output.benchmark) return;
+    config.validation_samples =
+        checked_mul(config.output.eval_iters, config.schedule.ramp().global_batch());
+    // Megatron's orders hang on how many samples a run asks for in all (formats.md 2.6).
+    const i64 validations = config.data.order == data::DataOrder::stateless
+                                ? 1
+                                : end.iteration / config.output.eval_interval + 1;
+    config.data.valid_samples = checked_mul(config.validation_samples, validations);
 }
 
 }  // namespace
 
 RunConfig resolve(const TrainFlags& flags, std::string command_line) {
-    const DataFlags& data = flags.data;
-    if (data.data_path.empty() && !data.mock_data) {
+    data::DataConfig data = data_config(flags.data, static_cast<u64>(flags.model.seed));
+    if (is_mock(data) && !flags.data.mock_data) {
         usage_error("--data-path",
                     "must be given: the PREFIX of tokens that lm-preprocess made (or --mock-data)");
     }
-    if (!data.data_path.empty() && data.mock_data)
-        usage_error("--mock-data", "excludes --data-path");
-    const Vocabulary vocabulary = find_vocabulary(data);
+    if (!is_mock(data) && flags.data.mock_data) usage_error("--mock-data", "excludes --data-path");
+    const Vocabulary vocabulary = find_vocabulary(flags.data, data);
     const spec::ModelConfig model = config::resolve_model(flags.model, vocabulary.size);
     config::require_trainable(model);
     const spec::ParallelConfig parallel =
@@ -137,6 +172,8 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
     config::require_fp32(config::resolve_precision(flags.precision));
     at_least("--micro-batch-size", flags.schedule.micro_batch, 1);
     check_output(flags.output);
+    data.seq_length = model.seq_length;
+    data.vocab_size = model.vocab_size;
     const i64 threads = flags.threads.value_or(available_cores());
     at_least("--threads", threads, 1);
 
@@ -146,18 +183,14 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
                     .micro_batch = flags.schedule.micro_batch,
                     .adamw = adamw_config(flags.schedule),
                     .seed = static_cast<u64>(flags.model.seed),
-                    .document_attention = data.reset_attention_mask,
+                    .document_attention = flags.data.reset_attention_mask,
                     .n_threads = static_cast<int>(std::min<i64>(threads, 1024))},
-        .data = {.data_path = data.data_path,
-                 .split = data.split,
-                 .seq_length = model.seq_length,
-                 .vocab_size = model.vocab_size,
-                 .seed = static_cast<u64>(flags.model.seed)},
+        .data = std::move(data),
         .batch = {.micro_batch = flags.schedule.micro_batch,
                   .eod_id = vocabulary.eod,
-                  .reset_position_ids = data.reset_position_ids,
-                  .reset_attention_mask = data.reset_attention_mask,
-                  .eod_mask_loss = data.eod_mask_loss},
+                  .reset_position_ids = flags.data.reset_position_ids,
+                  .reset_attention_mask = flags.data.reset_attention_mask,
+                  .eod_mask_loss = flags.data.eod_mask_loss},
         .schedule = optim::Schedule(schedule_request(flags.schedule, model.seq_length)),
         .tokenizer = {.end_of_document = vocabulary.eod.value_or(-1), .digest = vocabulary.digest},
         .output = flags.output,
@@ -169,7 +202,7 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
 }
 
 data::DataSets open_data(const RunConfig& config) {
-    if (!config.data.data_path.empty()) return data::open_data(config.data);
+    if (!is_mock(config.data)) return data::open_data(config.data);
     data::DataSets sets;
     const auto mock = [&config](u64 seed) {
         return std::make_unique<data::MockSource>(config.data.seq_length, config.data.vocab_size,
@@ -200,7 +233,8 @@ io::OrderedJson schedule_json(const RunConfig& config) {
             {"attention_dropout", config.trainer.model.attention_dropout},
             {"hidden_dropout", config.trainer.model.hidden_dropout},
             {"seed", config.trainer.seed},
-            {"data_path", config.data.data_path},
+            {"data_path", data::data_prefixes(config.data)},
+            {"data_order", name_of(config.data.order)},
             {"split", config.data.split},
             {"reset_position_ids", config.batch.reset_position_ids},
             {"reset_attention_mask", config.batch.reset_attention_mask},

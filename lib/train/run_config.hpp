@@ -17,7 +17,8 @@ namespace lm::train {
 
 struct RunConfig {
     TrainerConfig trainer;
-    data::DataConfig data;  // no data_path: mock data
+    data::DataConfig data;       // no path of any kind: mock data
+    i64 validation_samples = 0;  // of each set, each time
     data::BatchOptions batch;
     optim::Schedule schedule;
     ckpt::TokenizerInfo tokenizer;

@@ -36,3 +36,10 @@ make_corpus() {
         }
     }' >"$1"
 }
+
+# run LOG COMMAND...: must succeed; its two outputs are LOG and LOG.err.
+run() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>"$log.err" </dev/null || fail "$*: exit $?: $(cat "$log.err")"
+}

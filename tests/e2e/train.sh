@@ -24,11 +24,11 @@ same_tensors() {
 }
 
 # 40 iterations at a stretch, or 20, a stop, and 20 more.
-lm-train "${args[@]}" --save whole >whole.log 2>whole.err
+run whole.log lm-train "${args[@]}" --save whole
 code=0
-lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.err || code=$?
+lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.log.err || code=$?
 [ $code = 75 ] || fail "--exit-interval: exit $code"
-lm-train "${args[@]}" --save parts --load parts >second.log 2>second.err
+run second.log lm-train "${args[@]}" --save parts --load parts
 diff <(values whole.log) <(cat <(values first.log) <(values second.log)) || fail "the resumed run is another one"
 same_tensors whole/global_step40 parts/global_step40
 [ "$(cat parts/latest)" = global_step40 ] || fail "latest is $(cat parts/latest)"
@@ -44,7 +44,7 @@ for threads in 1 3; do
     same_tensors whole/global_step40 t$threads/global_step40
 done
 # Resumed with another micro-batch: the same samples (losses agree to rounding).
-lm-train "${args[@]}" --micro-batch-size 3 --load parts/global_step20 >micro.log 2>/dev/null
+run micro.log lm-train "${args[@]}" --micro-batch-size 3 --load parts/global_step20
 paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' micro.log) |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "another micro-batch, other samples"
 
@@ -58,7 +58,7 @@ touch kill; expect 76 '' lm-train "${args[@]}" --kill-switch-path kill --save ki
 [ "$(cat killed/latest)" = global_step1 ] || fail "--kill-switch-path"
 expect 75 '' lm-train "${args[@]}" --exit-duration-in-mins 0 --save duration
 lm-train "${args[@]}" --train-iters 1_000_000 --save signal >signal.log 2>signal.err & pid=$!
-until grep -q 'iteration *3/' signal.log; do sleep 0.05; done
+until grep -qs 'iteration *3/' signal.log; do sleep 0.05; done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
 grep -q 'SIGUSR1: stopped after iteration' signal.err || fail "SIGUSR1: not said"
@@ -68,8 +68,29 @@ lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
     fail "--save-schedule: $(ls sched)"
 
 # Dropout on (Megatron's default is what ran above): off gives other losses.
-lm-train "${args[@]}" --attention-dropout 0 --hidden-dropout 0 --exit-iteration 2 >off.log 2>/dev/null
+run off.log lm-train "${args[@]}" --attention-dropout 0 --hidden-dropout 0 --exit-iteration 2
 ! diff -q <(values off.log) <(values whole.log | head -2) >/dev/null || fail "dropout changes nothing"
+
+# Blends, named validation sets; resumed bitwise as well.
+lm-preprocess --input corpus.jsonl --output-prefix other --tokenizer-type ByteTokenizer --append-eod --quiet
+for data in "--data-order megatron --data-path 0.3 data_text_document 0.7 other_text_document" \
+    "--data-order stateless --train-data-path 0.3 data_text_document 0.7 other_text_document --valid-data-path other_text_document"; do
+    read -ra more <<<"$data"
+    rm -rf blend
+    args2=("${model[@]}" "${schedule[@]}" --threads 2 "${more[@]}" --train-iters 12)
+    run blend.log lm-train "${args2[@]}" --save blend
+    code=0
+    lm-train "${args2[@]}" --save blend2 --exit-interval 5 >blend1.log 2>/dev/null || code=$?
+    [ $code = 75 ] || fail "$data: exit $code"
+    run blend2.log lm-train "${args2[@]}" --load blend2
+    diff <(values blend.log) <(cat <(values blend1.log) <(values blend2.log)) || fail "$data: resumed otherwise"
+    rm -rf blend2
+done
+printf '"first: 1.0 0:0.1 data_text_document" "second: 1.0 0.2:0.4 other_text_document"\n' >groups.txt
+lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-weighted-split-paths "train: 0.5 0:0.9 data_text_document, 0.5 0:0.8 other_text_document" \
+    --valid-weighted-split-paths-path groups.txt --exit-iteration 10 >groups.log 2>groups.err
+grep -q '^ *first loss at iteration 10' groups.log || fail "no set of its own name: $(cat groups.log)"
+grep -q '^ *second loss at iteration 10' groups.log || fail "no second set"
 
 # Logs.
 lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json >out 2>/dev/null
@@ -99,8 +120,8 @@ wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
 # A damaged checkpoint: the newest complete one is taken, and that is said.
 lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1
 printf x | dd of=damaged/global_step20/manifest.json bs=1 seek=100 conv=notrunc 2>/dev/null
-lm-train "${args[@]}" --load damaged >again.log 2>again.err
-grep -q 'resuming after iteration 10' again.err || fail "no fall-back: $(cat again.err)"
+run again.log lm-train "${args[@]}" --load damaged
+grep -q 'resuming after iteration 10' again.log.err || fail "no fall-back: $(cat again.log.err)"
 diff <(values whole.log | sed -n '/iteration *11\//,$p') <(values again.log) || fail "another run after the fall-back"
 
 # A full disk: one clear line, nothing under the final name, and the older checkpoint stands.
