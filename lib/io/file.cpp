@@ -65,8 +65,10 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // One byte more than it should have shows the end in one read; files under /proc have size 0.
-    size_t chunk = static_cast<size_t>(status_of(fd, path).st_size) + 1;
+    // One byte more than it should have shows the end in one read. Files under /proc have size 0,
+    // and those under /proc/sys give their text to the first read only, cut to its length.
+    const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
+    size_t chunk = size_now == 0 ? 65536 : size_now + 1;
     std::string content;
     while (true) {
         const size_t size = content.size();

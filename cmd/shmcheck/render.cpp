@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/units.hpp"
+#include "cluster/limits.hpp"
+#include "io/json.hpp"
+
+namespace lm::shmcheck {
+namespace {
+
+using cluster::Segment;
+using cluster::SegmentState;
+
+constexpr size_t most_owners = 4;  // named in text
+
+struct Dead {
+    i64 n = 0;
+    i64 bytes = 0;
+};
+
+Dead dead_among(const std::vector<Segment>& segments) {
+    Dead dead;
+    for (const Segment& segment : segments) {
+        if (segment.state != SegmentState::dead) continue;
+        ++dead.n;
+        dead.bytes += segment.bytes;
+    }
+    return dead;
+}
+
+std::vector<const Segment*> shown_segments(const Sample& sample, const Shown& shown) {
+    std::vector<const Segment*> result;
+    for (const Segment& segment : sample.memory.segments) {
+        if (segment.bytes < shown.min_size) continue;
+        if (shown.only_dead && segment.state != SegmentState::dead) continue;
+        result.push_back(&segment);
+    }
+    return result;
+}
+
+std::string percent(double share) {
+    return fmt::format("{:.0f}%", 100 * share);
+}
+
+std::string summary_of(const std::vector<Segment>& segments) {
+    const Dead dead = dead_among(segments);
+    std::string text = fmt::format("{}", segments.size());
+    if (dead.n > 0) text += fmt::format(", {} dead ({})", dead.n, human_size(dead.bytes));
+    return text;
+}
+
+std::string owners_text(const Segment& segment) {
+    if (segment.state == SegmentState::dead) return "DEAD";
+    if (segment.state == SegmentState::unknown) return "owner not visible";
+    std::vector<std::string> owners;
+    for (const cluster::Process& process : segment.owners) {
+        if (owners.size() == most_owners) {
+            owners.push_back(fmt::format("{} more", segment.owners.size() - most_owners));
+            break;
+        }
+        owners.push_back(fmt::format("{} ({})", process.pid, process.command));
+    }
+    if (owners.empty()) owners.emplace_back("owner not visible");
+    const char* idle = segment.state == SegmentState::idle ? "nobody attached, made by " : "";
+    return fmt::format("{}{}", idle, fmt::join(owners, ", "));
+}
+
+io::OrderedJson json_of(const Segment& segment) {
+    io::OrderedJson json;
+    json["name"] = segment.name;
+    json["type"] = segment.system_v ? "sysv" : "posix";
+    json["bytes"] = segment.bytes;
+    json["state"] = name_of(segment.state);
+    json["deleted"] = segment.deleted;
+    json["user"] = cluster::user_name(segment.uid);
+    json["uid"] = segment.uid;
+    io::OrderedJson owners = io::OrderedJson::array();
+    for (const cluster::Process& process : segment.owners) {
+        owners.push_back({{"pid", process.pid}, {"command", process.command}});
+    }
+    json["owners"] = owners;
+    return json;
+}
+
+std::string value_text(const cluster::Limit& limit) {
+    if (!limit.value) return "unlimited";
+    return limit.is_bytes ? human_size(*limit.value) : fmt::format("{}", *limit.value);
+}
+
+}  // namespace
+
+std::string_view name_of(Health health) {
+    switch (health) {
+        case Health::ok:
+            return "ok";
+        case Health::warning:
+            return "warning";
+        case Health::critical:
+            return "critical";
+    }
+    return "?";
+}
+
+std::string heading_text(const Shown& shown) {
+    std::string text;
+    if (shown.watching) text += fmt::format("{:<20}  ", "TIME");
+    text += fmt::format("{:<16}  {:<10}  {:>9}  {:>9}  {:>9}  {:>4}  {:>6}", "HOST", "FILESYSTEM",
+                        "SIZE", "USED", "AVAIL", "USE%", "INODES");
+    if (shown.watching) text += fmt::format("  {:>9}", "HIGHEST");
+    return text + "  SEGMENTS\n";
+}
+
+std::string sample_text(const Sample& sample, const Shown& shown) {
+    const cluster::FilesystemUse& use = sample.memory.use;
+    std::string text;
+    if (shown.watching) text += fmt::format("{:<20}  ", sample.time);
+    text += fmt::format("{:<16}  {:<10}  {:>9}  {:>9}  {:>9}  {:>4}  {:>6}", sample.host,
+                        sample.filesystem, human_size(use.size), human_size(use.used),
+                        human_size(use.available), percent(use.use()), percent(use.inode_use()));
+    if (shown.watching) text += fmt::format("  {:>9}", human_size(sample.highest_used));
+    text += fmt::format("  {}\n", summary_of(sample.memory.segments));
+    for (const Segment* segment : shown_segments(sample, shown)) {
+        text += fmt::format("  {:>9}  {:<8}  {}{}  {}\n", human_size(segment->bytes),
+                            cluster::user_name(segment->uid), segment->name,
+                            segment->deleted ? " (deleted)" : "", owners_text(*segment));
+    }
+    return text;
+}
+
+std::string sample_json(const Sample& sample, const Shown& shown) {
+    const cluster::FilesystemUse& use = sample.memory.use;
+    const Dead dead = dead_among(sample.memory.segments);
+    io::OrderedJson json;
+    json["kind"] = "host";
+    json["time"] = sample.time;
+    json["host"] = sample.host;
+    json["filesystem"] = sample.filesystem;
+    json["size"] = use.size;
+    json["used"] = use.used;
+    json["available"] = use.available;
+    json["use"] = use.use();
+    json["inodes"] = use.inodes;
+    json["inodes_used"] = use.inodes_used;
+    if (shown.watching) json["highest_used"] = sample.highest_used;
+    json["health"] = name_of(sample.health);
+    json["reason"] = sample.reason;
+    json["dead_segments"] = dead.n;
+    json["dead_bytes"] = dead.bytes;
+    io::OrderedJson segments = io::OrderedJson::array();
+    for (const Segment* segment : shown_segments(sample, shown)) {
+        segments.push_back(json_of(*segment));
+    }
+    json["segments"] = segments;
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::string limits_text() {
+    std::string text;
+    for (const cluster::Limit& limit : cluster::read_limits()) {
+        text += fmt::format("{:<28}  {:>10}\n", limit.what, value_text(limit));
+    }
+    for (const cluster::Mount& mount : cluster::tmpfs_mounts()) {
+        text += fmt::format("{:<28}  {:>10}  used {}\n", "tmpfs " + mount.path,
+                            human_size(mount.size), human_size(mount.used));
+    }
+    return text;
+}
+
+std::string limits_json() {
+    io::OrderedJson json;
+    json["kind"] = "limits";
+    for (const cluster::Limit& limit : cluster::read_limits()) {
+        json[limit.key] = limit.value ? io::OrderedJson(*limit.value) : io::OrderedJson(nullptr);
+    }
+    io::OrderedJson mounts = io::OrderedJson::array();
+    for (const cluster::Mount& mount : cluster::tmpfs_mounts()) {
+        mounts.push_back({{"path", mount.path}, {"size", mount.size}, {"used", mount.used}});
+    }
+    json["tmpfs"] = mounts;
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::string stress_text(const cluster::StressResult& result, i64 wanted) {
+    return fmt::format("stress: {} of {} allocated and touched in {}\n", human_size(result.touched),
+                       human_size(wanted), human_duration(result.seconds));
+}
+
+std::string stress_json(const cluster::StressResult& result, i64 wanted) {
+    io::OrderedJson json;
+    json["kind"] = "stress";
+    json["wanted"] = wanted;
+    json["allocated"] = result.allocated;
+    json["touched"] = result.touched;
+    json["seconds"] = result.seconds;
+    json["passed"] = result.passed;
+    json["reason"] = result.reason;
+    return json.dump() + "\n";
+}
+
+}  // namespace lm::shmcheck

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How lm-shmcheck prints: one line for the host and one for each segment, or JSON Lines.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cluster/shared_memory.hpp"
+#include "cluster/stress.hpp"
+
+namespace lm::shmcheck {
+
+enum class Health { ok, warning, critical };
+std::string_view name_of(Health health);
+
+struct Sample {
+    std::string host;
+    std::string filesystem;
+    std::string time;  // UTC, ISO
+    cluster::SharedMemory memory;
+    Health health = Health::ok;
+    std::string reason;    // why it is not ok
+    i64 highest_used = 0;  // seen while watching
+};
+
+struct Shown {
+    i64 min_size = 0;  // of a segment
+    bool only_dead = false;
+    bool watching = false;
+};
+
+std::string heading_text(const Shown& shown);
+// The host's line, then its segments.
+std::string sample_text(const Sample& sample, const Shown& shown);
+std::string sample_json(const Sample& sample, const Shown& shown);
+
+std::string limits_text();
+std::string limits_json();
+
+std::string stress_text(const cluster::StressResult& result, i64 wanted);
+std::string stress_json(const cluster::StressResult& result, i64 wanted);
+
+}  // namespace lm::shmcheck

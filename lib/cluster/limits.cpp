@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/limits.hpp"
+
+#include <mntent.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::cluster {
+namespace {
+
+std::optional<std::string> text_of(const std::string& path) {
+    try {
+        return io::read_file(path);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+std::optional<i64> number_in(const std::string& path) {
+    const std::optional<std::string> text = text_of(path);
+    if (!text) return std::nullopt;
+    std::istringstream words(*text);
+    i64 value = 0;
+    if (words >> value) return value;
+    return std::nullopt;
+}
+
+void add_rlimit(std::vector<Limit>& limits, const std::string& key, const std::string& what,
+                int resource, bool is_bytes) {
+    rlimit limit = {};
+    if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
+    const auto value = [](rlim_t n) {
+        return n == RLIM_INFINITY ? std::nullopt : std::optional<i64>(static_cast<i64>(n));
+    };
+    limits.push_back({key + "_soft", what + ", soft", is_bytes, value(limit.rlim_cur)});
+    limits.push_back({key + "_hard", what + ", hard", is_bytes, value(limit.rlim_max)});
+}
+
+void add_huge_pages(std::vector<Limit>& limits) {
+    std::istringstream lines(text_of("/proc/meminfo").value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string name;
+        i64 value = 0;
+        if (!(words >> name >> value)) continue;
+        if (name == "HugePages_Total:") {
+            limits.push_back({"hugepages", "huge pages", false, value});
+        } else if (name == "HugePages_Free:") {
+            limits.push_back({"hugepages_free", "huge pages free", false, value});
+        } else if (name == "Hugepagesize:") {
+            limits.push_back({"hugepage_size", "size of a huge page", true, value * 1024});
+        }
+    }
+}
+
+// The lowest of FILE in `root/path` and all groups above it. Version 1 writes "no limit" as a huge
+// number.
+std::optional<i64> lowest_limit(const std::string& root, std::string path, const char* file) {
+    constexpr i64 no_limit = i64{1} << 60;
+    std::optional<i64> lowest;
+    while (true) {
+        const std::optional<i64> value = number_in(root + path + "/" + file);
+        if (value && *value < no_limit) lowest = std::min(lowest.value_or(*value), *value);
+        const size_t slash = path.rfind('/');
+        if (path.empty() || slash == std::string::npos) return lowest;
+        path.resize(slash);
+    }
+}
+
+}  // namespace
+
+CgroupPaths parse_cgroup(std::string_view text) {
+    CgroupPaths paths;
+    std::istringstream lines{std::string(text)};
+    for (std::string line; std::getline(lines, line);) {
+        const size_t first = line.find(':');
+        const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+        if (second == std::string::npos) continue;
+        const std::string controllers = line.substr(first + 1, second - first - 1);
+        std::string path = line.substr(second + 1);
+        if (path == "/") path.clear();
+        if (controllers.empty()) paths.v2 = path;
+        if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+            paths.v1_memory = path;
+        }
+    }
+    return paths;
+}
+
+std::optional<i64> cgroup_memory_limit() {
+    const CgroupPaths paths = parse_cgroup(text_of("/proc/self/cgroup").value_or(""));
+    std::optional<i64> lowest;
+    for (const std::optional<i64>& limit :
+         {lowest_limit("/sys/fs/cgroup", paths.v2, "memory.max"),
+          lowest_limit("/sys/fs/cgroup/unified", paths.v2, "memory.max"),
+          lowest_limit("/sys/fs/cgroup/memory", paths.v1_memory, "memory.limit_in_bytes")}) {
+        if (limit) lowest = std::min(lowest.value_or(*limit), *limit);
+    }
+    return lowest;
+}
+
+std::vector<Mount> tmpfs_mounts() {
+    std::vector<Mount> mounts;
+    const std::unique_ptr<FILE, int (*)(FILE*)> table(setmntent("/proc/self/mounts", "r"),
+                                                      endmntent);
+    if (!table) return mounts;
+    std::set<std::string> seen;
+    mntent entry = {};
+    char buffer[4096];
+    while (getmntent_r(table.get(), &entry, buffer, sizeof buffer)) {
+        struct statvfs status = {};
+        if (std::string_view(entry.mnt_type) != "tmpfs" || !seen.insert(entry.mnt_dir).second ||
+            statvfs(entry.mnt_dir, &status) != 0) {
+            continue;
+        }
+        const auto block = static_cast<i64>(status.f_frsize);
+        mounts.push_back({entry.mnt_dir, static_cast<i64>(status.f_blocks) * block,
+                          static_cast<i64>(status.f_blocks - status.f_bfree) * block});
+    }
+    return mounts;
+}
+
+std::vector<Limit> read_limits() {
+    std::vector<Limit> limits;
+    add_rlimit(limits, "memlock", "locked memory", RLIMIT_MEMLOCK, true);
+    add_rlimit(limits, "nofile", "open files", RLIMIT_NOFILE, false);
+    add_rlimit(limits, "nproc", "processes of the user", RLIMIT_NPROC, false);
+    add_huge_pages(limits);
+    limits.push_back({"cgroup_memory", "memory of the control group", true, cgroup_memory_limit()});
+    const auto add_file = [&limits](const char* key, const char* what, bool is_bytes,
+                                    const char* path) {
+        if (const std::optional<i64> value = number_in(path)) {
+            limits.push_back({key, what, is_bytes, value});
+        }
+    };
+    add_file("shmmni", "System V segments", false, "/proc/sys/kernel/shmmni");
+    add_file("max_map_count", "mappings of a process", false, "/proc/sys/vm/max_map_count");
+    return limits;
+}
+
+}  // namespace lm::cluster

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+
+u64 device_of(const std::string& path) {
+    struct stat status = {};
+    if (stat(path.c_str(), &status) != 0) run_error(path, "{}", std::strerror(errno));
+    return status.st_dev;
+}
+
+std::vector<Process> processes_named(const ProcessTable& table, const std::vector<i64>& pids) {
+    std::vector<Process> result;
+    for (const i64 pid : pids) {
+        const auto found = table.processes.find(pid);
+        if (found != table.processes.end()) result.push_back(found->second);
+    }
+    return result;
+}
+
+enum class Holder { none, some, not_told };
+
+// Does anybody have this file open or mapped, seen or unseen, here or in another container? The
+// kernel grants a write lease only on a file that nobody else has open (fcntl(2), F_SETLEASE), and
+// only to its owner or a privileged user. The lease is given back at once.
+Holder ask_for_lease(const std::string& path) {
+    const io::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd.valid()) return Holder::not_told;
+    const auto before = std::signal(SIGIO, SIG_IGN);  // sent if somebody opens it just now
+    const bool granted = fcntl(fd.get(), F_SETLEASE, F_WRLCK) == 0;
+    const bool busy = !granted && (errno == EAGAIN || errno == EBUSY);
+    if (granted) fcntl(fd.get(), F_SETLEASE, F_UNLCK);
+    std::signal(SIGIO, before);
+    if (granted) return Holder::none;
+    return busy ? Holder::some : Holder::not_told;
+}
+
+SegmentState state_without_owners(const Segment& segment, const ProcessTable& table) {
+    switch (ask_for_lease(segment.name)) {
+        case Holder::none:
+            return SegmentState::dead;
+        case Holder::some:
+            return SegmentState::live;
+        case Holder::not_told:
+            break;
+    }
+    return table.sees_all_of(segment.uid) ? SegmentState::dead : SegmentState::unknown;
+}
+
+void find_owners(Segment& segment, const ProcessTable& table) {
+    const auto use = table.files.find(segment.file);
+    if (use != table.files.end()) segment.owners = processes_named(table, use->second.pids);
+    segment.state =
+        segment.owners.empty() ? state_without_owners(segment, table) : SegmentState::live;
+}
+
+// Files that have a name below `directory`.
+std::vector<Segment> named_segments(const std::string& directory, u64 device) {
+    std::vector<Segment> segments;
+    std::error_code error;
+    fs::recursive_directory_iterator entry(directory, fs::directory_options::skip_permission_denied,
+                                           error);
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+        struct stat status = {};
+        if (lstat(entry->path().c_str(), &status) != 0) continue;  // removed meanwhile
+        if (!S_ISREG(status.st_mode) || status.st_dev != device) continue;
+        Segment segment;
+        segment.name = entry->path();
+        segment.file = {status.st_dev, status.st_ino};
+        segment.bytes = i64{status.st_blocks} * 512;
+        segment.uid = status.st_uid;
+        segment.changed = status.st_mtime;
+        segments.push_back(std::move(segment));
+    }
+    return segments;
+}
+
+// Memory of files whose name is gone while processes still hold them.
+void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
+    for (const auto& [file, use] : table.files) {
+        if (!use.deleted) continue;
+        Segment segment;
+        segment.name = use.path;
+        segment.file = file;
+        segment.deleted = true;
+        segment.bytes = use.bytes;
+        segment.owners = processes_named(table, use.pids);
+        segment.state = SegmentState::live;
+        if (!segment.owners.empty()) segment.uid = segment.owners.front().uid;
+        segments.push_back(std::move(segment));
+    }
+}
+
+// The kernel tells the creator and how many processes are attached; maps tell which ones.
+void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& table) {
+    const auto creator = table.processes.find(segment.creator);
+    const auto attached = table.system_v.find(segment.id);
+    if (attached != table.system_v.end()) {
+        segment.owners = processes_named(table, attached->second);
+    } else if (creator != table.processes.end()) {
+        segment.owners = {creator->second};
+    }
+    if (n_attached > 0) {
+        segment.state = SegmentState::live;
+    } else if (segment.creator == 0) {
+        segment.state = SegmentState::unknown;  // made in another process namespace
+    } else {
+        segment.state = process_exists(segment.creator) ? SegmentState::idle : SegmentState::dead;
+    }
+}
+
+struct SystemVLine {
+    Segment segment;
+    i64 n_attached = 0;
+};
+
+std::vector<SystemVLine> system_v_lines(std::string_view text) {
+    std::vector<SystemVLine> result;
+    std::istringstream lines{std::string(text)};
+    std::string line;
+    std::getline(lines, line);  // headings
+    while (std::getline(lines, line)) {
+        std::istringstream words(line);
+        i64 key = 0, id = 0, size = 0, creator = 0, last = 0, attached = 0, uid = 0, gid = 0;
+        i64 creator_uid = 0, creator_gid = 0, attach_time = 0, detach_time = 0, change_time = 0;
+        i64 resident = -1;
+        std::string mode;
+        words >> key >> id >> mode >> size >> creator >> last >> attached >> uid >> gid >>
+            creator_uid >> creator_gid >> attach_time >> detach_time >> change_time;
+        if (!words) continue;
+        words >> resident;
+        SystemVLine entry;
+        entry.segment.system_v = true;
+        entry.segment.name = "sysv:" + std::to_string(id);
+        entry.segment.id = id;
+        entry.segment.bytes = resident >= 0 ? resident : size;
+        entry.segment.uid = uid;
+        entry.segment.changed = change_time;
+        entry.segment.creator = creator;
+        entry.n_attached = attached;
+        result.push_back(std::move(entry));
+    }
+    return result;
+}
+
+std::string system_v_text() {
+    constexpr const char* path = "/proc/sysvipc/shm";
+    return io::exists(path) ? io::read_file(path) : "";
+}
+
+}  // namespace
+
+std::string_view name_of(SegmentState state) {
+    switch (state) {
+        case SegmentState::live:
+            return "live";
+        case SegmentState::idle:
+            return "idle";
+        case SegmentState::dead:
+            return "dead";
+        case SegmentState::unknown:
+            return "unknown";
+    }
+    return "?";
+}
+
+FilesystemUse filesystem_use(const std::string& path) {
+    struct statvfs status = {};
+    if (statvfs(path.c_str(), &status) != 0) run_error(path, "{}", std::strerror(errno));
+    const auto block = static_cast<i64>(status.f_frsize);
+    FilesystemUse use;
+    use.size = static_cast<i64>(status.f_blocks) * block;
+    use.used = static_cast<i64>(status.f_blocks - status.f_bfree) * block;
+    use.available = static_cast<i64>(status.f_bavail) * block;
+    use.inodes = static_cast<i64>(status.f_files);
+    use.inodes_used = static_cast<i64>(status.f_files - status.f_ffree);
+    return use;
+}
+
+std::vector<Segment> parse_system_v(std::string_view text) {
+    std::vector<Segment> segments;
+    for (SystemVLine& line : system_v_lines(text)) segments.push_back(std::move(line.segment));
+    return segments;
+}
+
+SharedMemory read_shared_memory(const std::string& directory) {
+    SharedMemory memory;
+    memory.use = filesystem_use(directory);
+    const u64 device = device_of(directory);
+    // Names first: a segment made after the processes were read would look dead.
+    memory.segments = named_segments(directory, device);
+    std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
+    const ProcessTable table = read_processes(device);
+    for (Segment& segment : memory.segments) find_owners(segment, table);
+    add_deleted(memory.segments, table);
+    for (SystemVLine& line : system_v) {
+        find_system_v_owners(line.segment, line.n_attached, table);
+        memory.segments.push_back(std::move(line.segment));
+    }
+    std::ranges::stable_sort(memory.segments, [](const Segment& a, const Segment& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+    });
+    return memory;
+}
+
+Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s) {
+    const SharedMemory now = read_shared_memory(directory);
+    const auto found = std::ranges::find_if(now.segments, [&segment](const Segment& other) {
+        return other.name == segment.name && other.file == segment.file &&
+               other.creator == segment.creator;
+    });
+    if (found == now.segments.end()) return {false, "it is gone already"};
+    if (found->state != SegmentState::dead) return {false, "it is in use again"};
+    if (std::time(nullptr) - found->changed < min_age_s) {
+        return {false, fmt::format("it changed less than {} s ago", min_age_s)};
+    }
+    const int result = found->system_v ? shmctl(static_cast<int>(found->id), IPC_RMID, nullptr)
+                                       : unlink(found->name.c_str());
+    if (result != 0) return {false, std::strerror(errno)};
+    return {true, ""};
+}
+
+}  // namespace lm::cluster

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-shmcheck on a private /dev/shm of 8 MiB: thresholds, owners, dead segments, stress, exit codes.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+shmcheck=$build/bin/lm-shmcheck
+
+die() { echo "shmcheck: $*"; exit 1; }
+# gives CODE PATTERN ARGUMENTS...: exit code, and a line of the output that matches.
+gives() {
+    local code=$1 pattern=$2 got=0 out
+    shift 2
+    out=$("$shmcheck" "$@" 2>&1) || got=$?
+    [ "$got" = "$code" ] || die "$*: exit $got, not $code: $out"
+    grep -qE -- "$pattern" <<<"$out" || die "$*: no line '$pattern' in: $out"
+}
+
+gives 2 '^lm-shmcheck: --warn: 101 is not between 0 and 100 %' --warn 101%
+gives 2 '^lm-shmcheck: --remove: needs --stale' --remove
+gives 2 '^lm-shmcheck: --watch: cannot be combined' --watch 1s --limits
+gives 2 '^lm-shmcheck: --min-size: ' --min-size 5lightyears
+
+if [ "${LM_PRIVATE_SHM-}" != yes ]; then
+    if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
+        echo "skipped: a private /dev/shm needs root and mount namespaces"
+        exit 77
+    fi
+    exec env LM_PRIVATE_SHM=yes unshare -m --propagation private bash "$0" "$build"
+fi
+mount -t tmpfs -o size=8M,nr_inodes=50,mode=1777 tmpfs /dev/shm
+
+
+host=$(uname -n)
+gives 0 "^$host +/dev/shm +8\.00 MiB +0 B +8\.00 MiB +0% +[0-9]+% +" --min-size 1TiB
+gives 0 '^memory of the control group ' --limits
+gives 0 '"kind":"limits","memlock_soft":' --limits --json
+gives 0 '^stress: 6\.00 MiB of 6\.00 MiB allocated and touched' --stress 6MiB
+gives 1 "/dev/shm: after .*: No space left on device" --stress 64MiB
+[ -z "$(ls -A /dev/shm)" ] || die "--stress left something behind"
+
+# A holder of two segments, one of them without a name.
+head -c 1048576 /dev/zero >/dev/shm/held
+head -c 1048576 /dev/zero >/dev/shm/nameless
+exec 7</dev/shm/held 8</dev/shm/nameless
+rm /dev/shm/nameless
+gives 0 "^ +1\.00 MiB +root +/dev/shm/held +$$ \(bash\)" --min-size 1MiB
+gives 0 "^ +1\.00 MiB +root +/dev/shm/nameless \(deleted\) +$$ \(bash\)"
+gives 0 '"name":"/dev/shm/held","type":"posix","bytes":1048576,"state":"live"' --json
+# Who cannot see the holder still does not take the segment for dead.
+unshare -pf --mount-proc "$shmcheck" 7<&- 8<&- | grep -qE "/dev/shm/held +owner not visible" ||
+    die "the segment of a process in another namespace"
+exec 7<&- 8<&-
+
+gives 1 '^ +1\.00 MiB +root +/dev/shm/held +DEAD' --stale
+gives 1 'held: not removed: it changed less than 60 s ago' --stale --remove
+touch -d '1 hour ago' /dev/shm/held
+gives 0 'note: .*/dev/shm/held: removed, 1\.00 MiB freed' --stale --remove
+gives 0 ' 0$' --stale
+
+head -c 7500000 /dev/zero >/dev/shm/full
+gives 1 "warning: $host: /dev/shm: 89\.5 % of its bytes are used \(warning from 80 %\)"
+gives 1 '"health":"critical","reason":"89\.5 % of its bytes are used \(critical from 85 %\)"' \
+    --crit 85 --json
+gives 0 ' 1, 1 dead ' --warn 90% --crit 95%
+rm /dev/shm/full
+for i in $(seq 44); do : >"/dev/shm/empty$i"; done
+gives 1 '% of its inodes are used \(warning' --warn 80%
+rm /dev/shm/empty*
+
+# --watch prints a line each time and remembers the highest use; an interrupt ends it.
+"$shmcheck" --watch 200ms >/tmp/watch.$$ &
+watcher=$!
+sleep 0.5
+head -c 4194304 /dev/zero >/dev/shm/burst
+sleep 0.5
+rm /dev/shm/burst
+sleep 0.5
+kill -TERM $watcher
+code=0
+wait $watcher || code=$?
+[ $code = 0 ] || die "--watch: exit $code"
+grep -cq '^TIME' /tmp/watch.$$ || die "--watch without heading"
+tail -1 /tmp/watch.$$ | grep -q '4\.00 MiB  0$' || die "--watch forgot: $(cat /tmp/watch.$$)"
+rm /tmp/watch.$$
+
+umount /dev/shm
