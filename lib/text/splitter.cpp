@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "text/split_gpt2.hpp"
+#include "text/split_gpt2_avx2.hpp"
 
 namespace lm::text {
 namespace {
@@ -34,6 +35,7 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
 }
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
+    if (rule == SplitRule::gpt2 && has_vector_splitter()) return make_vector_gpt2_splitter();
     return make_scalar_splitter(rule);
 }
 

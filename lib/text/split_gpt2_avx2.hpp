@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2's pretokenizer, 64 bytes at a time: one bit per byte and class, and the starts of all
+// pieces from a few shifts of those bits. Same pieces as Gpt2Splitter for valid UTF-8.
+#pragma once
+
+#include "text/splitter.hpp"
+
+namespace lm::text {
+
+bool has_vector_splitter();  // this machine can run it
+std::unique_ptr<Splitter> make_vector_gpt2_splitter();
+
+}  // namespace lm::text
