@@ -12,7 +12,7 @@
 namespace lm::text {
 namespace {
 
-constexpr size_t short_limit = 48;  // above it the heap wins over scanning
+constexpr u32 short_limit = 48;  // above it the heap wins over scanning; positions fit 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
 
 }  // namespace
@@ -20,24 +20,30 @@ constexpr u32 nowhere = 0xFFFF'FFFF;
 BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
                    std::vector<Merge> merges)
     : tokens_(std::move(tokens)), byte_ids_(byte_ids), merges_(std::move(merges)) {
+    LM_CHECK(tokens_.size() < (size_t{1} << id_bits) - 1, "a vocabulary of 2 million ids or more");
     const size_t n_slots = std::bit_ceil(std::max<size_t>(1024, merges_.size() * 2 + 2));
-    slots_.assign(n_slots, Slot{empty, {no_rank, 0}});
+    slots_.assign(n_slots, empty);
     slot_mask_ = n_slots - 1;
     slot_shift_ = 64 - std::countr_zero(n_slots);
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
         const u64 key = key_of(merge.left, merge.right);
         size_t slot = slot_of(key);
-        while (slots_[slot].key != empty) {
-            LM_CHECK(slots_[slot].key != key, "duplicate merge");
+        while (slots_[slot] != empty) {
+            LM_CHECK(slots_[slot] >> rank_bits != key, "duplicate merge");
             slot = (slot + 1) & slot_mask_;
         }
-        slots_[slot] = {key, {static_cast<u32>(rank), merge.result}};
+        slots_[slot] = key << rank_bits | rank;
+        results_.push_back(merge.result);
         // The joint is what counts: the pairs inside left and right have merges of their own.
         const auto a = static_cast<u8>(token(merge.left).back());
         const auto b = static_cast<u8>(token(merge.right).front());
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         joins_[bit >> 6] |= u64{1} << (bit & 63);
+    }
+    byte_ranks_.resize(256 * 256);
+    for (size_t pair = 0; pair < byte_ranks_.size(); ++pair) {
+        byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
     }
 }
 
@@ -64,36 +70,47 @@ void PieceEncoder::encode_part(std::string_view part) {
     }
 }
 
+// Nothing moves: tokens stay where their first byte was, linked by next and previous. The smallest
+// of (rank, position) is the next merge, so the minimum needs no branches.
 void PieceEncoder::encode_short(std::string_view part) {
+    constexpr u32 none = ~0U;
+    const auto pack = [](u32 rank_of_pair, u32 i) {
+        return rank_of_pair == BpeModel::no_rank ? none : rank_of_pair << 6 | i;
+    };
     i32 ids[short_limit];
-    BpeModel::Found pairs[short_limit];  // pairs[i] of (ids[i], ids[i+1])
-    size_t n = part.size();
-    for (size_t i = 0; i < n; ++i) ids[i] = model_->byte_id(static_cast<u8>(part[i]));
-    for (size_t i = 0; i + 1 < n; ++i) pairs[i] = find(ids[i], ids[i + 1]);
-    while (n > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; ++i) best = pairs[i].rank < pairs[best].rank ? i : best;
-        operations_ += n;
-        if (pairs[best].rank == BpeModel::no_rank) break;
-        ids[best] = pairs[best].id;
-        std::move(ids + best + 2, ids + n, ids + best + 1);
-        std::move(pairs + best + 1, pairs + n - 1, pairs + best);
-        --n;
-        if (best > 0) pairs[best - 1] = find(ids[best - 1], ids[best]);
-        if (best + 1 < n) pairs[best] = find(ids[best], ids[best + 1]);
+    u32 pairs[short_limit];  // of the token at i and the one after it
+    u8 next[short_limit + 1], previous[short_limit + 1];
+    const auto n = static_cast<u32>(part.size());
+    const auto byte = [&](u32 i) { return static_cast<u8>(part[i]); };
+    for (u32 i = 0; i < n; ++i) {
+        ids[i] = model_->byte_id(byte(i));
+        pairs[i] = i + 1 < n ? pack(model_->byte_rank(byte(i), byte(i + 1)), i) : none;
+        next[i] = static_cast<u8>(i + 1);
+        previous[i + 1] = static_cast<u8>(i);
     }
-    ids_.insert(ids_.end(), ids, ids + n);
+    for (operations_ += n;; operations_ += n) {
+        u32 best = none;
+        for (u32 i = 0; i < n; ++i) best = std::min(best, pairs[i]);
+        if (best == none) break;
+        const u32 left = best & 63;
+        const u32 right = next[left];
+        const u32 after = next[right];
+        ids[left] = model_->result(best >> 6);
+        next[left] = static_cast<u8>(after);
+        previous[after] = static_cast<u8>(left);
+        pairs[right] = none;
+        pairs[left] = after < n ? pack(rank(ids[left], ids[after]), left) : none;
+        if (left > 0)
+            pairs[previous[left]] = pack(rank(ids[previous[left]], ids[left]), previous[left]);
+    }
+    for (u32 i = 0; i < n; i = next[i]) ids_.push_back(ids[i]);
 }
 
 void PieceEncoder::push_pair(u32 left) {
     Node& node = nodes_[left];
-    node.rank = BpeModel::no_rank;
-    if (node.next == nowhere) return;
-    const BpeModel::Found found = find(node.id, nodes_[node.next].id);
-    if (found.rank == BpeModel::no_rank) return;
-    node.rank = found.rank;
-    node.merged = found.id;
-    heap_.push_back(static_cast<u64>(found.rank) << 32 | left);
+    node.rank = node.next == nowhere ? BpeModel::no_rank : rank(node.id, nodes_[node.next].id);
+    if (node.rank == BpeModel::no_rank) return;
+    heap_.push_back(static_cast<u64>(node.rank) << 32 | left);
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
@@ -103,7 +120,7 @@ void PieceEncoder::encode_long(std::string_view part) {
     heap_.clear();
     for (u32 i = 0; i < n; ++i) {
         nodes_[i] = {model_->byte_id(static_cast<u8>(part[i])), i == 0 ? nowhere : i - 1,
-                     i + 1 == n ? nowhere : i + 1, BpeModel::no_rank, 0};
+                     i + 1 == n ? nowhere : i + 1, BpeModel::no_rank};
     }
     for (u32 i = 0; i + 1 < n; ++i) push_pair(i);
     while (!heap_.empty()) {
@@ -115,7 +132,7 @@ void PieceEncoder::encode_long(std::string_view part) {
         // A pair that has changed since it was pushed carries another rank, or none.
         if (nodes_[left].rank != static_cast<u32>(top >> 32)) continue;
         const u32 right = nodes_[left].next;
-        nodes_[left].id = nodes_[left].merged;
+        nodes_[left].id = model_->result(nodes_[left].rank);
         nodes_[left].next = nodes_[right].next;
         nodes_[right].rank = BpeModel::no_rank;
         if (nodes_[left].next != nowhere) nodes_[nodes_[left].next].previous = left;

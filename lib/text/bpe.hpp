@@ -22,11 +22,6 @@ class BpeModel {
   public:
     static constexpr u32 no_rank = 0xFFFF'FFFF;
 
-    struct Found {
-        u32 rank;  // no_rank: the pair does not merge
-        i32 id;
-    };
-
     // `tokens`[id] are the bytes of each id (empty: the id is not used); `byte_ids` the id of each
     // single byte; `merges` in order of rank, without duplicates, every id in range.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
@@ -37,13 +32,18 @@ class BpeModel {
     std::span<const Merge> merges() const { return merges_; }
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
 
-    Found find(i32 left, i32 right) const {
+    // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
+    u32 rank(i32 left, i32 right) const {
         const u64 key = key_of(left, right);
         for (size_t slot = slot_of(key);; slot = (slot + 1) & slot_mask_) {
-            if (slots_[slot].key == key) return slots_[slot].found;
-            if (slots_[slot].key == empty) return {no_rank, 0};
+            if (slots_[slot] >> rank_bits == key) return static_cast<u32>(slots_[slot]) & rank_mask;
+            if (slots_[slot] == empty) return no_rank;
         }
     }
+    u32 byte_rank(u8 left, u8 right) const {
+        return byte_ranks_[static_cast<size_t>(left) << 8 | right];
+    }
+    i32 result(u32 rank) const { return results_[rank]; }
 
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.
@@ -53,20 +53,21 @@ class BpeModel {
     }
 
   private:
-    struct Slot {
-        u64 key;
-        Found found;
-    };
+    // A slot is 21 bits of each id and 22 of the rank: eight to a cache line.
+    static constexpr int rank_bits = 22, id_bits = 21;
+    static constexpr u32 rank_mask = (1U << rank_bits) - 1;
     static constexpr u64 empty = ~u64{0};
     static u64 key_of(i32 left, i32 right) {
-        return static_cast<u64>(static_cast<u32>(left)) << 32 | static_cast<u32>(right);
+        return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
     }
     size_t slot_of(u64 key) const { return (key * 0x9E3779B97F4A7C15ULL) >> slot_shift_; }
 
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
-    std::vector<Slot> slots_;
+    std::vector<i32> results_;     // by rank
+    std::vector<u32> byte_ranks_;  // of pairs of single bytes
+    std::vector<u64> slots_;
     size_t slot_mask_ = 0;
     int slot_shift_ = 0;
     std::array<u64, 1024> joins_{};
@@ -88,16 +89,15 @@ class PieceEncoder {
     void encode_short(std::string_view part);
     void encode_long(std::string_view part);
     void push_pair(u32 left);
-    BpeModel::Found find(i32 left, i32 right) {
+    u32 rank(i32 left, i32 right) {
         ++operations_;
-        return model_->find(left, right);
+        return model_->rank(left, right);
     }
 
     struct Node {
         i32 id;
         u32 previous, next;
-        u32 rank;    // of the pair (this, next)
-        i32 merged;  // its result
+        u32 rank;  // of the pair (this, next)
     };
 
     const BpeModel* model_;

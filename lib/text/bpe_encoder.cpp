@@ -9,7 +9,7 @@
 namespace lm::text {
 namespace {
 
-constexpr i64 batch = 512;  // pieces whose cache lines are in flight at once
+constexpr i64 batch = 256;  // pieces at a time: their cache lines fit the first-level cache
 
 // Id is the type the cache stores and the output has: u16 when the vocabulary allows.
 template <typename Id>
@@ -72,36 +72,102 @@ class BpeEncoder : public Encoder {
     }
 
     Id* encode_pieces(std::string_view text, u32 begin, i64 n, Id* out) {
+        load_keys(text, begin, n);
+        return look_up(text.data(), begin, n, out);
+    }
+
+    [[gnu::noinline]] void load_keys(std::string_view text, u32 begin, i64 n) {
+        // Near the end of the text 16 bytes may not be readable.
+        i64 n_loaded = n;
+        while (n_loaded > 0 && begin_of(n_loaded - 1, begin) + 16 > text.size()) --n_loaded;
         u32 at = begin;
-        for (i64 i = 0; i < n; ++i) {
-            keys_[i] = PieceKey::of(text, at, ends_[i] - at);
-            cache_.prefetch(keys_[i]);
+        for (i64 i = 0; i < n_loaded; ++i) {
+            keys_[i] = PieceKey::load(text.data() + at, ends_[i] - at);
+            slots_[i] = PieceCache<Id>::slot_of(keys_[i]);
+            short_.prefetch(slots_[i]);
             at = ends_[i];
         }
-        at = begin;
-        for (i64 i = 0; i < n; ++i) {
-            if (const int count = cache_.find(keys_[i], out)) {
-                out += count;
-            } else {
-                out = encode_new(text.substr(at, ends_[i] - at), keys_[i], out);
-            }
+        for (i64 i = n_loaded; i < n; ++i) {
+            keys_[i] = PieceKey::of(text.substr(at, ends_[i] - at));
+            slots_[i] = PieceCache<Id>::slot_of(keys_[i]);
             at = ends_[i];
+        }
+    }
+
+    [[gnu::noinline]] Id* look_up(const char* text, u32 begin, i64 n, Id* out) {
+        for (i64 i = 0; i < n; ++i) {
+            const int count = short_.find(slots_[i], keys_[i], out);
+            out += count;
+            if (count != 0) [[likely]]
+                continue;
+            const u32 from = begin_of(i, begin);
+            out = encode_new(text + from, ends_[i] - from, out);
         }
         return out;
     }
 
-    Id* encode_new(std::string_view piece, const PieceKey& key, Id* out) {
-        const std::span<const i32> ids = pieces_.encode(piece);
-        for (size_t i = 0; i < ids.size(); ++i) out[i] = static_cast<Id>(ids[i]);
-        if (!key.too_long()) cache_.insert(key, out, static_cast<int>(ids.size()));
-        return out + ids.size();
+    u32 begin_of(i64 i, u32 begin) const { return i == 0 ? begin : ends_[i - 1]; }
+
+    // A piece that the cache of short ones does not have.
+    [[gnu::noinline]] Id* encode_new(const char* begin, size_t size, Id* out) {
+        const std::string_view piece(begin, size);
+        if (piece.size() > LongPieceCache<Id>::longest) return encode_parts(piece, out);
+        // A short piece lies there only if its ids were too many for the other cache.
+        if (piece.size() > PieceCache<Id>::most_ids) {
+            if (const size_t count = long_.find(piece, out)) return out + count;
+        }
+        if (piece.size() <= PieceKey::longest) return encode_short(piece, out);
+        Id* const end = encode_parts(piece, out);
+        long_.insert(piece, out, static_cast<size_t>(end - out));
+        return end;
+    }
+
+    // Cut where no merge ever crosses, so that the parts may come out of the caches again.
+    Id* encode_parts(std::string_view piece, Id* out) {
+        size_t begin = 0;
+        for (size_t i = 1; i <= piece.size(); ++i) {
+            if (i < piece.size() &&
+                plan_.model->may_join(static_cast<u8>(piece[i - 1]), static_cast<u8>(piece[i]))) {
+                continue;
+            }
+            out = encode_part(piece.substr(begin, i - begin), out);
+            begin = i;
+        }
+        return out;
+    }
+
+    Id* encode_part(std::string_view part, Id* out) {
+        if (part.size() > PieceKey::longest) return merge(part, out);
+        const PieceKey key = PieceKey::of(part);
+        if (const int count = short_.find(PieceCache<Id>::slot_of(key), key, out))
+            return out + count;
+        return encode_short(part, out);
+    }
+
+    Id* encode_short(std::string_view piece, Id* out) {
+        Id* const end = merge(piece, out);
+        const PieceKey key = PieceKey::of(piece);
+        const auto count = static_cast<size_t>(end - out);
+        if (count <= PieceCache<Id>::most_ids) {
+            short_.insert(PieceCache<Id>::slot_of(key), key, out, count);
+        } else {
+            long_.insert(piece, out, count);
+        }
+        return end;
+    }
+
+    Id* merge(std::string_view piece, Id* out) {
+        for (const i32 id : pieces_.encode(piece)) *out++ = static_cast<Id>(id);
+        return out;
     }
 
     BpePlan plan_;
     std::unique_ptr<Splitter> splitter_;
     PieceEncoder pieces_;
-    PieceCache<Id> cache_;
+    PieceCache<Id> short_;
+    LongPieceCache<Id> long_;
     u32 ends_[batch];
+    u32 slots_[batch];
     PieceKey keys_[batch];
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes whole texts: special tokens out, pieces by the splitter, then ids out of a cache keyed by
-// the piece's own bytes, or by the merge algorithm when they are not there. The cache has a fixed
-// size: one line of 64 bytes per bucket holds two pieces of up to 15 bytes with their ids.
+// the piece's own bytes (piece_cache.hpp), or by the merge algorithm when they are not there.
 #pragma once
 
 #include <memory>

@@ -1,88 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache from short pieces to their ids: a fixed table of 64-byte buckets with two entries each,
-// keyed by the piece's bytes themselves, so that a hit is certain and costs one cache line. A new
-// piece goes to the front of its bucket and the piece at the back is forgotten.
+// Caches from pieces to their ids, of fixed size, keyed by the piece's own bytes so that a hit is
+// certain. Short pieces (up to 15 bytes): one line of 64 bytes holds two of them with their ids; a
+// new one goes to the front and the one at the back is forgotten. Longer ones: two lines each.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 #include "base/types.hpp"
+#include "text/huge_array.hpp"
 
 namespace lm::text {
 
-// Up to 15 bytes, zero-padded, and their number in the 16th.
+namespace detail {
+struct KeyMasks {
+    u64 low[17], high[17], tag[17];
+    constexpr KeyMasks() : low{}, high{}, tag{} {
+        for (u32 n = 0; n <= 16; ++n) {
+            low[n] = n >= 8 ? ~u64{0} : (u64{1} << (8 * n)) - 1;
+            high[n] = n <= 8 ? 0 : n == 16 ? ~u64{0} : (u64{1} << (8 * (n - 8))) - 1;
+            tag[n] = (n == 16 ? u64{0xFF} : u64{n}) << 56;
+        }
+    }
+};
+inline constexpr KeyMasks key_masks;
+}  // namespace detail
+
+// Up to 15 bytes, zero-padded, and their number in the 16th. A longer piece gets 0xFF there and
+// equals no key of the cache.
 struct PieceKey {
     static constexpr u32 longest = 15;
 
     u64 low, high;
 
-    static PieceKey of(std::string_view text, u32 begin, u32 length) {
-        if (length > longest) return {0, ~u64{0}};
-        u64 words[2] = {0, 0};
-        if (begin + 16 <= text.size()) {
-            std::memcpy(words, text.data() + begin, 16);
-        } else {
-            std::memcpy(words, text.data() + begin, length);
-        }
-        return {words[0] & mask(length),
-                (words[1] & mask(length < 8 ? 0 : length - 8)) | static_cast<u64>(length) << 56};
+    // 16 bytes are readable at `piece`, whatever its length.
+    static PieceKey load(const char* piece, u32 length) {
+        PieceKey words;
+        std::memcpy(&words, piece, 16);
+        const u32 n = std::min(length, 16U);
+        return {words.low & detail::key_masks.low[n],
+                (words.high & detail::key_masks.high[n]) | detail::key_masks.tag[n]};
     }
-    bool too_long() const { return high == ~u64{0}; }
+    static PieceKey of(std::string_view piece) {
+        char padded[16] = {};
+        std::memcpy(padded, piece.data(), std::min<size_t>(piece.size(), 16));
+        return load(padded, static_cast<u32>(piece.size()));
+    }
 
     u64 hash() const {
-        u64 h = (low ^ (high * 0x9E3779B97F4A7C15ULL)) * 0xD6E8FEB86659FD93ULL;
-        return h ^ (h >> 32);
+        const u64 h = (low ^ (high * 0x9E3779B97F4A7C15ULL)) * 0xD6E8FEB86659FD93ULL;
+        return h >> 32;
     }
-
-  private:
-    static u64 mask(u32 n_bytes) { return n_bytes >= 8 ? ~u64{0} : (u64{1} << (8 * n_bytes)) - 1; }
 };
 
 template <typename Id>
 class PieceCache {
   public:
     static constexpr int most_ids = 14 / sizeof(Id);      // 7 of 16 bits, 3 of 32
-    static constexpr size_t n_buckets = size_t{1} << 16;  // 4 MiB
+    static constexpr size_t n_buckets = size_t{1} << 18;  // 16 MiB
 
-    PieceCache() : buckets_(new Bucket[n_buckets]()) {}
+    PieceCache() : buckets_(n_buckets) {}
 
-    void prefetch(const PieceKey& key) const { __builtin_prefetch(&bucket(key)); }
+    static u32 slot_of(const PieceKey& key) { return static_cast<u32>(key.hash() % n_buckets); }
+    void prefetch(u32 slot) const { __builtin_prefetch(&buckets_[slot]); }
 
-    // Writes the ids (and up to 16 bytes at `out` in any case) and returns how many; 0: not here.
-    int find(const PieceKey& key, Id* out) const {
-        for (const Entry& entry : bucket(key).entries) {
-            if (entry.key.low != key.low || entry.key.high != key.high) continue;
-            std::memcpy(out, entry.ids, sizeof entry.ids);
-            return entry.count;
-        }
-        return 0;
+    // Writes the ids (16 bytes at `out` in any case) and returns how many; 0: not here. No branch
+    // depends on which of the two entries it is.
+    int find(u32 slot, const PieceKey& key, Id* out) const {
+        const Entry* entries = buckets_[slot].entries;
+        const u64 first = (entries[0].key.low ^ key.low) | (entries[0].key.high ^ key.high);
+        const u64 second = (entries[1].key.low ^ key.low) | (entries[1].key.high ^ key.high);
+        const Entry& entry = entries[first == 0 ? 0 : 1];
+        std::memcpy(out, entry.ids, 16);
+        return (first != 0) & (second != 0) ? 0 : static_cast<int>(entry.count);
     }
 
-    void insert(const PieceKey& key, const Id* ids, int count) {
-        if (count > most_ids) return;
-        Bucket& b = buckets_[key.hash() % n_buckets];
-        b.entries[1] = b.entries[0];
-        b.entries[0].key = key;
-        std::memcpy(b.entries[0].ids, ids, static_cast<size_t>(count) * sizeof(Id));
-        b.entries[0].count = static_cast<Id>(count);
+    // `count` is at most most_ids.
+    void insert(u32 slot, const PieceKey& key, const Id* ids, size_t count) {
+        Entry* entries = buckets_[slot].entries;
+        entries[1] = entries[0];
+        entries[0].key = key;
+        std::memcpy(entries[0].ids, ids, count * sizeof(Id));
+        entries[0].count = static_cast<Id>(count);
     }
 
   private:
     struct Entry {
-        PieceKey key;
+        PieceKey key;  // a tag of 0 (memory as it comes) equals no piece
         Id ids[most_ids];
         Id count;
+        static_assert((most_ids + 1) * sizeof(Id) == 16);
     };
     struct alignas(64) Bucket {
         Entry entries[2];
     };
     static_assert(sizeof(Bucket) == 64);
 
-    const Bucket& bucket(const PieceKey& key) const { return buckets_[key.hash() % n_buckets]; }
+    HugeArray<Bucket> buckets_;
+};
 
-    std::unique_ptr<Bucket[]> buckets_;
+template <typename Id>
+class LongPieceCache {
+  public:
+    static constexpr size_t longest = 48;
+    static constexpr size_t most_ids = 72 / sizeof(Id);
+    static constexpr size_t n_entries = size_t{1} << 14;  // 2 MiB
+
+    LongPieceCache() : entries_(n_entries) {}
+
+    // Writes the ids of a piece of up to 48 bytes and returns how many; 0: not here.
+    size_t find(std::string_view piece, Id* out) const {
+        const Key key = key_of(piece);
+        const Entry& entry = entries_[slot_of(key)];
+        if (std::memcmp(&entry.key, &key, sizeof key) != 0) return 0;
+        std::memcpy(out, entry.ids, entry.count * sizeof(Id));
+        return entry.count;
+    }
+
+    void insert(std::string_view piece, const Id* ids, size_t count) {
+        if (count > most_ids) return;
+        const Key key = key_of(piece);
+        Entry& entry = entries_[slot_of(key)];
+        entry.key = key;
+        entry.count = static_cast<u32>(count);
+        std::memcpy(entry.ids, ids, count * sizeof(Id));
+    }
+
+  private:
+    struct Key {
+        u64 words[6];
+        u32 length;
+    };
+    struct alignas(64) Entry {
+        Key key;
+        u32 count;
+        Id ids[most_ids];
+    };
+    static_assert(sizeof(Entry) == 128 || sizeof(Entry) == 192);
+
+    static Key key_of(std::string_view piece) {
+        Key key;
+        std::memset(&key, 0, sizeof key);
+        std::memcpy(key.words, piece.data(), piece.size());
+        key.length = static_cast<u32>(piece.size());
+        return key;
+    }
+    static size_t slot_of(const Key& key) {
+        u64 h = key.length;
+        for (const u64 word : key.words) h = (h ^ word) * 0x9E3779B97F4A7C15ULL, h ^= h >> 32;
+        return h % n_entries;
+    }
+
+    HugeArray<Entry> entries_;
 };
 
 }  // namespace lm::text

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// encode_speed FILE.jsonl [PASSES]: one thread, text in memory. Speed of JSON parsing, splitting
+// and encoding, each alone, in MB/s of text; of processor time, the best of PASSES, the first (cold
+// caches) apart.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/version.hpp"
+#include "data/jsonl.hpp"
+#include "text/splitter.hpp"
+#include "text/tokenizer.hpp"
+
+using namespace lm;
+
+namespace {
+
+// Of this thread: other work on the machine costs less than on a wall clock.
+double cpu_s() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Corpus {
+    std::vector<std::string> texts;
+    i64 bytes = 0;
+};
+
+Corpus read_corpus(const std::string& path, double* parse_mb_s) {
+    Corpus corpus;
+    data::ChunkReader reader({path}, i64{1} << 20);
+    data::LineParser parser({"text"}, data::BadBytes::refuse);
+    data::LineChunk chunk;
+    double seconds = 0;
+    while (reader.next(chunk)) {
+        const double start = cpu_s();
+        for (std::string_view rest = chunk.text(); !rest.empty();) {
+            const auto values = parser.parse(data::take_line(rest));
+            corpus.bytes += static_cast<i64>(values[0].text.size());
+        }
+        seconds += cpu_s() - start;
+        for (std::string_view rest = chunk.text(); !rest.empty();) {
+            corpus.texts.emplace_back(parser.parse(data::take_line(rest))[0].text);
+        }
+    }
+    *parse_mb_s = static_cast<double>(corpus.bytes) / seconds / 1e6;
+    return corpus;
+}
+
+template <typename Work>
+void measure(const char* what, const Corpus& corpus, int passes, Work work) {
+    double first = 0, best = 1e30;
+    i64 n = 0;
+    for (int pass = 0; pass < passes; ++pass) {
+        const double start = cpu_s();
+        n = 0;
+        for (const std::string& text : corpus.texts) n += work(text);
+        const double seconds = cpu_s() - start;
+        if (pass == 0) first = seconds;
+        best = std::min(best, seconds);
+    }
+    const double mb = static_cast<double>(corpus.bytes) / 1e6;
+    std::printf("%-8s %8.1f MB/s first, %8.1f MB/s best, %lld items, %.2f ns each\n", what,
+                mb / first, mb / best, static_cast<long long>(n),
+                best * 1e9 / static_cast<double>(n));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) return 2;
+    const int passes = argc > 2 ? std::atoi(argv[2]) : 5;
+    double parse_mb_s = 0;
+    const Corpus corpus = read_corpus(argv[1], &parse_mb_s);
+    std::printf("%.1f MB in %zu texts\nparse    %8.1f MB/s\n",
+                static_cast<double>(corpus.bytes) / 1e6, corpus.texts.size(), parse_mb_s);
+    std::vector<u32> ends(512);
+    const auto split = [&](text::Splitter& splitter, const std::string& text) {
+        splitter.start(text);
+        i64 total = 0;
+        while (const i64 n = splitter.next(ends.data(), 512)) total += n;
+        return total;
+    };
+    const auto scalar = text::make_scalar_splitter(text::SplitRule::gpt2);
+    const auto fast = text::make_splitter(text::SplitRule::gpt2);
+    measure("scalar", corpus, std::min(passes, 2),
+            [&](const std::string& text) { return split(*scalar, text); });
+    measure("split", corpus, passes, [&](const std::string& text) { return split(*fast, text); });
+    const auto tokenizer = text::load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
+                                                     share_file("tokenizers/gpt2/merges.txt"),
+                                                     text::SpecialInText::plain);
+    const auto encoder = tokenizer->make_encoder();
+    std::vector<u16> ids;
+    measure("encode", corpus, passes, [&](const std::string& text) {
+        ids.resize(std::max(
+            ids.size(), static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size())))));
+        return encoder->encode(text, ids.data());
+    });
+    std::printf("%.1f merge steps per text byte over all passes\n",
+                static_cast<double>(encoder->operations()) / static_cast<double>(corpus.bytes));
+    return 0;
+}
