@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// logits CKPT < tokens > logits: the model's own logits, for comparison with other programs.
+// test_logits CKPT < tokens > logits: the model's own logits, for comparison with other programs.
 // Standard input: rows of T int32 token ids, T the model's sequence length. Standard output: for
 // each row [T, V] fp32. Native byte order.
 #include <cstdio>
@@ -28,6 +28,6 @@ int main(int argc, char** argv) try {
     }
     return std::fflush(stdout) == 0 ? 0 : 3;
 } catch (const Error& error) {
-    std::fprintf(stderr, "logits: %s\n", error.what());
+    std::fprintf(stderr, "test_logits: %s\n", error.what());
     return static_cast<int>(error.code());
 }
