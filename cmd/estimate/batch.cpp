@@ -29,9 +29,12 @@ std::vector<i64> data_parallel_sizes(i64 batch, i64 micro_batch) {
     std::vector<i64> sizes;
     if (batch % micro_batch != 0) return sizes;
     const i64 n = batch / micro_batch;
-    for (i64 size = 1; size <= n; ++size) {
-        if (n % size == 0) sizes.push_back(size);
+    for (i64 size = 1; size <= n / size; ++size) {
+        if (n % size != 0) continue;
+        sizes.push_back(size);
+        if (size != n / size) sizes.push_back(n / size);
     }
+    std::ranges::sort(sizes);
     return sizes;
 }
 

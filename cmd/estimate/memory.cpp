@@ -23,7 +23,7 @@ struct Flags {
     std::optional<i64> n_micro_batches;
     std::optional<i64> threads;
     std::optional<cli::Bytes> memory;
-    cli::Bytes allowance{i64{2} << 30};
+    std::optional<cli::Bytes> allowance;
     OutputFlags output;
 };
 
@@ -64,12 +64,19 @@ std::vector<Value> row_of(i64 stage, i64 n_layers, const spec::MemoryPlan& plan)
             plan.optimizer, plan.activations, plan.workspace, plan.total()};
 }
 
+// What lies outside of our buffers.
+i64 allowance_of(const Flags& flags) {
+    if (flags.allowance) return flags.allowance->value;
+    return flags.memory ? i64{2} << 30 : i64{100} << 20;
+}
+
 void add_verdict(Report& report, const Flags& flags, i64 largest, bool fits) {
     std::vector<Figure> figures = {
         {"largest", "largest rank", Unit::bytes, largest, "the stage that needs most"},
-        {"allowance", "allowance", Unit::bytes, flags.allowance.value,
-         "--allowance: what lies outside of our buffers (device context, libraries, code, mapped "
-         "data); a CUDA context takes 1.3 to 1.6 GiB"}};
+        {"allowance", "allowance", Unit::bytes, allowance_of(flags),
+         "--allowance: what lies outside of our buffers; 100 MiB for libraries, code and the "
+         "loader "
+         "of a process on the CPU, 2 GiB on a GPU, where a CUDA context takes 1.3 to 1.6 GiB"}};
     if (flags.memory) {
         figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
         figures.push_back(
@@ -100,7 +107,7 @@ int run(const Flags& flags) {
     }
     Report report;
     report.table("rank", columns(), std::move(rows));
-    const bool fits = !flags.memory || largest + flags.allowance.value <= flags.memory->value;
+    const bool fits = !flags.memory || largest + allowance_of(flags) <= flags.memory->value;
     add_verdict(report, flags, largest, fits);
     report.print(flags.output);
     return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);
@@ -125,8 +132,10 @@ void add_memory_verb(cli::Options& program) {
     options.group("Verdict");
     options.value("--gpu-memory", &flags->memory, "SIZE",
                   "exit with 1 when the largest rank and the allowance need more");
-    options.value("--allowance", &flags->allowance, "SIZE",
-                  "memory outside of lm-train's buffers: context, libraries, code");
+    options.value(
+        "--allowance", &flags->allowance, "SIZE",
+        "memory outside of lm-train's buffers: context, libraries, code; default 100MiB, with "
+        "--gpu-memory 2GiB");
     add_output_options(options, flags->output);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/batch_ramp.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace lm::spec {
@@ -10,6 +12,7 @@ void BatchRamp::check() const {
     if (global_batch < 1) usage_error("--global-batch-size", "{} is not at least 1", global_batch);
     if (start == 0) return;
     if (start < 1 || increment < 1) usage_error(flag, "start and increment must be at least 1");
+    if (samples > i64{1} << 60) usage_error(flag, "{} samples are too many", samples);
     if (start >= global_batch) {
         usage_error(flag, "starts at {}, which is not below --global-batch-size {}", start,
                     global_batch);
@@ -32,6 +35,30 @@ i64 BatchRamp::batch_at(i64 consumed_samples) const {
     return start + steps * increment;
 }
 
+namespace {
+
+// Iterations of one batch size, from `consumed` on, that begin within the ramp: batch_at does not
+// decrease, so the last one is found by doubling and halving.
+i64 iterations_of_batch(const BatchRamp& ramp, i64 consumed) {
+    const i64 batch = ramp.batch_at(consumed);
+    const auto same = [&](i64 n) {  // does iteration n, counted from 0, have this batch too?
+        const i64 before = consumed + n * batch;
+        return before <= ramp.samples && ramp.batch_at(before) == batch;
+    };
+    i64 last = 0;
+    i64 step = 1;
+    while (same(last + step)) {
+        last += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        if (same(last + step)) last += step;
+    }
+    return last + 1;
+}
+
+}  // namespace
+
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples) {
     ramp.check();
     std::vector<RampStep> steps;
@@ -48,8 +75,10 @@ std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples) {
     };
     while (ramp.start != 0 && consumed <= ramp.samples) {
         const i64 batch = ramp.batch_at(consumed);
-        if (consumed + batch > total_samples) return steps;
-        add(batch, 1);
+        const i64 whole = (total_samples - consumed) / batch;
+        const i64 n = iterations_of_batch(ramp, consumed);
+        add(batch, std::min(n, whole));
+        if (whole < n) return steps;
     }
     add(ramp.global_batch, (total_samples - consumed) / ramp.global_batch);
     return steps;

@@ -34,8 +34,9 @@ has "$out" '^\{"kind":"rank","pp_rank":0,"layers":36,"parameters":941594624\}$'
 out=$("$estimate" memory --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 \
     --vocab-size 256 --threads 2 --json)
 has "$out" '^\{"kind":"rank","pp_rank":0,"layers":2,"weights":[0-9]+,"masters":0,'
-has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":2147483648\}$'
+has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":104857600\}$'
 "$estimate" memory --model gpt2-124m --gpu-memory 16GiB >/dev/null 2>&1 || die "124m does not fit"
+has "$("$estimate" memory --model gpt2-124m --gpu-memory 16GiB 2>/dev/null)" '^allowance +2\.00 GiB$'
 code=0
 out=$("$estimate" memory --model 7.5b --gpu-memory 80GB 2>/dev/null) || code=$?
 [ $code = 1 ] || die "a model that does not fit: exit $code"

@@ -71,6 +71,26 @@ TEST_CASE("a training that ends within the ramp") {
     CHECK(steps[1].n_iterations == (80'000 - 79'376) / 32);
 }
 
+TEST_CASE("steps of a ramp are the iterations one by one") {
+    for (const BatchRamp& ramp : {BatchRamp{3, 2, 1000, 13}, BatchRamp{1, 1, 50, 40},
+                                  BatchRamp{16, 16, 100'000, 2048}, BatchRamp{2, 2, 3, 64}}) {
+        i64 consumed = 0;
+        i64 iteration = 1;
+        for (const RampStep& step : ramp_steps(ramp, 300'000)) {
+            CHECK(step.first_iteration == iteration);
+            CHECK(step.consumed_before == consumed);
+            for (i64 i = 0; i < step.n_iterations; ++i) {
+                REQUIRE(ramp.batch_at(consumed) == step.batch);
+                consumed += step.batch;
+            }
+            iteration += step.n_iterations;
+        }
+        CHECK(consumed + ramp.global_batch > 300'000);
+        CHECK(consumed <= 300'000);
+    }
+    CHECK(ramp_steps({1, 1, i64{1} << 50, 3}, i64{1} << 51).size() == 3);  // and not forever
+}
+
 TEST_CASE("ramps that cannot be") {
     CHECK_THROWS_AS((BatchRamp{16, 16, 100, 1000}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{1024, 16, 100, 1024}.check()), Error);
