@@ -2,6 +2,7 @@
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
 #include "train/loop.hpp"
+#include "train/show_samples.hpp"
 
 using namespace lm;
 
@@ -17,6 +18,11 @@ int main(int argc, char** argv) {
         const train::RunConfig config = train::resolve(flags, cli::command_line(argc, argv));
         if (flags.output.print_config) {
             cli::write_stdout(train::to_json(config).dump(2) + "\n");
+            return 0;
+        }
+        if (!flags.output.show_samples.empty()) {
+            train::show_samples(config, flags.data,
+                                train::parse_sample_range(flags.output.show_samples));
             return 0;
         }
         return static_cast<int>(train::run(config));

@@ -120,6 +120,9 @@ void add_output(cli::Options& options, OutputFlags& output) {
     options.value("--save-switch-path", &output.save_switch, "FILE",
                   "save when FILE exists, remove it and go on");
 
+    options.values("--skip-train-iteration-range", &output.skip_ranges, "A-B",
+                   "take the batches of iterations A to B but do not train on them");
+
     options.group("Logging");
     options.value("--log-interval", &output.log_interval, "N", "log every N iterations");
     options.value("--eval-interval", &output.eval_interval, "N", "validate every N iterations");
@@ -138,6 +141,9 @@ void add_output(cli::Options& options, OutputFlags& output) {
     options.group("Other");
     options.flag("--dry-run", &output.dry_run,
                  "print the plan and check every file and flag, but do not train");
+    options.value("--show-samples", &output.show_samples, "A-B",
+                  "print what samples A to B of the training are as JSON Lines, and do not train; "
+                  "samples count from 0, 'consumed samples: N' in a log means 0 to N-1");
     options.flag("--print-config", &output.print_config,
                  "print the resolved configuration as JSON");
     options.flag(

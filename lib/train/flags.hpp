@@ -58,6 +58,7 @@ struct OutputFlags {
     std::string save_schedule;
     std::optional<i64> exit_interval, exit_iteration, exit_samples;
     std::optional<double> exit_duration_min;
+    std::vector<std::string> skip_ranges;
     std::string kill_switch, save_switch;
     i64 log_interval = 100;
     i64 eval_interval = 1000;
@@ -65,6 +66,7 @@ struct OutputFlags {
     std::string log_file, log_json;
     std::string tensorboard_dir;
     bool log_validation_ppl = false, log_batch_size = false;
+    std::string show_samples;
     bool dry_run = false, print_config = false, benchmark = false;
 };
 

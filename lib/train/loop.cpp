@@ -30,7 +30,8 @@ LoopRules rules_of(const RunConfig& config, bool has_validation) {
                                          : spec::parse_save_schedule(output.save_schedule),
                     .exit_interval = output.exit_interval,
                     .exit_iteration = output.exit_iteration,
-                    .exit_samples = output.exit_samples};
+                    .exit_samples = output.exit_samples,
+                    .skip = parse_skip_ranges(output.skip_ranges)};
     if (output.exit_duration_min) rules.exit_duration_s = *output.exit_duration_min * 60.0;
     return rules;
 }
@@ -57,9 +58,9 @@ class Run {
             note("the training is finished already, after iteration {}", position_.done.iteration);
             return Exit::done;
         }
-        Stop stop = Stop::no;
+        Stop stop = should_stop(rules_, situation());
         while (stop == Stop::no) {
-            iterate();
+            if (!skip()) iterate();
             const Situation now = situation();
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
@@ -78,14 +79,36 @@ class Run {
         const StepResult result =
             trainer_.step([this]() -> const data::Batch& { return loader_.next(); },
                           batch / config_.trainer.micro_batch, rate);
+        if (!result.updated) stop_at_non_finite(position_.done.iteration + 1, result);
+        advance();
+        report_.add(position_.done, next_rate(), batch, result, watch.elapsed_s());
+    }
+
+    void advance() {
         const optim::Counters before = position_.done;
-        if (!result.updated) stop_at_non_finite(before.iteration + 1, result);
         position_.done = config_.schedule.next(before);
         position_.stepped.samples += position_.done.samples - before.samples;
         position_.stepped.tokens += position_.done.tokens - before.tokens;
         ++position_.stepped.iteration;
         ++run_iterations_;
-        report_.add(position_.done, next_rate(), batch, result, watch.elapsed_s());
+    }
+
+    // Takes the next iteration's batch without training on it, when the flags say so. It counts
+    // like any other, and the learning rate goes on.
+    bool skip() {
+        const IterationRange* range = skipped_range(rules_, position_.done.iteration + 1);
+        if (range == nullptr) return false;
+        const i64 batch = config_.schedule.batch(position_.done);
+        advance();
+        loader_.seek(position_.done.samples);
+        report_.skipped(position_.done, next_rate(), batch);
+        if (position_.done.iteration == range->last) {
+            note(
+                "iterations {} to {} were skipped, up to sample {}, as "
+                "--skip-train-iteration-range says",
+                range->first, range->last, position_.done.samples);
+        }
+        return true;
     }
 
     // Nothing was changed by the step, but no later one would be better: the data and the weights

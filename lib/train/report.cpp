@@ -76,6 +76,13 @@ void Report::add(const optim::Counters& done, double rate, i64 global_batch,
     ++measured_iterations_;
 }
 
+void Report::skipped(const optim::Counters& done, double rate, i64 global_batch) {
+    last_norm_.reset();
+    last_batch_ = global_batch;
+    interval_.add({.stepped = false});
+    if (tensorboard_) tensorboard_->iteration(record(done, rate));
+}
+
 void Report::print(const std::string& lines) {
     cli::write_stdout(lines + "\n");
     cli::flush_stdout();

@@ -20,6 +20,8 @@ class Report {
     // An iteration was done: `rate` is the next one's, as in Megatron's log line.
     void add(const optim::Counters& done, double rate, i64 global_batch, const StepResult& result,
              double elapsed_s);
+    // An iteration's batch was taken but not trained on.
+    void skipped(const optim::Counters& done, double rate, i64 global_batch);
     // Logs what has been added since the last time.
     void log(const optim::Counters& done, double rate);
     void validation(const std::string& name, const optim::Counters& done, double loss,
@@ -36,7 +38,7 @@ class Report {
 
     const RunConfig& config_;
     metrics::Interval interval_;
-    double last_norm_ = 0;
+    std::optional<double> last_norm_;  // none: the last iteration was skipped
     i64 last_batch_ = 0;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/rules.hpp"
 
+#include <algorithm>
+
+#include "base/units.hpp"
+
 namespace lm::train {
 namespace {
 
@@ -16,7 +20,47 @@ bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
     return false;
 }
 
+bool time_is_over(Stop stop) {
+    return stop == Stop::signal || stop == Stop::duration || stop == Stop::kill_switch;
+}
+
+IterationRange parse_range(std::string_view option, std::string_view text) {
+    const size_t dash = text.find('-');
+    if (dash == text.npos) usage_error(option, "'{}' is no range A-B", text);
+    const IterationRange range{parse_count(option, text.substr(0, dash)),
+                               parse_count(option, text.substr(dash + 1))};
+    if (range.first < 1 || range.last < range.first) {
+        usage_error(option, "'{}' is no range of iterations, which count from 1", text);
+    }
+    return range;
+}
+
 }  // namespace
+
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts) {
+    std::vector<IterationRange> ranges;
+    for (const std::string& text : texts) {
+        ranges.push_back(parse_range("--skip-train-iteration-range", text));
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<IterationRange> joined;
+    for (const IterationRange& range : ranges) {
+        if (!joined.empty() && range.first <= joined.back().last + 1) {
+            joined.back().last = std::max(joined.back().last, range.last);
+        } else {
+            joined.push_back(range);
+        }
+    }
+    return joined;
+}
+
+const IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
+    for (const IterationRange& range : rules.skip) {
+        if (iteration >= range.first && iteration <= range.last) return &range;
+    }
+    return nullptr;
+}
 
 bool should_log(const LoopRules& rules, const Situation& now) {
     return now.done.iteration % rules.log_interval == 0 || now.finished;
@@ -30,6 +74,7 @@ bool should_save(const LoopRules& rules, const Situation& now) {
 }
 
 bool should_evaluate(const LoopRules& rules, const Situation& now) {
+    if (time_is_over(should_stop(rules, now))) return false;
     return rules.evaluates && (now.done.iteration % rules.eval_interval == 0 || now.finished);
 }
 
@@ -43,7 +88,10 @@ Stop should_stop(const LoopRules& rules, const Situation& now) {
     if (now.stop_signal) return Stop::signal;
     if (rules.exit_interval && now.run_iterations >= *rules.exit_interval)
         return Stop::exit_interval;
-    if (rules.exit_duration_s && now.elapsed_s >= *rules.exit_duration_s) return Stop::duration;
+    if (now.run_iterations > 0 && rules.exit_duration_s &&
+        now.elapsed_s >= *rules.exit_duration_s) {
+        return Stop::duration;
+    }
     return Stop::no;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -12,6 +13,15 @@
 #include "spec/cost.hpp"
 
 namespace lm::train {
+
+// Iterations first to last, both included.
+struct IterationRange {
+    i64 first = 0;
+    i64 last = 0;
+};
+
+// --skip-train-iteration-range A-B C-D: sorted, ranges that touch joined. Throws Error(usage).
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
 
 struct LoopRules {
     i64 log_interval = 100;
@@ -24,6 +34,7 @@ struct LoopRules {
     std::optional<i64> exit_iteration;  // absolute
     std::optional<i64> exit_samples;    // consumed, absolute
     std::optional<double> exit_duration_s;
+    std::vector<IterationRange> skip;  // batches of these are taken but not trained on
 };
 
 // Where a run is after an iteration.
@@ -40,7 +51,10 @@ struct Situation {
 bool should_log(const LoopRules& rules, const Situation& now);
 // On its own account; a run that stops saves as well.
 bool should_save(const LoopRules& rules, const Situation& now);
+// Not when the run stops because its time is over: signal, duration, kill switch.
 bool should_evaluate(const LoopRules& rules, const Situation& now);
+// The range that holds `iteration`, or nullptr.
+const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
 
 enum class Stop {
     no,
@@ -54,7 +68,8 @@ enum class Stop {
 };
 
 // The first reason that holds, those that end the whole training before those that ask to be run
-// again, the kill switch before all.
+// again, the kill switch before all. Also asked before the first iteration: all but the duration
+// may hold then (each run makes an iteration, so that a job array cannot spin without progress).
 Stop should_stop(const LoopRules& rules, const Situation& now);
 Exit exit_code(Stop stop);
 

@@ -5,7 +5,6 @@
 #include "base/version.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
-#include "text/tokenizer.hpp"
 
 namespace lm::train {
 namespace {
@@ -141,9 +140,10 @@ void check_output(const OutputFlags& output) {
     }
 }
 
-void set_sample_counts(RunConfig& config) {
+void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
     const optim::Counters& end = config.schedule.end();
-    config.data.train_samples = end.samples;
+    // Megatron asks for --train-samples, though a last batch that is not whole is never taken.
+    config.data.train_samples = flags.train_samples.value_or(end.samples);
     if (config.output.eval_iters == 0 || config.output.benchmark) return;
     config.validation_samples =
         checked_mul(config.output.eval_iters, config.schedule.ramp().global_batch());
@@ -197,8 +197,22 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
         .command_line = std::move(command_line)};
     config.schedule.ramp().check(flags.schedule.micro_batch, parallel.dp);
     config.batch.check();
-    set_sample_counts(config);
+    set_sample_counts(config, flags.schedule);
     return config;
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
+                                                    const DataFlags& flags) {
+    if (auto tokenizer = named_tokenizer(flags)) return tokenizer;
+    const auto facts = data::data_facts(data::data_prefixes(config.data));
+    if (!facts) return nullptr;
+    DataFlags same;
+    same.tokenizer_type = facts->tokenizer.type;
+    if (same.tokenizer_type != "ByteTokenizer" && same.tokenizer_type != "GPT2BPETokenizer") {
+        return nullptr;
+    }
+    auto tokenizer = named_tokenizer(same);
+    return tokenizer->digest() == facts->tokenizer.digest ? tokenizer : nullptr;
 }
 
 data::DataSets open_data(const RunConfig& config) {

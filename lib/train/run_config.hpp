@@ -10,6 +10,7 @@
 #include "data/datasets.hpp"
 #include "io/json.hpp"
 #include "optim/schedule.hpp"
+#include "text/tokenizer.hpp"
 #include "train/flags.hpp"
 #include "train/trainer.hpp"
 
@@ -28,6 +29,11 @@ struct RunConfig {
 
 // Throws Error(usage) naming the flag that does not fit.
 RunConfig resolve(const TrainFlags& flags, std::string command_line);
+
+// What made the data of the run: the tokenizer that the flags name, else the one of the data's side
+// files when we have it; nullptr when that cannot be told.
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
+                                                    const DataFlags& flags);
 
 // The data of the run; opens the files and checks that they fit.
 data::DataSets open_data(const RunConfig& config);

@@ -54,8 +54,16 @@ expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop
 [ "$(cat stop/latest)" = global_step7 ] || fail "--exit-iteration"
 expect 0 '' lm-train "${args[@]}" --exit-samples 60 --save stop --load stop
 [ "$(cat stop/latest)" = global_step10 ] || fail "--exit-samples"
+expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop --load stop
+[ "$(cat stop/latest)" = global_step10 ] || fail "--exit-iteration, which was reached before"
 touch kill; expect 76 '' lm-train "${args[@]}" --kill-switch-path kill --save killed
-[ "$(cat killed/latest)" = global_step1 ] || fail "--kill-switch-path"
+[ ! -e killed/latest ] || fail "--kill-switch-path: saved without an iteration"
+rm kill
+lm-train "${args[@]}" --train-iters 1_000_000 --kill-switch-path kill --save killed >killed.log 2>killed.err & pid=$!
+until grep -qs 'iteration *3/' killed.log; do sleep 0.05; done
+touch kill; code=0; wait $pid || code=$?
+[ $code = 76 ] || fail "kill switch: exit $code: $(cat killed.err)"
+[ -e killed/latest ] || fail "kill switch: nothing saved"
 expect 75 '' lm-train "${args[@]}" --exit-duration-in-mins 0 --save duration
 lm-train "${args[@]}" --train-iters 1_000_000 --save signal >signal.log 2>signal.err & pid=$!
 until grep -qs 'iteration *3/' signal.log; do sleep 0.05; done
@@ -91,6 +99,25 @@ lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-weighted-split-paths
     --valid-weighted-split-paths-path groups.txt --exit-iteration 10 >groups.log 2>groups.err
 grep -q '^ *first loss at iteration 10' groups.log || fail "no set of its own name: $(cat groups.log)"
 grep -q '^ *second loss at iteration 10' groups.log || fail "no second set"
+
+# Batches that are skipped, in one run or over a stop: the same samples, the same end.
+skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
+run skip.log lm-train "${args[@]}" "${skip[@]}" --save skip
+[ "$(grep -c 'number of skipped iterations:   1' skip.log)" = 4 ] || fail "skipped: $(cat skip.log)"
+grep -q 'iterations 3 to 5 were skipped' skip.log.err || fail "skipped: not said: $(cat skip.log.err)"
+grep -E ' iteration +10/' skip.log | grep -q 'consumed samples: *60 ' || fail "skipped batches do not count"
+code=0; lm-train "${args[@]}" "${skip[@]}" --save skip2 --exit-interval 4 >skip1.log 2>/dev/null || code=$?
+[ $code = 75 ] || fail "skip: exit $code"
+run skip2.log lm-train "${args[@]}" "${skip[@]}" --load skip2
+diff <(values skip.log) <(cat <(values skip1.log) <(values skip2.log)) || fail "skipping differs after a resume"
+
+# Samples back to text, from the flags of the run.
+run samples.json lm-train "${args[@]}" --show-samples 4-9
+[ "$(wc -l <samples.json)" = 6 ] || fail "--show-samples: $(cat samples.json)"
+grep -q '"sample":6,"iteration":2,"pieces":\[{"data":"data_text_document","document":[0-9]*,"offset":[0-9]*,"tokens":[0-9]*,"text":"' samples.json ||
+    fail "--show-samples: $(cat samples.json)"
+wrong_range() { expect 2 '--show-samples: ' lm-train "${args[@]}" --show-samples "$1"; }
+wrong_range 9-4; wrong_range 239-240; wrong_range x
 
 # Logs.
 lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json >out 2>/dev/null

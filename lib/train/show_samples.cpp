@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/show_samples.hpp"
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "data/side_file.hpp"
+#include "text/utf8.hpp"
+
+namespace lm::train {
+namespace {
+
+constexpr std::string_view option = "--show-samples";
+
+// The iteration that trains on each sample, for samples asked for in rising order.
+class Iterations {
+  public:
+    explicit Iterations(const optim::Schedule& schedule) : schedule_(schedule) {}
+    i64 of(i64 sample) {
+        while (next_.samples <= sample) next_ = schedule_.next(next_);
+        return next_.iteration;
+    }
+
+  private:
+    const optim::Schedule& schedule_;
+    optim::Counters next_;
+};
+
+io::OrderedJson piece_json(const data::Piece& piece, std::span<const i32> ids,
+                           const text::Tokenizer* tokenizer) {
+    io::OrderedJson json = {{"data", piece.dataset->prefix()},
+                            {"document", piece.sequence},
+                            {"offset", piece.offset},
+                            {"tokens", piece.count}};
+    if (tokenizer == nullptr) {
+        json["ids"] = std::vector<i32>(ids.begin(), ids.end());
+        return json;
+    }
+    std::string bytes;
+    std::string text;
+    tokenizer->decode(ids, bytes);
+    text::append_lossy(text, bytes);
+    json["text"] = text;
+    return json;
+}
+
+}  // namespace
+
+SampleRange parse_sample_range(const std::string& text) {
+    const std::string_view whole = text;
+    const size_t dash = whole.find('-');
+    SampleRange range;
+    range.first = parse_count(option, whole.substr(0, dash));
+    range.last = dash == whole.npos ? range.first : parse_count(option, whole.substr(dash + 1));
+    if (range.first < 0 || range.last < range.first) {
+        usage_error(option, "'{}' is no range A-B of samples, which count from 0", text);
+    }
+    return range;
+}
+
+void show_samples(const RunConfig& config, const DataFlags& flags, const SampleRange& range) {
+    if (range.last >= config.schedule.end().samples) {
+        usage_error(option, "{} is beyond the {} samples of this training", range.last,
+                    config.schedule.end().samples);
+    }
+    const data::DataSets data = open_data(config);
+    const auto tokenizer = tokenizer_of(config, flags);
+    std::vector<i32> tokens(static_cast<size_t>(config.trainer.model.seq_length) + 1);
+    Iterations iterations(config.schedule);
+    for (i64 sample = range.first; sample <= range.last; ++sample) {
+        data.train->fill(sample, tokens);
+        io::OrderedJson pieces = io::OrderedJson::array();
+        std::span<const i32> rest(tokens);
+        for (const data::Piece& piece : data.train->pieces(sample)) {
+            const size_t count = static_cast<size_t>(piece.count);
+            pieces.push_back(piece_json(piece, rest.first(count), tokenizer.get()));
+            rest = rest.subspan(count);
+        }
+        const io::OrderedJson line = {
+            {"sample", sample}, {"iteration", iterations.of(sample)}, {"pieces", pieces}};
+        cli::write_stdout(line.dump() + "\n");
+    }
+}
+
+}  // namespace lm::train
