@@ -50,6 +50,10 @@ void ModelConfig::resolve() {
         if (value < 1) usage_error(flag, "must be given and at least 1, but is {}", value);
     };
     at_least_one("--num-layers", n_layers);
+    constexpr i64 most_layers = 100'000;  // the tensor table lists them all
+    if (n_layers > most_layers) {
+        usage_error("--num-layers", "{} are more than {}", n_layers, most_layers);
+    }
     at_least_one("--hidden-size", hidden);
     at_least_one("--num-attention-heads", n_heads);
     at_least_one("--seq-length", seq_length);

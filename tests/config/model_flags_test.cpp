@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/megatron_flags.hpp"
+#include "config/presets.hpp"
 
 using namespace lm;
 using namespace lm::spec;
@@ -133,6 +134,19 @@ TEST_CASE("flags override a preset, also with its default value") {
     CHECK(model.position == PositionEmbedding::absolute);
     REQUIRE(program.notes.size() == 1);
     CHECK(program.notes[0].starts_with("--model bloom-176b (BLOOM) sets --num-layers 70 "));
+}
+
+TEST_CASE("the flags that a preset notes mean the same model") {
+    for (const config::Preset& preset : config::presets()) {
+        CAPTURE(preset.name);
+        const ModelConfig named = model_of("--model " + std::string(preset.name));
+        const ModelConfig spelled = model_of(config::as_flags(preset.model));
+        CHECK(config::as_flags(named) == config::as_flags(spelled));
+        CHECK(named.norm_eps == spelled.norm_eps);
+        CHECK(named.rotary_base == spelled.rotary_base);
+        CHECK(named.head_dim == spelled.head_dim);
+        CHECK(named.max_positions == spelled.max_positions);
+    }
 }
 
 TEST_CASE("what lm-train cannot train yet is refused by flag") {

@@ -296,6 +296,7 @@ TEST_CASE("configurations that cannot be name the flag") {
     refuses("--num-attention-heads", [](ModelConfig& c) { c.head_dim = 0; });  // 40 % 12
     refuses("--num-query-groups", [](ModelConfig& c) { c.n_groups = 5; });
     refuses("--num-layers", [](ModelConfig& c) { c.n_layers = 0; });
+    refuses("--num-layers", [](ModelConfig& c) { c.n_layers = 100'001; });
     refuses("--attention-dropout", [](ModelConfig& c) { c.attention_dropout = 1.0; });
     refuses("--init-method-std", [](ModelConfig& c) { c.init_std = 0.0; });
     refuses("--kv-channels", [](ModelConfig& c) { c.head_dim = 5; });  // rotary halves
