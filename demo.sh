@@ -87,7 +87,7 @@ common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --t
 say "How fast is this machine?"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
 per_step=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' speed.log | sort -n | head -n 4 | tail -n 1)
-iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 40 ? 40 : n }')
+iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 100 ? 100 : n }')
 half=$((iterations / 2))
 
 run=(lm-train "${common[@]}" --train-iters "$iterations" --log-interval 10 --eval-interval "$half" --eval-iters 10
