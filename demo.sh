@@ -5,18 +5,20 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: ./demo.sh [--dir DIR] [--seconds N] [CORPUS.jsonl]
+Usage: ./demo.sh [--dir DIR] [--seconds N] [--bin DIR] [CORPUS.jsonl]
 Builds the tools, turns a corpus into tokens, trains a small GPT-2 on the CPU, stops it half-way and
 resumes, verifies and converts what came out. Without a corpus it takes an English manual (7 MB) from
 a Debian package; a corpus is JSON Lines with a "text" in each line.
   --dir DIR    where everything goes (default demo-run; its contents are replaced)
   --seconds N  how long to train, about (default 120)
+  --bin DIR    take the tools from there instead of building them
 END
 }
 
 root=$(cd "$(dirname "$0")" && pwd)
 dir=$root/demo-run
 seconds=120
+bin=
 corpus=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -26,6 +28,10 @@ while [ $# -gt 0 ]; do
             ;;
         --seconds)
             seconds=${2:?--seconds needs a number}
+            shift
+            ;;
+        --bin)
+            bin=$(realpath "${2:?--bin needs a directory}")
             shift
             ;;
         -h | --help)
@@ -43,8 +49,16 @@ while [ $# -gt 0 ]; do
 done
 
 say() { printf '\n== %s\n' "$*"; }
+print_command() {
+    local word
+    printf '$'
+    for word in "$@"; do
+        if [[ $word =~ ^[A-Za-z0-9_./,:=+-]+$ ]]; then printf ' %s' "$word"; else printf ' %q' "$word"; fi
+    done
+    printf '\n'
+}
 show() {
-    printf '$%s\n' "$(printf ' %q' "$@")"
+    print_command "$@"
     "$@"
 }
 fail() {
@@ -52,15 +66,18 @@ fail() {
     exit 1
 }
 
-say "Building the tools"
-cd "$root"
-tools/install-deps
-mkdir -p build
-cmake --preset release >build/release.log || fail "cmake failed, see build/release.log"
-cmake --build build/release -j "$(nproc)" \
-    --target lm-preprocess lm-train lm-ckpt lm-convert lm-estimate >build/build.log ||
-    fail "the build failed, see build/build.log"
-export PATH=$root/build/release/bin:$PATH
+if [ -z "$bin" ]; then
+    say "Building the tools"
+    cd "$root"
+    tools/install-deps
+    mkdir -p build
+    cmake --preset release >build/release.log || fail "cmake failed, see build/release.log"
+    cmake --build build/release -j "$(nproc)" \
+        --target lm-preprocess lm-train lm-ckpt lm-convert lm-estimate >build/build.log ||
+        fail "the build failed, see build/build.log"
+    bin=$root/build/release/bin
+fi
+export PATH=$bin:$PATH
 
 mkdir -p "$dir"
 cd "$dir"
@@ -87,14 +104,14 @@ common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --t
 say "How fast is this machine?"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
 per_step=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' speed.log | sort -n | head -n 4 | tail -n 1)
-iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 100 ? 100 : n }')
+iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 160 ? 160 : n }')
 half=$((iterations / 2))
 
 run=(lm-train "${common[@]}" --train-iters "$iterations" --log-interval 10 --eval-interval "$half" --eval-iters 10
-    --save checkpoints --save-interval "$half" --log-file train.log)
+    --save checkpoints --log-file train.log)
 
 say "Training, $iterations iterations; a SIGUSR1 will stop it half-way, as a batch system would before the time limit"
-printf '$%s\n' "$(printf ' %q' "${run[@]}")"
+print_command "${run[@]}"
 "${run[@]}" &
 trainer=$!
 until [ -n "$(sed -n "s/^ iteration *\([0-9]*\)\/.*/\1/p" train.log 2>/dev/null | awk -v h="$half" '$1 + 0 >= h + 0')" ]; do
@@ -119,7 +136,8 @@ show lm-convert checkpoints hf --to hf-gpt2
 
 loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
 validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
-rate=$(awk -v t="$per_step" 'BEGIN { printf "%.0f", 4 * 256 / t }')
+rate=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' train.log | sort -n |
+    awk '{ t[NR] = $1 } END { printf "%.0f", 4 * 256 / t[int((NR + 1) / 2)] }')
 entropy=$(python3 - corpus_text_document.bin <<'END'
 import array, collections, math, sys
 ids = array.array("H", open(sys.argv[1], "rb").read())
@@ -142,7 +160,7 @@ Loss (nats per token):
   at the end, unseen text    $(awk -v v="$validation" 'BEGIN { printf "%.3f", v }')
   entropy of the tokens      $entropy   (what a model reaches that knows only how often each token occurs)
 
-Try next, in $dir with $root/build/release/bin in PATH:
+Try next, in $dir with $bin in PATH:
   lm-ckpt show checkpoints --tensors
   lm-estimate params ${model[*]}
   ${run[*]} --load checkpoints --train-iters $((2 * iterations))
