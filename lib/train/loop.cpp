@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/units.hpp"
 #include "cli/signals.hpp"
 #include "cpu/cpu.hpp"
 #include "device/op_times.hpp"
@@ -53,6 +54,7 @@ class Run {
 
     Exit go() {
         cli::install_stop_signals();
+        cli::install_dump_signal();
         cli::ignore_sigpipe();
         if (config_.schedule.finished(position_.done)) {
             note("the training is finished already, after iteration {}", position_.done.iteration);
@@ -61,6 +63,7 @@ class Run {
         Stop stop = should_stop(rules_, situation());
         while (stop == Stop::no) {
             if (!skip()) iterate();
+            if (cli::take_dump_request()) dump();
             const Situation now = situation();
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
@@ -135,6 +138,16 @@ class Run {
                 .stop_signal = cli::stop_requested() != cli::StopRequest::none,
                 .kill_switch = present(config_.output.kill_switch),
                 .save_switch = present(config_.output.save_switch)};
+    }
+
+    // SIGUSR2: where the run is, and on.
+    void dump() const {
+        note(
+            "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} in "
+            "this run",
+            position_.done.iteration, config_.schedule.total_iterations(), position_.done.samples,
+            position_.done.tokens, trainer_.optimizer_step(),
+            human_duration(since_start_.elapsed_s()));
     }
 
     void save() {

@@ -67,6 +67,11 @@ touch kill; code=0; wait $pid || code=$?
 expect 75 '' lm-train "${args[@]}" --exit-duration-in-mins 0 --save duration
 lm-train "${args[@]}" --train-iters 1_000_000 --save signal >signal.log 2>signal.err & pid=$!
 until grep -qs 'iteration *3/' signal.log; do sleep 0.05; done
+kill -USR2 $pid
+until grep -q 'SIGUSR2: after iteration' signal.err; do
+    kill -0 $pid || fail "SIGUSR2 ended the run"
+    sleep 0.05
+done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
 grep -q 'SIGUSR1: stopped after iteration' signal.err || fail "SIGUSR1: not said"
@@ -143,6 +148,9 @@ wrong 3 'short.bin' lm-train "${args[@]}" --data-path short --vocab-size 300
 cp data_text_document.bin cut.bin; head -c 100 data_text_document.idx >cut.idx
 wrong 3 'cut.idx' lm-train "${args[@]}" --data-path cut --vocab-size 300
 wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
+
+# Not finite: noticed in the step, in fp32 too.
+expect 4 'lm-train: iteration [0-9]+: loss .* not both finite' lm-train "${args[@]}" --lr 1e38 --clip-grad 0 --lr-warmup-iters 0
 
 # A damaged checkpoint: the newest complete one is taken, and that is said.
 lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1
