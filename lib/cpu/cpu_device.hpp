@@ -8,7 +8,7 @@
 
 namespace lm::cpu {
 
-class MatmulCache;
+class Matmul;
 
 class CpuDevice final : public device::Device {
   public:
@@ -20,7 +20,7 @@ class CpuDevice final : public device::Device {
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override {}
     ThreadPool& pool() { return pool_; }
-    MatmulCache& matmul() { return *matmul_; }
+    Matmul& matmul() { return *matmul_; }
 
   protected:
     void* allocate_raw(i64 bytes, std::string_view purpose) override;
@@ -28,11 +28,11 @@ class CpuDevice final : public device::Device {
 
   private:
     ThreadPool pool_;
-    std::unique_ptr<MatmulCache> matmul_;
+    std::unique_ptr<Matmul> matmul_;
     Kernels kernels_;
 };
 
-inline MatmulCache& matmul_of(device::Context& context) {
+inline Matmul& matmul_of(device::Context& context) {
     return static_cast<CpuDevice&>(context.device).matmul();
 }
 inline ThreadPool& pool_of(device::Context& context) {

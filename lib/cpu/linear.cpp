@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: plain loops, and products by oneDNN with bias and activation applied to each tile.
+// Linear layers: plain loops, and products in tiles (matmul.hpp) with bias and activation applied
+// to each tile.
 #include "cpu/activation.hpp"
 #include "cpu/column_sums.hpp"
 #include "cpu/matmul.hpp"

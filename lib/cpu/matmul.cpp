@@ -7,22 +7,26 @@
 #include <compare>
 #include <dnnl.hpp>
 #include <map>
+#include <string_view>
 #include <vector>
 
+#include "cpu/vector.hpp"
 #include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 namespace {
 
-// Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): from 256 x 384 on tiles are as fast as
-// the whole product; the rest is a matter of having enough of them.
-constexpr i64 tile_rows = 256;
-constexpr i64 tile_cols = 384;
-constexpr i64 granule = 16;
+// Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little and leave too
+// few to share.
+constexpr i64 tile_rows = 288;
+constexpr i64 tile_cols = 512;
+constexpr i64 row_granule = 6;
+constexpr i64 col_granule = 16;
+static_assert(product_scratch_floats(tile_cols) * 4 <= spec::matmul_scratch_bytes);
 
 // Pieces of one size, a multiple of the granule, and a last one that may be smaller.
 struct Cut {
-    Cut(i64 total, i64 target)
+    Cut(i64 total, i64 target, i64 granule)
         : size(std::min(round_up(ceil_div(total, ceil_div(total, target)), granule), total)),
           count(ceil_div(total, size)),
           last(total - (count - 1) * size) {}
@@ -64,21 +68,19 @@ dnnl::memory::desc desc_of(i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
 
 }  // namespace
 
-struct MatmulCache::Impl {
-    explicit Impl(int n_workers) : engine(dnnl::engine::kind::cpu, 0) {
+struct Matmul::Library {
+    explicit Library(int n_workers) : engine(dnnl::engine::kind::cpu, 0) {
         for (int i = 0; i < n_workers; ++i) streams.emplace_back(engine);
     }
     Primitive make(const TileShape& shape) const;
     const Primitive& find(const TileShape& shape);
-    template <typename Visit>
-    void for_shapes(const Product& product, const Visit& visit);
 
     dnnl::engine engine;
     std::vector<dnnl::stream> streams;
     std::map<TileShape, Primitive> primitives;
 };
 
-Primitive MatmulCache::Impl::make(const TileShape& t) const {
+Primitive Matmul::Library::make(const TileShape& t) const {
     const auto a = t.form == Form::xt_w ? desc_of(t.rows, t.depth, 1, t.lda)
                                         : desc_of(t.rows, t.depth, t.lda, 1);
     const auto b = t.form == Form::x_wt ? desc_of(t.depth, t.cols, 1, t.ldb)
@@ -114,24 +116,25 @@ Primitive MatmulCache::Impl::make(const TileShape& t) const {
     return result;
 }
 
-const Primitive& MatmulCache::Impl::find(const TileShape& shape) {
+const Primitive& Matmul::Library::find(const TileShape& shape) {
     const auto found = primitives.find(shape);
     if (found != primitives.end()) return found->second;
     return primitives.emplace(shape, make(shape)).first->second;
 }
 
-MatmulCache::MatmulCache(int n_workers) {
-    use_one_library_thread();
-    impl_ = std::make_unique<Impl>(n_workers);
-}
-
-MatmulCache::~MatmulCache() = default;
-
 namespace {
 
-// The tiles of a product: at most two lengths in each direction, so four primitives.
+// The tiles of a product: at most two lengths in each direction, so four shapes.
 struct Tiling {
-    explicit Tiling(const Product& p) : rows(p.rows, tile_rows), cols(p.cols, tile_cols) {}
+    explicit Tiling(const Product& p)
+        : rows(p.rows, tile_rows, row_granule), cols(p.cols, tile_cols, col_granule) {}
+    i64 count() const { return rows.count * cols.count; }
+    Tile tile(i64 task) const {
+        const i64 r = task % rows.count;  // neighbours share a piece of b
+        const i64 c = task / rows.count;
+        return {r * rows.size, r * rows.size + rows.length(r), c * cols.size,
+                c * cols.size + cols.length(c)};
+    }
     Cut rows, cols;
 };
 
@@ -140,57 +143,84 @@ TileShape shape_of(const Product& p, i64 rows, i64 cols) {
     return {p.form, rows, cols, p.depth, s.lda, s.ldb, p.cols, p.accumulate};
 }
 
-void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const float* a,
-             const float* b, float* c, float* scratch) {
+// A tile's operands, for either code.
+Operands operands_of(const Product& p, const Tile& t) {
+    const Strides s = strides_of(p);
+    const bool a_turned = p.form == Form::xt_w;
+    const bool b_turned = p.form == Form::x_wt;
+    return {.rows = t.row_end - t.row_begin,
+            .cols = t.col_end - t.col_begin,
+            .depth = p.depth,
+            .a = p.a + (a_turned ? t.row_begin : t.row_begin * s.lda),
+            .a_row = a_turned ? 1 : s.lda,
+            .a_col = a_turned ? s.lda : 1,
+            .b = p.b + (b_turned ? t.col_begin * s.ldb : t.col_begin),
+            .b_row = b_turned ? 1 : s.ldb,
+            .b_col = b_turned ? s.ldb : 1,
+            .c = p.c + t.row_begin * p.cols + t.col_begin,
+            .ldc = p.cols,
+            .accumulate = p.accumulate};
+}
+
+void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const Operands& p,
+             float* scratch) {
     const WorkerMemory& memory = primitive.memory[static_cast<size_t>(worker)];
-    memory.a.set_data_handle(const_cast<float*>(a));
-    memory.b.set_data_handle(const_cast<float*>(b));
-    memory.c.set_data_handle(c);
+    memory.a.set_data_handle(const_cast<float*>(p.a));
+    memory.b.set_data_handle(const_cast<float*>(p.b));
+    memory.c.set_data_handle(p.c);
     if (primitive.own_scratch) memory.scratch.set_data_handle(scratch);
     const int n_arguments = primitive.own_scratch ? 4 : 3;
     const dnnl_status_t status = dnnl_primitive_execute(primitive.primitive.get(), stream.get(),
                                                         n_arguments, memory.arguments.data());
-    if (status != dnnl_success) run_error("oneDNN", "matrix product failed (status {})", status);
+    if (status != dnnl_success) {
+        run_error("oneDNN", "matrix product failed (status {})", static_cast<int>(status));
+    }
 }
 
 }  // namespace
 
-void MatmulCache::prepare(const Product& p) {
-    use_one_library_thread();
-    const Tiling tiling(p);
-    for (const i64 rows : {tiling.rows.size, tiling.rows.last}) {
-        for (const i64 cols : {tiling.cols.size, tiling.cols.last}) {
-            impl_->find(shape_of(p, rows, cols));
-        }
-    }
+ProductCode best_product_code() {
+    const bool wide = std::string_view(vector_kernels().name) == "AVX-512";
+    return wide ? ProductCode::one_dnn : ProductCode::own;
 }
 
-void MatmulCache::run(device::Context& context, const Product& p, TileRef finish) {
+Matmul::Matmul(int n_workers, ProductCode code) {
+    if (code == ProductCode::own) return;
     use_one_library_thread();
+    library_ = std::make_unique<Library>(n_workers);
+}
+
+Matmul::~Matmul() = default;
+
+void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     const Tiling tiling(p);
-    const Primitive* primitives[2][2];
-    for (const int r : {0, 1}) {
-        for (const int c : {0, 1}) {
-            primitives[r][c] = &impl_->find(shape_of(p, r ? tiling.rows.last : tiling.rows.size,
-                                                     c ? tiling.cols.last : tiling.cols.size));
+    const Primitive* primitives[2][2] = {};
+    if (library_) {
+        use_one_library_thread();
+        for (const int r : {0, 1}) {
+            for (const int c : {0, 1}) {
+                primitives[r][c] =
+                    &library_->find(shape_of(p, r ? tiling.rows.last : tiling.rows.size,
+                                             c ? tiling.cols.last : tiling.cols.size));
+            }
         }
     }
     ThreadPool& pool = pool_of(context);
-    Scratch scratch(context.workspace);
     constexpr i64 floats = spec::matmul_scratch_bytes / i64{sizeof(float)};
-    float* const scratchpads = scratch.take<float>(pool.size() * floats);
-    const Strides stride = strides_of(p);
-    pool.run(tiling.rows.count * tiling.cols.count, [&](i64 task, int worker) {
-        const i64 r = task % tiling.rows.count;  // neighbours share a piece of b
-        const i64 c = task / tiling.rows.count;
-        const i64 row = r * tiling.rows.size;
-        const i64 col = c * tiling.cols.size;
-        const float* const a = p.a + (p.form == Form::xt_w ? row : row * stride.lda);
-        const float* const b = p.b + (p.form == Form::x_wt ? col * stride.ldb : col);
-        execute(*primitives[r == tiling.rows.count - 1][c == tiling.cols.count - 1],
-                impl_->streams[static_cast<size_t>(worker)], worker, a, b, p.c + row * p.cols + col,
-                scratchpads + worker * floats);
-        finish({row, row + tiling.rows.length(r), col, col + tiling.cols.length(c)});
+    float* const scratch = Scratch(context.workspace).take<float>(pool.size() * floats);
+    pool.run(tiling.count(), [&](i64 task, int worker) {
+        const Tile tile = tiling.tile(task);
+        const Operands operands = operands_of(p, tile);
+        float* const own = scratch + worker * floats;
+        if (library_) {
+            const bool last_rows = tile.row_end == p.rows;
+            const bool last_cols = tile.col_end == p.cols;
+            execute(*primitives[last_rows][last_cols],
+                    library_->streams[static_cast<size_t>(worker)], worker, operands, own);
+        } else {
+            vector_kernels().product(operands, own);
+        }
+        finish(tile);
     });
 }
 

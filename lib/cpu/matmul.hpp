@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by oneDNN, executed single-threaded by each worker of our pool on output tiles
-// whose cut depends on the shape alone, so that any number of threads gives the same bits.
-// Primitives are made once per tile shape and kept.
+// Matrix products on output tiles whose cut depends on the shape alone, one worker per tile, so
+// that any number of threads gives the same bits. A tile is computed by our own packed product or
+// by a single-threaded oneDNN primitive, made once per tile shape and kept.
+//
+// Why own code where a library exists: for tiles of a size that 2 to 64 threads can share, oneDNN
+// 2.6 without AVX-512 takes its path without packing and loses up to half of its speed (measured in
+// bench/RESULTS.md, CPU ops). With AVX-512 it has another implementation, which does not.
 #pragma once
 
 #include <memory>
@@ -43,18 +47,19 @@ class TileRef {
     void (*call_)(const void*, const Tile&);
 };
 
-// One primitive per tile shape, one stream and set of memory objects per worker.
-class MatmulCache {
+enum class ProductCode { own, one_dnn };
+ProductCode best_product_code();  // of this processor
+
+class Matmul {
   public:
-    explicit MatmulCache(int n_workers);
-    ~MatmulCache();
-    // Makes the primitives of this product without running it; pointers are not looked at.
-    void prepare(const Product& product);
+    Matmul(int n_workers, ProductCode code);
+    ~Matmul();
+    // The first product of a shape makes oneDNN's primitives for it.
     void run(device::Context& context, const Product& product, TileRef finish);
 
   private:
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
+    struct Library;
+    std::unique_ptr<Library> library_;  // of ProductCode::one_dnn
 };
 
 // Tells the OpenMP runtime that oneDNN uses, if any, that this thread works alone.

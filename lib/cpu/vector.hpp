@@ -46,6 +46,27 @@ struct NormBackwardRow {
     float* dbias;
 };
 
+// c[rows, cols] = (accumulate ? c : 0) + a b with a(i, k) at a[i * a_row + k * a_col], b(k, j) at
+// b[k * b_row + j * b_col]; one of a's and one of b's strides is 1.
+struct Operands {
+    i64 rows, cols, depth;
+    const float* a;
+    i64 a_row, a_col;
+    const float* b;
+    i64 b_row, b_col;
+    float* c;
+    i64 ldc;
+    bool accumulate;
+};
+
+// Pieces of a product that are packed at a time, and the floats of scratch that packing takes for
+// `cols` columns.
+constexpr i64 product_depth = 256;
+constexpr i64 product_rows = 96;
+constexpr i64 product_scratch_floats(i64 cols) {
+    return (round_up(cols, 64) + product_rows) * product_depth + 16;
+}
+
 struct VectorKernels {
     const char* name;
 
@@ -53,6 +74,8 @@ struct VectorKernels {
     // a(i, k) is at a[i * a_row + k * a_col]; b and c are row-major.
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
+    // A large product on one thread, operands packed piece by piece into `scratch`.
+    void (*product)(const Operands& operands, float* scratch);
     // y[cols, rows] = factor * x[rows, cols]^T
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
     // Elements [begin, end) of `scores` become exp(score + slope * index - max'), all others of the

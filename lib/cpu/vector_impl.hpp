@@ -65,6 +65,16 @@ LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {
 }
 #endif
 
+template <int... lane>
+struct Lanes {};
+#if defined(LM_VECTOR_AVX512)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif defined(LM_VECTOR_AVX2)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using AllLanes = Lanes<0, 1, 2, 3>;
+#endif
+
 LM_INLINE Vec splat(float x) {
     return x - Vec{};
 }
@@ -224,17 +234,196 @@ void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, co
     }
 }
 
-void transpose(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy) {
+// Transposes `width` vectors in registers: log2(width) rounds in which rows i and i + d exchange
+// the lanes whose number has, or lacks, bit d.
+template <int d, int... lane>
+LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
+    const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);
+    b = __builtin_shufflevector(a, b, ((lane & d) ? lane + width : lane + d)...);
+    a = low;
+}
+
+template <int d>
+LM_INLINE void exchange_rows(Vec (&v)[width]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < width; ++i) {
+        if ((i & d) == 0) exchange<d>(v[i], v[i + d], AllLanes{});
+    }
+}
+
+LM_INLINE void transpose_square(Vec (&v)[width]) {
+    if constexpr (width > 8) exchange_rows<8>(v);
+    if constexpr (width > 4) exchange_rows<4>(v);
+    exchange_rows<2>(v);
+    exchange_rows<1>(v);
+}
+
+__attribute__((noinline)) void transpose(i64 rows, i64 cols, const float* x, i64 ldx, float factor,
+                                         float* y, i64 ldy) {
     i64 r = 0;
     for (; r + width <= rows; r += width) {
-        for (i64 c = 0; c < cols; ++c) {
-            Vec v;
-            for (int i = 0; i < width; ++i) v[i] = x[(r + i) * ldx + c];
-            store(y + c * ldy + r, v * factor);
+        i64 c = 0;
+        for (; c + width <= cols; c += width) {
+            Vec v[width];
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) v[i] = load(x + (r + i) * ldx + c) * factor;
+            transpose_square(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) store(y + (c + i) * ldy + r, v[i]);
+        }
+        for (; c < cols; ++c) {
+            for (int i = 0; i < width; ++i) y[c * ldy + r + i] = x[(r + i) * ldx + c] * factor;
         }
     }
-    for (; r < rows; ++r) {
-        for (i64 c = 0; c < cols; ++c) y[c * ldy + r] = x[r * ldx + c] * factor;
+    for (int i = 0; i < width && r + i < rows; ++i) {
+        const float* const row = x + (r + i) * ldx;
+        for (i64 c = 0; c < cols; ++c) y[c * ldy + r + i] = row[c] * factor;
+    }
+}
+
+// ---- large matrix products ---------------------------------------------------------------------
+
+// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): pieces of a
+// and b are packed into strips of tile_rows and strip_cols, which the inner kernel reads in order.
+constexpr int strip_cols = tile_vectors * width;
+constexpr i64 pack_depth = product_depth;  // a strip of b and one of a fit the first cache
+constexpr i64 pack_rows = product_rows;    // a piece of a fits the second cache
+
+// Whole vectors at stride tile_rows: each store overwrites the surplus lanes of the one before, and
+// the last one's fall on what comes next in `packed`.
+LM_INLINE void pack_whole_strip(const float* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
+    i64 k = 0;
+    if constexpr (width >= tile_rows) {
+        for (; a_col == 1 && k + width <= depth; k += width) {
+            Vec v[width];
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) v[i] = i < tile_rows ? load(a + i * a_row + k) : Vec{};
+            transpose_square(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) store(packed + (k + i) * tile_rows, v[i]);
+        }
+    }
+    for (; k < depth; ++k) {
+        for (int i = 0; i < tile_rows; ++i) packed[k * tile_rows + i] = a[i * a_row + k * a_col];
+    }
+}
+
+// packed[strip][k][tile_rows]; rows beyond the last are zero.
+void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
+    for (i64 strip = 0; strip < rows; strip += tile_rows, packed += depth * tile_rows) {
+        const i64 n = rows - strip < tile_rows ? rows - strip : i64{tile_rows};
+        const float* const a = p.a + (row + strip) * p.a_row + k_begin * p.a_col;
+        if (n < tile_rows) {
+            for (i64 i = 0; i < depth * tile_rows; ++i) packed[i] = 0.0F;
+            for (i64 i = 0; i < n; ++i) {
+                for (i64 k = 0; k < depth; ++k) {
+                    packed[k * tile_rows + i] = a[i * p.a_row + k * p.a_col];
+                }
+            }
+        } else if (p.a_row == 1) {
+            for (i64 k = 0; k < depth; ++k) {
+                for (int i = 0; i < tile_rows; ++i) packed[k * tile_rows + i] = a[k * p.a_col + i];
+            }
+        } else {
+            pack_whole_strip(a, p.a_row, p.a_col, depth, packed);
+        }
+    }
+}
+
+// packed[strip][k][strip_cols]; columns beyond the last are zero.
+void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
+    for (i64 strip = 0; strip < cols; strip += strip_cols, packed += depth * strip_cols) {
+        const i64 n = cols - strip < strip_cols ? cols - strip : i64{strip_cols};
+        const float* const b = p.b + k_begin * p.b_row + strip * p.b_col;
+        if (n < strip_cols) {
+            for (i64 i = 0; i < depth * strip_cols; ++i) packed[i] = 0.0F;
+            for (i64 k = 0; k < depth; ++k) {
+                for (i64 j = 0; j < n; ++j) {
+                    packed[k * strip_cols + j] = b[k * p.b_row + j * p.b_col];
+                }
+            }
+        } else if (p.b_col == 1) {
+            for (i64 k = 0; k < depth; ++k) {
+#pragma GCC unroll 4
+                for (int j = 0; j < strip_cols; j += width) {
+                    store(packed + k * strip_cols + j, load(b + k * p.b_row + j));
+                }
+            }
+        } else {
+            transpose(strip_cols, depth, b, p.b_col, 1.0F, packed, strip_cols);
+        }
+    }
+}
+
+// c[tile_rows, strip_cols] += packed strips.
+LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, i64 ldc,
+                           bool accumulate) {
+    Vec sum[tile_rows][tile_vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < tile_rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) sum[i][j] = Vec{};
+    }
+    for (i64 k = 0; k < depth; ++k) {
+        Vec right[tile_vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) right[j] = load(b + k * strip_cols + j * width);
+#pragma GCC unroll 8
+        for (int i = 0; i < tile_rows; ++i) {
+            const Vec left = splat(a[k * tile_rows + i]);
+#pragma GCC unroll 8
+            for (int j = 0; j < tile_vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < tile_rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) {
+            float* const at = c + i * ldc + j * width;
+            store(at, accumulate ? load(at) + sum[i][j] : sum[i][j]);
+        }
+    }
+}
+
+// A tile that sticks out of c goes through a small copy.
+LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, i64 ldc, i64 rows,
+                           i64 cols, bool accumulate) {
+    float tile[tile_rows * strip_cols];
+    packed_tile(depth, a, b, tile, strip_cols, false);
+    for (i64 i = 0; i < rows; ++i) {
+        for (i64 j = 0; j < cols; ++j) {
+            float& at = c[i * ldc + j];
+            at = accumulate ? at + tile[i * strip_cols + j] : tile[i * strip_cols + j];
+        }
+    }
+}
+
+void product(const Operands& p, float* scratch) {
+    float* const packed_b = scratch;
+    float* const packed_a = scratch + round_up(p.cols, strip_cols) * pack_depth;
+    for (i64 k = 0; k < p.depth; k += pack_depth) {
+        const i64 depth = p.depth - k < pack_depth ? p.depth - k : pack_depth;
+        const bool accumulate = p.accumulate || k > 0;
+        pack_b(p, p.cols, k, depth, packed_b);
+        for (i64 row = 0; row < p.rows; row += pack_rows) {
+            const i64 rows = p.rows - row < pack_rows ? p.rows - row : pack_rows;
+            pack_a(p, row, rows, k, depth, packed_a);
+            for (i64 j = 0; j < p.cols; j += strip_cols) {
+                const float* const b = packed_b + j * depth;
+                const i64 cols = p.cols - j;
+                for (i64 i = 0; i < rows; i += tile_rows) {
+                    const float* const a = packed_a + i * depth;
+                    float* const c = p.c + (row + i) * p.ldc + j;
+                    if (rows - i >= tile_rows && cols >= strip_cols) {
+                        packed_tile(depth, a, b, c, p.ldc, accumulate);
+                    } else {
+                        packed_edge(depth, a, b, c, p.ldc,
+                                    rows - i < tile_rows ? rows - i : i64{tile_rows},
+                                    cols < strip_cols ? cols : i64{strip_cols}, accumulate);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -346,10 +535,9 @@ double dot(const float* x, const float* y, i64 n) {
     return sum;
 }
 
-// gelu(x) = x s with s = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3).
-LM_INLINE Vec gelu_gate(Vec x) {
-    const Vec minus_2u = x * fma(x * x, splat(-0.0713548162726F), splat(-1.59576912161F));
-    return 1.0F / (1.0F + exponential(minus_2u));
+// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+LM_INLINE Vec gelu_exponential(Vec x) {
+    return exponential(x * fma(x * x, splat(-0.0713548162726F), splat(-1.59576912161F)));
 }
 
 void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
@@ -359,17 +547,18 @@ void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
             x += get(bias + i, lanes);
             put(pre + i, x, lanes);
         }
-        put(y + i, x * gelu_gate(x), lanes);
+        put(y + i, x / (1.0F + gelu_exponential(x)), lanes);
     });
 }
 
-// gelu' = s + x s (1 - s) 2u'.
+// gelu' = s + x s (1 - s) 2u', with 1 - s = e s, which does not cancel.
 void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec x = get(pre + i, lanes);
-        const Vec s = gelu_gate(x);
+        const Vec e = gelu_exponential(x);
+        const Vec s = 1.0F / (1.0F + e);
         const Vec slope = fma(x * x, splat(0.2140644488178F), splat(1.59576912161F));
-        const Vec derivative = fma(x * slope, s * (1.0F - s), s);
+        const Vec derivative = fma(x * slope, e * s * s, s);
         put(dx + i, get(dx + i, lanes) * derivative, lanes);
     });
 }
@@ -539,6 +728,7 @@ void dropout_factors(u64 key, u64 sample, u64 first, u32 threshold, float scale,
 constexpr VectorKernels kernels_of(const char* name) {
     return {name,
             small_product,
+            product,
             transpose,
             online_softmax,
             softmax_again,

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of each CPU operation in the shapes of GPT-2 124M (12 heads, 768, vocabulary 50304), B = 4,
+// T = 256, beside what the machine can do in the same run: peak of multiply-adds, copy bandwidth,
+// and oneDNN's whole product with its own threads.
+//     bench_ops [THREADS [FILTER]]
+// Times are the best of several runs. On a busy machine read the columns of CPU time (of all
+// threads, divided by their number): waiting for a core is not in them.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <dnnl.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "cpu/cpu.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/vector.hpp"
+#include "device/ops.hpp"
+
+using namespace lm;
+using device::View;
+
+namespace {
+
+constexpr i64 B = 4, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50304;
+constexpr i64 head_rows = 512;
+
+struct Time {
+    double wall = 1e30;
+    double cpu = 1e30;
+};
+
+double cpu_seconds() {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double wall_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+Time best_of(const std::function<void()>& body) {
+    body();
+    Time best;
+    const double end = wall_seconds() + 1.0;
+    for (int run = 0; run < 3 || (run < 50 && wall_seconds() < end); ++run) {
+        const double wall = wall_seconds();
+        const double cpu = cpu_seconds();
+        body();
+        best.wall = std::min(best.wall, wall_seconds() - wall);
+        best.cpu = std::min(best.cpu, cpu_seconds() - cpu);
+    }
+    return best;
+}
+
+class Bench {
+  public:
+    Bench(int threads, std::string filter)
+        : device_(cpu::make_device(threads)),
+          threads_(threads),
+          filter_(std::move(filter)),
+          pool_(device_->allocate(i64{3} << 30, "bench")),
+          workspace_(device_->allocate(i64{64} << 20, "workspace")),
+          context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {}
+
+    device::Context& context() { return context_; }
+    View make(const Shape& shape, DType dtype = DType::fp32) {
+        const View view = pool_.view(used_, dtype, shape);
+        used_ += round_up(view.bytes(), 4096);
+        if (dtype == DType::fp32) {
+            float* const x = view.as<float>();
+            for (i64 i = 0; i < view.numel(); ++i) x[i] = static_cast<float>(i % 251 - 125) / 125;
+        }
+        return view;
+    }
+    void reset() { used_ = 0; }
+    bool wanted(const std::string& name) const { return name.find(filter_) != std::string::npos; }
+
+    // `work` in flops or bytes.
+    void report(const std::string& name, double work, const char* unit,
+                const std::function<void()>& body) {
+        if (!wanted(name)) return;
+        const Time t = best_of(body);
+        const double cpu = t.cpu / threads_;
+        fmt::print("{:44} {:9.3f} ms {:7.1f} {} {:9.3f} ms cpu {:7.1f} {}\n", name, t.wall * 1e3,
+                   work / t.wall / 1e9, unit, cpu * 1e3, work / cpu / 1e9, unit);
+        std::fflush(stdout);
+    }
+    void flops(const std::string& name, double work, const std::function<void()>& body) {
+        report(name, work, "GFLOP/s", body);
+    }
+    void bytes(const std::string& name, i64 work, const std::function<void()>& body) {
+        report(name, static_cast<double>(work), "GB/s", body);
+    }
+
+    int threads() const { return threads_; }
+
+  private:
+    std::unique_ptr<device::Device> device_;
+    int threads_;
+    std::string filter_;
+    device::Buffer pool_;
+    device::Buffer workspace_;
+    device::Context context_;
+    i64 used_ = 0;
+};
+
+// ---- floors ------------------------------------------------------------------------------------
+
+void floors(Bench& bench) {
+    ThreadPool& pool = cpu::pool_of(bench.context());
+    bench.reset();
+    const i64 n = i64{1} << 26;
+    const View x = bench.make({n});
+    const View y = bench.make({n});
+    bench.bytes("floor: copy (read + write)", 2 * n * 4, [&] {
+        pool.run_ranges(n, 1 << 16, [&](i64 begin, i64 end, int) {
+            std::memcpy(y.as<float>() + begin, x.as<float>() + begin,
+                        static_cast<size_t>(end - begin) * 4);
+        });
+    });
+    // A product whose operands stay in the first cache.
+    bench.flops("floor: small product 60 x 64 x 64 in cache", 2.0 * 60 * 64 * 64 * 2000 * 16, [&] {
+        pool.run(16, [&](i64 task, int) {
+            float* const base = x.as<float>() + task * 65536;
+            for (int i = 0; i < 2000; ++i) {
+                cpu::vector_kernels().small_product(60, 64, 64, base, 64, 1, base + 8192, 64,
+                                                    base + 16384, 64, false);
+            }
+        });
+    });
+}
+
+// ---- matrix products ---------------------------------------------------------------------------
+
+// oneDNN's own way with a whole product: plain layouts, its own threads.
+void whole_product(Bench& bench, const std::string& name, const cpu::Product& p) {
+    if (!bench.wanted(name)) return;
+    using Dims = dnnl::memory::dims;
+    const auto f32 = dnnl::memory::data_type::f32;
+    dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const Dims a_stride = p.form == cpu::Form::xt_w ? Dims{1, p.rows} : Dims{p.depth, 1};
+    const Dims b_stride = p.form == cpu::Form::x_wt ? Dims{1, p.depth} : Dims{p.cols, 1};
+    const dnnl::memory::desc a({p.rows, p.depth}, f32, a_stride);
+    const dnnl::memory::desc b({p.depth, p.cols}, f32, b_stride);
+    const dnnl::memory::desc c({p.rows, p.cols}, f32, Dims{p.cols, 1});
+    bench.flops(
+        name, 2.0 * static_cast<double>(p.rows * p.cols) * static_cast<double>(p.depth), [&] {
+            static const auto set_threads =
+                reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+            if (set_threads) set_threads(bench.threads());
+            static std::map<std::string, dnnl::matmul> made;
+            if (!made.count(name)) {
+                made[name] = dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, engine));
+            }
+            made[name].execute(stream, {{DNNL_ARG_SRC, {a, engine, const_cast<float*>(p.a)}},
+                                        {DNNL_ARG_WEIGHTS, {b, engine, const_cast<float*>(p.b)}},
+                                        {DNNL_ARG_DST, {c, engine, p.c}}});
+            stream.wait();
+            cpu::use_one_library_thread();
+        });
+}
+
+void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
+    bench.reset();
+    const View x = bench.make({n, k});
+    const View w = bench.make({m, k});
+    const View bias = bench.make({m});
+    const View y = bench.make({n, m});
+    const View pre = bench.make({n, m});
+    const View dw = bench.make({m, k});
+    const double work = 2.0 * static_cast<double>(n * k) * static_cast<double>(m);
+    const std::string shape = fmt::format("[{} x {}] x [{} x {}]^T", n, k, m, k);
+    const bool active = activation != device::Activation::none;
+    const bool head = m == V;
+    using cpu::Form;
+    bench.flops(fmt::format("linear_forward {}{}", shape, active ? " gelu" : ""), work, [&] {
+        device::linear_forward(bench.context(),
+                               {x, w, head ? View{} : bias, y, activation, active ? pre : View{}});
+    });
+    whole_product(bench, "  oneDNN linear_forward " + shape,
+                  {Form::x_wt, n, m, k, x.as<float>(), w.as<float>(), y.as<float>()});
+    bench.flops("linear_backward_input " + shape, work, [&] {
+        device::linear_backward_input(bench.context(), {y, w, x, device::Activation::none, {}});
+    });
+    whole_product(bench, "  oneDNN linear_backward_input " + shape,
+                  {Form::x_w, n, k, m, y.as<float>(), w.as<float>(), x.as<float>()});
+    bench.flops("linear_backward_weight " + shape, work, [&] {
+        device::linear_backward_weight(bench.context(), {y, x, dw, head ? View{} : bias, true});
+    });
+    whole_product(bench, "  oneDNN linear_backward_weight " + shape,
+                  {Form::xt_w, m, k, n, y.as<float>(), x.as<float>(), dw.as<float>()});
+}
+
+// ---- attention ---------------------------------------------------------------------------------
+
+void attention(Bench& bench, i64 batch, i64 length, double p) {
+    bench.reset();
+    const View qkv = bench.make({batch, length, 3 * H * D});
+    const View dqkv = bench.make({batch, length, 3 * H * D});
+    const View out = bench.make({batch, length, H * D});
+    const View dout = bench.make({batch, length, H * D});
+    const View lse = bench.make({batch, H, length});
+    const View ids = bench.make({batch}, DType::int64);
+    device::Dropout dropout;
+    dropout.p = p;
+    dropout.sample_ids = ids;
+    const std::string shape = fmt::format("B={} T={} p={}", batch, length, p);
+    // Pairs that causality leaves, two products forward, five backward.
+    const double pairs =
+        static_cast<double>(batch * H) * static_cast<double>(length * (length + 1) / 2);
+    bench.flops("attention_forward " + shape, pairs * 4 * D, [&] {
+        device::attention_forward(bench.context(),
+                                  {qkv, out, lse, H, H, D, 0.125, {}, {}, dropout});
+    });
+    bench.flops("attention_backward " + shape, pairs * 10 * D, [&] {
+        device::attention_backward(bench.context(),
+                                   {dout, qkv, out, lse, dqkv, H, H, D, 0.125, {}, {}, dropout});
+    });
+}
+
+// ---- the rest ----------------------------------------------------------------------------------
+
+void norms(Bench& bench, double p) {
+    bench.reset();
+    const Shape full{N, C};
+    const View branch = bench.make(full), residual = bench.make(full), sum = bench.make(full);
+    const View y = bench.make(full), dbranch = bench.make(full);
+    const View weight = bench.make({C}), bias = bench.make({C});
+    const View mean = bench.make({N}), rstd = bench.make({N});
+    const View ids = bench.make({B}, DType::int64);
+    device::Dropout dropout;
+    dropout.p = p;
+    dropout.sample_ids = ids;
+    const auto norm = device::Norm::layer_norm;
+    bench.bytes(fmt::format("residual_norm_forward p={}", p), 4 * N * C * 4, [&] {
+        device::residual_norm_forward(bench.context(), {norm, 1e-5, branch, residual, dropout, sum,
+                                                        weight, bias, y, mean, rstd});
+    });
+    const View no_branch = p > 0 ? dbranch : View{};
+    bench.bytes(fmt::format("residual_norm_backward p={}", p), (p > 0 ? 5 : 4) * N * C * 4, [&] {
+        device::residual_norm_backward(
+            bench.context(),
+            {norm, y, branch, weight, mean, rstd, residual, sum, dropout, no_branch, weight, bias});
+    });
+}
+
+void loss(Bench& bench) {
+    bench.reset();
+    const View logits = bench.make({head_rows, V});
+    const View targets = bench.make({head_rows}, DType::int32);
+    const View row_max = bench.make({head_rows}), row_sum = bench.make({head_rows});
+    const View target_logit = bench.make({head_rows}), weight = bench.make({head_rows});
+    bench.bytes("cross_entropy_stats", head_rows * V * 4, [&] {
+        device::cross_entropy_stats(bench.context(),
+                                    {logits, targets, 0, V - 47, row_max, row_sum, target_logit});
+    });
+    bench.bytes("cross_entropy_backward", 2 * head_rows * V * 4, [&] {
+        device::cross_entropy_backward(bench.context(),
+                                       {logits, targets, 0, V - 47, row_max, row_sum, weight, 1.0});
+    });
+}
+
+void flat(Bench& bench) {
+    bench.reset();
+    const i64 n = i64{1} << 25;
+    const View p = bench.make({n}), g = bench.make({n}), m = bench.make({n}), v = bench.make({n});
+    const View sum = bench.make({1}, DType::fp64);
+    bench.bytes("adamw", 7 * n * 4, [&] {
+        device::AdamW args{.master = p, .grad = g, .m = m, .v = v, .lr = 1e-6};
+        device::adamw(bench.context(), args);
+    });
+    bench.bytes("sum_squares", n * 4, [&] { device::sum_squares(bench.context(), {g, sum}); });
+    bench.bytes("fill", n * 4, [&] { device::fill(bench.context(), {g, 0.0}); });
+    bench.bytes("scale", 2 * n * 4, [&] { device::scale(bench.context(), {g, 0.5}); });
+}
+
+void embedding(Bench& bench) {
+    bench.reset();
+    const View tokens = bench.make({N}, DType::int32);
+    for (i64 i = 0; i < N; ++i) tokens.as<i32>()[i] = static_cast<i32>(i * 7919 % 50257);
+    const View positions = bench.make({N}, DType::int32);
+    for (i64 i = 0; i < N; ++i) positions.as<i32>()[i] = static_cast<i32>(i % T);
+    const View table = bench.make({V, C}), places = bench.make({T, C}), out = bench.make({N, C});
+    bench.bytes("embedding_forward", 3 * N * C * 4, [&] {
+        device::embedding_forward(bench.context(), {tokens, table, 0, positions, places, out});
+    });
+    bench.bytes("embedding_backward", 5 * N * C * 4, [&] {
+        device::embedding_backward(bench.context(), {tokens, out, table, 0, positions, places});
+    });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int threads = argc > 1 ? std::atoi(argv[1]) : available_cores();
+    Bench bench(threads, argc > 2 ? argv[2] : "");
+    fmt::print("{}\n", bench.context().device.name());
+    using enum device::Activation;
+    floors(bench);
+    linear(bench, N, C, 3 * C, none);
+    linear(bench, N, C, C, none);
+    linear(bench, N, C, F, gelu_tanh);
+    linear(bench, N, F, C, none);
+    linear(bench, head_rows, C, V, none);
+    for (const double p : {0.0, 0.1}) attention(bench, B, T, p);
+    attention(bench, 1, 1024, 0.0);
+    for (const double p : {0.0, 0.1}) norms(bench, p);
+    loss(bench);
+    flat(bench);
+    embedding(bench);
+    return 0;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of every instruction set that this processor has, and both codes of matrix
+// products, against plain double precision.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "cpu/activation.hpp"
+#include "cpu/cpu.hpp"
+#include "cpu/dropout.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/vector.hpp"
+
+using namespace lm;
+using namespace lm::cpu;
+
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats random_floats(i64 n, u64 key) {
+    Floats x(static_cast<size_t>(n));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(normal(key, i));
+    return x;
+}
+
+// Element (i, j) of the product of a and b as Operands describes them.
+double product_at(const Operands& p, const float* before, i64 i, i64 j) {
+    double sum = p.accumulate ? before[i * p.ldc + j] : 0.0;
+    for (i64 k = 0; k < p.depth; ++k) {
+        sum += static_cast<double>(p.a[i * p.a_row + k * p.a_col]) * p.b[k * p.b_row + j * p.b_col];
+    }
+    return sum;
+}
+
+void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_turned, bool b_turned,
+                   bool accumulate) {
+    const Floats a = random_floats(m * k, 1);
+    const Floats b = random_floats(k * n, 2);
+    const Floats before = random_floats(m * (n + 3), 3);
+    Floats c = before;
+    Floats scratch(static_cast<size_t>(product_scratch_floats(n)), NAN);
+    const Operands p{m,
+                     n,
+                     k,
+                     a.data(),
+                     a_turned ? 1 : k,
+                     a_turned ? m : 1,
+                     b.data(),
+                     b_turned ? 1 : n,
+                     b_turned ? k : 1,
+                     c.data(),
+                     n + 3,
+                     accumulate};
+    kernels.product(p, scratch.data());
+    double error = 0;
+    bool beside = false;
+    for (i64 i = 0; i < m; ++i) {
+        for (i64 j = 0; j < n + 3; ++j) {
+            const auto at = static_cast<size_t>(i * (n + 3) + j);
+            if (j >= n) {
+                beside = beside || c[at] != before[at];
+            } else {
+                error = std::max(error, std::abs(c[at] - product_at(p, before.data(), i, j)));
+            }
+        }
+    }
+    INFO(kernels.name << " " << m << " x " << n << " x " << k << " turned " << a_turned
+                      << b_turned);
+    CHECK_FALSE(beside);
+    CHECK(error < 2e-6 * static_cast<double>(k + 10));
+}
+
+}  // namespace
+
+TEST_CASE("packed products of odd sizes", "[ops]") {
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        for (const bool accumulate : {false, true}) {
+            for (const int form : {0, 1, 2}) {
+                check_product(*kernels, 1, 1, 1, form == 2, form == 0, accumulate);
+                check_product(*kernels, 7, 17, 9, form == 2, form == 0, accumulate);
+                check_product(*kernels, 101, 67, 261, form == 2, form == 0, accumulate);
+                check_product(*kernels, 96, 64, 256, form == 2, form == 0, accumulate);
+            }
+        }
+    }
+}
+
+TEST_CASE("small products and transposes", "[ops]") {
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        for (const i64 n : {1, 5, 16, 37, 64}) {
+            const i64 m = 13;
+            const i64 k = 11;
+            const Floats a = random_floats(m * k, 1);
+            const Floats b = random_floats(k * n, 2);
+            Floats c(static_cast<size_t>(m * n), NAN);
+            kernels->small_product(m, n, k, a.data(), k, 1, b.data(), n, c.data(), n, false);
+            const Operands p{m, n, k, a.data(), k, 1, b.data(), n, 1, c.data(), n, false};
+            double error = 0;
+            for (i64 i = 0; i < m * n; ++i) {
+                error = std::max(error, std::abs(c[static_cast<size_t>(i)] -
+                                                 product_at(p, nullptr, i / n, i % n)));
+            }
+            CHECK(error < 1e-5);
+            Floats turned(b.size(), NAN);
+            kernels->transpose(k, n, b.data(), n, 2.0F, turned.data(), k);
+            bool same = true;
+            for (i64 i = 0; i < k * n; ++i) {
+                same = same && turned[static_cast<size_t>(i % n * k + i / n)] ==
+                                   2 * b[static_cast<size_t>(i)];
+            }
+            CHECK(same);
+        }
+    }
+}
+
+TEST_CASE("exponential and GELU are accurate over the whole range", "[ops]") {
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        Floats x;
+        for (double value = -87.0; value <= 0.0; value += 0.00313) {
+            x.push_back(static_cast<float>(value));
+        }
+        Floats y = x;
+        kernels->softmax_gradient(y.data(), static_cast<i64>(y.size()), 0.0F, 1.0F);
+        double worst = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+            const double exact = std::exp(static_cast<double>(x[i]));
+            worst = std::max(worst, std::abs(y[i] - exact) / exact);
+        }
+        INFO(kernels->name);
+        CHECK(worst < 1.5 * 0x1p-23);
+        // Below the smallest normal number: zero. NaN stays.
+        Floats special{-90.0F, -INFINITY, NAN};
+        kernels->softmax_gradient(special.data(), 3, 0.0F, 1.0F);
+        CHECK(special[0] == 0.0F);
+        CHECK(special[1] == 0.0F);
+        CHECK(std::isnan(special[2]));
+
+        double gelu_error = 0;
+        double slope_error = 0;
+        for (double value = -12.0; value <= 12.0; value += 0.00171) {
+            float pre = static_cast<float>(value);
+            float gelu = 0;
+            float slope = 1;
+            kernels->gelu_tanh(&pre, nullptr, &gelu, 1);
+            kernels->gelu_tanh_backward(&pre, &slope, 1);
+            const auto kind = device::Activation::gelu_tanh;
+            gelu_error = std::max(gelu_error, std::abs(gelu - activation_value(kind, pre)) /
+                                                  std::max(1.0, std::abs(value)));
+            slope_error = std::max(slope_error, std::abs(slope - activation_slope(kind, pre)));
+        }
+        CHECK(gelu_error < 2e-7);
+        CHECK(slope_error < 1e-6);
+    }
+}
+
+TEST_CASE("dropout factors are those of the definition", "[ops]") {
+    const DropoutMask mask(0.3, 42, 5, 2);
+    const u64 sample = (u64{3} << 32) + 11;
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        for (const i64 first : {0, 3, 8, 1021}) {
+            const i64 n = 1500;
+            Floats factors(static_cast<size_t>(n), NAN);
+            kernels->dropout_factors(mask.key(), sample, static_cast<u64>(first), mask.threshold(),
+                                     static_cast<float>(mask.scale()), factors.data(), n);
+            i64 wrong = 0;
+            for (i64 i = 0; i < n; ++i) {
+                const double expected = mask.factor(static_cast<i64>(sample), first + i);
+                wrong += factors[static_cast<size_t>(i)] != static_cast<float>(expected);
+            }
+            CHECK(wrong == 0);
+        }
+    }
+}
+
+TEST_CASE("both codes of matrix products agree", "[ops]") {
+    const auto device = make_device(2);
+    const device::Buffer workspace = device->allocate(i64{16} << 20, "workspace");
+    device::Context context{*device, workspace.view(DType::uint8, {workspace.bytes()})};
+    Matmul own(2, ProductCode::own);
+    Matmul library(2, ProductCode::one_dnn);
+    const i64 rows = 300;
+    const i64 cols = 530;
+    const i64 depth = 70;
+    const Floats a = random_floats(rows * depth, 1);
+    const Floats b = random_floats(cols * depth, 2);
+    for (const Form form : {Form::x_wt, Form::x_w, Form::xt_w}) {
+        for (const bool accumulate : {false, true}) {
+            Floats c = random_floats(rows * cols, 3);
+            Floats d = c;
+            Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate};
+            own.run(context, p, [](const Tile&) {});
+            p.c = d.data();
+            library.run(context, p, [](const Tile&) {});
+            double error = 0;
+            for (size_t i = 0; i < c.size(); ++i) {
+                error = std::max(error, static_cast<double>(std::abs(c[i] - d[i])));
+            }
+            CHECK(error < 1e-4);
+        }
+    }
+}
+
+TEST_CASE("an operation that needs more workspace than there is says so", "[ops]") {
+    const auto device = make_device(1);
+    const device::Buffer workspace = device->allocate(64, "workspace");
+    const device::Buffer data = device->allocate(4096, "data");
+    device::Context context{*device, workspace.view(DType::uint8, {64})};
+    const device::View x = data.view(DType::fp32, {8, 8});
+    CHECK_THROWS_WITH(device::linear_forward(context, {x, x, {}, x, {}, {}}),
+                      Catch::Contains("workspace"));
+}
