@@ -7,14 +7,14 @@ namespace {
 void add_data(cli::Options& options, DataFlags& data) {
     options.group("Data");
     options.values(
-        "--data-path", &data.data_path, "[WEIGHT] PREFIX",
+        "--data-path", &data.data_path, "[WEIGHT] PREFIX ...",
         "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess made, "
         "or several with their weights");
     options.value("--split", &data.split, "A,B,C",
                   "parts of the documents of --data-path for training, validation and test");
-    options.values("--train-data-path", &data.train_path, "[WEIGHT] PREFIX",
+    options.values("--train-data-path", &data.train_path, "[WEIGHT] PREFIX ...",
                    "instead of --data-path: whole datasets for training");
-    options.values("--valid-data-path", &data.valid_path, "[WEIGHT] PREFIX",
+    options.values("--valid-data-path", &data.valid_path, "[WEIGHT] PREFIX ...",
                    "whole datasets for validation");
     options.values(
         "--train-weighted-split-paths", &data.train_groups, "GROUP",

@@ -18,4 +18,7 @@ command -v lm-train >/dev/null || exit 0
 lm-preprocess --input corpus.jsonl --output-prefix corpus --append-eod --quiet
 lm-train --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --data-path corpus_text_document \
     --micro-batch-size 2 --global-batch-size 4 --train-iters 20 --lr 1e-3 --save checkpoints --save-interval 10 \
-    --log-interval 10 --eval-iters 1 >train.log
+    --log-interval 10 --eval-iters 1 >train.log 2>&1 || {
+    cat train.log
+    exit 1
+}
