@@ -20,16 +20,19 @@ void declare_megatron(cli::Options& options) {
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
     options.group("Tokenizer");
-    options.value("--tokenizer-type", &choice.type, "TYPE",
-                  "GPT2BPETokenizer or ByteTokenizer; without any of these options GPT-2 with its "
-                  "own tables");
+    options.value(
+        "--tokenizer-type", &choice.type, "TYPE",
+        "GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; without any of "
+        "these options GPT-2 with its own tables");
+    options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",
+                  "tokenizer.json of an HFTokenizer, or its directory; nothing is fetched by name");
     options.value("--vocab-file", &choice.vocab_file, "FILE",
                   "vocabulary of a GPT2BPETokenizer (vocab.json)");
     options.value("--merge-file", &choice.merge_file, "FILE",
                   "merges of a GPT2BPETokenizer (merges.txt)");
-    options.value(
-        "--special-in-text", &choice.special, "plain|parse",
-        "whether special tokens inside documents are plain text (the default) or become their ids");
+    options.value("--special-in-text", &choice.special, "plain|parse",
+                  "whether special tokens inside documents are plain text or become their ids; "
+                  "default plain, parse for a tokenizer.json");
 }
 
 void declare(cli::Options& options, Args& args) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/types.hpp"
@@ -45,6 +46,15 @@ class BpeModel {
     }
     i32 result(u32 rank) const { return results_[rank]; }
 
+    // The id whose bytes are `piece`, or -1; only after index_whole_pieces() (ignore_merges).
+    i32 find_whole(std::string_view piece) const {
+        const auto at = whole_.find(piece);
+        return at == whole_.end() ? -1 : at->second;
+    }
+    bool has_whole_pieces() const { return !whole_.empty(); }
+    // The first `n` ids take part: added tokens come after them.
+    void index_whole_pieces(i64 n);
+
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.
     bool may_join(u8 a, u8 b) const {
@@ -71,6 +81,7 @@ class BpeModel {
     size_t slot_mask_ = 0;
     int slot_shift_ = 0;
     std::array<u64, 1024> joins_{};
+    std::unordered_map<std::string_view, i32> whole_;
 };
 
 // Encodes pieces; holds scratch memory, so one per thread.

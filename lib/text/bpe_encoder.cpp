@@ -48,15 +48,22 @@ class BpeEncoder : public Encoder {
     }
 
     i64 encode_text(std::string_view text, Id* out) {
-        if (plan_.special == nullptr || plan_.special->empty())
-            return encode_plain(text, out) - out;
         Id* at = out;
-        size_t from = 0;
-        for (;;) {
-            const SpecialMatcher::Match match = plan_.special->find(text, from);
-            at = encode_plain(text.substr(from, match.begin - from), at);
-            if (match.token == nullptr) return at - out;
-            *at++ = static_cast<Id>(match.token->id);
+        for (const i32 id : plan_.prefix) *at++ = static_cast<Id>(id);
+        at = encode_round(text, 0, at);
+        for (const i32 id : plan_.suffix) *at++ = static_cast<Id>(id);
+        return at - out;
+    }
+
+    // Takes out the special tokens of round `round`, and of the later ones between them.
+    Id* encode_round(std::string_view text, size_t round, Id* out) {
+        if (round == plan_.special.size()) return encode_plain(text, out);
+        const SpecialMatcher& matcher = plan_.special[round];
+        for (size_t from = 0;;) {
+            const SpecialMatcher::Match match = matcher.find(text, from);
+            out = encode_round(text.substr(from, match.begin - from), round + 1, out);
+            if (match.token == nullptr) return out;
+            *out++ = static_cast<Id>(match.token->id);
             from = match.begin + match.token->content.size();
         }
     }
@@ -111,6 +118,10 @@ class BpeEncoder : public Encoder {
     // A piece that the cache of short ones does not have.
     [[gnu::noinline]] Id* encode_new(const char* begin, size_t size, Id* out) {
         const std::string_view piece(begin, size);
+        if (plan_.model->has_whole_pieces()) {
+            if (const i32 id = plan_.model->find_whole(piece); id >= 0)
+                return put_whole(piece, id, out);
+        }
         if (piece.size() > LongPieceCache<Id>::longest) return encode_parts(piece, out);
         // A short piece lies there only if its ids were too many for the other cache.
         if (piece.size() > PieceCache<Id>::most_ids) {
@@ -120,6 +131,15 @@ class BpeEncoder : public Encoder {
         Id* const end = encode_parts(piece, out);
         long_.insert(piece, out, static_cast<size_t>(end - out));
         return end;
+    }
+
+    Id* put_whole(std::string_view piece, i32 id, Id* out) {
+        *out = static_cast<Id>(id);
+        if (piece.size() <= PieceKey::longest) {
+            const PieceKey key = PieceKey::of(piece);
+            short_.insert(PieceCache<Id>::slot_of(key), key, out, 1);
+        }
+        return out + 1;
     }
 
     // Cut where no merge ever crosses, so that the parts may come out of the caches again.
@@ -137,7 +157,9 @@ class BpeEncoder : public Encoder {
     }
 
     Id* encode_part(std::string_view part, Id* out) {
-        if (part.size() > PieceKey::longest) return merge(part, out);
+        // With whole pieces the cache says what a piece becomes, not what a part of one does.
+        if (part.size() > PieceKey::longest || plan_.model->has_whole_pieces())
+            return merge(part, out);
         const PieceKey key = PieceKey::of(part);
         if (const int count = short_.find(PieceCache<Id>::slot_of(key), key, out))
             return out + count;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "text/bpe.hpp"
 #include "text/special_tokens.hpp"
@@ -15,10 +16,12 @@ namespace lm::text {
 struct BpePlan {
     const BpeModel* model;
     SplitRule rule;
-    const SpecialMatcher* special;  // nullptr: none are looked for
+    std::span<const SpecialMatcher>
+        special;                          // looked for one after the other, the first in raw text
+    std::span<const i32> prefix, suffix;  // around every text
 };
 
-// The plan's pointers must outlive the encoder.
+// What the plan refers to must outlive the encoder.
 std::unique_ptr<Encoder> make_bpe_encoder(const BpePlan& plan);
 
 }  // namespace lm::text

@@ -9,7 +9,8 @@
 namespace lm::text {
 namespace {
 
-BpeModel make_model(BpeFiles files, const std::string& origin) {
+BpeModel make_model(BpeFiles files, const std::vector<SpecialToken>& added,
+                    const std::string& origin) {
     const TokenIndex index(files.tokens, origin);
     std::array<i32, 256> byte_ids{};
     for (int byte = 0; byte < 256; ++byte) {
@@ -31,6 +32,11 @@ BpeModel make_model(BpeFiles files, const std::string& origin) {
         std::optional<std::string> bytes = bytes_of_token(spelling);
         tokens.push_back(bytes ? std::move(*bytes) : std::move(spelling));
     }
+    for (const SpecialToken& token : added) {
+        const auto id = static_cast<size_t>(token.id);
+        if (id >= tokens.size()) tokens.resize(id + 1);
+        tokens[id] = token.content;
+    }
     return {std::move(tokens), byte_ids, std::move(files.merges)};
 }
 
@@ -48,6 +54,7 @@ void add_text(Digester& digester, std::string_view text) {
 TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::string& path) {
     ids_.reserve(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
+        if (tokens[id].empty()) continue;
         const auto [at, fresh] = ids_.emplace(tokens[id], static_cast<i32>(id));
         if (!fresh)
             run_error(path, "token '{}' stands twice (ids {} and {})", tokens[id], at->second, id);
@@ -80,11 +87,15 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       origin_(std::move(parts.origin)),
       rule_(parts.rule),
       eod_(parts.eod),
-      model_(make_model(std::move(parts.files), origin_)),
-      special_(parts.special) {
+      model_(make_model(parts.files, parts.added, origin_)),
+      prefix_(std::move(parts.prefix)),
+      suffix_(std::move(parts.suffix)) {
+    if (parts.whole_pieces) model_.index_whole_pieces(static_cast<i64>(parts.files.tokens.size()));
+    for (const auto& round : parts.special) special_.emplace_back(round);
     Digester digester;
-    add_text(digester, "lm-utils byte-level BPE 1");
+    add_text(digester, "lm-utils byte-level BPE 2");
     add_number(digester, static_cast<i64>(rule_));
+    add_number(digester, parts.whole_pieces ? 1 : 0);
     add_number(digester, eod_.value_or(-1));
     add_number(digester, vocab_size());
     for (i32 id = 0; id < vocab_size(); ++id) add_text(digester, model_.token(id));
@@ -93,15 +104,22 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
         add_number(digester, merge.right);
         add_number(digester, merge.result);
     }
-    for (const SpecialToken& token : parts.special) {
-        add_text(digester, token.content);
-        add_number(digester, token.id);
+    for (const auto& round : parts.special) {
+        add_number(digester, static_cast<i64>(round.size()));
+        for (const SpecialToken& token : round) {
+            add_text(digester, token.content);
+            add_number(digester, token.id);
+        }
+    }
+    for (const auto* ids : {&prefix_, &suffix_}) {
+        add_number(digester, static_cast<i64>(ids->size()));
+        for (const i32 id : *ids) add_number(digester, id);
     }
     digest_ = digester.finish();
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
-    return make_bpe_encoder({&model_, rule_, &special_});
+    return make_bpe_encoder({&model_, rule_, special_, prefix_, suffix_});
 }
 
 std::string_view BpeTokenizer::token(i32 id) const {

@@ -26,7 +26,7 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
 // From token spelling to id. Keeps references to `tokens`.
 class TokenIndex {
   public:
-    // Throws Error(failure) naming `path` for a token that stands twice.
+    // Throws Error(failure) naming `path` for a token that stands twice; empty ones are holes.
     TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
     i32 find(std::string_view token) const;  // -1: not there
 
@@ -56,8 +56,11 @@ struct BpeTokenizerParts {
     std::string origin;  // the file to name in errors about the vocabulary
     BpeFiles files;
     SplitRule rule = SplitRule::gpt2;
+    bool whole_pieces = false;  // ignore_merges: a piece that is a token stays whole
     std::optional<i32> eod;
-    std::vector<SpecialToken> special;  // looked for in text
+    std::vector<SpecialToken> added;  // ids whose content is literal, not byte-mapped
+    std::vector<std::vector<SpecialToken>> special;  // looked for in text, round by round
+    std::vector<i32> prefix, suffix;                 // ids around every text
 };
 
 class BpeTokenizer : public Tokenizer {
@@ -70,6 +73,9 @@ class BpeTokenizer : public Tokenizer {
     std::optional<i32> eod() const override { return eod_; }
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder() const override;
+    i64 max_ids(i64 n_bytes) const override {
+        return n_bytes + 16 + static_cast<i64>(prefix_.size() + suffix_.size());
+    }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }
 
@@ -79,7 +85,8 @@ class BpeTokenizer : public Tokenizer {
     SplitRule rule_;
     std::optional<i32> eod_;
     BpeModel model_;
-    SpecialMatcher special_;
+    std::vector<SpecialMatcher> special_;
+    std::vector<i32> prefix_, suffix_;
     std::string digest_;
 };
 

@@ -37,18 +37,4 @@ u32 gpt2_piece_end(const CharReader& chars, u32 begin) {
     return chars.skip(word + c.length, c.cls);
 }
 
-void Gpt2Splitter::start(std::string_view text) {
-    chars_ = CharReader(text);
-    position_ = 0;
-}
-
-i64 Gpt2Splitter::next(u32* ends, i64 capacity) {
-    i64 n = 0;
-    while (n < capacity && position_ < chars_.size()) {
-        position_ = gpt2_piece_end(chars_, position_);
-        ends[n++] = position_;
-    }
-    return n;
-}
-
 }  // namespace lm::text

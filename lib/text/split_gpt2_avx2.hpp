@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's pretokenizer, 64 bytes at a time: one bit per byte and class, and the starts of all
-// pieces from a few shifts of those bits. Same pieces as Gpt2Splitter for valid UTF-8.
+// pieces from a few shifts of those bits. Same pieces as gpt2_piece_end for valid UTF-8.
 #pragma once
 
 #include "text/splitter.hpp"

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "text/split_gpt2.hpp"
 #include "text/split_gpt2_avx2.hpp"
+#include "text/split_rules.hpp"
 
 namespace lm::text {
 namespace {
@@ -22,6 +23,33 @@ class WholeSplitter : public Splitter {
     u32 left_ = 0;
 };
 
+// Any rule that tells the end of a piece from its beginning.
+template <typename PieceEnd>
+class WalkingSplitter : public Splitter {
+  public:
+    explicit WalkingSplitter(PieceEnd piece_end) : piece_end_(piece_end) {}
+    void start(std::string_view text) override {
+        chars_ = CharReader(text);
+        position_ = 0;
+    }
+    i64 next(u32* ends, i64 capacity) override {
+        i64 n = 0;
+        while (n < capacity && position_ < chars_.size())
+            ends[n++] = position_ = piece_end_(chars_, position_);
+        return n;
+    }
+
+  private:
+    PieceEnd piece_end_;
+    CharReader chars_;
+    u32 position_ = 0;
+};
+
+template <typename PieceEnd>
+std::unique_ptr<Splitter> walking(PieceEnd piece_end) {
+    return std::make_unique<WalkingSplitter<PieceEnd>>(piece_end);
+}
+
 }  // namespace
 
 std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
@@ -29,7 +57,17 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
         case SplitRule::none:
             return std::make_unique<WholeSplitter>();
         case SplitRule::gpt2:
-            return std::make_unique<Gpt2Splitter>();
+            return walking(gpt2_piece_end);
+        case SplitRule::llama3:
+            return walking([](const CharReader& chars, u32 begin) {
+                return llama3_piece_end(chars, begin, 3);
+            });
+        case SplitRule::qwen2:
+            return walking([](const CharReader& chars, u32 begin) {
+                return llama3_piece_end(chars, begin, 1);
+            });
+        case SplitRule::bloom:
+            return walking(bloom_piece_end);
     }
     bug(__FILE__, __LINE__, "unknown split rule");
 }

@@ -14,6 +14,9 @@ enum class SplitRule {
     none,  // the whole text is one piece
     // GPT-2: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
     gpt2,
+    llama3,  // see split_rules.hpp
+    qwen2,
+    bloom,
 };
 
 class Splitter {

@@ -63,6 +63,12 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_pa
                                                      const std::string& merges_path,
                                                      SpecialInText special);
 
+// Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
+// pretokenizers of GPT-2, BLOOM, Llama-3 and Qwen2, added tokens, ignore_merges and templates.
+// Throws Error(failure) that names whatever else the file asks for. The end of document is
+// eos_token of a tokenizer_config.json beside it, else </s>, <|endoftext|> or <|end_of_text|>.
+std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
+
 // Every byte is its own id; 256 is the end of document.
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 

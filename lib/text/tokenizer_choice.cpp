@@ -35,8 +35,18 @@ std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
-    const std::string type = choice.type.value_or("GPT2BPETokenizer");
+    const std::string type =
+        choice.type.value_or(choice.model ? "HFTokenizer" : "GPT2BPETokenizer");
     if (type == "GPT2BPETokenizer") return load_gpt2(choice);
+    if (type == "HFTokenizer" || type == "PretrainedFromHF") {
+        refuse_files(choice, type);
+        if (!choice.model)
+            usage_error("--tokenizer-model", "is missing: {} wants a tokenizer.json", type);
+        return load_hf_tokenizer(*choice.model, special_of(choice, SpecialInText::parse));
+    }
+    if (choice.model)
+        usage_error("--tokenizer-model", "belongs to --tokenizer-type HFTokenizer, not to {}",
+                    type);
     if (type == "ByteTokenizer") {
         refuse_files(choice, type);
         if (special_of(choice, SpecialInText::plain) == SpecialInText::parse) {
@@ -44,7 +54,9 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
         }
         return make_byte_tokenizer();
     }
-    usage_error("--tokenizer-type", "'{}' is not one of GPT2BPETokenizer, ByteTokenizer", type);
+    usage_error("--tokenizer-type",
+                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, PretrainedFromHF, ByteTokenizer",
+                type);
 }
 
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to) {

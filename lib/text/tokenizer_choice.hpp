@@ -14,6 +14,7 @@ struct TokenizerChoice {
     std::optional<std::string> type;        // --tokenizer-type
     std::optional<std::string> vocab_file;  // --vocab-file
     std::optional<std::string> merge_file;  // --merge-file
+    std::optional<std::string> model;       // --tokenizer-model, --tokenizer-name-or-path
     std::optional<std::string> special;     // --special-in-text plain|parse
 };
 
