@@ -17,6 +17,8 @@ struct Flag {
 
 constexpr const char* one_kernel = "there is one implementation, chosen by the device";
 constexpr const char* mapped_data = "batches are read from mapped files without loader processes";
+constexpr const char* no_rng_state =
+    "random numbers depend on the seed and their place alone: there is no state";
 constexpr const char* one_buffer = "gradients always lie in one contiguous fp32 buffer";
 
 // Accepted: what happens instead.
@@ -58,27 +60,33 @@ constexpr Flag accepted[] = {
     {"--overlap-grad-reduce", 0, "one rank has nothing to reduce"},
     {"--overlap-param-gather", 0, "one rank has nothing to gather"},
     {"--use-distributed-optimizer", 0, "one rank holds the whole optimizer state"},
+    {"--zero-stage", 1, "one rank holds the whole optimizer state"},
     {"--sequence-parallel", 0, "one tensor rank has nothing to share"},
     {"--empty-unused-memory-level", 1, "all memory is allocated once, before the first step"},
     {"--log-throughput", 0, "every log line has the throughput"},
     {"--log-level", 1, "messages have no levels"},
     {"--log-level-replica", 1, "messages have no levels"},
+    {"--override-lr-scheduler,--override-opt_param-scheduler", 0,
+     "the schedule of the command line always holds; a resumed run notes what changed"},
+    {"--no-save-rng", 0, no_rng_state},
+    {"--no-load-rng", 0, no_rng_state},
+    {"--tensorboard-queue-size", 1, "TensorBoard events are written out with each log line"},
+    {"--tensorboard-log-interval", 1, "TensorBoard gets every iteration"},
+    {"--no-log-learnig-rate-to-tensorboard", 0, "TensorBoard gets the learning rate"},
+    {"--no-log-loss-scale-to-tensorboard", 0, "there is no loss scale in fp32"},
+    {"--log-memory-to-tensorboard", 0, "all memory is allocated before the first step"},
 };
 
 constexpr const char* no_model = "no such model here";
 constexpr const char* no_recompute =
     "activations cannot be recomputed yet: leave it out (results do not change, memory does)";
-constexpr const char* no_tensorboard = "TensorBoard events are not written yet: leave it out";
 constexpr const char* no_scaler = "fp16 training is not there yet";
 constexpr const char* no_curriculum = "curriculum learning is not there yet";
-constexpr const char* no_weighted = "weighted data sets are not there yet: use --data-path";
-constexpr const char* no_masks = "documents in a sequence are not separated yet";
+constexpr const char* no_test_set = "no test set is evaluated: leave it out";
 constexpr const char* no_deepspeed =
     "DeepSpeed configurations are not read yet: give the flags that say the same";
 constexpr const char* no_moe = "mixtures of experts are not supported";
 constexpr const char* no_fp8 = "fp8 is not supported";
-constexpr const char* no_scheduler_choice = "the schedule cannot be changed on resume yet";
-constexpr const char* no_part_load = "a checkpoint is saved and loaded whole so far";
 constexpr const char* one_rank = "lm-train runs on one rank so far";
 
 // Refused: why.
@@ -102,7 +110,6 @@ constexpr Flag refused[] = {
     {"--context-parallel-size", 1, "sequences are not cut over ranks"},
     {"--num-layers-per-virtual-pipeline-stage", 1, one_rank},
     {"--pp-partition-method", 1, one_rank},
-    {"--zero-stage", 1, one_rank},
     {"--fp8-format", 1, no_fp8},
     {"--fp8-hybrid", 0, no_fp8},
     {"--loss-scale", 1, no_scaler},
@@ -125,50 +132,22 @@ constexpr Flag refused[] = {
     {"--use-bnb-optimizer", 0, "8-bit optimizer states are not supported"},
     {"--curriculum-learning", 0, no_curriculum},
     {"--curriculum-learning-type", 1, no_curriculum},
-    {"--rampup-batch-size", 3, "the batch size cannot grow yet"},
-    {"--train-tokens", 1, "give --train-samples or --train-iters"},
-    {"--lr-decay-tokens", 1, "give --lr-decay-samples or --lr-decay-iters"},
-    {"--skip-train-iteration-range", -1, "batches cannot be skipped yet"},
-    {"--override-lr-scheduler,--override-opt_param-scheduler", 0, no_scheduler_choice},
-    {"--use-checkpoint-lr-scheduler,--use-checkpoint-opt_param-scheduler", 0, no_scheduler_choice},
+    {"--use-checkpoint-lr-scheduler,--use-checkpoint-opt_param-scheduler", 0,
+     "the schedule of the command line holds: give the checkpoint's values there"},
+    {"--no-save-optim", 0, "a checkpoint is always saved whole"},
     {"--start-weight-decay", 1, "weight decay is constant"},
     {"--end-weight-decay", 1, "weight decay is constant"},
     {"--weight-decay-incr-style", 1, "weight decay is constant"},
-    {"--train-weighted-split-paths", -1, no_weighted},
-    {"--train-weighted-split-paths-path", 1, no_weighted},
-    {"--valid-weighted-split-paths", -1, no_weighted},
-    {"--valid-weighted-split-paths-path", 1, no_weighted},
-    {"--test-weighted-split-paths", -1, no_weighted},
-    {"--test-weighted-split-paths-path", 1, no_weighted},
-    {"--train-data-path", -1, no_weighted},
-    {"--valid-data-path", -1, no_weighted},
-    {"--test-data-path", -1, no_weighted},
-    {"--data-order", 1, "the order is a function of seed and samples alone so far"},
-    {"--reset-position-ids", 0, no_masks},
-    {"--reset-attention-mask", 0, no_masks},
-    {"--eod-mask-loss", 0, no_masks},
-    {"--loss-on-targets-only", 0, no_masks},
-    {"--mock-data", 0, "give --data-path"},
+    {"--test-weighted-split-paths", -1, no_test_set},
+    {"--test-weighted-split-paths-path", 1, no_test_set},
+    {"--test-data-path", -1, no_test_set},
+    {"--loss-on-targets-only", 0, "the loss counts every token"},
     {"--inference", 0, "lm-train only trains"},
     {"--eval-only", 1, "lm-train only trains"},
-    {"--finetune", 0, no_part_load},
-    {"--no-save-optim", 0, no_part_load},
-    {"--no-save-rng", 0, no_part_load},
-    {"--no-load-optim", 0, no_part_load},
-    {"--no-load-rng", 0, no_part_load},
     {"--async-save", 0, "checkpoints are saved between two steps so far"},
-    {"--save-schedule", 1, "give --save-interval"},
-    {"--kill-switch-path", 1, "send SIGUSR1 to save and stop"},
+    {"--log-timers-to-tensorboard", 0,
+     "TensorBoard does not get times of phases yet: leave it out"},
     {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
-    {"--tensorboard-dir", 1, no_tensorboard},
-    {"--tensorboard-queue-size", 1, no_tensorboard},
-    {"--tensorboard-log-interval", 1, no_tensorboard},
-    {"--log-timers-to-tensorboard", 0, no_tensorboard},
-    {"--log-batch-size-to-tensorboard", 0, no_tensorboard},
-    {"--log-validation-ppl-to-tensorboard", 0, no_tensorboard},
-    {"--log-memory-to-tensorboard", 0, no_tensorboard},
-    {"--no-log-learnig-rate-to-tensorboard", 0, no_tensorboard},
-    {"--no-log-loss-scale-to-tensorboard", 0, no_tensorboard},
     {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},
     {"--log-num-zeros-in-grad", 0, "zeros in gradients are not counted yet"},
     {"--log-path", 1, "standard output has the log"},
