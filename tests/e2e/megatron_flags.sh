@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The flags of a published Megatron script (tr1-13B, a smaller model): what lm-train has it takes,
+# what means nothing here it notes, what would change results it refuses by name.
+set -euo pipefail
+train=$1/bin/lm-train
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+die() { echo "megatron_flags: $*"; cat "$dir/err"; exit 1; }
+
+# shellcheck disable=SC2054
+script=(
+    --distributed-backend nccl --num-layers 2 --hidden-size 64 --num-attention-heads 4
+    --ffn-hidden-size 256 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1
+    --rampup-batch-size 16 16 5_000 --global-batch-size 64 --train-samples 30_000
+    --optimizer adam --adam-beta1 0.9 --adam-beta2 0.999 --adam-eps 1e-8 --lr 1e-4 --min-lr 1e-5
+    --lr-decay-style cosine --lr-decay-samples 20_000 --lr-warmup-samples 200 --clip-grad 1.0
+    --weight-decay 1e-1 --clip-grad 1.0 --seed 42 --init-method-std 0.02
+    --exit-duration-in-mins 1190 --log-interval 10 --save-interval 1500 --eval-interval 1000
+    --eval-iters 5 --tensorboard-dir "$dir/tb" --tensorboard-queue-size 5
+    --log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard
+    --save "$dir/checkpoints" --mock-data --data-impl mmap --split 949,50,1
+    --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --use-flash-attn
+    --no-masked-softmax-fusion --attention-softmax-in-fp32 --num-workers 2)
+
+"$train" "${script[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "the script is refused"
+for flag in --distributed-backend --tensorboard-queue-size --data-impl --use-flash-attn \
+    --no-masked-softmax-fusion --attention-softmax-in-fp32 --num-workers; do
+    [ "$(grep -c "^lm-train: note: $flag: ignored: " "$dir/err")" = 1 ] || die "no note of $flag"
+done
+[ "$(grep -c 'ignored' "$dir/err")" = 7 ] || die "other notes than expected"
+
+for more in --checkpoint-activations --fp16 "--loss-scale 12" --deepspeed "--deepspeed_config f" \
+    "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
+    --swiglu "--position-embedding-type alibi" "--tensor-model-parallel-size 2" "--optimizer sgd"; do
+    read -ra words <<<"$more"
+    code=0
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 2 ] || die "$more: exit $code"
+    grep -q "^lm-train: ${words[0]}: " "$dir/err" || die "$more: not named"
+    [ ! -s "$dir/out" ] || die "$more: a configuration in spite of it"
+done
+[ ! -e "$dir/checkpoints" ] || die "--print-config made a directory"
