@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/rng.hpp"
+#include "convert/gpt2_reference.hpp"
+#include "cpu/cpu.hpp"
+#include "train/trainer.hpp"
+
+namespace lm::convert_tool {
+namespace {
+
+constexpr i64 most_tokens = 16;
+
+std::vector<i32> some_tokens(const spec::ModelConfig& model) {
+    std::vector<i32> tokens(static_cast<size_t>(std::min(most_tokens, model.max_positions)));
+    const u64 key = stream_key(1, "lm-convert --check");
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        tokens[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
+    }
+    return tokens;
+}
+
+std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelConfig model,
+                              const std::vector<i32>& tokens) {
+    model.seq_length = static_cast<i64>(tokens.size());
+    const int n_threads = available_cores();
+    const auto device = cpu::make_device(n_threads);
+    train::Trainer trainer({.model = model, .n_threads = n_threads}, *device);
+    trainer.load(checkpoint, false);
+    data::Batch batch(model.seq_length, {});
+    std::ranges::copy(tokens, batch.tokens.begin());
+    std::vector<float> logits;
+    trainer.logits(batch, [&](i64, std::span<const float> row) {
+        logits.insert(logits.end(), row.begin(), row.end());
+    });
+    return logits;
+}
+
+// Of the logits' root mean square. A matrix that was not transposed, or heads in another order,
+// give differences of the order of 1.
+double tolerance(DType dtype) {
+    switch (dtype) {
+        case DType::bf16:
+            return 0.1;
+        case DType::fp16:
+            return 0.01;
+        default:
+            return 1e-3;
+    }
+}
+
+}  // namespace
+
+Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype) {
+    const ckpt::Checkpoint checkpoint = ckpt::open(native);
+    const std::vector<i32> tokens = some_tokens(checkpoint.manifest().model);
+    const std::vector<float> ours = our_logits(checkpoint, checkpoint.manifest().model, tokens);
+    const std::vector<double> theirs = convert::gpt2_reference_logits(hf, tokens);
+    if (ours.size() != theirs.size()) {
+        run_error("--check", "{} logits here, {} there: {} was not written", ours.size(),
+                  theirs.size(), hf);
+    }
+    Comparison result;
+    double squares = 0;
+    for (size_t i = 0; i < ours.size(); ++i) {
+        const double difference = std::abs(double{ours[i]} - theirs[i]);
+        if (!(difference <= result.largest)) result.largest = difference;
+        squares += theirs[i] * theirs[i];
+    }
+    result.spread = std::sqrt(squares / static_cast<double>(theirs.size()));
+    if (!(result.largest <= tolerance(dtype) * result.spread)) {
+        run_error("--check", "the logits differ by {:.3e}, their root mean square is {:.3e}",
+                  result.largest, result.spread);
+    }
+    return result;
+}
+
+}  // namespace lm::convert_tool

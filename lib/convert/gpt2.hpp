@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions between a checkpoint of ours and a Hugging Face GPT-2 directory.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/dtype.hpp"
+
+namespace lm::convert {
+
+enum class Format { native, hf_gpt2 };
+std::string_view name_of(Format format);
+
+// What `path` is. Throws Error(usage) when it is neither.
+Format recognise(const std::string& path);
+
+struct Request {
+    std::string in;
+    std::string out;
+    std::optional<DType> dtype;  // default: to Hugging Face as it is stored, to native fp32
+    i64 max_shard_bytes = 5'000'000'000;
+    std::string tokenizer;  // directory; empty: GPT-2's when the vocabulary is GPT-2's
+    bool force = false;     // replace OUT
+    std::string command_line;
+    // Called with the directory that becomes OUT, before it does; what it throws ends the
+    // conversion.
+    std::function<void(const std::string& finished)> check;
+    std::function<void(i64 bytes)> progress;  // tensor bytes written so far; may be empty
+};
+
+struct Report {
+    i64 n_tensors = 0;
+    i64 n_bytes = 0;
+    bool has_tokenizer = false;
+    i64 end_of_document = -1;
+};
+
+// OUT appears whole or not at all; an existing one is Error(usage) unless `force`. Throws
+// Error(usage) naming the flag when the model cannot be expressed on the other side.
+Report to_hf_gpt2(const Request& request);
+Report from_hf_gpt2(const Request& request);
+
+}  // namespace lm::convert

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/hf_files.hpp"
+
+#include <array>
+
+#include "base/error.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::convert {
+namespace {
+
+constexpr std::string_view single_file = "model.safetensors";
+constexpr std::string_view index_file = "model.safetensors.index.json";
+
+}  // namespace
+
+std::string hf_config_path(const std::string& model) {
+    if (io::is_directory(model)) return model + "/config.json";
+    const size_t slash = model.rfind('/');
+    return (slash == model.npos ? std::string() : model.substr(0, slash + 1)) + "config.json";
+}
+
+HfTensors::HfTensors(const std::string& path) {
+    if (!io::is_directory(path)) {
+        add_file(path);
+        return;
+    }
+    const std::string index = fmt::format("{}/{}", path, index_file);
+    const std::string single = fmt::format("{}/{}", path, single_file);
+    if (io::exists(single)) {
+        add_file(single);
+    } else if (io::exists(index)) {
+        add_index(path, index);
+    } else {
+        usage_error(path, "has neither {} nor {}", single_file, index_file);
+    }
+}
+
+void HfTensors::add_file(const std::string& path) {
+    files_.push_back(std::make_unique<ckpt::SafetensorsReader>(path));
+    const ckpt::SafetensorsReader& file = *files_.back();
+    for (const ckpt::SafetensorsEntry& entry : file.entries()) {
+        if (!tensors_.emplace(entry.name, Found{&file, &entry}).second) {
+            run_error(path, "tensor {} is in another shard too", entry.name);
+        }
+    }
+}
+
+void HfTensors::add_index(const std::string& directory, const std::string& index) {
+    const auto map = io::json_get<io::Json>(io::read_json(index), "weight_map", index);
+    if (!map.is_object()) run_error(index, "'weight_map' is not an object");
+    std::map<std::string, std::vector<std::string>> by_file;
+    for (const auto& [tensor, file] : map.items()) {
+        by_file[io::json_as<std::string>(file, "'" + tensor + "'", index)].push_back(tensor);
+    }
+    for (const auto& [file, names] : by_file) {
+        // The index must not make us read elsewhere.
+        if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
+            run_error(index, "'{}' is not the name of a file beside it", file);
+        }
+        add_file(directory + "/" + file);
+        for (const std::string& name : names) {
+            if (!files_.back()->find(name)) {
+                run_error(directory + "/" + file, "has no tensor {}, but the index says so", name);
+            }
+        }
+    }
+}
+
+const HfTensors::Found* HfTensors::find(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
+                                                  i64 max_bytes) {
+    std::vector<std::vector<std::string>> shards;
+    std::vector<std::string> current;
+    i64 bytes = 0;
+    for (const SizedName& tensor : tensors) {
+        if (tensor.bytes > max_bytes) {
+            shards.push_back({tensor.name});
+            continue;
+        }
+        if (bytes + tensor.bytes > max_bytes) {
+            shards.push_back(std::exchange(current, {}));
+            bytes = 0;
+        }
+        current.push_back(tensor.name);
+        bytes += tensor.bytes;
+    }
+    if (!current.empty()) shards.push_back(std::move(current));
+    return shards;
+}
+
+std::string shard_name(i64 shard, i64 n_shards) {
+    if (n_shards == 1) return std::string(single_file);
+    return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
+}
+
+std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes) {
+    io::Json index;
+    index["metadata"]["total_size"] = total_bytes;
+    for (size_t shard = 0; shard < shards.size(); ++shard) {
+        for (const std::string& name : shards[shard]) {
+            index["weight_map"][name] =
+                shard_name(static_cast<i64>(shard), static_cast<i64>(shards.size()));
+        }
+    }
+    return io::json_text(index);
+}
+
+namespace {
+
+void copy_file(const std::string& from, const std::string& to) {
+    const io::MappedFile file(from);
+    io::write_file(to, file.text(), io::Overwrite::no);
+}
+
+}  // namespace
+
+void copy_tokenizer(const std::string& from, const std::string& to) {
+    constexpr std::array names{
+        "tokenizer.json",  "tokenizer_config.json",   "vocab.json",        "merges.txt",
+        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
+    if (!io::is_directory(from)) usage_error("--tokenizer", "{} is not a directory", from);
+    int n_copied = 0;
+    for (const char* name : names) {
+        if (!io::exists(from + "/" + name)) continue;
+        copy_file(from + "/" + name, to + "/" + name);
+        ++n_copied;
+    }
+    if (n_copied == 0) {
+        usage_error("--tokenizer", "{} holds no tokenizer.json, vocab.json or merges.txt", from);
+    }
+}
+
+void write_gpt2_tokenizer(const std::string& to, i64 max_length) {
+    for (const char* name : {"vocab.json", "merges.txt"}) {
+        copy_file(share_file(std::string("tokenizers/gpt2/") + name), to + "/" + name);
+    }
+    constexpr const char* special = "<|endoftext|>";
+    const io::Json config = {{"tokenizer_class", "GPT2Tokenizer"},
+                             {"add_prefix_space", false},
+                             {"model_max_length", max_length},
+                             {"bos_token", special},
+                             {"eos_token", special},
+                             {"unk_token", special}};
+    io::write_file(to + "/tokenizer_config.json", io::json_text(config), io::Overwrite::no);
+}
+
+}  // namespace lm::convert

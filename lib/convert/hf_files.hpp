@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face model directories as files: safetensors shards with their index, tokenizer files.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckpt/safetensors.hpp"
+
+namespace lm::convert {
+
+// config.json of a model: in its directory, or beside its one .safetensors file.
+std::string hf_config_path(const std::string& model);
+
+// All tensors of a model directory, or of one .safetensors file.
+class HfTensors {
+  public:
+    struct Found {
+        const ckpt::SafetensorsReader* file = nullptr;
+        const ckpt::SafetensorsEntry* entry = nullptr;
+        std::span<const std::byte> bytes() const { return file->bytes(*entry); }
+    };
+
+    // Throws Error(usage) when `path` holds no safetensors, Error(failure) when index and shards do
+    // not fit together.
+    explicit HfTensors(const std::string& path);
+    // nullptr when there is none of that name.
+    const Found* find(const std::string& name) const;
+    const std::map<std::string, Found>& all() const { return tensors_; }
+
+  private:
+    void add_file(const std::string& path);
+    void add_index(const std::string& directory, const std::string& index);
+
+    std::vector<std::unique_ptr<ckpt::SafetensorsReader>> files_;
+    std::map<std::string, Found> tensors_;
+};
+
+struct SizedName {
+    std::string name;
+    i64 bytes = 0;
+};
+
+// Cuts tensors into shards as huggingface_hub does: greedily in the given order, a tensor larger
+// than `max_bytes` alone.
+std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
+                                                  i64 max_bytes);
+std::string shard_name(i64 shard, i64 n_shards);  // "model-00001-of-00002.safetensors"
+// model.safetensors.index.json
+std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes);
+
+// The tokenizer's files that lie in `from`, copied to `to`. Throws Error(usage) when there are
+// none.
+void copy_tokenizer(const std::string& from, const std::string& to);
+// GPT-2's files as installed with the toolkit, and tokenizer_config.json.
+void write_gpt2_tokenizer(const std::string& to, i64 max_length);
+
+}  // namespace lm::convert

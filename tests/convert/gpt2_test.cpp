@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions to and from Hugging Face's GPT-2, with the golden weights as what transformers wrote.
+#include "convert/gpt2.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "../ckpt/support.hpp"
+#include "ckpt/diff.hpp"
+#include "ckpt/verify.hpp"
+#include "convert/gpt2_map.hpp"
+#include "convert/hf_files.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+using Catch::Matchers::Contains;
+using test::Buffers;
+
+namespace {
+
+const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetensors";
+
+// A Hugging Face directory with the golden weights, as save_pretrained writes them.
+void write_hf(const std::string& directory, const std::string& prefix,
+              const std::vector<std::pair<std::string, std::string>>& renamed = {}) {
+    io::make_directories(directory);
+    const ckpt::SafetensorsReader reader(golden);
+    std::vector<ckpt::SafetensorsEntry> entries;
+    std::map<std::string, std::string> source;
+    for (ckpt::SafetensorsEntry entry : reader.entries()) {
+        constexpr std::string_view mark = "weight.transformer.";
+        if (!entry.name.starts_with(mark)) continue;
+        std::string name = prefix + entry.name.substr(mark.size());
+        for (const auto& [from, to] : renamed) {
+            if (name == from) name = to;
+        }
+        source[name] = entry.name;
+        entry.name = name;
+        entries.push_back(entry);
+    }
+    ckpt::SafetensorsWriter writer(directory + "/model.safetensors", entries, {{"format", "pt"}});
+    for (const auto& entry : writer.entries()) {
+        writer.append(reader.bytes(*reader.find(source.at(entry.name))));
+    }
+    writer.commit();
+    test::write(directory + "/config.json",
+                R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 40, "n_head": 5, "n_inner": 100,
+                    "vocab_size": 77, "n_positions": 13, "activation_function": "gelu_new",
+                    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 76})");
+}
+
+Request request_of(const std::string& in, const std::string& out) {
+    Request request;
+    request.in = in;
+    request.out = out;
+    return request;
+}
+
+bool same(const std::string& a, const std::string& b) {
+    bool equal = true;
+    ckpt::diff(ckpt::open(a), ckpt::open(b), ckpt::all_kinds,
+               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
+    return equal;
+}
+
+}  // namespace
+
+TEST_CASE("Hugging Face -> native: every number at its place") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");
+    const Report report = from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    CHECK(report.n_tensors == 2 + 2 * 12 + 2);
+    CHECK(report.end_of_document == 76);
+    const ckpt::Checkpoint checkpoint = ckpt::open(scratch / "native");
+    CHECK(ckpt::verify(checkpoint.path(), nullptr).problems.empty());
+    const spec::ModelConfig& config = checkpoint.manifest().model;
+    CHECK(config.ffn_hidden == 100);
+    CHECK(config.vocab_size == 77);
+    CHECK(config.head_dim == 8);
+    CHECK(config.hidden_dropout == 0.0);
+    CHECK(checkpoint.manifest().counters.iteration == 0);
+
+    const ckpt::SafetensorsReader reader(golden);
+    const auto theirs = [&](const std::string& name) {
+        const auto bytes = reader.bytes(*reader.find("weight.transformer." + name));
+        std::vector<float> values(bytes.size() / 4);
+        std::memcpy(values.data(), bytes.data(), bytes.size());
+        return values;
+    };
+    const auto ours = [&](const std::string& name) {
+        return checkpoint.load_fp32(name, ckpt::Kind::weight);
+    };
+    CHECK(ours("embedding.word.weight") == theirs("wte.weight"));
+    CHECK(ours("embedding.position.weight") == theirs("wpe.weight"));
+    CHECK(ours("final_norm.bias") == theirs("ln_f.bias"));
+    const auto c_attn = theirs("h.1.attn.c_attn.weight");  // [40, 120]
+    const auto key = ours("layers.1.attention.key.weight");
+    const auto down = ours("layers.1.mlp.down.weight");   // [40, 100]
+    const auto c_proj = theirs("h.1.mlp.c_proj.weight");  // [100, 40]
+    bool equal = true;
+    for (size_t out = 0; out < 40; ++out) {
+        for (size_t in = 0; in < 40; ++in)
+            equal &= key[out * 40 + in] == c_attn[in * 120 + 40 + out];
+        for (size_t in = 0; in < 100; ++in) equal &= down[out * 100 + in] == c_proj[in * 40 + out];
+    }
+    CHECK(equal);
+    const auto bias = theirs("h.0.attn.c_attn.bias");
+    CHECK(ours("layers.0.attention.value.bias") ==
+          std::vector<float>(bias.begin() + 80, bias.end()));
+}
+
+TEST_CASE("Hugging Face -> native -> Hugging Face: the file we were given, byte for byte") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");
+    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    const Report report = to_hf_gpt2(request_of(scratch / "native", scratch / "again"));
+    CHECK_FALSE(report.has_tokenizer);
+    CHECK(test::read(scratch / "again/model.safetensors") ==
+          test::read(scratch / "hf/model.safetensors"));
+    CHECK(io::list_directory(scratch / "again") ==
+          std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors"});
+    const io::Json config = io::read_json(scratch / "again/config.json");
+    CHECK(config["activation_function"] == "gelu_new");
+    CHECK(config["n_inner"] == 100);
+    CHECK(config["eos_token_id"] == 76);
+    CHECK(config["vocab_size"] == 77);
+    CHECK(config["torch_dtype"] == "float32");
+}
+
+TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix, from one file") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    buffers.fill(config, 4);
+    auto weights =
+        ckpt::pieces_of(buffers.layout, ckpt::Kind::weight, DType::fp32, buffers.weight.data());
+    ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
+    Request request = request_of(scratch / "a", scratch / "hf");
+    request.max_shard_bytes = 12000;
+    to_hf_gpt2(request);
+    const auto names = io::list_directory(scratch / "hf");
+    CHECK(std::ranges::count_if(
+              names, [](const std::string& name) { return name.ends_with(".safetensors"); }) > 3);
+    const io::Json index = io::read_json(scratch / "hf/model.safetensors.index.json");
+    CHECK(index["metadata"]["total_size"] == 4 * spec::count_parameters(config).total());
+    CHECK(index["weight_map"].size() == 2 + 2 * 12 + 2);
+    from_hf_gpt2(request_of(scratch / "hf", scratch / "b"));
+    CHECK(same(scratch / "a", scratch / "b"));
+    CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
+
+    write_hf(scratch / "plain", "");
+    write_hf(scratch / "prefixed", "transformer.");
+    from_hf_gpt2(request_of(scratch / "plain/model.safetensors", scratch / "c"));
+    from_hf_gpt2(request_of(scratch / "prefixed", scratch / "d"));
+    CHECK(same(scratch / "c", scratch / "d"));
+}
+
+TEST_CASE("16-bit weights are rounded once and widened exactly") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");
+    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+        const std::string name(lm::name_of(dtype));
+        Request request = request_of(scratch / "native", scratch / name);
+        request.dtype = dtype;
+        to_hf_gpt2(request);
+        CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
+              (dtype == DType::bf16 ? "bfloat16" : "float16"));
+        from_hf_gpt2(request_of(scratch / name, scratch / name + "-native"));
+        const auto a =
+            ckpt::open(scratch / "native").load_fp32("layers.0.mlp.up.weight", ckpt::Kind::weight);
+        const auto b = ckpt::open(scratch / name + "-native")
+                           .load_fp32("layers.0.mlp.up.weight", ckpt::Kind::weight);
+        bool equal = true;
+        for (size_t i = 0; i < a.size(); ++i) {
+            equal &= b[i] == (dtype == DType::bf16 ? f32_from_bf16(bf16_from_f32(a[i]))
+                                                   : f32_from_f16(f16_from_f32(a[i])));
+        }
+        CHECK(equal);
+    }
+}
+
+TEST_CASE("GPT-2's tokenizer goes along when the vocabulary is GPT-2's") {
+    const test::ScratchDirectory scratch;
+    spec::ModelConfig config;
+    config.n_layers = 1;
+    config.hidden = 4;
+    config.n_heads = 1;
+    config.seq_length = 8;
+    config.vocab_size = 50257;
+    config.resolve();
+    Buffers buffers(config, {});
+    auto weights =
+        ckpt::pieces_of(buffers.layout, ckpt::Kind::weight, DType::fp32, buffers.weight.data());
+    ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
+    const Report report = to_hf_gpt2(request_of(scratch / "a", scratch / "hf"));
+    CHECK(report.has_tokenizer);
+    CHECK(report.end_of_document == 50256);
+    CHECK(io::file_size(scratch / "hf/vocab.json") == 1042301);
+    CHECK(io::read_json(scratch / "hf/tokenizer_config.json")["model_max_length"] == 8);
+    CHECK(io::read_json(scratch / "hf/config.json")["n_inner"].is_null());
+
+    Request request = request_of(scratch / "a", scratch / "hf2");
+    request.tokenizer = scratch / "hf";
+    to_hf_gpt2(request);
+    CHECK(io::exists(scratch / "hf2/merges.txt"));
+    request = request_of(scratch / "a", scratch / "hf3");
+    request.tokenizer = scratch.path();
+    CHECK_THAT(test::error_of([&] { to_hf_gpt2(request); }, Exit::usage), Contains("--tokenizer"));
+    CHECK_FALSE(io::exists(scratch / "hf3"));
+}
+
+TEST_CASE("what cannot be converted is refused with the flag or the tensor") {
+    const auto refused = [](auto change) {
+        auto config = test::small_model();
+        change(config);
+        return test::error_of([&] { check_fits_gpt2(config); }, Exit::usage);
+    };
+    CHECK(refused([](auto&) {}) == "no error");
+    CHECK_THAT(refused([](auto& c) { c.position = spec::PositionEmbedding::alibi; }),
+               Contains("--position-embedding-type") && Contains("alibi"));
+    CHECK_THAT(refused([](auto& c) { c.normalization = spec::Normalization::rms_norm; }),
+               Contains("--normalization"));
+    CHECK_THAT(refused([](auto& c) { c.activation = spec::Activation::swiglu; }),
+               Contains("--swiglu"));
+    CHECK_THAT(refused([](auto& c) { c.activation = spec::Activation::geglu; }),
+               Contains("--glu-activation"));
+    CHECK_THAT(refused([](auto& c) { c.n_groups = 2; }), Contains("--num-query-groups"));
+    CHECK_THAT(refused([](auto& c) { c.head_dim = 7; }), Contains("--kv-channels"));
+    CHECK_THAT(refused([](auto& c) { c.embedding_norm = true; }), Contains("--embed-layernorm"));
+    CHECK_THAT(refused([](auto& c) { c.untied_head = true; }), Contains("--untie-embeddings"));
+    CHECK_THAT(refused([](auto& c) { c.linear_bias = false; }), Contains("--disable-bias-linear"));
+
+    const test::ScratchDirectory scratch;
+    const auto import_error = [&](const std::string& in, Exit code) {
+        const std::string text =
+            test::error_of([&] { from_hf_gpt2(request_of(scratch / in, scratch / "out")); }, code);
+        CHECK_FALSE(io::exists(scratch / "out"));
+        return text;
+    };
+    write_hf(scratch / "missing", "", {{"h.1.ln_2.bias", "h.1.ln_9.bias"}});
+    CHECK_THAT(import_error("missing", Exit::failure), Contains("h.1.ln_2.bias is missing"));
+    write_hf(scratch / "wrong", "");
+    test::write(scratch / "wrong/config.json",
+                R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 40, "n_head": 5,
+                    "vocab_size": 77, "n_positions": 13})");
+    CHECK_THAT(import_error("wrong", Exit::failure),
+               Contains("h.0.mlp.c_fc.weight has shape [40,100], config.json needs [40,160]"));
+    test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
+    CHECK_THAT(import_error("wrong", Exit::usage), Contains("model_type is 'bert'"));
+    io::remove_tree(scratch / "wrong/config.json");
+    CHECK_THAT(import_error("wrong", Exit::usage), Contains("config.json: is missing"));
+    write_hf(scratch / "evil", "");
+    io::remove_tree(scratch / "evil/model.safetensors");
+    test::write(scratch / "evil/model.safetensors.index.json",
+                R"({"weight_map": {"wte.weight": "../wrong/model.safetensors"}})");
+    CHECK_THAT(import_error("evil", Exit::failure), Contains("is not the name of a file"));
+}
+
+TEST_CASE("OUT is replaced only with --force, and only when it is a model") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "");
+    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    const auto convert_error = [&](const std::string& in, const std::string& out, bool force) {
+        Request request = request_of(in, out);
+        request.force = force;
+        return test::error_of([&] { to_hf_gpt2(request); }, Exit::usage);
+    };
+    CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false), Contains("--force"));
+    CHECK(convert_error(scratch / "native", scratch / "hf", true) == "no error");
+    CHECK_THAT(convert_error(scratch / "native", scratch / "native", true), Contains("holds"));
+    io::make_directories(scratch / "home");
+    test::write(scratch / "home/thesis.tex", "x");
+    CHECK_THAT(convert_error(scratch / "native", scratch / "home", true),
+               Contains("holds no model"));
+    CHECK(io::exists(scratch / "home/thesis.tex"));
+}
+
+TEST_CASE("formats are recognised") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "");
+    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    CHECK(recognise(scratch / "hf") == Format::hf_gpt2);
+    CHECK(recognise(scratch / "hf/model.safetensors") == Format::hf_gpt2);
+    CHECK(recognise(scratch / "native") == Format::native);
+    CHECK(recognise(scratch / "native/global_step0") == Format::native);
+    CHECK_THAT(test::error_of([&] { recognise(scratch.path()); }, Exit::usage),
+               Contains("neither"));
+}
+
+TEST_CASE("shards are cut as huggingface_hub does") {
+    const std::vector<SizedName> tensors{{"a", 5}, {"b", 11}, {"c", 5}, {"d", 1}, {"e", 10}};
+    using Shards = std::vector<std::vector<std::string>>;
+    CHECK(plan_shards(tensors, 10) == Shards{{"b"}, {"a", "c"}, {"d"}, {"e"}});
+    CHECK(plan_shards(tensors, 100) == Shards{{"a", "b", "c", "d", "e"}});
+    CHECK(shard_name(0, 1) == "model.safetensors");
+    CHECK(shard_name(1, 12) == "model-00002-of-00012.safetensors");
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-convert on what lm-train saves: to Hugging Face and back bit for bit, and training goes on.
+# timeout: 120
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+make_corpus corpus.jsonl 100
+lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
+model=(--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 24)
+args=(--micro-batch-size 2 --global-batch-size 2 --train-iters 4 --lr 1e-3 --data-path data_text_document --threads 1
+    --eval-interval 100 --eval-iters 1 --log-interval 1)
+lm-train "${model[@]}" "${args[@]}" --save c >/dev/null 2>&1
+
+expect 0 'no tokenizer files' lm-convert c hf --to hf-gpt2
+[ "$(jq -c '[.vocab_size, .n_layer, .n_positions, .eos_token_id, .activation_function]' hf/config.json)" = \
+    '[257,2,24,256,"gelu_new"]' ] || fail "config.json: $(cat hf/config.json)"
+expect 0 '' lm-convert hf back --to native --quiet
+expect 0 '' lm-ckpt diff c back --weights-only
+expect 0 '' lm-ckpt verify back --quiet
+expect 0 '' lm-convert c shards --to hf-gpt2 --max-shard-size 30kB --quiet
+[ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 2 ] || fail "shards: $(ls shards)"
+expect 0 '' lm-convert shards back2 --to native --quiet
+expect 0 '' lm-ckpt diff c back2 --weights-only
+expect 0 '' lm-convert c half --to hf-gpt2 --dtype bf16 --quiet
+[ "$(jq -r .torch_dtype half/config.json)" = bfloat16 ] || fail "--dtype"
+
+# Training starts from a converted model.
+lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||
+    fail "training from a converted model: $(cat tuned.err)"
+
+# What can be wrong.
+expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
+expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
+mkdir home; echo x >home/thesis
+expect 2 'holds no model' lm-convert c home --to hf-gpt2 --force
+[ -f home/thesis ] || fail "--force removed a directory that is no model"
+expect 2 'c: is native already' lm-convert c x --to native
+expect 2 '--to: must be given' lm-convert c x
+expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
+cp -r hf cut; truncate -s -10 cut/model.safetensors
+expect 3 'cut/model.safetensors: holds .* cut short' lm-convert cut x --to native
+lm-train "${model[@]}" "${args[@]}" --train-iters 1 --embed-layernorm --save norm >/dev/null 2>&1
+expect 2 '--embed-layernorm: Hugging Face' lm-convert norm x --to hf-gpt2
+LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2
+nothing_under x
+echo "lm-convert: all as promised"
