@@ -68,7 +68,7 @@ run() {
     local suite=$1 preset=$2
     shift 2
     results+=("build/results/$suite.xml")
-    ctest --test-dir "build/$preset" -j "$jobs" --timeout 300 --output-on-failure \
+    ctest --test-dir "build/$preset" -j "$jobs" --timeout 600 --output-on-failure \
         --output-junit "$PWD/build/results/$suite.xml" "$@" || true
 }
 

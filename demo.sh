@@ -132,7 +132,7 @@ show lm-ckpt ls checkpoints
 show lm-ckpt verify checkpoints
 
 say "For Hugging Face"
-show lm-convert checkpoints hf --to hf-gpt2
+show lm-convert checkpoints hf --to hf-gpt2 --check
 
 loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
 validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
