@@ -18,12 +18,15 @@ expect 0 'no tokenizer files' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert hf back --to native --quiet
 expect 0 '' lm-ckpt diff c back --weights-only
 expect 0 '' lm-ckpt verify back --quiet
+expect 0 'check: logits differ by at most' lm-convert c checked --to hf-gpt2 --check
+expect 0 'check: logits differ by at most' lm-convert hf/model.safetensors checked2 --to native --check
 expect 0 '' lm-convert c shards --to hf-gpt2 --max-shard-size 30kB --quiet
 [ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 2 ] || fail "shards: $(ls shards)"
 expect 0 '' lm-convert shards back2 --to native --quiet
 expect 0 '' lm-ckpt diff c back2 --weights-only
 expect 0 '' lm-convert c half --to hf-gpt2 --dtype bf16 --quiet
 [ "$(jq -r .torch_dtype half/config.json)" = bfloat16 ] || fail "--dtype"
+expect 0 'check: logits differ' lm-convert c half --to hf-gpt2 --dtype bf16 --check --force
 
 # Training starts from a converted model.
 lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||
@@ -40,8 +43,6 @@ expect 2 '--to: must be given' lm-convert c x
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
 cp -r hf cut; truncate -s -10 cut/model.safetensors
 expect 3 'cut/model.safetensors: holds .* cut short' lm-convert cut x --to native
-lm-train "${model[@]}" "${args[@]}" --train-iters 1 --embed-layernorm --save norm >/dev/null 2>&1
-expect 2 '--embed-layernorm: Hugging Face' lm-convert norm x --to hf-gpt2
 LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2
 nothing_under x
 echo "lm-convert: all as promised"
