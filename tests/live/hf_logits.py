@@ -34,12 +34,10 @@ def train(folder):
 
 
 def our_logits(saved, tokens):
-    tools = glob.glob(os.path.join(live.BUILD, "**", "test_logits"), recursive=True)
-    if not tools:
-        live.fail("tests/tools/logits.cpp has not been built")
-    done = subprocess.run([tools[0], saved], input=tokens.tobytes(), stdout=subprocess.PIPE)
+    tool = live.tool("logits")
+    done = subprocess.run([tool, saved], input=tokens.tobytes(), stdout=subprocess.PIPE)
     if done.returncode:
-        live.fail(f"{tools[0]}: exit {done.returncode}")
+        live.fail(f"{tool}: exit {done.returncode}")
     return np.frombuffer(done.stdout, np.float32).reshape(SEQUENCES, T, -1)
 
 
