@@ -178,9 +178,15 @@ class LineCounter {
     int n_warned_ = 0;
 };
 
-void die_if_stopped() {
-    if (cli::stop_requested() == cli::StopRequest::none) return;
-    run_error("stopped", "by {}: nothing was written", cli::stop_signal_name());
+struct Stopped {};
+
+// The usual end of a program that a signal ended, once the unfinished outputs are gone.
+int die_by_signal() {
+    const std::string name = cli::stop_signal_name();
+    const int number = name == "SIGINT" ? SIGINT : name == "SIGTERM" ? SIGTERM : SIGUSR1;
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+    return 128 + number;
 }
 
 data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
@@ -221,9 +227,7 @@ void report(const Args& args, const Totals& totals, double seconds,
                      : "");
 }
 
-}  // namespace
-
-int preprocess(const Args& args) {
+int run(const Args& args) {
     check(args);
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
     const data::TokenType type = data::token_type_for(tokenizer->vocab_size());
@@ -242,7 +246,7 @@ int preprocess(const Args& args) {
     LineCounter lines(inputs);
     Totals totals;
     run_pipeline(reader, rules, *tokenizer, n_workers, [&](const ChunkResult& result) {
-        die_if_stopped();
+        if (cli::stop_requested() != cli::StopRequest::none) throw Stopped();
         lines.check(result, rules.on_bad_line);
         for (size_t k = 0; k < outputs.size(); ++k) outputs[k].add(result.keys[k]);
         totals.documents += result.n_documents;
@@ -262,6 +266,16 @@ int preprocess(const Args& args) {
     for (Output& output : outputs) output.commit(facts);
     report(args, totals, reporter.finish(), outputs);
     return 0;
+}
+
+}  // namespace
+
+int preprocess(const Args& args) {
+    try {
+        return run(args);
+    } catch (const Stopped&) {
+        return die_by_signal();
+    }
 }
 
 }  // namespace lm::preprocess

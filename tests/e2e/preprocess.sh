@@ -100,6 +100,33 @@ expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad 
 expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 
+# A signal ends it as signals do, and nothing is left.
+mkfifo pipe
+"$lm" --input pipe --output-prefix stopped --quiet --workers 1 &
+pid=$!
+exec 9> pipe
+yes '{"text":"some words"}' 2> /dev/null | head -c 3000000 >&9 || true
+kill -TERM $pid
+yes '{"text":"some words"}' 2> /dev/null | head -c 9000000 >&9 2> /dev/null || true
+exec 9>&-
+got=0
+wait $pid || got=$?
+[ $got = 143 ] || fail "SIGTERM: exit $got"
+nothing_under stopped
+
+# A tokenizer.json over GPT-2's tables gives GPT-2's ids.
+python3 - "$share" <<'PY'
+import json, sys
+vocab = json.load(open(sys.argv[1] + "/vocab.json"))
+merges = open(sys.argv[1] + "/merges.txt").read().split("\n")[1:-1]
+byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+json.dump({"version": "1.0", "added_tokens": [], "pre_tokenizer": byte_level,
+           "model": {"type": "BPE", "vocab": vocab, "merges": merges}}, open("tokenizer.json", "w"))
+PY
+"$lm" --input a.jsonl --output-prefix plain --quiet
+"$lm" --input a.jsonl --output-prefix hf --tokenizer-type HFTokenizer --tokenizer-model tokenizer.json --quiet
+cmp plain_text_document.bin hf_text_document.bin
+
 # A damaged dataset.
 cp one_text_document.bin x.bin; cp one_text_document.idx x.idx; cp one_text_document.json x.json
 truncate -s -2 x.bin
