@@ -308,50 +308,69 @@ LM_INLINE void pack_whole_strip(const float* a, i64 a_row, i64 a_col, i64 depth,
     }
 }
 
-// packed[strip][k][tile_rows]; rows beyond the last are zero.
-void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
-    for (i64 strip = 0; strip < rows; strip += tile_rows, packed += depth * tile_rows) {
-        const i64 n = rows - strip < tile_rows ? rows - strip : i64{tile_rows};
-        const float* const a = p.a + (row + strip) * p.a_row + k_begin * p.a_col;
-        if (n < tile_rows) {
-            for (i64 i = 0; i < depth * tile_rows; ++i) packed[i] = 0.0F;
-            for (i64 i = 0; i < n; ++i) {
-                for (i64 k = 0; k < depth; ++k) {
-                    packed[k * tile_rows + i] = a[i * p.a_row + k * p.a_col];
-                }
-            }
-        } else if (p.a_row == 1) {
-            for (i64 k = 0; k < depth; ++k) {
-                for (int i = 0; i < tile_rows; ++i) packed[k * tile_rows + i] = a[k * p.a_col + i];
-            }
-        } else {
-            pack_whole_strip(a, p.a_row, p.a_col, depth, packed);
+// A strip that sticks out of the operand: what is missing is zero. Element (k, i) of the strip is
+// at x[k * k_step + i * i_step].
+LM_INLINE void pack_part(const float* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
+                         float* packed) {
+    for (i64 k = 0; k < depth; ++k) {
+        for (i64 i = 0; i < strip; ++i) {
+            packed[k * strip + i] = i < n ? x[k * k_step + i * i_step] : 0.0F;
         }
     }
 }
 
-// packed[strip][k][strip_cols]; columns beyond the last are zero.
-void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
-    for (i64 strip = 0; strip < cols; strip += strip_cols, packed += depth * strip_cols) {
-        const i64 n = cols - strip < strip_cols ? cols - strip : i64{strip_cols};
-        const float* const b = p.b + k_begin * p.b_row + strip * p.b_col;
-        if (n < strip_cols) {
-            for (i64 i = 0; i < depth * strip_cols; ++i) packed[i] = 0.0F;
-            for (i64 k = 0; k < depth; ++k) {
-                for (i64 j = 0; j < n; ++j) {
-                    packed[k * strip_cols + j] = b[k * p.b_row + j * p.b_col];
+// Rows that are walked together where an operand is read across its rows: few enough to stay in one
+// set of the first cache when they lie a multiple of 4 KiB apart.
+constexpr i64 rows_at_once = 8;
+
+// packed[strip][k][tile_rows]
+void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
+    const float* const a = p.a + row * p.a_row + k_begin * p.a_col;
+    const i64 whole = rows / tile_rows * tile_rows;
+    if (p.a_row == 1) {
+        for (i64 first = 0; first < depth; first += rows_at_once) {
+            const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
+            for (i64 strip = 0; strip < whole; strip += tile_rows) {
+                for (i64 k = first; k < last; ++k) {
+                    __builtin_memcpy(packed + strip * depth + k * tile_rows,
+                                     a + k * p.a_col + strip, tile_rows * sizeof(float));
                 }
             }
-        } else if (p.b_col == 1) {
-            for (i64 k = 0; k < depth; ++k) {
-#pragma GCC unroll 4
-                for (int j = 0; j < strip_cols; j += width) {
-                    store(packed + k * strip_cols + j, load(b + k * p.b_row + j));
-                }
-            }
-        } else {
-            transpose(strip_cols, depth, b, p.b_col, 1.0F, packed, strip_cols);
         }
+    } else {
+        for (i64 strip = 0; strip < whole; strip += tile_rows) {
+            pack_whole_strip(a + strip * p.a_row, p.a_row, p.a_col, depth, packed + strip * depth);
+        }
+    }
+    if (whole < rows) {
+        pack_part(a + whole * p.a_row, p.a_col, p.a_row, rows - whole, tile_rows, depth,
+                  packed + whole * depth);
+    }
+}
+
+// packed[strip][k][strip_cols]
+void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
+    const float* const b = p.b + k_begin * p.b_row;
+    const i64 whole = cols / strip_cols * strip_cols;
+    if (p.b_col == 1) {
+        for (i64 first = 0; first < depth; first += rows_at_once) {
+            const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
+            for (i64 strip = 0; strip < whole; strip += strip_cols) {
+                for (i64 k = first; k < last; ++k) {
+                    __builtin_memcpy(packed + strip * depth + k * strip_cols,
+                                     b + k * p.b_row + strip, strip_cols * sizeof(float));
+                }
+            }
+        }
+    } else {
+        for (i64 strip = 0; strip < whole; strip += strip_cols) {
+            transpose(strip_cols, depth, b + strip * p.b_col, p.b_col, 1.0F, packed + strip * depth,
+                      strip_cols);
+        }
+    }
+    if (whole < cols) {
+        pack_part(b + whole * p.b_col, p.b_row, p.b_col, cols - whole, strip_cols, depth,
+                  packed + whole * depth);
     }
 }
 
