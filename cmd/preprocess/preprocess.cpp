@@ -178,6 +178,16 @@ class LineCounter {
     int n_warned_ = 0;
 };
 
+// What a run that was killed left beside the outputs: said, never touched.
+void note_leftovers(const std::string& prefix) {
+    for (const std::string& path :
+         {data::bin_path(prefix), data::side_path(prefix), data::idx_path(prefix)}) {
+        for (const std::string& stale : io::stale_temporaries(path)) {
+            note("{}: left behind by a run that was killed; it may be removed", stale);
+        }
+    }
+}
+
 struct Stopped {};
 
 // The usual end of a program that a signal ended, once the unfinished outputs are gone.
@@ -239,6 +249,7 @@ int run(const Args& args) {
         outputs.emplace_back(fmt::format("{}_{}_document", args.output.prefix, key), type,
                              args.output.force ? io::Overwrite::yes : io::Overwrite::no);
     }
+    for (const Output& output : outputs) note_leftovers(output.writer().prefix());
     cli::install_stop_signals();
     const int n_workers = args.workers > 0 ? static_cast<int>(args.workers) : available_cores();
     data::ChunkReader reader(inputs, chunk_bytes);

@@ -114,6 +114,13 @@ wait $pid || got=$?
 [ $got = 143 ] || fail "SIGTERM: exit $got"
 nothing_under stopped
 
+# A killed run leaves temporaries, nothing under a final name, and the next run says so.
+got=0
+LM_IO_FAULT=kill:6 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
+[ $got = 137 ] || fail "kill: exit $got"
+[ ! -e killed_text_document.idx ] || fail "a killed run left an .idx"
+expect 0 'killed_text_document.*left behind by a run that was killed' "$lm" --input a.jsonl --output-prefix killed --force
+
 # A tokenizer.json over GPT-2's tables gives GPT-2's ids.
 python3 - "$share" <<'PY'
 import json, sys
