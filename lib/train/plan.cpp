@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/units.hpp"
+#include "optim/plan.hpp"
 #include "spec/cost.hpp"
 
 namespace lm::train {
@@ -43,6 +44,22 @@ void print_schedule(const RunConfig& config) {
     const optim::LearningRate& rate = config.schedule.learning_rate();
     line("learning rate", "{:.3E} after {:.0f} samples of warm-up, {:.3E} after {:.0f} samples",
          rate.max, rate.warmup_samples, rate.min, rate.decay_samples);
+}
+
+// What --dry-run says on top: every stage of the ramp, and the rate where it matters.
+void print_schedule_details(const RunConfig& config) {
+    const optim::Schedule& schedule = config.schedule;
+    for (const std::string& text : optim::describe_ramp(schedule)) line("ramp", "{}", text);
+    std::string sizes;
+    for (const i64 size :
+         optim::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
+        sizes += fmt::format(" {}", size);
+    }
+    line("ranks", "data-parallel sizes that fit every batch:{}", sizes);
+    for (const optim::RatePoint& point : optim::key_rates(schedule)) {
+        line("rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
+             point.done.iteration, point.done.samples);
+    }
 }
 
 void print_data(const RunConfig& config, const data::DataSets& data) {
@@ -85,6 +102,7 @@ void print_checkpoints(const RunConfig& config) {
 void print_plan(const RunConfig& config, const data::DataSets& data) {
     print_model(config.trainer.model, config.trainer.parallel);
     print_schedule(config);
+    if (config.output.dry_run) print_schedule_details(config);
     print_data(config, data);
     print_memory(config);
     print_checkpoints(config);
