@@ -103,8 +103,8 @@ common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --t
 
 say "How fast is this machine?"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
-per_step=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' speed.log | sort -n | head -n 4 | tail -n 1)
-iterations=$(awk -v t="$per_step" -v s="$seconds" 'BEGIN { n = int(s / t / 10) * 10; print n < 160 ? 160 : n }')
+samples_per_second=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' speed.log | sort -n | tail -n 4 | head -n 1)
+iterations=$(awk -v r="$samples_per_second" -v s="$seconds" 'BEGIN { n = int(s * r / 4 / 10) * 10; print n < 160 ? 160 : n }')
 half=$((iterations / 2))
 
 run=(lm-train "${common[@]}" --train-iters "$iterations" --log-interval 10 --eval-interval "$half" --eval-iters 10
@@ -136,8 +136,8 @@ show lm-convert checkpoints hf --to hf-gpt2 --check
 
 loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
 validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
-rate=$(sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' train.log | sort -n |
-    awk '{ t[NR] = $1 } END { printf "%.0f", 4 * 256 / t[int((NR + 1) / 2)] }')
+rate=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' train.log | sort -n |
+    awk '{ r[NR] = $1 } END { printf "%.0f", 256 * r[int((NR + 1) / 2)] }')
 entropy=$(python3 - corpus_text_document.bin <<'END'
 import array, collections, math, sys
 ids = array.array("H", open(sys.argv[1], "rb").read())

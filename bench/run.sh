@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
-# bench/run.sh [train|tokenize]; leave the machine alone meanwhile. Needs ./demo.sh or ./check.sh once, and tools/install-deps --venv.
+# bench/run.sh [train|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
+# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 threads=${THREADS:-2}
 rounds=${ROUNDS:-2}
-bin=build/release/bin
+bin=${BIN:-build/release/bin}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -15,10 +16,9 @@ train_ours() {
     "$bin/lm-train" --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 256 \
         --max-position-embeddings 256 --vocab-size 50304 --attention-dropout 0 --hidden-dropout 0 \
         --mock-data --micro-batch-size 4 --global-batch-size 4 --train-iters 10 --log-interval 1 --lr 1e-4 \
-        --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0 --device cpu --threads "$threads" --benchmark >"$work/ours.log"
-    # The median of the iterations after the first two.
-    sed -n 's/.*elapsed time per iteration (s): *\([0-9.]*\).*/\1/p' "$work/ours.log" | tail -n +3 | sort -n |
-        awk '{ t[NR] = $1 } END { m = t[int((NR + 1) / 2)]; printf "{\"tool\": \"lm-train\", \"step_s\": %s, \"tokens_per_s\": %.1f}\n", m, 1024 / m }'
+        --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0 --device cpu --threads "$threads" --benchmark >"$work/ours.log" 2>&1 ||
+        { cat "$work/ours.log" >&2; return 1; }
+    sed -n 's/^benchmark: *\([0-9.]*\) tokens.*/{"tool": "lm-train", "tokens_per_s": \1}/p' "$work/ours.log"
 }
 
 table() { # CAPTION COLUMN KEY: the lines of JSON on stdin as a table, best of each tool
@@ -39,6 +39,10 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     done >"$work/train.json"
     table "Training, GPT-2 124M shape, fp32, B=4 T=256, $threads threads, best of $rounds medians" "tokens/s" tokens_per_s \
         <"$work/train.json"
+    echo
+    echo "Where a step of lm-train goes (the last round):"
+    echo
+    sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
 fi
 
 if [ "$what" = all ] || [ "$what" = tokenize ]; then
