@@ -149,9 +149,9 @@ cat <<END
 == Done
 Made in $dir:
   corpus_text_document.bin, .idx   the corpus as tokens, in Megatron-LM's format
-  checkpoints/                   the state of training at its latest steps
-  hf/                            the model for Hugging Face: AutoModelForCausalLM.from_pretrained("$dir/hf")
-  train.log                      the training log
+  checkpoints/                     the state of training at its latest steps
+  hf/                              the model for Hugging Face: AutoModelForCausalLM.from_pretrained("$dir/hf")
+  train.log                        the training log
 
 Speed: $rate tokens a second with $threads threads.
 Loss (nats per token):
