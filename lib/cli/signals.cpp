@@ -2,23 +2,41 @@
 // The handlers only store into lock-free atomics; everything else is for the loop that polls.
 #include "cli/signals.hpp"
 
-#include <csignal>
-
 #include <atomic>
+#include <csignal>
+#include <ctime>
 
 #include "base/error.hpp"
+#include "base/types.hpp"
 
 namespace lm::cli {
 namespace {
 
 std::atomic<int> first_stop_signal{0};
-std::atomic<bool> interrupted{false};
+std::atomic<i64> interrupted_ms{0};  // when the first SIGINT came; 0: none yet
 std::atomic<bool> dump_wanted{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
+              std::atomic<bool>::is_always_lock_free);
+
+i64 now_ms() {
+    struct timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);  // may be called in a handler (POSIX)
+    return i64{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
+}
+
+// One press of Ctrl-C may arrive more than once: from the terminal and from a launcher.
+constexpr i64 same_press_ms = 200;
+
+bool is_second_press() {
+    const i64 now = now_ms();
+    i64 first = 0;
+    if (interrupted_ms.compare_exchange_strong(first, now)) return false;
+    return now - first > same_press_ms;
+}
 
 extern "C" void on_stop_signal(int signal) {
     // A second SIGINT: the default action, as soon as this handler returns.
-    if (signal == SIGINT && interrupted.exchange(true)) {
+    if (signal == SIGINT && is_second_press()) {
         std::signal(SIGINT, SIG_DFL);
         std::raise(SIGINT);
         return;

@@ -7,8 +7,9 @@ namespace lm::cli {
 
 enum class StopRequest { none, save_and_stop };
 
-// SIGUSR1, SIGTERM, SIGINT. System calls that a signal interrupts are restarted. A SIGINT that the
-// process was started to ignore (a background job of a script) stays ignored.
+// SIGUSR1, SIGTERM, SIGINT; two SIGINTs within 0.2 s count as one. System calls that a signal
+// interrupts are restarted. A SIGINT that the process was started to ignore (a background job of a
+// script) stays ignored.
 void install_stop_signals();
 StopRequest stop_requested();
 const char* stop_signal_name();  // of the first one: "SIGUSR1"; nullptr when none came

@@ -12,18 +12,15 @@ programs=("$build"/bin/lm-*)
     exit 77
 }
 bad=0
-missing=()
 for program in "${programs[@]}"; do
     page=$build/man/$(basename "$program").1
     if [ ! -e "$page" ]; then
-        missing+=("$(basename "$program")")
+        echo "$(basename "$program"): no man page: write man/$(basename "$program").1.in"
+        bad=1
         continue
     fi
     mandoc -T lint -W warning "$page" || bad=1
     python3 tests/man/check_page.py "$build/bin" "$program" "$page" || bad=1
 done
 [ $bad = 0 ] || exit 1
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "no page yet: ${missing[*]}"
-    exit 77
-fi
+echo "${#programs[@]} pages"
