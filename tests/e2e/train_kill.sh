@@ -18,7 +18,7 @@ mkdir run
 while true; do
     lm-train "${args[@]}" --save run --load run >log 2>err &
     pid=$!
-    sleep "$(awk -v r=$RANDOM 'BEGIN { printf "%.3f", 0.05 + 0.5 * r / 32768 }')"
+    sleep "$(awk -v r="$RANDOM" 'BEGIN { printf "%.3f", 0.05 + 0.5 * r / 32768 }')"
     if kill -9 $pid 2>/dev/null; then kills=$((kills + 1)); fi
     code=0
     wait $pid 2>/dev/null || code=$?
