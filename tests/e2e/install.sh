@@ -10,8 +10,9 @@ die() { echo "install: $*"; exit 1; }
 cmake --install "$build" --prefix "$dir" >"$dir/log" 2>&1 || die "$(tail -n 5 "$dir/log")"
 for program in "$build"/bin/lm-*; do
     name=$(basename "$program")
-    "$dir/bin/$name" --version | grep -q "^$name (lm-utils) " || die "$name --version"
-    ldd "$dir/bin/$name" | grep -q "liblm.so => $dir/" || die "$name: another liblm.so: $(ldd "$dir/bin/$name")"
+    [[ $("$dir/bin/$name" --version) == "$name (lm-utils) "* ]] || die "$name --version"
+    libraries=$(ldd "$dir/bin/$name")
+    [[ $libraries == *"liblm.so => $dir/"* ]] || die "$name: another liblm.so: $libraries"
     [ -s "$dir/share/bash-completion/completions/$name" ] || die "$name: no completion"
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done

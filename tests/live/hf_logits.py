@@ -34,7 +34,7 @@ def train(folder):
 
 
 def our_logits(saved, tokens):
-    tool = live.tool("logits")
+    tool = live.tool("test_logits")
     done = subprocess.run([tool, saved], input=tokens.tobytes(), stdout=subprocess.PIPE)
     if done.returncode:
         live.fail(f"{tool}: exit {done.returncode}")
