@@ -88,7 +88,7 @@ if [ $all = 1 ]; then
     step "live libraries and long forms"
     run all "$preset" -L '^(live|long)$' --timeout 1200
     step "sanitizers"
-    if build asan all; then
+    if build asan unit_tests; then
         run asan asan -L '^unit$'
     else
         results+=("build/results/asan.xml")

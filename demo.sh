@@ -114,6 +114,7 @@ say "Training, $iterations iterations; a SIGUSR1 will stop it half-way, as a bat
 print_command "${run[@]}"
 "${run[@]}" &
 trainer=$!
+trap 'kill $trainer 2>/dev/null || true' EXIT
 until [ -n "$(sed -n "s/^ iteration *\([0-9]*\)\/.*/\1/p" train.log 2>/dev/null | awk -v h="$half" '$1 + 0 >= h + 0')" ]; do
     kill -0 $trainer 2>/dev/null || break
     sleep 0.2

@@ -85,6 +85,8 @@ function(lm_manual program)
     add_custom_target(${program}-manual ALL DEPENDS ${outputs})
 endfunction()
 
+add_custom_target(unit_tests)  # all of them, and nothing else
+
 # lm_unit_test(LAYER LIBS x): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.
 function(lm_unit_test layer)
     cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
@@ -97,6 +99,7 @@ function(lm_unit_test layer)
     target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_compile_definitions(
         test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
+    add_dependencies(unit_tests test_${layer})
     add_test(NAME unit.${layer} COMMAND test_${layer})
     set_tests_properties(unit.${layer} PROPERTIES LABELS unit)
 endfunction()

@@ -13,7 +13,9 @@
 namespace lm::convert_tool {
 namespace {
 
-constexpr i64 most_tokens = 16;
+// Enough for every head and matrix to show; what only later positions would show is in the position
+// table alone, which require_finite() looks at with all other weights.
+constexpr i64 most_tokens = 64;
 
 std::vector<i32> some_tokens(const spec::ModelConfig& model) {
     std::vector<i32> tokens(static_cast<size_t>(std::min(most_tokens, model.max_positions)));
@@ -22,6 +24,14 @@ std::vector<i32> some_tokens(const spec::ModelConfig& model) {
         tokens[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
     }
     return tokens;
+}
+
+void require_finite(const ckpt::Checkpoint& checkpoint) {
+    for (const ckpt::TensorInfo& tensor : checkpoint.manifest().tensors) {
+        const std::vector<float> values = checkpoint.load_fp32(tensor.name, ckpt::Kind::weight);
+        if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
+        run_error("--check", "{} has values that are not finite", tensor.name);
+    }
 }
 
 std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelConfig model,
@@ -57,6 +67,7 @@ double tolerance(DType dtype) {
 
 Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype) {
     const ckpt::Checkpoint checkpoint = ckpt::open(native);
+    require_finite(checkpoint);
     const std::vector<i32> tokens = some_tokens(checkpoint.manifest().model);
     const std::vector<float> ours = our_logits(checkpoint, checkpoint.manifest().model, tokens);
     const std::vector<double> theirs = convert::gpt2_reference_logits(hf, tokens);
@@ -68,7 +79,8 @@ Comparison compare_logits(const std::string& native, const std::string& hf, DTyp
     double squares = 0;
     for (size_t i = 0; i < ours.size(); ++i) {
         const double difference = std::abs(double{ours[i]} - theirs[i]);
-        if (!(difference <= result.largest)) result.largest = difference;
+        if (!std::isfinite(difference)) run_error("--check", "a logit is not finite");
+        result.largest = std::max(result.largest, difference);
         squares += theirs[i] * theirs[i];
     }
     result.spread = std::sqrt(squares / static_cast<double>(theirs.size()));

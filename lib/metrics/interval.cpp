@@ -4,32 +4,33 @@
 namespace lm::metrics {
 
 void Interval::add(const IterationRecord& iteration) {
-    ++n_;
+    ++sums_.n;
     if (iteration.stepped) {
-        ++stepped_;
-        loss_ += iteration.loss;
+        ++sums_.stepped;
+        sums_.loss += iteration.loss;
     }
-    not_finite_ += !iteration.finite;
-    elapsed_s_ += iteration.elapsed_s;
-    samples_ += static_cast<double>(iteration.samples);
-    tokens_ += static_cast<double>(iteration.tokens);
-    flops_ += iteration.flops;
-    model_flops_ += iteration.model_flops;
+    sums_.not_finite += !iteration.finite;
+    sums_.elapsed_s += iteration.elapsed_s;
+    sums_.samples += static_cast<double>(iteration.samples);
+    sums_.tokens += static_cast<double>(iteration.tokens);
+    sums_.flops += iteration.flops;
+    sums_.model_flops += iteration.model_flops;
 }
 
 void Interval::finish(StepRecord& record, double peak_flops) {
-    const double rate = elapsed_s_ > 0 ? 1.0 / elapsed_s_ : 0.0;
+    const IntervalSums s = sums_;
+    sums_ = {};
+    const double rate = s.elapsed_s > 0 ? 1.0 / s.elapsed_s : 0.0;
     record.loss.reset();
-    if (stepped_ > 0) record.loss = loss_ / static_cast<double>(stepped_);
-    record.step_s = n_ > 0 ? elapsed_s_ / static_cast<double>(n_) : 0.0;
-    record.samples_per_s = samples_ * rate;
-    record.tokens_per_s = tokens_ * rate;
-    record.flops_per_s = flops_ * rate;
+    if (s.stepped > 0) record.loss = s.loss / static_cast<double>(s.stepped);
+    record.step_s = s.n > 0 ? s.elapsed_s / static_cast<double>(s.n) : 0.0;
+    record.samples_per_s = s.samples * rate;
+    record.tokens_per_s = s.tokens * rate;
+    record.flops_per_s = s.flops * rate;
     record.mfu.reset();
-    if (peak_flops > 0) record.mfu = model_flops_ * rate / peak_flops;
-    record.skipped_iterations = n_ - stepped_;
-    record.nan_iterations = not_finite_;
-    *this = Interval();
+    if (peak_flops > 0) record.mfu = s.model_flops * rate / peak_flops;
+    record.skipped_iterations = s.n - s.stepped;
+    record.nan_iterations = s.not_finite;
 }
 
 }  // namespace lm::metrics

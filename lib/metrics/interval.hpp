@@ -22,18 +22,27 @@ struct IterationRecord {
     double model_flops = 0;  // per device, without recomputation: what MFU counts
 };
 
+// What an interval has gathered; a checkpoint keeps it, so that the first line of a resumed run is
+// the one that the undisturbed run prints.
+struct IntervalSums {
+    i64 n = 0, stepped = 0, not_finite = 0;
+    double loss = 0, elapsed_s = 0, samples = 0, tokens = 0, flops = 0, model_flops = 0;
+};
+
 class Interval {
   public:
     void add(const IterationRecord& iteration);
-    bool empty() const { return n_ == 0; }
+    bool empty() const { return sums_.n == 0; }
     // Fills the means and rates of `record` (loss, step_s, samples_per_s, tokens_per_s,
     // flops_per_s, skipped and nan iterations; mfu when peak_flops > 0, the dense peak of one
     // device) and starts the next interval.
     void finish(StepRecord& record, double peak_flops = 0);
 
+    const IntervalSums& sums() const { return sums_; }
+    void restore(const IntervalSums& sums) { sums_ = sums; }
+
   private:
-    i64 n_ = 0, stepped_ = 0, not_finite_ = 0;
-    double loss_ = 0, elapsed_s_ = 0, samples_ = 0, tokens_ = 0, flops_ = 0, model_flops_ = 0;
+    IntervalSums sums_;
 };
 
 }  // namespace lm::metrics

@@ -40,6 +40,22 @@ DecayStyle parse_decay_style(std::string_view text) {
                 "'{}' is none of constant, linear, cosine, inverse-square-root, WSD", text);
 }
 
+std::string_view name_of(DecayStyle style) {
+    switch (style) {
+        case DecayStyle::constant:
+            return "constant";
+        case DecayStyle::linear:
+            return "linear";
+        case DecayStyle::cosine:
+            return "cosine";
+        case DecayStyle::inverse_square_root:
+            return "inverse-square-root";
+        case DecayStyle::wsd:
+            return "WSD";
+    }
+    return "?";
+}
+
 AnnealStyle parse_anneal_style(std::string_view text) {
     if (text == "linear") return AnnealStyle::linear;
     if (text == "cosine") return AnnealStyle::cosine;

@@ -16,6 +16,7 @@ enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the end 
 
 // "constant", "linear", "cosine", "inverse-square-root", "WSD". Throws Error(usage).
 DecayStyle parse_decay_style(std::string_view text);
+std::string_view name_of(DecayStyle style);
 AnnealStyle parse_anneal_style(std::string_view text);  // "linear", ..., "minus_sqrt"
 
 struct LearningRate {

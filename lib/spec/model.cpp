@@ -45,6 +45,27 @@ bool is_gated(Activation activation) {
     return activation == Activation::swiglu || activation == Activation::geglu;
 }
 
+namespace {
+
+// So few parameters that their bytes, several times over, still fit in 64 bits: a bound from the
+// widest matrices, in floating point, before any product of sizes is formed.
+void check_size(const ModelConfig& c) {
+    const double h = static_cast<double>(c.hidden);
+    const double layer =
+        h * (4.0 * static_cast<double>(c.n_heads) * static_cast<double>(c.head_dim) +
+             3.0 * static_cast<double>(c.ffn_hidden));
+    const double total =
+        layer * static_cast<double>(c.n_layers) +
+        h * (2.0 * static_cast<double>(c.vocab_size) + static_cast<double>(c.max_positions));
+    constexpr double most = 1e15;
+    if (total > most) {
+        usage_error("--hidden-size", "{} makes a model of {:.0e} parameters; {:.0e} are the most",
+                    c.hidden, total, most);
+    }
+}
+
+}  // namespace
+
 void ModelConfig::resolve() {
     const auto at_least_one = [](std::string_view flag, i64 value) {
         if (value < 1) usage_error(flag, "must be given and at least 1, but is {}", value);
@@ -90,8 +111,7 @@ void ModelConfig::resolve() {
     probability("--hidden-dropout", hidden_dropout);
     if (!(init_std > 0.0)) usage_error("--init-method-std", "{} is not positive", init_std);
     if (!(norm_eps > 0.0)) usage_error("--layernorm-epsilon", "{} is not positive", norm_eps);
-    count_parameters(
-        *this);  // overflow of any product is an error here, before anything is planned
+    check_size(*this);  // here, before anything is planned
 }
 
 namespace {

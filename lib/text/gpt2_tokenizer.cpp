@@ -59,6 +59,24 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
+// Every token of more than one symbol is the result of a merge, special tokens ("<...>") apart: a
+// merges file that was cut short at the end of a line shows here and nowhere else.
+void check_complete(const BpeFiles& files, const std::string& merges_path) {
+    std::vector<bool> made(files.tokens.size());
+    for (const Merge& merge : files.merges) made[static_cast<size_t>(merge.result)] = true;
+    for (size_t id = 0; id < files.tokens.size(); ++id) {
+        const std::string& token = files.tokens[id];
+        // One symbol is one code point below U+0800: at most two bytes.
+        const bool one_symbol = token.size() <= 1 || (token.size() == 2 && (token[0] & 0x80) != 0);
+        const bool special = token.starts_with('<') && token.ends_with('>');
+        if (one_symbol || special || made[id]) continue;
+        run_error(merges_path,
+                  "no merge makes '{}' (id {}) of the vocabulary: the file is cut short, "
+                  "or belongs to another vocabulary",
+                  token, id);
+    }
+}
+
 }  // namespace
 
 BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
@@ -90,6 +108,7 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
              merges_path);
     }
     files.merges = reader.take();
+    check_complete(files, merges_path);
     return files;
 }
 

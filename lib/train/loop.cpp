@@ -49,13 +49,11 @@ class Run {
           position_(start(config, trainer_)),
           loader_(*data.train, config.batch, position_.done.samples),
           report_(config, position_.done) {
+        report_.restore(position_.interval);
         if (rules_.saves) generation_ = ckpt::claim(config.output.save);
     }
 
     Exit go() {
-        cli::install_stop_signals();
-        cli::install_dump_signal();
-        cli::ignore_sigpipe();
         if (config_.schedule.finished(position_.done)) {
             note("the training is finished already, after iteration {}", position_.done.iteration);
             return Exit::done;
@@ -68,7 +66,10 @@ class Run {
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
             if (should_save(rules_, now)) save();
-            if (should_evaluate(rules_, now)) validate();
+            const bool complete = !should_evaluate(rules_, now) || validate();
+            if (complete || stop != Stop::no) continue;
+            stop = Stop::signal;
+            if (rules_.saves && !should_save(rules_, now)) save();
         }
         return leave(stop);
     }
@@ -152,6 +153,7 @@ class Run {
 
     void save() {
         const Stopwatch watch;
+        position_.interval = report_.unlogged();
         const ckpt::SaveResult saved =
             ckpt::save(generation_, save_info(config_, trainer_, position_), trainer_.state());
         report_.saved(saved, watch.elapsed_s());
@@ -161,16 +163,26 @@ class Run {
         }
     }
 
-    void validate() {
+    // False when a signal asked to stop in the middle: the rest is left out.
+    bool validate() {
+        struct Stopped {};
         const i64 n_micro_batches = config_.validation_samples / config_.trainer.micro_batch;
         for (const data::NamedSource& set : data_.valid) {
             const Stopwatch watch;
             data::Loader loader(*set.source, config_.batch, first_validation_sample());
-            const double loss = trainer_.evaluate(
-                [&loader]() -> const data::Batch& { return loader.next(); }, n_micro_batches);
-            report_.validation(set.name, position_.done, loss, config_.validation_samples,
-                               watch.elapsed_s());
+            const auto next = [&loader]() -> const data::Batch& {
+                if (cli::stop_requested() != cli::StopRequest::none) throw Stopped{};
+                return loader.next();
+            };
+            try {
+                const double loss = trainer_.evaluate(next, n_micro_batches);
+                report_.validation(set.name, position_.done, loss, config_.validation_samples,
+                                   watch.elapsed_s());
+            } catch (const Stopped&) {
+                return false;
+            }
         }
+        return true;
     }
 
     // The same samples each time, so that the points of a run compare; Megatron goes on through the
@@ -183,11 +195,14 @@ class Run {
 
     Exit leave(Stop stop) {
         if (config_.output.benchmark) report_.benchmark(trainer_, config_);
-        if (stop == Stop::signal) {
-            note("{}: stopped after iteration {}{}", cli::stop_signal_name(),
-                 position_.done.iteration,
-                 rules_.saves ? "" : ": nothing was saved, there is no --save");
+        if (stop != Stop::signal) return exit_code(stop);
+        // 75 promises that the state was saved.
+        if (!rules_.saves) {
+            run_error(cli::stop_signal_name(),
+                      "stopped after iteration {}: nothing was saved, there is no --save",
+                      position_.done.iteration);
         }
+        note("{}: stopped after iteration {}", cli::stop_signal_name(), position_.done.iteration);
         return exit_code(stop);
     }
 
@@ -207,7 +222,12 @@ class Run {
 }  // namespace
 
 Exit run(const RunConfig& config) {
-    if (!config.output.load.empty()) check_load(config);
+    // First of all: what comes before the first iteration can take minutes.
+    cli::install_stop_signals();
+    cli::install_dump_signal();
+    cli::ignore_sigpipe();
+    check_checkpoints(config);
+    check_writable(config.output);
     const data::DataSets data = open_data(config);
     print_plan(config, data);
     if (config.output.dry_run) return Exit::done;

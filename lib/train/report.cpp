@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
@@ -84,8 +85,16 @@ void Report::skipped(const optim::Counters& done, double rate, i64 global_batch)
 }
 
 void Report::print(const std::string& lines) {
-    cli::write_stdout(lines + "\n");
-    cli::flush_stdout();
+    // A log that cannot be written must not end a training.
+    try {
+        if (stdout_works_) {
+            cli::write_stdout(lines + "\n");
+            cli::flush_stdout();
+        }
+    } catch (const Error& error) {
+        stdout_works_ = false;
+        warn("{}: no log lines there from here on", error.what());
+    }
     if (log_file_) log_file_->write(lines);
 }
 

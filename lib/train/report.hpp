@@ -28,6 +28,9 @@ class Report {
                     i64 n_samples, double elapsed_s);
     void saved(const ckpt::SaveResult& result, double elapsed_s);
 
+    const metrics::IntervalSums& unlogged() const { return interval_.sums(); }
+    void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
+
     device::OpTimes& op_times() { return op_times_; }
     // Tokens/s and FLOP/s of the iterations after the first, and where their time went.
     void benchmark(const Trainer& trainer, const RunConfig& config) const;
@@ -42,6 +45,7 @@ class Report {
     i64 last_batch_ = 0;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;
+    bool stdout_works_ = true;
     device::OpTimes op_times_;
     double measured_s_ = 0;
     i64 measured_tokens_ = 0, measured_iterations_ = 0, iterations_ = 0;

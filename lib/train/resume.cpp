@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
@@ -20,6 +25,26 @@ optim::Counters counters_from(const io::Json& object, const std::string& path) {
             .tokens = io::json_get<i64>(object, "tokens", path)};
 }
 
+io::OrderedJson interval_json(const metrics::IntervalSums& sums) {
+    return {
+        {"iterations", sums.n},  {"stepped", sums.stepped},     {"not_finite", sums.not_finite},
+        {"loss", sums.loss},     {"elapsed_s", sums.elapsed_s}, {"samples", sums.samples},
+        {"tokens", sums.tokens}, {"flops", sums.flops},         {"model_flops", sums.model_flops}};
+}
+
+metrics::IntervalSums interval_from(const io::Json& object, const std::string& path) {
+    const auto number = [&](const char* key) { return io::json_get<double>(object, key, path); };
+    return {.n = io::json_get<i64>(object, "iterations", path),
+            .stepped = io::json_get<i64>(object, "stepped", path),
+            .not_finite = io::json_get<i64>(object, "not_finite", path),
+            .loss = number("loss"),
+            .elapsed_s = number("elapsed_s"),
+            .samples = number("samples"),
+            .tokens = number("tokens"),
+            .flops = number("flops"),
+            .model_flops = number("model_flops")};
+}
+
 // Values of the command line hold; a change against the checkpoint is said, never silent.
 void note_changes(const io::Json& saved, const io::OrderedJson& now) {
     for (const auto& [key, value] : now.items()) {
@@ -36,7 +61,38 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
         usage_error(output.load,
                     "--load: no such directory: give --fresh to start from the beginning");
     }
-    return ckpt::open_if_any(output.load);
+    auto checkpoint = ckpt::open_if_any(output.load);
+    if (checkpoint) return checkpoint;
+    if (output.finetune || output.no_load_optim) {
+        usage_error(output.load, "--load: holds no checkpoint to take the weights from");
+    }
+    // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
+    for (const std::string& name : io::list_directory(output.load)) {
+        if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
+        usage_error(
+            output.load,
+            "--load: holds no checkpoint but other files ({}): give the directory of a run, "
+            "or an empty one (a Hugging Face model is imported by lm-convert --to native)",
+            name);
+    }
+    return std::nullopt;
+}
+
+// A run that does not go on from the checkpoints in --save would mix its own among them.
+void check_save(const OutputFlags& output) {
+    namespace fs = std::filesystem;
+    if (output.save.empty() || !io::is_directory(output.save) ||
+        ckpt::steps_in(output.save).empty()) {
+        return;
+    }
+    std::error_code ignored;
+    const fs::path save = fs::weakly_canonical(output.save, ignored);
+    const fs::path load = fs::weakly_canonical(output.load, ignored);
+    if (!output.load.empty() && (load == save || load.parent_path() == save)) return;
+    usage_error(
+        output.save,
+        "--save: holds checkpoints of a run already: give it to --load as well to go on with "
+        "that run, or another directory");
 }
 
 Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
@@ -59,12 +115,42 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     const auto stepped = manifest.state.find("stepped");
     position.stepped = stepped == manifest.state.end() ? position.done
                                                        : counters_from(*stepped, checkpoint.path());
+    if (const auto interval = manifest.state.find("interval"); interval != manifest.state.end()) {
+        position.interval = interval_from(*interval, checkpoint.path());
+    }
     return position;
 }
 
 }  // namespace
 
-void check_load(const RunConfig& config) {
+void check_writable(const OutputFlags& output) {
+    namespace fs = std::filesystem;
+    const auto check = [](std::string_view flag, const std::string& path, bool directory) {
+        if (path.empty()) return;
+        if (io::exists(path) && io::is_directory(path) != directory) {
+            usage_error(flag, "{}: {}", path, directory ? "is no directory" : "is a directory");
+        }
+        // What is missing of a directory is made, so its nearest existing parent counts; a file
+        // needs its directory.
+        std::error_code ignored;
+        fs::path at = fs::absolute(path, ignored);
+        if (!directory && !fs::exists(at, ignored)) at = at.parent_path();
+        while (directory && !fs::exists(at, ignored) && at.has_relative_path())
+            at = at.parent_path();
+        if (::access(at.c_str(), W_OK) != 0) {
+            usage_error(flag, "{}: {} cannot be written: {}", path, at.string(),
+                        std::system_category().message(errno));
+        }
+    };
+    check("--save", output.save, true);
+    check("--tensorboard-dir", output.tensorboard_dir, true);
+    check("--log-file", output.log_file, false);
+    check("--log-json", output.log_json, false);
+}
+
+void check_checkpoints(const RunConfig& config) {
+    check_save(config.output);
+    if (config.output.load.empty()) return;
     if (const auto checkpoint = find_checkpoint(config.output)) {
         require_same_model(checkpoint->manifest().model, config.trainer.model, checkpoint->path());
     }
@@ -114,7 +200,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
             .tokenizer = config.tokenizer,
             .seed = static_cast<i64>(config.trainer.seed),
             .state = {{"schedule", schedule_json(config)},
-                      {"stepped", counters_json(position.stepped)}},
+                      {"stepped", counters_json(position.stepped)},
+                      {"interval", interval_json(position.interval)}},
             .command_line = config.command_line};
 }
 

@@ -2,6 +2,7 @@
 // From a checkpoint to a running state and back: counters, and what changed on the command line.
 #pragma once
 
+#include "metrics/interval.hpp"
 #include "train/run_config.hpp"
 
 namespace lm::train {
@@ -11,10 +12,15 @@ namespace lm::train {
 struct Position {
     optim::Counters done;
     optim::Counters stepped;
+    metrics::IntervalSums interval;  // what has not been logged yet
 };
 
-// That what --load names exists and fits the model: said before data is opened or memory allocated.
-void check_load(const RunConfig& config);
+// That what --load names exists and fits the model, and that --save holds no other run: said before
+// data is opened or memory allocated.
+void check_checkpoints(const RunConfig& config);
+
+// That every file and directory the run will write can be written. Makes nothing.
+void check_writable(const OutputFlags& output);
 
 // Loads what --load asks for into `trainer`, or initialises it; says which on stderr.
 Position start(const RunConfig& config, Trainer& trainer);

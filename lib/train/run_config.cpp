@@ -128,6 +128,17 @@ void check_output(const OutputFlags& output) {
     at_least("--eval-interval", output.eval_interval, 1);
     at_least("--eval-iters", output.eval_iters, 0);
     if (output.save_interval) at_least("--save-interval", *output.save_interval, 1);
+    if (output.exit_interval) at_least("--exit-interval", *output.exit_interval, 1);
+    if (output.exit_duration_min && *output.exit_duration_min < 0) {
+        usage_error("--exit-duration-in-mins", "{} is negative", *output.exit_duration_min);
+    }
+    const bool stops_early = output.exit_interval || output.exit_duration_min;
+    if (output.save.empty() && !output.benchmark && (stops_early || !output.save_switch.empty())) {
+        usage_error(output.exit_interval       ? "--exit-interval"
+                    : output.exit_duration_min ? "--exit-duration-in-mins"
+                                               : "--save-switch-path",
+                    "nothing is saved without --save DIR");
+    }
     if (output.save.empty() && (output.save_interval || !output.save_schedule.empty())) {
         usage_error(output.save_interval ? "--save-interval" : "--save-schedule",
                     "nothing is saved without --save DIR");
@@ -176,6 +187,7 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
     data.vocab_size = model.vocab_size;
     const i64 threads = flags.threads.value_or(available_cores());
     at_least("--threads", threads, 1);
+    if (threads > 1024) usage_error("--threads", "{} is more than 1024", threads);
 
     RunConfig config{
         .trainer = {.model = model,
@@ -184,7 +196,7 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
                     .adamw = adamw_config(flags.schedule),
                     .seed = static_cast<u64>(flags.model.seed),
                     .document_attention = flags.data.reset_attention_mask,
-                    .n_threads = static_cast<int>(std::min<i64>(threads, 1024))},
+                    .n_threads = static_cast<int>(threads)},
         .data = std::move(data),
         .batch = {.micro_batch = flags.schedule.micro_batch,
                   .eod_id = vocabulary.eod,
@@ -233,9 +245,13 @@ io::OrderedJson schedule_json(const RunConfig& config) {
     const optim::AdamWConfig& adamw = config.trainer.adamw;
     return {{"train_samples", config.schedule.end().samples},
             {"global_batch_size", config.schedule.ramp().global_batch()},
+            {"rampup_batch_size", config.schedule.ramp().stages().size()},
+            {"micro_batch_size", config.trainer.micro_batch},
             {"seq_length", config.trainer.model.seq_length},
             {"lr", rate.max},
             {"min_lr", rate.min},
+            {"lr_decay_style", name_of(rate.style)},
+            {"lr_warmup_init", rate.init},
             {"lr_warmup_samples", rate.warmup_samples},
             {"lr_decay_samples", rate.decay_samples},
             {"lr_decay_tokens", rate.decay_tokens},

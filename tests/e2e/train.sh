@@ -75,7 +75,7 @@ done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
 grep -q 'SIGUSR1: stopped after iteration' signal.err || fail "SIGUSR1: not said"
-expect 75 'resuming after iteration' lm-train "${args[@]}" --load signal --train-iters 1_000_000 --exit-interval 1
+expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
 lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
 [ "$(find sched -name 'global_step*' | sort -V | tr '\n' ' ')" = "sched/global_step2 sched/global_step4 sched/global_step6 sched/global_step9 sched/global_step20 sched/global_step40 " ] ||
     fail "--save-schedule: $(ls sched)"
@@ -132,6 +132,12 @@ for line in 'data-parallel sizes that fit every batch: 1 2 4 8 16$' 'at the end 
 done
 
 # Logs.
+run long.log lm-train "${args[@]}" --log-interval 10
+code=0
+lm-train "${args[@]}" --log-interval 10 --exit-interval 25 --save long >long1.log 2>long1.log.err || code=$?
+[ $code = 75 ] || fail "--exit-interval 25: exit $code"
+run long2.log lm-train "${args[@]}" --log-interval 10 --save long --load long
+diff <(values long.log) <(cat <(values long1.log) <(values long2.log)) || fail "a line over the stop says otherwise"
 lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json >out 2>/dev/null
 diff out log.txt || fail "--log-file"
 [ "$(grep -c '"kind":"step"' log.json)" = 3 ] || fail "--log-json: $(cat log.json)"
@@ -158,6 +164,21 @@ wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
 
 # Not finite: noticed in the step, in fp32 too.
 expect 4 'lm-train: iteration [0-9]+: loss .* not both finite' lm-train "${args[@]}" --lr 1e38 --clip-grad 0 --lr-warmup-iters 0
+
+# Another run's directory, or none of ours, is not taken for an empty one.
+wrong 2 '--save: holds checkpoints of a run already' lm-train "${args[@]}" --save whole
+mkdir foreign; echo '{}' >foreign/config.json
+wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --load foreign
+mkdir empty
+wrong 2 '--load: holds no checkpoint to take the weights from' lm-train "${args[@]}" --load empty --finetune
+expect 0 'starting from the beginning' lm-train "${args[@]}" --load empty --exit-iteration 1
+wrong 2 '--exit-interval: nothing is saved' lm-train "${args[@]}" --exit-interval 3
+wrong 2 '--save: .*cannot be written|is no directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
+wrong 2 '--log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
+wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000
+code=0
+lm-train "${args[@]}" --save full --exit-iteration 4 >/dev/full 2>err || code=$?
+[ -f full/global_step4/manifest.json ] || fail "a full standard output ends the training: $(cat err)"
 
 # A damaged checkpoint: the newest complete one is taken, and that is said.
 lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1

@@ -140,6 +140,10 @@ TEST_CASE("damaged tables are refused with the place") {
     CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 0}"), merges), Contains("stands twice"));
     CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 7}"), merges), Contains("out of range"));
     CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 1}"), dir + "/none"), Contains("/none"));
+    // At the end of a line, where no line is malformed.
+    const std::string all = io::read_file(merges);
+    CHECK_THAT(failure_of(vocab, with(all.substr(0, all.find('\n', all.size() / 2) + 1))),
+               Contains("cut short"));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\na b c\n")), Contains("bad:2: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nh e\nh e\n")), Contains("bad:3: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nqqq zzz\n")),
