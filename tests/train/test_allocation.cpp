@@ -42,6 +42,9 @@ void* allocate(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
+// new and delete are a pair here: both are replaced, over aligned_alloc and free.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void* operator new(std::size_t size) {
     return allocate(size, alignof(std::max_align_t));
 }
