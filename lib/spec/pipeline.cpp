@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/pipeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.hpp"
+
+namespace lm::spec {
+namespace {
+
+// The k-th forward pass of every stage. Chunks take turns, a group of n_stages micro-batches at a
+// time.
+PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
+    const i64 group = shape.n_chunks == 1 ? 1 : shape.n_stages;
+    const i64 in_round = k % (group * shape.n_chunks);
+    return {.op = PipelineOp::forward,
+            .chunk = in_round / group,
+            .micro_batch = k / (group * shape.n_chunks) * group + in_round % group};
+}
+
+// The k-th backward pass: the same order with the chunks reversed.
+PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
+    PipelineAction action = nth_forward(shape, k);
+    action.op = PipelineOp::backward;
+    action.chunk = shape.n_chunks - 1 - action.chunk;
+    return action;
+}
+
+// Forward passes before the first backward pass: as many as the stages behind need to fill up.
+i64 n_warmup(const PipelineShape& shape, i64 stage) {
+    const i64 behind = shape.n_stages - 1 - stage;
+    const i64 wanted =
+        shape.n_chunks == 1 ? behind : 2 * behind + (shape.n_chunks - 1) * shape.n_stages;
+    return std::min(wanted, shape.n_micro_batches * shape.n_chunks);
+}
+
+std::vector<PipelineAction> compute_order(const PipelineShape& shape, i64 stage) {
+    const i64 total = shape.n_micro_batches * shape.n_chunks;
+    const i64 warmup = n_warmup(shape, stage);
+    std::vector<PipelineAction> order;
+    order.reserve(static_cast<size_t>(2 * total));
+    for (i64 k = 0; k < warmup; ++k) order.push_back(nth_forward(shape, k));
+    for (i64 k = warmup; k < total; ++k) {
+        order.push_back(nth_forward(shape, k));
+        order.push_back(nth_backward(shape, k - warmup));
+    }
+    for (i64 k = total - warmup; k < total; ++k) order.push_back(nth_backward(shape, k));
+    return order;
+}
+
+}  // namespace
+
+void check_pipeline(const PipelineShape& shape) {
+    if (shape.n_chunks == 1) return;
+    constexpr auto flag = "--num-layers-per-virtual-pipeline-stage";
+    if (shape.n_stages < 2) {
+        usage_error(flag, "needs --pipeline-model-parallel-size of at least 2");
+    }
+    if (shape.n_micro_batches % shape.n_stages != 0) {
+        usage_error(flag,
+                    "{} micro-batches of a step and data-parallel rank are no multiple of "
+                    "--pipeline-model-parallel-size {}: change --global-batch-size or "
+                    "--micro-batch-size, or leave the flag out",
+                    shape.n_micro_batches, shape.n_stages);
+    }
+}
+
+std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage) {
+    std::vector<PipelineAction> actions;
+    for (const PipelineAction& work : compute_order(shape, stage)) {
+        const auto add = [&](PipelineOp op) {
+            actions.push_back({op, work.chunk, work.micro_batch});
+        };
+        const bool enters = shape.enters(stage, work.chunk);
+        const bool leaves = shape.leaves(stage, work.chunk);
+        if (work.op == PipelineOp::forward) {
+            if (!enters) add(PipelineOp::receive_forward);
+            add(PipelineOp::forward);
+            if (!leaves) add(PipelineOp::send_forward);
+        } else {
+            if (!leaves) add(PipelineOp::receive_backward);
+            add(PipelineOp::backward);
+            if (!enters) add(PipelineOp::send_backward);
+        }
+    }
+    return actions;
+}
+
+i64 pipeline_peer(const PipelineShape& shape, i64 stage, PipelineOp op) {
+    const bool before = op == PipelineOp::receive_forward || op == PipelineOp::send_backward;
+    return (stage + (before ? shape.n_stages - 1 : 1)) % shape.n_stages;
+}
+
+double pipeline_time(const PipelineShape& shape, const PipelineDurations& durations) {
+    struct Stage {
+        std::vector<PipelineAction> actions;
+        size_t next = 0;
+        double clock = 0;
+    };
+    std::vector<Stage> stages;
+    for (i64 s = 0; s < shape.n_stages; ++s) stages.push_back({pipeline_actions(shape, s)});
+    // When a message has arrived, by direction, receiving virtual stage and micro-batch.
+    std::map<std::tuple<bool, i64, i64>, double> arrived;
+    const auto virtual_stage = [&](i64 stage, i64 chunk) { return chunk * shape.n_stages + stage; };
+    // False when the stage has to wait for a message that is not on its way yet.
+    const auto advance = [&](i64 s) {
+        Stage& stage = stages[static_cast<size_t>(s)];
+        const PipelineAction& action = stage.actions[stage.next];
+        const i64 here = virtual_stage(s, action.chunk);
+        using enum PipelineOp;
+        switch (action.op) {
+            case forward:
+                stage.clock += durations.forward_s;
+                break;
+            case backward:
+                stage.clock += durations.backward_s;
+                break;
+            case send_forward:
+                arrived[{true, here + 1, action.micro_batch}] = stage.clock + durations.message_s;
+                break;
+            case send_backward:
+                arrived[{false, here - 1, action.micro_batch}] = stage.clock + durations.message_s;
+                break;
+            case receive_forward:
+            case receive_backward: {
+                const auto message =
+                    arrived.find({action.op == receive_forward, here, action.micro_batch});
+                if (message == arrived.end()) return false;
+                stage.clock = std::max(stage.clock, message->second);
+                break;
+            }
+        }
+        ++stage.next;
+        return true;
+    };
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (i64 s = 0; s < shape.n_stages; ++s) {
+            const Stage& stage = stages[static_cast<size_t>(s)];
+            while (stage.next < stage.actions.size() && advance(s)) moved = true;
+        }
+    }
+    double end = 0;
+    for (const Stage& stage : stages) {
+        LM_CHECK(stage.next == stage.actions.size(), "a pipeline schedule that waits for itself");
+        end = std::max(end, stage.clock);
+    }
+    return end;
+}
+
+double pipeline_bubble(const PipelineShape& shape) {
+    return static_cast<double>(shape.n_stages - 1) /
+           static_cast<double>(shape.n_micro_batches * shape.n_chunks);
+}
+
+}  // namespace lm::spec
