@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "ckpt/manifest.hpp"
@@ -27,6 +29,7 @@ i64 directory_bytes(const std::string& path) {
     i64 total = 0;
     for (const std::string& name : io::list_directory(path)) {
         const std::string entry = path + "/" + name;
+        if (!std::filesystem::exists(entry)) continue;  // a link to nothing
         total += io::is_directory(entry) ? directory_bytes(entry) : io::file_size(entry);
     }
     return total;

@@ -29,6 +29,7 @@ struct Checkpoint::State {
     void open_part(const IndexReference& reference);
     void open_file(const DataFile& file);
     void add_slice(const Slice& slice);
+    void check_name() const;
     void check_totals() const;
     std::string in(const std::string& file) const { return path + "/" + file; }
 };
@@ -46,6 +47,7 @@ Checkpoint::State::State(const std::string& directory) : path(directory) {
     const std::string file = in(std::string(manifest_file));
     if (!io::exists(file)) run_error(path, "is not complete: it has no {}", manifest_file);
     manifest = parse_manifest(io::read_file(file), file);
+    check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
         if (!tensors.emplace(tensor.name, &tensor).second) {
             run_error(file, "tensor {} stands twice in the table", tensor.name);
@@ -54,6 +56,16 @@ Checkpoint::State::State(const std::string& directory) : path(directory) {
     parts.reserve(manifest.index.size());  // slices are pointed to
     for (const IndexReference& reference : manifest.index) open_part(reference);
     check_totals();
+}
+
+// A directory named as a step must be that step: `latest`, prune and a resume go by the name.
+void Checkpoint::State::check_name() const {
+    const i64 step = step_from_name(path.substr(path.rfind('/') + 1));
+    const i64 iteration = manifest.counters.iteration;
+    if (step >= 0 && step != iteration) {
+        run_error(path, "its manifest is that of iteration {}: renamed? Give it its name {} again",
+                  iteration, step_name(iteration));
+    }
 }
 
 void Checkpoint::State::open_part(const IndexReference& reference) {

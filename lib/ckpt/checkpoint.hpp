@@ -17,7 +17,8 @@ namespace lm::ckpt {
 class Checkpoint {
   public:
     // `path` is a global_stepN directory. Throws Error(failure) unless it is complete: manifest and
-    // index parts fit their digests, every data file has its size and header. Data is not read yet.
+    // index parts fit their digests, every data file has its size and header, and a directory named
+    // as a step is that step. Data is not read yet.
     explicit Checkpoint(const std::string& path);
 
     const std::string& path() const;

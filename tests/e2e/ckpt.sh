@@ -44,6 +44,16 @@ expect 1 '' lm-ckpt verify d --quiet --json
 expect 1 '' lm-ckpt verify d --quiet
 grep -q 'd/latest: names global_step77, which is not there' out || fail "verify: $(cat out)"
 
+# A step under another's name, and a link to nothing beside the files.
+cp -r c e
+mv e/global_step6 e/global_step5
+ln -s nowhere e/global_step9/dangling
+expect 1 '' lm-ckpt verify e --quiet
+[ "$(grep -c ': ok: ' out)" = 3 ] || fail "verify: $(cat out)"
+grep -q 'e/global_step5: its manifest is that of iteration 6: renamed' out || fail "verify: $(cat out)"
+expect 0 '' lm-ckpt ls e
+grep -Eq '^ +5 .* incomplete: .*renamed' out || fail "ls: $(cat out)"
+
 # Back to an earlier step; only complete ones.
 expect 0 '' lm-ckpt latest c 6
 [ "$(cat c/latest)" = global_step6 ] || fail "latest: $(cat c/latest)"
