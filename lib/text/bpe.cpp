@@ -47,13 +47,6 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
     }
 }
 
-void BpeModel::index_whole_pieces(i64 n) {
-    for (i64 id = 0; id < n; ++id) {
-        const std::string_view bytes = token(static_cast<i32>(id));
-        if (!bytes.empty()) whole_.emplace(bytes, static_cast<i32>(id));
-    }
-}
-
 std::span<const i32> PieceEncoder::encode(std::string_view piece) {
     ids_.clear();
     size_t begin = 0;

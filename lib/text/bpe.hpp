@@ -46,14 +46,13 @@ class BpeModel {
     }
     i32 result(u32 rank) const { return results_[rank]; }
 
-    // The id whose bytes are `piece`, or -1; only after index_whole_pieces() (ignore_merges).
+    // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named (ignore_merges).
     i32 find_whole(std::string_view piece) const {
         const auto at = whole_.find(piece);
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_pieces() const { return !whole_.empty(); }
-    // The first `n` ids take part: added tokens come after them.
-    void index_whole_pieces(i64 n);
+    void add_whole_piece(i32 id) { whole_.emplace(token(id), id); }
 
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.

@@ -47,26 +47,7 @@ class BpeEncoder : public Encoder {
         }
     }
 
-    i64 encode_text(std::string_view text, Id* out) {
-        Id* at = out;
-        for (const i32 id : plan_.prefix) *at++ = static_cast<Id>(id);
-        at = encode_round(text, 0, at);
-        for (const i32 id : plan_.suffix) *at++ = static_cast<Id>(id);
-        return at - out;
-    }
-
-    // Takes out the special tokens of round `round`, and of the later ones between them.
-    Id* encode_round(std::string_view text, size_t round, Id* out) {
-        if (round == plan_.special.size()) return encode_plain(text, out);
-        const SpecialMatcher& matcher = plan_.special[round];
-        for (size_t from = 0;;) {
-            const SpecialMatcher::Match match = matcher.find(text, from);
-            out = encode_round(text.substr(from, match.begin - from), round + 1, out);
-            if (match.token == nullptr) return out;
-            *out++ = static_cast<Id>(match.token->id);
-            from = match.begin + match.token->content.size();
-        }
-    }
+    i64 encode_text(std::string_view text, Id* out) { return encode_plain(text, out) - out; }
 
     Id* encode_plain(std::string_view text, Id* out) {
         splitter_->start(text);

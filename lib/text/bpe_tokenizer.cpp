@@ -9,7 +9,7 @@
 namespace lm::text {
 namespace {
 
-BpeModel make_model(BpeFiles files, const std::vector<SpecialToken>& added,
+BpeModel make_model(BpeFiles files, const std::vector<AddedToken>& added,
                     const std::string& origin) {
     const TokenIndex index(files.tokens, origin);
     std::array<i32, 256> byte_ids{};
@@ -32,7 +32,7 @@ BpeModel make_model(BpeFiles files, const std::vector<SpecialToken>& added,
         std::optional<std::string> bytes = bytes_of_token(spelling);
         tokens.push_back(bytes ? std::move(*bytes) : std::move(spelling));
     }
-    for (const SpecialToken& token : added) {
+    for (const AddedToken& token : added) {
         const auto id = static_cast<size_t>(token.id);
         if (id >= tokens.size()) tokens.resize(id + 1);
         tokens[id] = token.content;
@@ -40,14 +40,67 @@ BpeModel make_model(BpeFiles files, const std::vector<SpecialToken>& added,
     return {std::move(tokens), byte_ids, std::move(files.merges)};
 }
 
-void add_number(Digester& digester, i64 value) {
-    digester.update(std::as_bytes(std::span(&value, 1)));
+TextPlan make_text_plan(BpeTokenizerParts& parts) {
+    std::vector<AddedToken> raw, normalized;
+    for (AddedToken token : parts.added) {
+        if (token.normalized) {
+            std::string scratch;
+            token.content = std::string(parts.normalizer.apply(token.content, scratch));
+        }
+        (token.normalized ? normalized : raw).push_back(std::move(token));
+    }
+    const bool plain = parts.special == SpecialInText::plain;
+    return {{std::move(raw), plain}, std::move(parts.normalizer), {std::move(normalized), plain},
+            parts.prefix_space,      std::move(parts.prefix),     std::move(parts.suffix)};
 }
 
-void add_text(Digester& digester, std::string_view text) {
-    add_number(digester, static_cast<i64>(text.size()));
-    digester.update(std::as_bytes(std::span(text.data(), text.size())));
-}
+// Everything that decides the ids.
+class PartsDigester {
+  public:
+    std::string digest(const BpeTokenizerParts& parts, const BpeModel& model) {
+        text("lm-utils byte-level BPE 2");
+        number(static_cast<i64>(parts.rule));
+        number(parts.whole_pieces ? 1 : 0);
+        number(parts.eod.value_or(-1));
+        number(model.vocab_size());
+        for (i32 id = 0; id < model.vocab_size(); ++id) text(model.token(id));
+        for (const Merge& merge : model.merges()) {
+            for (const i32 id : {merge.left, merge.right, merge.result}) number(id);
+        }
+        for (const AddedToken& token : parts.added) added(token);
+        if (parts.special == SpecialInText::plain && !parts.added.empty()) text("special is plain");
+        for (const auto* ids : {&parts.prefix, &parts.suffix}) {
+            number(static_cast<i64>(ids->size()));
+            for (const i32 id : *ids) number(id);
+        }
+        for (const NormalizerStep& s : parts.normalizer.steps()) step(s);
+        if (parts.prefix_space) text("prefix space");
+        return digester_.finish();
+    }
+
+  private:
+    void added(const AddedToken& token) {
+        text(token.content);
+        number(token.id);
+        for (const bool flag :
+             {token.special, token.normalized, token.single_word, token.lstrip, token.rstrip}) {
+            number(flag ? 1 : 0);
+        }
+    }
+    void step(const NormalizerStep& step) {
+        number(static_cast<i64>(step.kind));
+        text(step.pattern);
+        text(step.content);
+        number((step.left ? 1 : 0) + (step.right ? 2 : 0));
+    }
+    void number(i64 value) { digester_.update(std::as_bytes(std::span(&value, 1))); }
+    void text(std::string_view text) {
+        number(static_cast<i64>(text.size()));
+        digester_.update(std::as_bytes(std::span(text.data(), text.size())));
+    }
+
+    Digester digester_;
+};
 
 }  // namespace
 
@@ -88,38 +141,19 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       rule_(parts.rule),
       eod_(parts.eod),
       model_(make_model(parts.files, parts.added, origin_)),
-      prefix_(std::move(parts.prefix)),
-      suffix_(std::move(parts.suffix)) {
-    if (parts.whole_pieces) model_.index_whole_pieces(static_cast<i64>(parts.files.tokens.size()));
-    for (const auto& round : parts.special) special_.emplace_back(round);
-    Digester digester;
-    add_text(digester, "lm-utils byte-level BPE 2");
-    add_number(digester, static_cast<i64>(rule_));
-    add_number(digester, parts.whole_pieces ? 1 : 0);
-    add_number(digester, eod_.value_or(-1));
-    add_number(digester, vocab_size());
-    for (i32 id = 0; id < vocab_size(); ++id) add_text(digester, model_.token(id));
-    for (const Merge& merge : model_.merges()) {
-        add_number(digester, merge.left);
-        add_number(digester, merge.right);
-        add_number(digester, merge.result);
+      digest_(PartsDigester().digest(parts, model_)),
+      text_plan_(make_text_plan(parts)) {
+    if (!parts.whole_pieces) return;
+    for (size_t id = 0; id < parts.files.tokens.size(); ++id) {
+        // A spelling beyond the byte map is no piece of text.
+        const auto bytes = bytes_of_token(parts.files.tokens[id]);
+        if (bytes && *bytes == model_.token(static_cast<i32>(id)))
+            model_.add_whole_piece(static_cast<i32>(id));
     }
-    for (const auto& round : parts.special) {
-        add_number(digester, static_cast<i64>(round.size()));
-        for (const SpecialToken& token : round) {
-            add_text(digester, token.content);
-            add_number(digester, token.id);
-        }
-    }
-    for (const auto* ids : {&prefix_, &suffix_}) {
-        add_number(digester, static_cast<i64>(ids->size()));
-        for (const i32 id : *ids) add_number(digester, id);
-    }
-    digest_ = digester.finish();
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
-    return make_bpe_encoder({&model_, rule_, special_, prefix_, suffix_});
+    return make_text_encoder(text_plan_, make_bpe_encoder({&model_, rule_}));
 }
 
 std::string_view BpeTokenizer::token(i32 id) const {

@@ -8,9 +8,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "text/added_tokens.hpp"
 #include "text/bpe.hpp"
-#include "text/special_tokens.hpp"
+#include "text/normalizer.hpp"
 #include "text/splitter.hpp"
+#include "text/text_encoder.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::text {
@@ -58,9 +60,11 @@ struct BpeTokenizerParts {
     SplitRule rule = SplitRule::gpt2;
     bool whole_pieces = false;  // ignore_merges: a piece that is a token stays whole
     std::optional<i32> eod;
-    std::vector<SpecialToken> added;  // ids whose content is literal, not byte-mapped
-    std::vector<std::vector<SpecialToken>> special;  // looked for in text, round by round
-    std::vector<i32> prefix, suffix;                 // ids around every text
+    std::vector<AddedToken> added;  // ids whose content is literal, not byte-mapped
+    SpecialInText special = SpecialInText::parse;
+    Normalizer normalizer;
+    bool prefix_space = false;        // before the text, and behind each added token
+    std::vector<i32> prefix, suffix;  // ids around every text
 };
 
 class BpeTokenizer : public Tokenizer {
@@ -73,9 +77,7 @@ class BpeTokenizer : public Tokenizer {
     std::optional<i32> eod() const override { return eod_; }
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder() const override;
-    i64 max_ids(i64 n_bytes) const override {
-        return n_bytes + 16 + static_cast<i64>(prefix_.size() + suffix_.size());
-    }
+    i64 max_ids(i64 n_bytes) const override { return text_plan_.max_ids(n_bytes); }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }
 
@@ -85,9 +87,8 @@ class BpeTokenizer : public Tokenizer {
     SplitRule rule_;
     std::optional<i32> eod_;
     BpeModel model_;
-    std::vector<SpecialMatcher> special_;
-    std::vector<i32> prefix_, suffix_;
     std::string digest_;
+    TextPlan text_plan_;
 };
 
 }  // namespace lm::text

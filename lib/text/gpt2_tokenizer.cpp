@@ -122,8 +122,7 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_pa
     const auto eod = std::ranges::find(files.tokens, end_of_document);
     if (eod != files.tokens.end()) {
         parts.eod = static_cast<i32>(eod - files.tokens.begin());
-        if (special == SpecialInText::parse)
-            parts.special.push_back({{end_of_document, *parts.eod}});
+        if (special == SpecialInText::parse) parts.added.push_back({end_of_document, *parts.eod});
     }
     parts.files = std::move(files);
     parts.origin = vocab_path;

@@ -6,103 +6,89 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
-#include "io/json.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/hf_json.hpp"
+#include "text/hf_parts.hpp"
 
 namespace lm::text {
 namespace {
 
 using io::Json;
 
-struct KnownRegex {
-    std::string_view pattern;
-    SplitRule rule;
-};
-
-constexpr KnownRegex known_regexes[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-     SplitRule::gpt2},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     SplitRule::llama3},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     SplitRule::qwen2},
-    {R"( ?[^(\s|[.,!?…。，、।۔،])]+)", SplitRule::bloom},
-};
+constexpr i64 most_ids = i64{1} << 21;
 
 class Reader {
   public:
     Reader(const std::string& path, SpecialInText special)
-        : path_(path), special_(special), json_(io::read_json(path)) {}
+        : path_(path), json_(io::read_json(path)) {
+        parts_.special = special;
+    }
 
     BpeTokenizerParts read() {
         if (!json_.is_object() || !json_.contains("model"))
             run_error(path_, "is not a tokenizer.json: it has no model");
+        const HfPart whole(json_, "tokenizer", path_);
         const auto version = io::json_get<std::string>(json_, "version", path_);
         if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
-        refuse_present(json_, "truncation");
-        refuse_present(json_, "padding");
+        for (const char* key : {"truncation", "padding"}) {
+            if (!whole.get(key).is_null()) refuse(path_, "'{}'", key);
+        }
         parts_.type = "HFTokenizer";
         parts_.origin = path_;
-        read_model(json_.at("model"));
-        read_normalizer(get(json_, "normalizer"));
-        parts_.rule = rule_of(get(json_, "pre_tokenizer"));
-        read_added();
-        read_post_processor(get(json_, "post_processor"));
+        read_model(HfPart(json_.at("model"), "model", path_));
+        parts_.normalizer = read_normalizer(whole.get("normalizer"), path_);
+        const PreTokenizer pre = read_pre_tokenizer(whole.get("pre_tokenizer"), path_);
+        parts_.rule = pre.rule;
+        parts_.prefix_space = pre.prefix_space;
+        for (const Json& token : whole.get("added_tokens")) read_added(token);
+        check_holes();
+        Template around = read_post_processor(whole.get("post_processor"), path_);
+        check_template(around);
+        parts_.prefix = std::move(around.prefix);
+        parts_.suffix = std::move(around.suffix);
         parts_.eod = find_eod();
         return std::move(parts_);
     }
 
   private:
-    static const Json& get(const Json& object, const char* key) {
-        static const Json null;
-        const auto at = object.find(key);
-        return at == object.end() ? null : *at;
-    }
-    static std::string type_of(const Json& part) {
-        return part.is_object() ? part.value("type", "") : "";
-    }
-    static bool is_true(const Json& object, const char* key, bool fallback = false) {
-        const Json& value = get(object, key);
-        return value.is_boolean() ? value.get<bool>() : fallback;
-    }
-
-    template <typename... Args>
-    [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-        run_error(path_, "{} is not supported", fmt::format(format, std::forward<Args>(args)...));
-    }
-    void refuse_present(const Json& object, const char* key) const {
-        if (!get(object, key).is_null()) refuse("'{}'", key);
-    }
-    void refuse_text(const Json& object, const char* key) const {
-        const Json& value = get(object, key);
-        if (value.is_string() && !value.get<std::string>().empty())
-            refuse("model option '{}'", key);
+    void read_model(const HfPart& model) {
+        if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
+        // Every byte has a token (BpeTokenizer sees to it), so that nothing is ever unknown, and
+        // unk_token, fuse_unk and byte_fallback change no id.
+        model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                    "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
+        const Json& dropout = model.get("dropout");
+        if (!dropout.is_null() && (!dropout.is_number() || dropout.get<double>() != 0.0))
+            refuse(path_, "model option 'dropout'");
+        for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+            const Json& value = model.get(key);
+            if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
+        }
+        parts_.whole_pieces = model.flag("ignore_merges");
+        read_vocab(model.get("vocab"));
+        read_merges(model.array("merges"));
     }
 
-    void read_model(const Json& model) {
-        const std::string type = model.value("type", "BPE");
-        if (type != "BPE") refuse("model '{}'", type);
-        const Json& dropout = get(model, "dropout");
-        if (dropout.is_number() && dropout.get<double>() != 0.0) refuse("model option 'dropout'");
-        refuse_text(model, "continuing_subword_prefix");
-        refuse_text(model, "end_of_word_suffix");
-        if (is_true(model, "byte_fallback")) refuse("model option 'byte_fallback'");
-        parts_.whole_pieces = is_true(model, "ignore_merges");
-        read_vocab(io::json_get<Json>(model, "vocab", path_));
+    void read_merges(const Json& merges) {
         const TokenIndex index(parts_.files.tokens, path_);
-        MergeReader merges(index, path_);
+        MergeReader reader(index, path_);
         i64 n = 0;
-        for (const Json& merge : io::json_get<Json>(model, "merges", path_))
-            read_merge(merge, n++, merges);
-        parts_.files.merges = merges.take();
+        for (const Json& merge : merges) read_merge(merge, n++, reader);
+        parts_.files.merges = reader.take();
+        check_made();
+    }
+
+    void check_made() const {
+        if (parts_.files.merges.empty() && n_vocab_ > 1024)
+            run_error(path_, "has a vocabulary of {} tokens and no merges", n_vocab_);
     }
 
     void read_vocab(const Json& vocab) {
-        constexpr i64 most = i64{1} << 21;
         if (!vocab.is_object()) run_error(path_, "'vocab' is not an object of token: id");
+        n_vocab_ = static_cast<i64>(vocab.size());
         for (const auto& [token, value] : vocab.items()) {
             const i64 id = value.is_number_integer() ? value.get<i64>() : -1;
-            if (id < 0 || id >= most) run_error(path_, "token '{}' has no usable id", token);
+            if (id < 0 || id >= most_ids) run_error(path_, "token '{}' has no usable id", token);
             const auto at = static_cast<size_t>(id);
             std::vector<std::string>& tokens = parts_.files.tokens;
             if (at >= tokens.size()) tokens.resize(at + 1);
@@ -124,101 +110,66 @@ class Reader {
         merges.add(text.substr(0, space), text.substr(space + 1), where);
     }
 
-    void read_normalizer(const Json& normalizer) const {
-        if (normalizer.is_null()) return;
-        if (type_of(normalizer) != "Sequence") refuse("normalizer '{}'", type_of(normalizer));
-        for (const Json& part : get(normalizer, "normalizers")) read_normalizer(part);
+    void read_added(const Json& json) {
+        const HfPart part(json, "added token", path_);
+        part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+        AddedToken token;
+        token.content = part.text("content");
+        const i64 id = io::json_get<i64>(json, "id", path_);
+        token.special = part.flag("special");
+        token.normalized = part.flag("normalized", !token.special);
+        token.single_word = part.flag("single_word");
+        token.lstrip = part.flag("lstrip");
+        token.rstrip = part.flag("rstrip");
+        if (token.content.empty()) run_error(path_, "an added token is empty");
+        if (added_id(token.content))
+            run_error(path_, "the added token '{}' stands twice", token.content);
+        check_id(token.content, id);
+        token.id = static_cast<i32>(id);
+        check_normalized(token);
+        parts_.added.push_back(std::move(token));
     }
 
-    void check_byte_level(const Json& part) const {
-        if (is_true(part, "add_prefix_space", true))
-            refuse("pre_tokenizer ByteLevel with add_prefix_space");
-    }
-
-    SplitRule rule_of(const Json& pre) const {
-        const std::string type = type_of(pre);
-        if (type == "ByteLevel") {
-            check_byte_level(pre);
-            return is_true(pre, "use_regex", true) ? SplitRule::gpt2 : SplitRule::none;
-        }
-        if (pre.is_null()) refuse("a tokenizer without the pre_tokenizer ByteLevel");
-        if (type != "Sequence") refuse("pre_tokenizer '{}'", type);
-        const Json& parts = get(pre, "pretokenizers");
-        if (parts.size() == 1) return rule_of(parts[0]);
-        if (parts.size() != 2 || type_of(parts[1]) != "ByteLevel" ||
-            is_true(parts[1], "use_regex", true)) {
-            refuse(
-                "a pre_tokenizer Sequence that is not one Split and ByteLevel without use_regex");
-        }
-        check_byte_level(parts[1]);
-        return split_rule(parts[0]);
-    }
-
-    SplitRule split_rule(const Json& split) const {
-        if (type_of(split) != "Split") refuse("pre_tokenizer '{}'", type_of(split));
-        const std::string behavior = split.value("behavior", "");
-        if (behavior != "Isolated" || is_true(split, "invert"))
-            refuse("Split with behavior '{}' or invert", behavior);
-        const std::string pattern = get(split, "pattern").value("Regex", "");
-        for (const KnownRegex& known : known_regexes) {
-            if (pattern == known.pattern) return known.rule;
-        }
-        refuse("the Split pattern '{}'", pattern);
-    }
-
-    void read_added() {
-        std::vector<SpecialToken> raw, normalized;
-        for (const Json& token : get(json_, "added_tokens")) {
-            const auto content = io::json_get<std::string>(token, "content", path_);
-            const i64 id = io::json_get<i64>(token, "id", path_);
-            if (content.empty() || id < 0 || id >= i64{1} << 21)
-                run_error(path_, "added token '{}' is damaged", content);
-            for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-                if (is_true(token, key)) refuse("'{}' of the added token '{}'", key, content);
-            }
-            check_id(content, id);
-            parts_.added.push_back({content, static_cast<i32>(id)});
-            (is_true(token, "normalized") ? normalized : raw).push_back(parts_.added.back());
-        }
-        if (special_ == SpecialInText::plain) return;
-        // What is marked "normalized" is looked for after the rest, in the text between.
-        if (!raw.empty()) parts_.special.push_back(std::move(raw));
-        if (!normalized.empty()) parts_.special.push_back(std::move(normalized));
-    }
-
-    void check_id(const std::string& content, i64 id) const {
+    // The vocabulary's id where it has the token, else the next free one: Hugging Face tokenizers
+    // gives that, whatever the file says.
+    void check_id(const std::string& content, i64 id) {
         const std::vector<std::string>& tokens = parts_.files.tokens;
-        const auto at = static_cast<size_t>(id);
-        if (at < tokens.size() && !tokens[at].empty() && tokens[at] != content) {
-            run_error(path_, "added token '{}' has id {}, which is '{}' in the vocabulary", content,
-                      id, tokens[at]);
+        const auto in_vocab = std::ranges::find(tokens, content);
+        const bool is_new = in_vocab == tokens.end();
+        const i64 expected = is_new ? std::max(n_vocab_, next_added_) : in_vocab - tokens.begin();
+        if (id != expected)
+            run_error(path_, "added token '{}' has id {}, where {} is due", content, id, expected);
+        next_added_ = std::max(next_added_, id + 1);
+    }
+
+    void check_normalized(const AddedToken& token) const {
+        std::string scratch;
+        if (token.normalized && parts_.normalizer.apply(token.content, scratch).empty())
+            refuse(path_, "the added token '{}', of which the normalizer leaves nothing,",
+                   token.content);
+    }
+
+    void check_holes() const {
+        const std::vector<std::string>& tokens = parts_.files.tokens;
+        for (size_t id = 0; id < tokens.size(); ++id) {
+            if (tokens[id].empty())
+                run_error(path_, "no token has id {}, but one has {}", id, tokens.size() - 1);
+        }
+    }
+
+    void check_template(const Template& around) const {
+        const i64 n = std::max(n_vocab_, next_added_);
+        for (const auto* ids : {&around.prefix, &around.suffix}) {
+            for (const i32 id : *ids) {
+                if (id >= n)
+                    run_error(path_, "the post_processor has the id {}: there are only {}", id, n);
+            }
         }
     }
 
     std::optional<i32> added_id(const std::string& content) const {
-        const auto at = std::ranges::find(parts_.added, content, &SpecialToken::content);
+        const auto at = std::ranges::find(parts_.added, content, &AddedToken::content);
         return at == parts_.added.end() ? std::nullopt : std::optional(at->id);
-    }
-
-    void read_post_processor(const Json& post) {
-        const std::string type = type_of(post);
-        if (post.is_null() || type == "ByteLevel") return;
-        if (type == "Sequence") {
-            for (const Json& part : get(post, "processors")) read_post_processor(part);
-            return;
-        }
-        if (type != "TemplateProcessing") refuse("post_processor '{}'", type);
-        bool behind = false;
-        for (const Json& item : get(post, "single")) {
-            if (item.contains("Sequence")) {
-                behind = true;
-                continue;
-            }
-            const std::string name = get(item, "SpecialToken").value("id", "");
-            const std::optional<i32> id = added_id(name);
-            if (!id) run_error(path_, "post_processor names '{}', which is no added token", name);
-            (behind ? parts_.suffix : parts_.prefix).push_back(*id);
-        }
     }
 
     // What Hugging Face keeps beside tokenizer.json; else the usual names.
@@ -227,7 +178,8 @@ class Reader {
             (std::filesystem::path(path_).parent_path() / "tokenizer_config.json").string();
         if (io::exists(config)) {
             const Json json = io::read_json(config);
-            const Json& eos = get(json, "eos_token");
+            const Json eos =
+                json.is_object() && json.contains("eos_token") ? json["eos_token"] : Json();
             const std::string name = eos.is_string()   ? eos.get<std::string>()
                                      : eos.is_object() ? eos.value("content", "")
                                                        : "";
@@ -240,9 +192,10 @@ class Reader {
     }
 
     const std::string& path_;
-    SpecialInText special_;
     Json json_;
     BpeTokenizerParts parts_;
+    i64 n_vocab_ = 0;     // tokens of the model
+    i64 next_added_ = 0;  // the id behind the largest added token
 };
 
 }  // namespace

@@ -64,7 +64,8 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_pa
                                                      SpecialInText special);
 
 // Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
-// pretokenizers of GPT-2, BLOOM, Llama-3 and Qwen2, added tokens, ignore_merges and templates.
+// pretokenizers of GPT-2, BLOOM, Llama-3 and Qwen2, added tokens with their flags, ignore_merges,
+// templates, Unicode normal forms and the other simple normalizers.
 // Throws Error(failure) that names whatever else the file asks for. The end of document is
 // eos_token of a tokenizer_config.json beside it, else </s>, <|endoftext|> or <|end_of_text|>.
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);

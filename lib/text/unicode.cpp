@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/unicode.hpp"
 
+#include <utf8proc.h>
+
 #include <cstring>
 #include <vector>
 
@@ -53,6 +55,32 @@ ClassTable::ClassTable() : page_of_{}, pages_{} {
 const ClassTable& class_table() {
     static const ClassTable table;
     return table;
+}
+
+// UTS #18, annex C: Alphabetic, \p{M}, \p{Nd}, \p{Pc} and Join_Control. Alphabetic beyond letters,
+// marks and \p{Nl} are the circled and squared Latin letters.
+bool is_word_char(u32 cp) {
+    switch (utf8proc_category(static_cast<i32>(cp))) {
+        case UTF8PROC_CATEGORY_LU:
+        case UTF8PROC_CATEGORY_LL:
+        case UTF8PROC_CATEGORY_LT:
+        case UTF8PROC_CATEGORY_LM:
+        case UTF8PROC_CATEGORY_LO:
+        case UTF8PROC_CATEGORY_ND:
+        case UTF8PROC_CATEGORY_NL:
+        case UTF8PROC_CATEGORY_PC:
+            return true;
+        default:
+            return is_mark(cp) || cp == 0x200C || cp == 0x200D || (cp >= 0x24B6 && cp <= 0x24E9) ||
+                   (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
+                   (cp >= 0x1F170 && cp <= 0x1F189);
+    }
+}
+
+bool is_mark(u32 cp) {
+    const utf8proc_category_t category = utf8proc_category(static_cast<i32>(cp));
+    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+           category == UTF8PROC_CATEGORY_ME;
 }
 
 }  // namespace lm::text

@@ -30,4 +30,9 @@ class ClassTable {
 // Built at the first call; loops take the reference once.
 const ClassTable& class_table();
 
+// By utf8proc, whose Unicode version is older than unicode_version(): for the rare flags of added
+// tokens and normalizers. A word character is \w as the regular expressions of Rust mean it.
+bool is_word_char(u32 code_point);
+bool is_mark(u32 code_point);  // \p{M}
+
 }  // namespace lm::text

@@ -11,7 +11,10 @@
 #include "base/version.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "nasty_text.hpp"
 #include "support/temp_dir.hpp"
+#include "text/hf_parts.hpp"
+#include "text/normalizer.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;
@@ -94,16 +97,100 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     using Catch::Contains;
     CHECK(with("/normalizer", nullptr) == "loads");
     CHECK_THAT(with("/version", "2.0"), Contains("version 2.0"));
-    CHECK_THAT(with("/normalizer", {{"type", "NFC"}}), Contains("'NFC' is not supported"));
+    CHECK(with("/normalizer", {{"type", "NFC"}}) == "loads");
+    CHECK_THAT(with("/normalizer", {{"type", "BertNormalizer"}}), Contains("'BertNormalizer'"));
+    CHECK_THAT(with("/normalizer", {{"type", "NFC"}, {"odd", 1}}), Contains("option 'odd'"));
+    CHECK_THAT(with("/normalizer", {{"type", "Sequence"}}), Contains("no list 'normalizers'"));
+    const auto replace = [&](const Json& pattern) {
+        return with("/normalizer", {{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}});
+    };
+    CHECK(replace({{"String", " "}}) == "loads");
+    CHECK_THAT(replace({{"String", ""}}), Contains("the empty pattern"));
+    CHECK_THAT(replace({{"Regex", " +"}}), Contains("\"Regex\":\" +\""));
     CHECK_THAT(with("/model/type", "Unigram"), Contains("'Unigram' is not supported"));
-    CHECK_THAT(with("/model/byte_fallback", true), Contains("byte_fallback"));
+    CHECK(with("/model/byte_fallback", true) == "loads");  // no byte is ever unknown
+    CHECK_THAT(with("/model/continuing_subword_prefix", "##"), Contains("continuing_subword"));
+    CHECK_THAT(with("/model/end_of_word_suffix", "</w>"), Contains("end_of_word_suffix"));
+    CHECK_THAT(with("/model/new_option", 1), Contains("new_option"));
     CHECK_THAT(with("/model/dropout", 0.1), Contains("dropout"));
-    CHECK_THAT(with("/pre_tokenizer/add_prefix_space", true), Contains("add_prefix_space"));
+    const auto split = [&](const char* behavior, const Json& pattern, bool invert = false) {
+        const Json part = {
+            {"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
+        const Json bytes = {
+            {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+        return with("/pre_tokenizer",
+                    {{"type", "Sequence"}, {"pretokenizers", Json::array({part, bytes})}});
+    };
+    const Json llama = {{"Regex", split_pattern(SplitRule::llama3)}};
+    CHECK(split("Isolated", llama) == "loads");
+    CHECK_THAT(split("Removed", llama), Contains("'Removed'"));
+    CHECK_THAT(split("Isolated", llama, true), Contains("invert"));
+    CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}), Contains("pattern {\"Regex\":\"\\\\s+\"}"));
+    CHECK_THAT(split("Isolated", {{"String", " "}}), Contains("pattern {\"String\":\" \"}"));
     CHECK_THAT(with("/pre_tokenizer", {{"type", "Whitespace"}}), Contains("'Whitespace'"));
-    CHECK_THAT(with("/added_tokens/0/lstrip", true), Contains("lstrip"));
-    CHECK_THAT(with("/added_tokens/0/id", 5), Contains("has id 5"));
+    CHECK_THAT(with("/added_tokens/0/id", 5), Contains("has id 5, where 50256 is due"));
+    CHECK_THAT(with("/added_tokens/0/content", ""), Contains("is empty"));
+    CHECK_THAT(with("/added_tokens/0/content", "<new>"), Contains("where 50257 is due"));
+    CHECK_THAT(with("/added_tokens/1", base["added_tokens"][0]), Contains("stands twice"));
+    CHECK_THAT(with("/model/vocab/beyond", 60000), Contains("no token has id 50257"));
+    CHECK_THAT(with("/model/vocab/minus", -1), Contains("'minus' has no usable id"));
+    CHECK_THAT(with("/model/merges", Json::array()), Contains("and no merges"));
+    CHECK_THAT(with("/model/merges", nullptr), Contains("has no list 'merges'"));
+    CHECK_THAT(with("/model/merges/7", "qqq zzz"), Contains("merge 7: token 'qqq' is not in"));
+    CHECK_THAT(with("/model/merges/7", base["model"]["merges"][6]),
+               Contains("merge 7: the merge") && Contains("stands twice"));
     CHECK_THAT(with("/model/vocab/!", 1), Contains("stands twice"));
     CHECK_THAT(with("/model/merges/7", "a"), Contains("merge 7: is not a pair"));
-    CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("BertProcessing"));
+    CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
+    CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("no list 'cls'"));
     CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
+}
+
+TEST_CASE("an error names a token that no longer is one, and an id that never was") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    std::string out;
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{1, 50257}, out),
+                      Catch::Contains("there is no id 50257"));
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{-1}, out),
+                      Catch::Contains("there is no id -1"));
+}
+
+TEST_CASE("plain leaves special tokens alone, not the other added ones") {
+    const test::TempDir dir;
+    const Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["llama3"]);
+    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+    const auto plain = load_hf_tokenizer(dir.path(), SpecialInText::plain);
+    const auto parse = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    CHECK(parse->encode("<s>the own") == std::vector<i32>{50257, 50257, 50259});
+    CHECK(plain->encode("<s>the own") == std::vector<i32>{50257, 27, 82, 29, 50259});
+    CHECK(plain->digest() != parse->digest());
+}
+
+TEST_CASE("normal forms: no cut changes them, and no text grows beyond what is promised") {
+    using Kind = NormalizerStep::Kind;
+    for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
+        const Normalizer normalizer({{kind}});
+        std::string scratch, whole_scratch;
+        for (u32 cp = 0; cp < 0x110000; ++cp) {
+            if (cp >= 0xD800 && cp < 0xE000) continue;
+            std::string text;
+            append_utf8(text, cp);
+            const auto size = static_cast<i64>(normalizer.apply(text, scratch).size());
+            if (size > normalizer.growth() * static_cast<i64>(text.size())) FAIL("U+" << cp);
+        }
+        // Long runs are cut, short ones are not.
+        test::NastyText nasty(static_cast<u64>(kind));
+        for (int i = 0; i < 20; ++i) {
+            std::string parts, text;
+            for (int k = 0; k < 400; ++k) {
+                const std::string item = "\u4E00" + nasty.next(12);
+                text += item;
+                parts += normalizer.apply(item, scratch);
+            }
+            if (normalizer.apply(text, whole_scratch) != parts) FAIL(test::escaped(text));
+        }
+    }
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading tokenizer.json: objects whose every key is either known or refused by name.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string>
+
+#include "base/error.hpp"
+#include "io/json.hpp"
+
+namespace lm::text {
+
+template <typename... Args>
+[[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> format,
+                         Args&&... args) {
+    run_error(path, "{} is not supported", fmt::format(format, std::forward<Args>(args)...));
+}
+
+// One component ({"type": ..., ...}) of a tokenizer.json.
+class HfPart {
+  public:
+    HfPart(const io::Json& json, const char* what, const std::string& path)
+        : json_(&json), what_(what), path_(&path) {
+        if (!json.is_object()) run_error(path, "a {} is not an object", what);
+        type_ = io::json_get_or<std::string>(json, "type", "", path);
+    }
+
+    const std::string& type() const { return type_; }
+    const std::string& path() const { return *path_; }
+    bool flag(const char* key, bool fallback = false) const {
+        return io::json_get_or<bool>(*json_, key, fallback, *path_);
+    }
+    std::string text(const char* key) const {
+        return io::json_get<std::string>(*json_, key, *path_);
+    }
+    const io::Json& array(const char* key) const {
+        const auto at = json_->find(key);
+        if (at == json_->end() || !at->is_array())
+            run_error(*path_, "{} {} has no list '{}'", what_, type_, key);
+        return *at;
+    }
+    // The value of `key`; null when it is not there.
+    const io::Json& get(const char* key) const {
+        static const io::Json null;
+        const auto at = json_->find(key);
+        return at == json_->end() ? null : *at;
+    }
+    // A key that is none of `known` might change the ids.
+    void only(std::initializer_list<std::string_view> known) const {
+        for (const auto& [key, value] : json_->items()) {
+            if (key == "type" || std::ranges::find(known, key) != known.end()) continue;
+            refuse(*path_, "option '{}' of the {} {}", key, what_, type_);
+        }
+    }
+    [[noreturn]] void refuse_type() const { refuse(*path_, "{} '{}'", what_, type_); }
+
+  private:
+    const io::Json* json_;
+    const char* what_;
+    const std::string* path_;
+    std::string type_;
+};
+
+}  // namespace lm::text

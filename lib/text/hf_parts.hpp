@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The components of a tokenizer.json around its model. Each function does exactly what Hugging Face
+// tokenizers does, or throws Error(failure) that names `path` and what is not supported.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/json.hpp"
+#include "text/normalizer.hpp"
+#include "text/splitter.hpp"
+
+namespace lm::text {
+
+Normalizer read_normalizer(const io::Json& json, const std::string& path);
+
+struct PreTokenizer {
+    SplitRule rule;
+    bool prefix_space;
+};
+PreTokenizer read_pre_tokenizer(const io::Json& json, const std::string& path);
+
+struct Template {
+    std::vector<i32> prefix, suffix;  // ids around every text
+};
+Template read_post_processor(const io::Json& json, const std::string& path);
+
+// The regular expression of a rule as tokenizer.json states it; none and gpt2 need none.
+std::string_view split_pattern(SplitRule rule);
+
+}  // namespace lm::text

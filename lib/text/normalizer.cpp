@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/normalizer.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/error.hpp"
+#include "text/unicode.hpp"
+#include "text/utf8.hpp"
+
+namespace lm::text {
+namespace {
+
+using Kind = NormalizerStep::Kind;
+
+// Before such a character a text may be cut and its parts normalized alone: it begins every normal
+// form of itself and composes with nothing before it.
+bool may_cut_before(u32 cp) {
+    return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
+           (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA);
+}
+
+int options_of(Kind kind) {
+    switch (kind) {
+        case Kind::nfc:
+            return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+        case Kind::nfd:
+            return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+        case Kind::nfkc:
+            return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
+        default:
+            return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+    }
+}
+
+// One run into `buffer`, kept from run to run.
+void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<i32>& buffer,
+                   std::string& out) {
+    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(run.data());
+    const auto size = static_cast<utf8proc_ssize_t>(run.size());
+    if (buffer.size() < run.size() + 4) buffer.resize(run.size() + 4);
+    auto n = utf8proc_decompose(bytes, size, buffer.data(),
+                                static_cast<utf8proc_ssize_t>(buffer.size()) - 1, options);
+    if (n >= static_cast<utf8proc_ssize_t>(buffer.size())) {
+        buffer.resize(static_cast<size_t>(n) + 1);
+        n = utf8proc_decompose(bytes, size, buffer.data(), n, options);
+    }
+    if (n >= 0) n = utf8proc_reencode(buffer.data(), n, options);  // in place, as UTF-8
+    LM_CHECK(n >= 0, utf8proc_errmsg(n));
+    out.append(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
+}
+
+constexpr size_t long_run = 4096;  // bytes: from here on it is cut where that is possible
+
+// Runs of ASCII are in every normal form; only their last character may go with what follows.
+void normal_form(std::string_view text, Kind kind, std::string& out) {
+    const auto options = static_cast<utf8proc_option_t>(options_of(kind));
+    std::vector<i32> buffer;
+    size_t plain = 0;  // where the characters begin that are not yet in `out`
+    bool is_plain = true;
+    for (size_t i = 0; i < text.size();) {
+        const auto byte = static_cast<u8>(text[i]);
+        if (byte < 0x80) {
+            if (!is_plain) normalize_run(text.substr(plain, i - plain), options, buffer, out);
+            if (is_plain) out.append(text.substr(plain, i - plain));
+            plain = i++;
+            is_plain = true;
+            // The run of ASCII at once, its last character apart.
+            while (i < text.size() && static_cast<u8>(text[i]) < 0x80) ++i;
+            out.append(text.substr(plain, i - 1 - plain));
+            plain = i - 1;
+            continue;
+        }
+        const Decoded c = decode_utf8(text.substr(i));
+        if (i - plain > long_run && may_cut_before(c.code_point)) {
+            normalize_run(text.substr(plain, i - plain), options, buffer, out);
+            plain = i;
+        }
+        is_plain = false;
+        i += static_cast<size_t>(c.length);
+    }
+    const std::string_view rest = text.substr(plain);
+    is_plain ? void(out.append(rest)) : normalize_run(rest, options, buffer, out);
+}
+
+template <typename Use>
+void for_each_char(std::string_view text, Use use) {
+    for (size_t i = 0; i < text.size();) {
+        const Decoded c = decode_utf8(text.substr(i));
+        use(c.code_point);
+        i += static_cast<size_t>(c.length);
+    }
+}
+
+// As Rust's char::to_lowercase, character by character: the one character whose lower case is two
+// is U+0130.
+void lowercase(std::string_view text, std::string& out) {
+    for_each_char(text, [&](u32 cp) {
+        if (cp == 0x130) {
+            out += "i\u0307";
+        } else {
+            append_utf8(out, static_cast<u32>(utf8proc_tolower(static_cast<i32>(cp))));
+        }
+    });
+}
+
+void strip_accents(std::string_view text, std::string& out) {
+    for_each_char(text, [&](u32 cp) {
+        if (!is_mark(cp)) append_utf8(out, cp);
+    });
+}
+
+std::string_view strip(std::string_view text, bool left, bool right) {
+    size_t begin = text.size();
+    size_t end = 0;
+    for (size_t i = 0; i < text.size();) {
+        const Decoded c = decode_utf8(text.substr(i));
+        const size_t next = i + static_cast<size_t>(c.length);
+        if (class_table()[c.code_point] != CharClass::space) {
+            begin = std::min(begin, i);
+            end = next;
+        }
+        i = next;
+    }
+    if (!left) begin = 0;
+    if (!right) end = text.size();
+    return begin < end ? text.substr(begin, end - begin) : std::string_view();
+}
+
+void replace(std::string_view text, const NormalizerStep& step, std::string& out) {
+    for (;;) {
+        const size_t at = text.find(step.pattern);
+        out.append(text.substr(0, at));
+        if (at == std::string_view::npos) return;
+        out.append(step.content);
+        text.remove_prefix(at + step.pattern.size());
+    }
+}
+
+void apply_step(const NormalizerStep& step, std::string_view text, std::string& out) {
+    switch (step.kind) {
+        case Kind::nfc:
+        case Kind::nfd:
+        case Kind::nfkc:
+        case Kind::nfkd:
+            return normal_form(text, step.kind, out);
+        case Kind::lowercase:
+            return lowercase(text, out);
+        case Kind::strip_accents:
+            return strip_accents(text, out);
+        case Kind::strip:
+            out.append(strip(text, step.left, step.right));
+            return;
+        case Kind::replace:
+            return replace(text, step, out);
+        case Kind::prepend:
+            if (!text.empty()) out.append(step.content);
+            out.append(text);
+            return;
+    }
+}
+
+// UAX #15, "Maximum expansion": 3 for the canonical forms in UTF-8, 11 for the others.
+i64 growth_of(const NormalizerStep& step) {
+    switch (step.kind) {
+        case Kind::nfc:
+        case Kind::nfd:
+            return 3;
+        case Kind::nfkc:
+        case Kind::nfkd:
+            return 11;
+        case Kind::lowercase:
+            return 2;
+        case Kind::strip_accents:
+        case Kind::strip:
+            return 1;
+        case Kind::replace:
+            return std::max(i64{1}, ceil_div(static_cast<i64>(step.content.size()),
+                                             static_cast<i64>(step.pattern.size())));
+        case Kind::prepend:  // to every piece between added tokens, of one byte at least
+            return 1 + static_cast<i64>(step.content.size());
+    }
+    return 1;
+}
+
+}  // namespace
+
+std::string_view normalizer_unicode_version() {
+    return utf8proc_unicode_version();
+}
+
+std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
+    std::string result;
+    for (const NormalizerStep& step : steps_) {
+        result.clear();
+        apply_step(step, text, result);
+        scratch.swap(result);
+        text = scratch;
+    }
+    return text;
+}
+
+i64 Normalizer::growth() const {
+    i64 growth = 1;
+    for (const NormalizerStep& step : steps_) growth *= growth_of(step);
+    return growth;
+}
+
+}  // namespace lm::text

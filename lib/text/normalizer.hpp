@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The normalizers of tokenizer.json that are simple and exact: Unicode normal forms (by utf8proc),
+// lower case, and a few edits of the text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+struct NormalizerStep {
+    enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, replace, prepend };
+    Kind kind;
+    std::string pattern = {};        // replace: what is replaced, everywhere; not empty
+    std::string content = {};        // replace: by this; prepend: this, unless the text is empty
+    bool left = true, right = true;  // strip: on which sides
+};
+
+// The version of the Unicode Character Database behind the normal forms: "15.0.0".
+std::string_view normalizer_unicode_version();
+
+class Normalizer {
+  public:
+    Normalizer() = default;
+    explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+
+    bool empty() const { return steps_.empty(); }
+    const std::vector<NormalizerStep>& steps() const { return steps_; }
+
+    // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text twice, and
+    // what the longest run without ASCII, CJK or Hangul needs in UTF-32.
+    std::string_view apply(std::string_view text, std::string& scratch) const;
+
+    // A text of n bytes becomes at most growth() * n.
+    i64 growth() const;
+
+  private:
+    std::vector<NormalizerStep> steps_;
+};
+
+}  // namespace lm::text

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to a text around byte-level BPE, in the order of Hugging Face tokenizers: added
+// tokens out of the raw text, the normalizer on what lies between them, added tokens out of that,
+// a space before what is left, BPE, and the ids of the template around all of it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "text/added_tokens.hpp"
+#include "text/normalizer.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::text {
+
+struct TextPlan {
+    AddedTokenMatcher raw;
+    Normalizer normalizer;
+    AddedTokenMatcher normalized;  // of normalized content
+    bool prefix_space = false;
+    std::vector<i32> prefix, suffix;
+
+    bool is_trivial() const {  // the text goes to BPE as it is
+        return raw.empty() && normalizer.empty() && normalized.empty() && !prefix_space &&
+               prefix.empty() && suffix.empty();
+    }
+    i64 max_ids(i64 n_bytes) const {  // as Tokenizer::max_ids
+        const i64 growth = normalizer.growth() * (prefix_space ? 2 : 1);
+        return n_bytes * growth + 16 + static_cast<i64>(prefix.size() + suffix.size());
+    }
+};
+
+// `plain` encodes what is left; `plan` must outlive the encoder.
+std::unique_ptr<Encoder> make_text_encoder(const TextPlan& plan, std::unique_ptr<Encoder> plain);
+
+}  // namespace lm::text
