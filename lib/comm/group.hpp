@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of ranks and its collectives, over views, never byte counts. All members call the same
 // collectives with the same shapes in the same order. The same code runs over one rank (self), the
-// threads of a process, MPI, and later NCCL.
+// threads of a process, MPI, and later NCCL. A group is used by one thread of its rank at a time.
 //
 // start_*() begins an operation behind what the device was told before and returns at once; its
-// views must not be touched until wait(). The plain forms do both. Reductions add in an order that
-// depends on the group's size alone: the same inputs give the same bits. Nothing is allocated after
-// the first operations of a run.
+// views must not be touched until wait(). The plain forms do both. Several may be under way; each
+// is waited for, or seen done, in the end. Reductions add in an order that depends on the group's
+// size and the shape alone: the same inputs give the same bits. Nothing is allocated after the
+// first operations of a run.
 //
-// A member that does not come: after the timeout every operation throws Error(failure) with the
-// operation, its number, and the ranks and hosts that are missing. After abort() by any member all
-// operations of the others throw with its reason.
+// A member that does not come: after the timeout the operation throws Error(failure) with its
+// name, its number, and the ranks that are missing. After a failure or abort() of any member the
+// operations of all others throw with its reason. Members whose operations do not match each other:
+// Error(bug) naming both; backends where that costs something (MPI) look for it on request only.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "comm/operation.hpp"
 #include "device/view.hpp"
 
 namespace lm::comm {
 
 using device::View;
-
-enum class Reduction { sum, max };
 
 class Group;
 
@@ -42,30 +43,32 @@ class Work {
 class Group {
   public:
     virtual ~Group() = default;
-    Group() = default;
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
 
-    virtual const std::string& name() const = 0;  // "tensor", for messages and logs
-    virtual int rank() const = 0;
-    virtual int size() const = 0;
+    const std::string& name() const { return name_; }  // "tensor", for messages and logs
+    int rank() const { return rank_; }
+    int size() const { return size_; }
 
-    // In place. sum: fp32, fp64, i32, i64, bf16 and fp16 (added in fp32); max: the same.
-    virtual Work start_all_reduce(const View& x, Reduction reduction) = 0;
-    // `in` is size() parts of out.numel() elements; part r, reduced, goes to rank r. `out` may be
+    // In place. sum: fp32, fp64, i32, i64, bf16 and fp16 (added in fp32); max: the same; a NaN in
+    // any member's element is a NaN in the result.
+    Work start_all_reduce(const View& x, Reduction reduction);
+    // `in` is size() parts of out.numel() elements. Part r, reduced, goes to rank r. `out` may be
     // this rank's own part of `in`; the other parts are undefined afterwards in that case.
-    virtual Work start_reduce_scatter(const View& in, const View& out, Reduction reduction) = 0;
+    Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
     // `out` is size() parts of in.numel() elements. `in` may be this rank's own part of `out`.
-    virtual Work start_all_gather(const View& in, const View& out) = 0;
-    virtual Work start_broadcast(const View& x, int root) = 0;
+    Work start_all_gather(const View& in, const View& out);
+    Work start_broadcast(const View& x, int root);
     // Messages between a pair arrive in the order in which they were sent; send and receive agree
-    // on dtype and number of elements. A send to the rank itself is a bug.
-    virtual Work start_send(const View& x, int to) = 0;
-    virtual Work start_receive(const View& x, int from) = 0;
-    virtual void barrier() = 0;
+    // on dtype and number of elements. A send may wait for its receive. A send to the rank itself
+    // is a bug.
+    Work start_send(const View& x, int to);
+    Work start_receive(const View& x, int from);
+    void barrier();
 
     // Collective: members with the same `color` form a new group, ordered by `key`, then by rank.
-    virtual std::unique_ptr<Group> split(int color, int key, std::string name) = 0;
+    // A negative color: the group of this rank alone.
+    std::unique_ptr<Group> split(int color, int key, std::string name);
 
     // Ends the operations of all members with Error(failure): this rank gives up, because `reason`.
     virtual void abort(const std::string& reason) noexcept = 0;
@@ -83,8 +86,22 @@ class Group {
 
   protected:
     friend class Work;
+    Group(std::string name, int rank, int size)
+        : name_(std::move(name)), rank_(rank), size_(size) {}
+
+    // Begins an operation whose arguments were checked; a ticket for wait() and done(), 0 when it
+    // is done already. Both take a ticket again that is finished.
+    virtual i64 start(const Operation& operation) = 0;
     virtual void wait(i64 ticket) = 0;
     virtual bool done(i64 ticket) = 0;
+    virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
+
+  private:
+    Work begin(const Operation& operation);
+
+    std::string name_;
+    int rank_;
+    int size_;
 };
 
 inline void Work::wait() {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process: the whole matrix of layouts runs in a unit test, under
-// sanitizers and debuggers.
+// sanitizers and debuggers. Operations that do not match between the ranks are always found.
+//
+// A send always waits for its receive, so that an exchange which would deadlock with large messages
+// deadlocks (and is reported after the timeout) with small ones too. A rank whose body has ended
+// while others wait for it is reported at once.
 #pragma once
 
 #include <functional>
@@ -15,6 +19,9 @@ struct ThreadsOptions {
 
 // Runs body(world) on `n_ranks` threads and returns when all have ended. The first exception of a
 // rank aborts the others and is rethrown here.
+//
+// A body that throws while operations are under way must keep their memory until it has called
+// abort(): others may be copying from it.
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/group.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::comm {
+namespace {
+
+void check_reducible(const View& x) {
+    LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16, "a reduction of bytes");
+}
+
+void check_parts(const View& whole, const View& part, int size) {
+    LM_CHECK(whole.dtype == part.dtype && whole.numel() == part.numel() * size,
+             "views of a collective that do not fit the group's size");
+}
+
+}  // namespace
+
+Work Group::begin(const Operation& operation) {
+    LM_CHECK(operation.peer < size_, "a rank outside of the group");
+    const i64 ticket = start(operation);
+    return ticket == 0 ? Work() : Work(this, ticket);
+}
+
+Work Group::start_all_reduce(const View& x, Reduction reduction) {
+    check_reducible(x);
+    return begin({Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data});
+}
+
+Work Group::start_reduce_scatter(const View& in, const View& out, Reduction reduction) {
+    check_reducible(in);
+    check_parts(in, out, size_);
+    return begin({Kind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data});
+}
+
+Work Group::start_all_gather(const View& in, const View& out) {
+    check_parts(out, in, size_);
+    return begin({Kind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data});
+}
+
+Work Group::start_broadcast(const View& x, int root) {
+    LM_CHECK(root >= 0, "a rank outside of the group");
+    return begin({Kind::broadcast, Reduction::sum, x.dtype, x.numel(), root, x.data, x.data});
+}
+
+Work Group::start_send(const View& x, int to) {
+    LM_CHECK(to >= 0 && to != rank_, "a message to the rank itself");
+    return begin({Kind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
+}
+
+Work Group::start_receive(const View& x, int from) {
+    LM_CHECK(from >= 0 && from != rank_, "a message from the rank itself");
+    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data});
+}
+
+void Group::barrier() {
+    begin({Kind::barrier}).wait();
+}
+
+std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
+    return make_part(color, key, std::move(name));
+}
+
+}  // namespace lm::comm

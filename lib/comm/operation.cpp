@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/operation.hpp"
+
+#include <fmt/format.h>
+
+namespace lm::comm {
+
+std::string_view name_of(Kind kind) {
+    constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                          "barrier",    "split",          "send",       "receive"};
+    return names[static_cast<size_t>(kind)];
+}
+
+std::string_view name_of(Reduction reduction) {
+    return reduction == Reduction::sum ? "sum" : "max";
+}
+
+bool Operation::agrees_with(const Operation& other) const {
+    if (dtype != other.dtype || n != other.n) return false;
+    if (is_message(kind) && is_message(other.kind)) return true;
+    return kind == other.kind && reduction == other.reduction && peer == other.peer;
+}
+
+std::string Operation::str() const {
+    const std::string elements = fmt::format("{} x {}", n, lm::name_of(dtype));
+    switch (kind) {
+        case Kind::all_reduce:
+        case Kind::reduce_scatter:
+            return fmt::format("{}({}, {})", name_of(kind), name_of(reduction), elements);
+        case Kind::all_gather:
+            return fmt::format("all_gather({})", elements);
+        case Kind::broadcast:
+            return fmt::format("broadcast({} from rank {})", elements, peer);
+        case Kind::send:
+            return fmt::format("send({} to rank {})", elements, peer);
+        case Kind::receive:
+            return fmt::format("receive({} from rank {})", elements, peer);
+        case Kind::barrier:
+        case Kind::split:
+            break;
+    }
+    return std::string(name_of(kind));
+}
+
+std::string ranks_text(const std::vector<int>& ranks, int n_all) {
+    constexpr int max_runs = 10;
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    int n_runs = 0;
+    for (size_t i = 0; i < ranks.size(); ++n_runs) {
+        size_t end = i + 1;
+        while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+        if (n_runs == max_runs)
+            return text + fmt::format(" and {} more of {}", ranks.size() - i, n_all);
+        if (n_runs > 0) text += ", ";
+        text += std::to_string(ranks[i]);
+        if (end - i > 1) text += (end - i > 2 ? "-" : ", ") + std::to_string(ranks[end - 1]);
+        i = end;
+    }
+    return text + fmt::format(" of {}", n_all);
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/reduce.hpp"
+
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace lm::comm {
+namespace {
+
+// How an element is kept (Stored) and computed with (Value).
+template <typename T>
+struct Plain {
+    using Stored = T;
+    using Value = T;
+    static T load(T x) { return x; }
+    static T store(T x) { return x; }
+};
+struct Bf16 {
+    using Stored = u16;
+    using Value = float;
+    static float load(u16 x) { return f32_from_bf16(x); }
+    static u16 store(float x) { return bf16_from_f32(x); }
+};
+struct Fp16 {
+    using Stored = u16;
+    using Value = float;
+    static float load(u16 x) { return f32_from_f16(x); }
+    static u16 store(float x) { return f16_from_f32(x); }
+};
+
+struct Sum {
+    template <typename T>
+    static T of(T a, T b) {
+        if constexpr (std::is_integral_v<T>) {  // wraps around, as hardware does
+            using U = std::make_unsigned_t<T>;
+            return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+        } else {
+            return a + b;
+        }
+    }
+};
+struct Max {
+    template <typename T>
+    static T of(T a, T b) {
+        return b > a || b != b ? b : a;  // a NaN wins and stays: nothing is greater than it
+    }
+};
+
+template <typename Element, typename Op>
+void reduce_as(std::span<const void* const> inputs, i64 offset, i64 n, void* out) {
+    using Stored = typename Element::Stored;
+    typename Element::Value sums[reduce_block];
+    const auto* first = static_cast<const Stored*>(inputs[0]) + offset;
+    for (i64 i = 0; i < n; ++i) sums[i] = Element::load(first[i]);
+    for (const void* input : inputs.subspan(1)) {
+        const auto* x = static_cast<const Stored*>(input) + offset;
+        for (i64 i = 0; i < n; ++i) sums[i] = Op::of(sums[i], Element::load(x[i]));
+    }
+    auto* target = static_cast<Stored*>(out);
+    for (i64 i = 0; i < n; ++i) target[i] = Element::store(sums[i]);
+}
+
+template <typename Element>
+void reduce_as(Reduction reduction, std::span<const void* const> inputs, i64 offset, i64 n,
+               void* out) {
+    if (reduction == Reduction::sum) return reduce_as<Element, Sum>(inputs, offset, n, out);
+    reduce_as<Element, Max>(inputs, offset, n, out);
+}
+
+}  // namespace
+
+void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
+            i64 n, void* out) {
+    LM_CHECK(n <= reduce_block, "a block too large to reduce");
+    switch (dtype) {
+        case DType::fp32:
+            return reduce_as<Plain<float>>(reduction, inputs, offset, n, out);
+        case DType::fp64:
+            return reduce_as<Plain<double>>(reduction, inputs, offset, n, out);
+        case DType::int32:
+            return reduce_as<Plain<i32>>(reduction, inputs, offset, n, out);
+        case DType::int64:
+            return reduce_as<Plain<i64>>(reduction, inputs, offset, n, out);
+        case DType::bf16:
+            return reduce_as<Bf16>(reduction, inputs, offset, n, out);
+        case DType::fp16:
+            return reduce_as<Fp16>(reduction, inputs, offset, n, out);
+        case DType::uint8:
+        case DType::uint16:
+            break;
+    }
+    LM_CHECK(false, "a type without reduction");
+}
+
+}  // namespace lm::comm

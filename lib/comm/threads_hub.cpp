@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/threads_hub.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "comm/reduce.hpp"
+
+namespace lm::comm {
+namespace {
+
+constexpr i64 blocks_per_piece = 8;
+
+i64 parts_of(const Operation& operation, int size) {
+    switch (operation.kind) {
+        case Kind::all_reduce:
+        case Kind::broadcast:
+            return 1;
+        case Kind::reduce_scatter:
+        case Kind::all_gather:
+            return size;
+        default:
+            return 0;
+    }
+}
+
+void copy_bytes(void* to, const void* from, i64 bytes) {
+    if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+std::byte* at(void* base, i64 elements, DType dtype) {
+    return static_cast<std::byte*>(base) + elements * size_of(dtype);
+}
+const std::byte* at(const void* base, i64 elements, DType dtype) {
+    return static_cast<const std::byte*>(base) + elements * size_of(dtype);
+}
+
+}  // namespace
+
+Hub::Hub(ThreadsWorld& world, VirtualTime* time, std::string name, std::vector<int> members)
+    : world_(world),
+      time_(time),
+      name_(std::move(name)),
+      members_(std::move(members)),
+      n_posted_(members_.size()),
+      last_(members_.size()),
+      channels_(members_.size() * members_.size()) {}
+
+double Hub::now(int member) const {
+    return time_ ? time_->now_s[static_cast<size_t>(world_rank(member))] : 0;
+}
+
+void Hub::advance(int member, double time) {
+    if (!time_) return;
+    double& now_s = time_->now_s[static_cast<size_t>(world_rank(member))];
+    now_s = std::max(now_s, time);
+}
+
+void Hub::ring_all() {
+    for (const int rank : members_) world_.ring(rank);
+}
+
+std::string Hub::describe(const Operation& operation) const {
+    Operation named = operation;
+    if (named.peer >= 0) named.peer = world_rank(named.peer);
+    return named.str();
+}
+
+// ---- Collectives -------------------------------------------------------------------------------
+
+Collective& Hub::open(i64 number) {
+    const auto index = static_cast<size_t>(number - first_open_);
+    if (index < open_.size()) return *open_[index];
+    if (free_collectives_.empty()) {
+        collectives_.push_back(std::make_unique<Collective>());
+        collectives_.back()->posts.resize(members_.size());
+        collectives_.back()->inputs.resize(members_.size());
+        free_collectives_.reserve(collectives_.capacity());
+        free_collectives_.push_back(collectives_.back().get());
+    }
+    Collective& collective = *free_collectives_.back();
+    free_collectives_.pop_back();
+    collective.number = number;
+    collective.n_posted = 0;
+    collective.n_unfinished = size();
+    collective.latest_post = 0;
+    collective.ready.store(false);
+    collective.next_piece.store(0);
+    collective.pieces_done.store(0);
+    open_.push(&collective);
+    return collective;
+}
+
+void Hub::check_agreement(const Collective& collective, int member) const {
+    const Operation& mine = collective.posts[static_cast<size_t>(member)];
+    const Operation& first = collective.posts[static_cast<size_t>(collective.first)];
+    if (mine.agrees_with(first)) return;
+    world_.fail_with(Error(
+        Exit::bug, fmt::format("group '{}': operation {}: rank {} calls {}, but rank {} calls {}",
+                               name_, collective.number, world_rank(collective.first),
+                               describe(first), world_rank(member), describe(mine))));
+}
+
+Collective* Hub::post(int member, const Operation& operation, SplitRequest split) {
+    if (world_.failed()) world_.throw_failure();
+    const auto index = static_cast<size_t>(member);
+    bool complete = false;
+    Collective* collective = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        collective = &open(n_posted_[index]++);
+        last_[index] = operation;
+        collective->posts[index] = operation;
+        collective->inputs[index] = operation.in;
+        collective->latest_post = std::max(collective->latest_post, now(member));
+        if (collective->n_posted == 0) collective->first = member;
+        if (operation.kind == Kind::split) {
+            collective->splits.resize(members_.size());
+            collective->splits[index] = std::move(split);
+        }
+        check_agreement(*collective, member);
+        complete = ++collective->n_posted == size();
+        if (complete) {  // members post in order: what is complete is the oldest
+            open_.pop();
+            ++first_open_;
+            make_ready(*collective);
+        }
+    }
+    if (!complete) return collective;
+    // A single piece is not worth waking others to help.
+    if (collective->n_pieces == 1) {
+        work(*collective);
+    } else {
+        ring_all();
+    }
+    return collective;
+}
+
+void Hub::make_ready(Collective& collective) {
+    const Operation& operation = collective.posts[0];
+    const i64 blocks = parts_of(operation, size()) * ceil_div(operation.n, reduce_block);
+    collective.n_pieces = ceil_div(blocks, blocks_per_piece);
+    if (operation.kind == Kind::split) make_parts(collective);
+    if (time_) {
+        collective.finished_at = std::max(collective.latest_post, free_at_) +
+                                 time_->links.collective_s(operation, size());
+        free_at_ = collective.finished_at;
+    }
+    collective.ready.store(true);
+}
+
+void Hub::make_parts(Collective& collective) {
+    collective.parts.assign(members_.size(), {});
+    for (int member = 0; member < size(); ++member) {
+        if (collective.parts[static_cast<size_t>(member)].first) continue;
+        const SplitRequest& request = collective.splits[static_cast<size_t>(member)];
+        std::vector<int> joined;
+        for (int other = member; other < size(); ++other) {
+            const bool same = collective.splits[static_cast<size_t>(other)].color == request.color;
+            if (other == member || (same && request.color >= 0)) joined.push_back(other);
+        }
+        std::ranges::stable_sort(joined, {}, [&](int other) {
+            return collective.splits[static_cast<size_t>(other)].key;
+        });
+        std::vector<int> ranks;
+        for (const int other : joined) ranks.push_back(world_rank(other));
+        const auto hub = std::make_shared<Hub>(world_, time_, request.name, std::move(ranks));
+        for (size_t i = 0; i < joined.size(); ++i) {
+            collective.parts[static_cast<size_t>(joined[i])] = {hub, static_cast<int>(i)};
+        }
+    }
+}
+
+void Hub::work(Collective& collective) {
+    while (collective.next_piece.load() < collective.n_pieces) {
+        if (!world_.enter()) return;
+        const i64 piece = collective.next_piece.fetch_add(1);
+        if (piece < collective.n_pieces) do_piece(collective, piece);
+        world_.leave();
+    }
+}
+
+void Hub::do_piece(Collective& collective, i64 piece) {
+    const Operation& operation = collective.posts[0];
+    const i64 blocks = ceil_div(operation.n, reduce_block);
+    const i64 end = std::min((piece + 1) * blocks_per_piece, parts_of(operation, size()) * blocks);
+    for (i64 i = piece * blocks_per_piece; i < end; ++i) {
+        const i64 begin = i % blocks * reduce_block;
+        do_block(collective, i / blocks, begin, std::min(reduce_block, operation.n - begin));
+    }
+    // Whoever does the last piece wakes those that sleep over it.
+    if (collective.pieces_done.fetch_add(1) + 1 == collective.n_pieces) ring_all();
+}
+
+// Elements [begin, begin + n) of a part.
+void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
+    const Operation& operation = collective.posts[0];
+    const DType dtype = operation.dtype;
+    const i64 bytes = n * size_of(dtype);
+    if (operation.kind == Kind::all_reduce) {
+        alignas(64) std::byte result[reduce_block * 8];
+        reduce(dtype, operation.reduction, collective.inputs, begin, n, result);
+        for (const Operation& post : collective.posts) {
+            copy_bytes(at(post.out, begin, dtype), result, bytes);
+        }
+        return;
+    }
+    const i64 in_whole = part * operation.n + begin;
+    if (operation.kind == Kind::reduce_scatter) {
+        void* out = collective.posts[static_cast<size_t>(part)].out;
+        reduce(dtype, operation.reduction, collective.inputs, in_whole, n, at(out, begin, dtype));
+        return;
+    }
+    const bool gather = operation.kind == Kind::all_gather;
+    const void* from = collective.inputs[static_cast<size_t>(gather ? part : operation.peer)];
+    for (const Operation& post : collective.posts) {
+        copy_bytes(at(post.out, in_whole, dtype), at(from, begin, dtype), bytes);
+    }
+}
+
+std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
+    const std::lock_guard lock(mutex_);
+    std::vector<int> ranks;
+    for (int member = 0; member < size(); ++member) {
+        if (n_posted_[static_cast<size_t>(member)] > collective.number) continue;
+        if (!ended_only || world_.has_ended(world_rank(member))) {
+            ranks.push_back(world_rank(member));
+        }
+    }
+    std::ranges::sort(ranks);
+    return ranks;
+}
+
+void Hub::wait(int member, Collective& collective) {
+    const auto fail_missing = [&](const std::vector<int>& ranks, const std::string& how) {
+        const Operation& mine = collective.posts[static_cast<size_t>(member)];
+        world_.fail_with(Error(
+            Exit::failure, fmt::format("group '{}': {}, operation {}: {} {}", name_, describe(mine),
+                                       collective.number, ranks_text(ranks, world_.size()), how)));
+    };
+    const bool came = world_.wait(
+        world_rank(member),
+        [&] {
+            if (collective.ready.load()) work(collective);
+            return collective.complete();
+        },
+        [&] {
+            const std::vector<int> ranks = missing(collective, true);
+            if (!ranks.empty()) fail_missing(ranks, "ended without it");
+        });
+    if (!came) {
+        fail_missing(missing(collective, false),
+                     fmt::format("did not come within {} s", world_.timeout_s()));
+    }
+}
+
+bool Hub::done(Collective& collective) {
+    if (world_.failed()) world_.throw_failure();
+    if (collective.ready.load()) work(collective);
+    return collective.complete();
+}
+
+void Hub::finish(int member, Collective* collective) {
+    advance(member, collective->finished_at);
+    const std::lock_guard lock(mutex_);
+    if (--collective->n_unfinished > 0) return;
+    collective->parts.clear();
+    free_collectives_.push_back(collective);
+}
+
+// ---- Messages ----------------------------------------------------------------------------------
+
+Message* Hub::post_message(int member, const Operation& operation) {
+    if (world_.failed()) world_.throw_failure();
+    const bool sends = operation.kind == Kind::send;
+    const int from = sends ? member : operation.peer;
+    const int to = sends ? operation.peer : member;
+    Message* mine = nullptr;
+    Message* other = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        if (free_messages_.empty()) {
+            messages_.push_back(std::make_unique<Message>());
+            free_messages_.reserve(messages_.capacity());
+            free_messages_.push_back(messages_.back().get());
+        }
+        mine = free_messages_.back();
+        free_messages_.pop_back();
+        mine->operation = operation;
+        mine->member = member;
+        mine->posted_at = now(member);
+        mine->finished_at = 0;
+        mine->complete.store(false);
+        Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
+        Fifo<Message*>& waiting = sends ? channel.receives : channel.sends;
+        if (waiting.empty()) {
+            (sends ? channel.sends : channel.receives).push(mine);
+            return mine;
+        }
+        other = waiting.pop();
+        if (time_) {
+            const Message& send = sends ? *mine : *other;
+            channel.free_at = std::max(channel.free_at, send.posted_at) +
+                              time_->links.transfer_s(static_cast<double>(operation.bytes()));
+            (sends ? mine : other)->finished_at = channel.free_at;
+            (sends ? other : mine)->finished_at = channel.free_at + time_->links.latency_s;
+        }
+    }
+    deliver(sends ? *mine : *other, sends ? *other : *mine, member);
+    return mine;
+}
+
+void Hub::deliver(Message& send, Message& receive, int poster) {
+    if (!send.operation.agrees_with(receive.operation)) {
+        world_.fail_with(
+            Error(Exit::bug, fmt::format("group '{}': rank {} calls {}, but rank {} calls {}",
+                                         name_, world_rank(send.member), describe(send.operation),
+                                         world_rank(receive.member), describe(receive.operation))));
+    }
+    if (!world_.enter()) world_.throw_failure();
+    copy_bytes(receive.operation.out, send.operation.in, send.operation.bytes());
+    world_.leave();
+    const int other = poster == send.member ? receive.member : send.member;
+    send.complete.store(true);  // from here on the owner may hand it back
+    receive.complete.store(true);
+    world_.ring(world_rank(other));
+}
+
+void Hub::wait(int member, Message& message) {
+    const int peer = world_rank(message.operation.peer);
+    const auto fail_missing = [&](const std::string& how) {
+        world_.fail_with(Error(
+            Exit::failure, fmt::format("group '{}': {}: {} {}", name_, describe(message.operation),
+                                       ranks_text({peer}, world_.size()), how)));
+    };
+    const bool came = world_.wait(
+        world_rank(member), [&] { return message.complete.load(); },
+        [&] {
+            // It may have come just before it ended.
+            if (world_.has_ended(peer) && !message.complete.load())
+                fail_missing("ended without it");
+        });
+    if (!came) fail_missing(fmt::format("did not come within {} s", world_.timeout_s()));
+}
+
+void Hub::finish(int member, Message* message) {
+    advance(member, message->finished_at);
+    const std::lock_guard lock(mutex_);
+    free_messages_.push_back(message);
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the members of one group of rank threads meet. Members post an operation; the last to come
+// makes it ready; then every member that waits works on the pieces that are left, so that one
+// waiting member alone can finish it and no order of waits can deadlock. Internal to the threads
+// backend.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/operation.hpp"
+#include "comm/threads_world.hpp"
+#include "comm/virtual_time.hpp"
+
+namespace lm::comm {
+
+class Hub;
+
+// A first-in first-out queue that keeps its memory.
+template <typename T>
+class Fifo {
+  public:
+    bool empty() const { return n_ == 0; }
+    size_t size() const { return n_; }
+    T& operator[](size_t i) { return items_[(head_ + i) % items_.size()]; }
+    void push(T item) {
+        if (n_ == items_.size()) grow();
+        items_[(head_ + n_++) % items_.size()] = item;
+    }
+    T pop() {
+        T item = items_[head_];
+        head_ = (head_ + 1) % items_.size();
+        --n_;
+        return item;
+    }
+
+  private:
+    void grow() {
+        std::vector<T> larger(items_.empty() ? 8 : 2 * items_.size());
+        for (size_t i = 0; i < n_; ++i) larger[i] = (*this)[i];
+        items_ = std::move(larger);
+        head_ = 0;
+    }
+    std::vector<T> items_;
+    size_t head_ = 0;
+    size_t n_ = 0;
+};
+
+// One member's side of a split.
+struct SplitRequest {
+    int color = 0;
+    int key = 0;
+    std::string name;
+};
+
+// A collective operation under way.
+struct Collective {
+    i64 number = 0;
+    std::vector<Operation> posts;     // by member
+    std::vector<const void*> inputs;  // of the posts
+    std::vector<SplitRequest> splits;
+    std::vector<std::pair<std::shared_ptr<Hub>, int>> parts;  // a split's result, by member
+    int first = 0;                                            // the member that came first
+    int n_posted = 0;
+    int n_unfinished = 0;    // members that have not waited for it yet
+    double latest_post = 0;  // virtual time
+    double finished_at = 0;
+    i64 n_pieces = 0;
+    std::atomic<bool> ready{false};
+    std::atomic<i64> next_piece{0};
+    std::atomic<i64> pieces_done{0};
+
+    bool complete() const { return ready.load() && pieces_done.load() == n_pieces; }
+};
+
+// One side of a message.
+struct Message {
+    Operation operation;
+    int member = 0;
+    double posted_at = 0;  // virtual time
+    double finished_at = 0;
+    std::atomic<bool> complete{false};
+};
+
+class Hub {
+  public:
+    Hub(ThreadsWorld& world, VirtualTime* time, std::string name, std::vector<int> members);
+
+    const std::string& name() const { return name_; }
+    int size() const { return static_cast<int>(members_.size()); }
+    ThreadsWorld& world() { return world_; }
+    int world_rank(int member) const { return members_[static_cast<size_t>(member)]; }
+
+    // The next operation of this member. `split` belongs to a split.
+    Collective* post(int member, const Operation& operation, SplitRequest split = {});
+    void wait(int member, Collective& collective);
+    bool done(Collective& collective);  // works on it too
+    void finish(int member, Collective* collective);
+
+    Message* post_message(int member, const Operation& operation);
+    void wait(int member, Message& message);
+    void finish(int member, Message* message);
+
+  private:
+    struct Channel {  // from one member to another; at most one of the queues holds something
+        Fifo<Message*> sends;
+        Fifo<Message*> receives;
+        double free_at = 0;  // virtual time
+    };
+
+    Collective& open(i64 number);
+    void check_agreement(const Collective& collective, int member) const;
+    void make_ready(Collective& collective);
+    void make_parts(Collective& collective);
+    void work(Collective& collective);
+    void do_piece(Collective& collective, i64 piece);
+    void do_block(Collective& collective, i64 part, i64 begin, i64 n);
+    void ring_all();
+    void deliver(Message& send, Message& receive, int poster);
+    std::vector<int> missing(const Collective& collective, bool ended_only);
+    std::string describe(const Operation& operation) const;
+    double now(int member) const;
+    void advance(int member, double time);
+
+    ThreadsWorld& world_;
+    VirtualTime* time_;  // or none
+    std::string name_;
+    std::vector<int> members_;   // their ranks in the world
+    std::mutex mutex_;           // guards what follows
+    std::vector<i64> n_posted_;  // by member
+    std::vector<Operation> last_;
+    Fifo<Collective*> open_;  // those that not all members have posted, oldest first
+    i64 first_open_ = 0;      // its number
+    double free_at_ = 0;      // virtual time at which the group's channel is free
+    std::vector<Channel> channels_;
+    std::vector<std::unique_ptr<Collective>> collectives_;
+    std::vector<Collective*> free_collectives_;
+    std::vector<std::unique_ptr<Message>> messages_;
+    std::vector<Message*> free_messages_;
+};
+
+}  // namespace lm::comm

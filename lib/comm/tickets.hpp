@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The started operations of one rank in one group, by ticket: a number that stays unique when its
+// place is used again, so that copies of a finished Work are harmless. Grows to the most that were
+// ever under way, then allocates no more.
+#pragma once
+
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::comm {
+
+template <typename T>
+class Tickets {
+  public:
+    // A place for an operation; its value is what a former one left there.
+    i64 open() {
+        if (free_.empty()) {
+            free_.push_back(places_.size());
+            places_.emplace_back();
+        }
+        Place& place = places_[free_.back()];
+        place.ticket = ++opened_ * max_places + static_cast<i64>(free_.back());
+        free_.pop_back();
+        ++n_open_;
+        return place.ticket;
+    }
+    // nullptr: finished.
+    T* find(i64 ticket) {
+        const auto index = static_cast<size_t>(ticket % max_places);
+        if (ticket == 0 || index >= places_.size() || places_[index].ticket != ticket)
+            return nullptr;
+        return &places_[index].value;
+    }
+    void close(i64 ticket) {
+        const auto index = static_cast<size_t>(ticket % max_places);
+        places_[index].ticket = 0;
+        free_.push_back(index);
+        --n_open_;
+    }
+    i64 n_open() const { return n_open_; }
+
+  private:
+    static constexpr i64 max_places = i64{1} << 20;
+    struct Place {
+        i64 ticket = 0;
+        T value{};
+    };
+    std::vector<Place> places_;
+    std::vector<size_t> free_;
+    i64 opened_ = 0;
+    i64 n_open_ = 0;
+};
+
+}  // namespace lm::comm

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/virtual_time.hpp"
+
+#include <bit>
+
+namespace lm::comm {
+
+double LinkModel::collective_s(const Operation& operation, int n_ranks) const {
+    if (n_ranks == 1) return 0;
+    const double ring_steps = n_ranks - 1;
+    const double tree_steps = std::bit_width(static_cast<unsigned>(n_ranks - 1));
+    const auto bytes = static_cast<double>(operation.bytes());
+    switch (operation.kind) {
+        case Kind::all_reduce:
+            return 2 * ring_steps * (latency_s + transfer_s(bytes / n_ranks));
+        case Kind::reduce_scatter:
+        case Kind::all_gather:
+            return ring_steps * (latency_s + transfer_s(bytes));
+        case Kind::broadcast:
+            return tree_steps * latency_s + transfer_s(bytes);
+        case Kind::barrier:
+            return tree_steps * latency_s;
+        default:
+            return 0;  // a split costs nothing: runs begin with it
+    }
+}
+
+}  // namespace lm::comm

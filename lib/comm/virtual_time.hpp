@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rank threads in virtual time: what a schedule would take on given links, computed in milliseconds
+// and the same on every machine. Each rank has a clock of its own that computing advances; an
+// operation takes what the link model says, on a channel of its own, while its ranks go on; waiting
+// for it moves the clock to its end. Real data moves too, through the threads backend.
+//
+// - A message enters the channel from its sender to its receiver when it was sent and the channel
+//   is free, occupies it for bytes / bytes_per_s, and has arrived latency_s after that. The sender
+//   may use its memory again when the message has left the channel.
+// - A collective begins when the last member has started it and the group's former one has ended.
+// - Channels do not share bandwidth with each other.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "comm/threads.hpp"
+
+namespace lm::comm {
+
+struct LinkModel {
+    double latency_s = 0;
+    double bytes_per_s = std::numeric_limits<double>::infinity();
+
+    double transfer_s(double bytes) const { return bytes / bytes_per_s; }
+    // Of a collective among n ranks, by the ring algorithms: all_gather and reduce_scatter n - 1
+    // steps that each move one part, all_reduce both; broadcast and barrier by a tree, the
+    // broadcast's data in a pipeline (Thakur, Rabenseifner and Gropp, 2005).
+    double collective_s(const Operation& operation, int n_ranks) const;
+};
+
+// The clocks of all ranks; each is touched by its own rank's thread only.
+struct VirtualTime {
+    LinkModel links;
+    std::vector<double> now_s;
+};
+
+// This rank's clock.
+class VirtualClock {
+  public:
+    explicit VirtualClock(double& now_s) : now_s_(now_s) {}
+    double now_s() const { return now_s_; }
+    void advance(double seconds) { now_s_ += seconds; }  // computing
+
+  private:
+    double& now_s_;
+};
+
+// As run_ranks; options.timeout_s is real time. Clocks begin at 0.
+void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
+                               const std::function<void(Group& world, VirtualClock& clock)>& body,
+                               const ThreadsOptions& options = {});
+
+}  // namespace lm::comm

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every backend of comm::Group must do, as bodies that each rank runs: for self, threads, and
+// a program under mpirun or srun. A body throws std::runtime_error when it sees a wrong result.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+
+namespace lm::test {
+
+struct ConformanceCase {
+    std::string name;
+    std::function<void(comm::Group& world)> body;
+};
+
+// Bodies that must succeed on any number of ranks.
+const std::vector<ConformanceCase>& conformance_cases();
+
+// Bodies that must fail: the run ends with an error that contains all of `words`.
+struct FailureCase {
+    std::string name;
+    int min_ranks;
+    std::function<void(comm::Group& world)> body;
+    std::vector<std::string> words;
+    bool needs_checking;  // operations that do not match: where the backend looks for it
+};
+const std::vector<FailureCase>& failure_cases();
+
+}  // namespace lm::test
