@@ -84,7 +84,6 @@ constexpr const char* no_recompute =
     "activations cannot be recomputed yet: leave it out (results do not change, memory does)";
 constexpr const char* no_scaler = "fp16 training is not there yet";
 constexpr const char* no_curriculum = "curriculum learning is not there yet";
-constexpr const char* no_test_set = "no test set is evaluated: leave it out";
 constexpr const char* no_deepspeed =
     "DeepSpeed configurations are not read yet: give the flags that say the same";
 constexpr const char* no_moe = "mixtures of experts are not supported";
@@ -143,9 +142,6 @@ constexpr Flag refused[] = {
     {"--start-weight-decay", 1, "weight decay is constant"},
     {"--end-weight-decay", 1, "weight decay is constant"},
     {"--weight-decay-incr-style", 1, "weight decay is constant"},
-    {"--test-weighted-split-paths", -1, no_test_set},
-    {"--test-weighted-split-paths-path", 1, no_test_set},
-    {"--test-data-path", -1, no_test_set},
     {"--loss-on-targets-only", 0, "the loss counts every token"},
     {"--inference", 0, "lm-train only trains"},
     {"--eval-only", 1, "lm-train only trains"},

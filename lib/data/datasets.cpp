@@ -65,7 +65,9 @@ std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config
                                    const PartFlags& flags) {
     std::vector<NamedSource> sets;
     if (flags.n_samples < 1) return sets;
+    const bool optional = flags.part == Part::test && config.test_optional;
     for (const PathGroup& group : groups_of(config, flags)) {
+        if (optional && !builder.has_samples(flags.part, group)) continue;
         std::string name = group.name;
         if (name.empty()) name = flags.part == Part::valid ? "validation" : name_of(flags.part);
         sets.push_back({name, builder.build(flags.part, group, flags.n_samples)});

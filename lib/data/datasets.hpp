@@ -33,6 +33,9 @@ struct DataConfig {
     i64 train_samples = 0;
     i64 valid_samples = 0;  // of each validation set
     i64 test_samples = 0;
+    // --split is the default one: where it leaves the test set too little for one sequence, there
+    // is no test set.
+    bool test_optional = false;
     DataOrder order = DataOrder::stateless;
     // Instead of data_path, without a split: --train-data-path, --valid-data-path...
     std::vector<std::string> train_path, valid_path, test_path;

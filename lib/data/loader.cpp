@@ -77,6 +77,26 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
     }
 }
 
+void truncate(const Batch& full, i64 seq_length, Batch& batch) {
+    LM_CHECK(seq_length > 0 && seq_length <= full.seq_length, "a row cut longer than it is");
+    batch.n_rows = full.n_rows;
+    batch.seq_length = seq_length;
+    batch.sample_ids = full.sample_ids;
+    const auto cut = [&](const auto& from, auto& to) {
+        to.clear();
+        to.reserve(from.size());
+        for (i64 r = 0; r < full.n_rows && !from.empty(); ++r) {
+            const auto begin = from.begin() + r * full.seq_length;
+            to.insert(to.end(), begin, begin + seq_length);
+        }
+    };
+    cut(full.tokens, batch.tokens);
+    cut(full.targets, batch.targets);
+    cut(full.positions, batch.positions);
+    cut(full.document_starts, batch.document_starts);
+    cut(full.loss_mask, batch.loss_mask);
+}
+
 struct Loader::State {
     struct Slot {
         Batch batch;

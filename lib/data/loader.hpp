@@ -50,6 +50,10 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
 void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> positions,
                     std::span<i32> document_starts, std::span<float> loss_mask);
 
+// The first `seq_length` tokens of each row of `full`, into `batch`, whose memory is reused:
+// Megatron-DeepSpeed's truncation of a curriculum. The last target is the token that follows.
+void truncate(const Batch& full, i64 seq_length, Batch& batch);
+
 class Loader {
   public:
     // Rank `dp_rank` of `dp_size` takes rows [dp_rank*B, (dp_rank+1)*B) of each chunk of dp_size*B

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/set_builder.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -179,6 +180,15 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(Part part, const PathGr
                     taken[d], group.paths[d].prefix, have[d]);
     }
     return blend;
+}
+
+bool SetBuilder::has_samples(Part part, const PathGroup& group) {
+    return std::ranges::all_of(group.paths, [&](const DataPath& path) {
+        const auto dataset = open(path.prefix);
+        const Range range = range_of(part, path, dataset->n_sequences());
+        return range.size() > 0 &&
+               TokenRange{dataset, range, 0}.n_tokens() > config_.seq_length;
+    });
 }
 
 std::unique_ptr<SampleSource> SetBuilder::build(Part part, const PathGroup& group, i64 n_samples) {

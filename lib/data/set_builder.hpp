@@ -17,6 +17,8 @@ class SetBuilder {
     // The part `part` of each path (by --split, or the path's own fraction), blended. Throws as
     // open_data.
     std::unique_ptr<SampleSource> build(Part part, const PathGroup& group, i64 n_samples);
+    // Whether every dataset of the group has a sample for this part.
+    bool has_samples(Part part, const PathGroup& group);
 
   private:
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);

@@ -67,6 +67,7 @@ class Schedule {
 
     const BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
+    const std::optional<Curriculum>& curriculum() const { return curriculum_; }
 
   private:
     Counters run(i64 max_iterations) const;

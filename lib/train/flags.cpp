@@ -16,6 +16,8 @@ void add_data(cli::Options& options, DataFlags& data) {
                    "instead of --data-path: whole datasets for training");
     options.values("--valid-data-path", &data.valid_path, "[WEIGHT] PREFIX ...",
                    "whole datasets for validation");
+    options.values("--test-data-path", &data.test_path, "[WEIGHT] PREFIX ...",
+                   "whole datasets for the test at the end of the training");
     options.values(
         "--train-weighted-split-paths", &data.train_groups, "GROUP",
         "instead of --data-path: one group \"NAME: WEIGHT FROM:TO PREFIX, ...\" to train on");
@@ -25,6 +27,10 @@ void add_data(cli::Options& options, DataFlags& data) {
                    "such groups for validation, each evaluated and logged under its own name");
     options.value("--valid-weighted-split-paths-path", &data.valid_groups_file, "FILE",
                   "file with those groups, each between double quotes");
+    options.values("--test-weighted-split-paths", &data.test_groups, "GROUP",
+                   "such groups for the test at the end of the training");
+    options.value("--test-weighted-split-paths-path", &data.test_groups_file, "FILE",
+                  "file with those groups");
     options.choice("--data-order", &data.order, {"stateless", "megatron", "megatron-deepspeed"},
                    "order of the samples: ours, which needs no index, or bit for bit that of "
                    "Megatron-LM or of BigScience's Megatron-DeepSpeed");

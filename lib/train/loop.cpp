@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/clock.hpp"
@@ -19,11 +21,13 @@
 namespace lm::train {
 namespace {
 
-LoopRules rules_of(const RunConfig& config, bool has_validation) {
+LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
     const OutputFlags& output = config.output;
+    const bool evaluates = output.eval_iters > 0 && !output.benchmark;
     LoopRules rules{.log_interval = output.log_interval,
                     .eval_interval = output.eval_interval,
-                    .evaluates = has_validation && output.eval_iters > 0 && !output.benchmark,
+                    .evaluates = evaluates && !data.valid.empty(),
+                    .tests = evaluates && !data.test.empty(),
                     .saves = !output.save.empty() && !output.benchmark,
                     .save_interval = output.save_interval,
                     .save_schedule = output.save_schedule.empty()
@@ -43,7 +47,7 @@ class Run {
     Run(const RunConfig& config, const data::DataSets& data)
         : config_(config),
           data_(data),
-          rules_(rules_of(config, !data.valid.empty())),
+          rules_(rules_of(config, data)),
           device_(cpu::make_device(config.trainer.n_threads)),
           trainer_(config.trainer, *device_),
           position_(start(config, trainer_)),
@@ -66,7 +70,8 @@ class Run {
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
             if (should_save(rules_, now)) save();
-            const bool complete = !should_evaluate(rules_, now) || validate();
+            const bool complete = (!should_evaluate(rules_, now) || validate()) &&
+                                  (!should_test(rules_, now) || test());
             if (complete || stop != Stop::no) continue;
             stop = Stop::signal;
             if (rules_.saves && !should_save(rules_, now)) save();
@@ -78,14 +83,28 @@ class Run {
     void iterate() {
         if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
         const Stopwatch watch;
-        const i64 batch = config_.schedule.batch(position_.done);
+        const Report::Taken taken = next_taken();
         const double rate = next_rate();
-        const StepResult result =
-            trainer_.step([this]() -> const data::Batch& { return loader_.next(); },
-                          batch / config_.trainer.micro_batch, rate);
+        trainer_.set_seq_length(taken.seq_length);
+        const StepResult result = trainer_.step(
+            [&]() -> const data::Batch& { return next_batch(taken.seq_length); },
+            taken.global_batch / config_.trainer.micro_batch, rate);
         if (!result.updated) stop_at_non_finite(position_.done.iteration + 1, result);
         advance();
-        report_.add(position_.done, next_rate(), batch, result, watch.elapsed_s());
+        report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
+    }
+
+    // What the next iteration takes.
+    Report::Taken next_taken() const {
+        return {config_.schedule.batch(position_.done),
+                config_.schedule.seq_length(position_.done)};
+    }
+
+    const data::Batch& next_batch(i64 seq_length) {
+        const data::Batch& full = loader_.next();
+        if (seq_length == full.seq_length) return full;
+        data::truncate(full, seq_length, truncated_);
+        return truncated_;
     }
 
     void advance() {
@@ -102,10 +121,10 @@ class Run {
     bool skip() {
         const IterationRange* range = skipped_range(rules_, position_.done.iteration + 1);
         if (range == nullptr) return false;
-        const i64 batch = config_.schedule.batch(position_.done);
+        const Report::Taken taken = next_taken();
         advance();
         loader_.seek(position_.done.samples);
-        report_.skipped(position_.done, next_rate(), batch);
+        report_.skipped(position_.done, next_rate(), taken);
         if (position_.done.iteration == range->last) {
             note(
                 "iterations {} to {} were skipped, up to sample {}, as "
@@ -163,21 +182,30 @@ class Run {
         }
     }
 
-    // False when a signal asked to stop in the middle: the rest is left out.
     bool validate() {
+        return evaluate(data_.valid, first_validation_sample(),
+                        fmt::format("iteration {}", position_.done.iteration));
+    }
+
+    bool test() { return evaluate(data_.test, 0, "the end of training for test data"); }
+
+    // False when a signal asked to stop in the middle: the rest is left out.
+    bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
+                  const std::string& when) {
         struct Stopped {};
         const i64 n_micro_batches = config_.validation_samples / config_.trainer.micro_batch;
-        for (const data::NamedSource& set : data_.valid) {
+        trainer_.set_seq_length(config_.trainer.model.seq_length);
+        for (const data::NamedSource& set : sets) {
             const Stopwatch watch;
-            data::Loader loader(*set.source, config_.batch, first_validation_sample());
+            data::Loader loader(*set.source, config_.batch, first_sample);
             const auto next = [&loader]() -> const data::Batch& {
                 if (cli::stop_requested() != cli::StopRequest::none) throw Stopped{};
                 return loader.next();
             };
             try {
                 const double loss = trainer_.evaluate(next, n_micro_batches);
-                report_.validation(set.name, position_.done, loss, config_.validation_samples,
-                                   watch.elapsed_s());
+                report_.validation(set.name, when, position_.done, loss,
+                                   config_.validation_samples, watch.elapsed_s());
             } catch (const Stopped&) {
                 return false;
             }
@@ -213,6 +241,7 @@ class Run {
     Trainer trainer_;
     Position position_;
     data::Loader loader_;
+    data::Batch truncated_;
     Report report_;
     ckpt::Generation generation_;
     Stopwatch since_start_;

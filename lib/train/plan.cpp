@@ -71,9 +71,15 @@ void print_data(const RunConfig& config, const data::DataSets& data) {
     for (const data::NamedSource& set : data.valid) {
         describe(set.name, *set.source, config.validation_samples);
     }
+    for (const data::NamedSource& set : data.test) {
+        describe(set.name, *set.source, config.validation_samples);
+    }
     if (!data.valid.empty()) {
         line("validation", "{} samples of each set every {} iterations", config.validation_samples,
              config.output.eval_interval);
+    }
+    if (!data.test.empty()) {
+        line("test", "{} samples of each set at the end", config.validation_samples);
     }
 }
 

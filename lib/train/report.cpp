@@ -41,27 +41,29 @@ Report::Report(const RunConfig& config, const optim::Counters& start) : config_(
 }
 
 metrics::StepRecord Report::record(const optim::Counters& done, double rate) const {
+    const bool curriculum = config_.schedule.curriculum().has_value();
     return {.iteration = done.iteration,
             .total_iterations = config_.schedule.total_iterations(),
             .consumed_samples = done.samples,
             .consumed_tokens = done.tokens,
             .learning_rate = rate,
-            .global_batch = last_batch_,
+            .global_batch = last_.global_batch,
             .grad_norm = last_norm_,
+            .seq_length = curriculum ? std::optional(last_.seq_length) : std::nullopt,
             .unix_time_s = unix_time_s()};
 }
 
-void Report::add(const optim::Counters& done, double rate, i64 global_batch,
+void Report::add(const optim::Counters& done, double rate, const Taken& taken,
                  const StepResult& result, double elapsed_s) {
     last_norm_ = result.gradient_norm;
-    last_batch_ = global_batch;
+    last_ = taken;
     const spec::ModelConfig& model = config_.trainer.model;
-    const i64 tokens = global_batch * model.seq_length;
+    const i64 tokens = taken.global_batch * taken.seq_length;
     const double flops =
         spec::iteration_flops(model, spec::padded_vocab(model, config_.trainer.parallel),
-                              global_batch, model.seq_length, false);
+                              taken.global_batch, taken.seq_length, false);
     interval_.add({.loss = result.loss,
-                   .samples = global_batch,
+                   .samples = taken.global_batch,
                    .tokens = tokens,
                    .elapsed_s = elapsed_s,
                    .flops = flops,
@@ -77,9 +79,9 @@ void Report::add(const optim::Counters& done, double rate, i64 global_batch,
     ++measured_iterations_;
 }
 
-void Report::skipped(const optim::Counters& done, double rate, i64 global_batch) {
+void Report::skipped(const optim::Counters& done, double rate, const Taken& taken) {
     last_norm_.reset();
-    last_batch_ = global_batch;
+    last_ = taken;
     interval_.add({.stepped = false});
     if (tensorboard_) tensorboard_->iteration(record(done, rate));
 }
@@ -106,10 +108,11 @@ void Report::log(const optim::Counters& done, double rate) {
     if (tensorboard_) tensorboard_->interval(step);
 }
 
-void Report::validation(const std::string& name, const optim::Counters& done, double loss,
-                        i64 n_samples, double elapsed_s) {
+void Report::validation(const std::string& name, const std::string& when,
+                        const optim::Counters& done, double loss, i64 n_samples,
+                        double elapsed_s) {
     const metrics::ValidationRecord result{.name = name,
-                                           .when = fmt::format("iteration {}", done.iteration),
+                                           .when = when,
                                            .iteration = done.iteration,
                                            .consumed_samples = done.samples,
                                            .consumed_tokens = done.tokens,
@@ -132,7 +135,7 @@ void Report::benchmark(const Trainer& trainer, const RunConfig& config) const {
     const spec::ModelConfig& model = config.trainer.model;
     const double flops =
         spec::iteration_flops(model, spec::padded_vocab(model, config.trainer.parallel),
-                              last_batch_, model.seq_length, false);
+                              last_.global_batch, last_.seq_length, false);
     cli::write_stdout(fmt::format(
         "benchmark: {:.1f} tokens/s, {:.1f} ms per iteration over {} iterations, {:.1f} GFLOP/s "
         "(model), "

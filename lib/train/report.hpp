@@ -17,15 +17,21 @@ class Report {
   public:
     Report(const RunConfig& config, const optim::Counters& start);
 
+    // What an iteration took.
+    struct Taken {
+        i64 global_batch = 0;
+        i64 seq_length = 0;
+    };
     // An iteration was done: `rate` is the next one's, as in Megatron's log line.
-    void add(const optim::Counters& done, double rate, i64 global_batch, const StepResult& result,
+    void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
              double elapsed_s);
     // An iteration's batch was taken but not trained on.
-    void skipped(const optim::Counters& done, double rate, i64 global_batch);
+    void skipped(const optim::Counters& done, double rate, const Taken& taken);
     // Logs what has been added since the last time.
     void log(const optim::Counters& done, double rate);
-    void validation(const std::string& name, const optim::Counters& done, double loss,
-                    i64 n_samples, double elapsed_s);
+    // `when` stands in the line: "iteration 1000".
+    void validation(const std::string& name, const std::string& when, const optim::Counters& done,
+                    double loss, i64 n_samples, double elapsed_s);
     void saved(const ckpt::SaveResult& result, double elapsed_s);
 
     const metrics::IntervalSums& unlogged() const { return interval_.sums(); }
@@ -42,7 +48,7 @@ class Report {
     const RunConfig& config_;
     metrics::Interval interval_;
     std::optional<double> last_norm_;  // none: the last iteration was skipped
-    i64 last_batch_ = 0;
+    Taken last_;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;
     bool stdout_works_ = true;

@@ -78,6 +78,10 @@ bool should_evaluate(const LoopRules& rules, const Situation& now) {
     return rules.evaluates && (now.done.iteration % rules.eval_interval == 0 || now.finished);
 }
 
+bool should_test(const LoopRules& rules, const Situation& now) {
+    return rules.tests && should_stop(rules, now) == Stop::finished;
+}
+
 Stop should_stop(const LoopRules& rules, const Situation& now) {
     if (now.kill_switch) return Stop::kill_switch;
     if (now.finished) return Stop::finished;

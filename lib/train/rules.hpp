@@ -27,6 +27,7 @@ struct LoopRules {
     i64 log_interval = 100;
     i64 eval_interval = 1000;
     bool evaluates = true;  // --eval-iters is not 0 and there is a validation set
+    bool tests = false;     // the same for a test set
     bool saves = true;      // --save is given
     std::optional<i64> save_interval;
     std::vector<spec::SaveRange> save_schedule;
@@ -53,6 +54,8 @@ bool should_log(const LoopRules& rules, const Situation& now);
 bool should_save(const LoopRules& rules, const Situation& now);
 // Not when the run stops because its time is over: signal, duration, kill switch.
 bool should_evaluate(const LoopRules& rules, const Situation& now);
+// Once, when the training has come to its end and the last validation is done.
+bool should_test(const LoopRules& rules, const Situation& now);
 // The range that holds `iteration`, or nullptr.
 const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
 

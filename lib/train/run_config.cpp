@@ -48,10 +48,13 @@ data::DataConfig data_config(const DataFlags& flags, u64 seed) {
             .order = data::parse_data_order(flags.order),
             .train_path = flags.train_path,
             .valid_path = flags.valid_path,
+            .test_path = flags.test_path,
             .train_groups = groups_of("--train-weighted-split-paths", flags.train_groups,
                                       flags.train_groups_file),
             .valid_groups = groups_of("--valid-weighted-split-paths", flags.valid_groups,
-                                      flags.valid_groups_file)};
+                                      flags.valid_groups_file),
+            .test_groups = groups_of("--test-weighted-split-paths", flags.test_groups,
+                                     flags.test_groups_file)};
 }
 
 bool is_mock(const data::DataConfig& data) {
@@ -163,6 +166,7 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
                                 ? 1
                                 : end.iteration / config.output.eval_interval + 1;
     config.data.valid_samples = checked_mul(config.validation_samples, validations);
+    config.data.test_samples = config.validation_samples;
 }
 
 }  // namespace
@@ -184,6 +188,7 @@ RunConfig resolve(const TrainFlags& flags, std::string command_line) {
     at_least("--micro-batch-size", flags.schedule.micro_batch, 1);
     check_output(flags.output);
     data.seq_length = model.seq_length;
+    data.test_optional = !flags.model.options->given("--split");
     data.vocab_size = model.vocab_size;
     const i64 threads = flags.threads.value_or(available_cores());
     at_least("--threads", threads, 1);

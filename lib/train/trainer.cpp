@@ -34,15 +34,22 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device)
     exp_avg_ = optimizer_buffer_.view(DType::fp32, flat);
     exp_avg_sq_ = optimizer_buffer_.view(exp_avg_.bytes(), DType::fp32, flat);
     workspace_ = activation_buffer_.view(plan_.activations, DType::uint8, {plan_.workspace});
-    gpt_ = std::make_unique<model::Gpt>(config.model, map_.bind(weights_), map_.bind(gradients_),
-                                        place_activations(), config.seed);
-    loss_weight_.resize(static_cast<size_t>(config.micro_batch * config.model.seq_length));
+    set_seq_length(config.model.seq_length);
     optimizer_ = std::make_unique<optim::AdamWOptimizer>(config.adamw, map_, weights_, weights_,
                                                          gradients_, exp_avg_, exp_avg_sq_);
 }
 
+void Trainer::set_seq_length(i64 seq_length) {
+    if (seq_length == seq_length_) return;
+    LM_CHECK(seq_length > 0 && seq_length <= config_.model.seq_length, "a sequence too long");
+    seq_length_ = seq_length;
+    gpt_ = std::make_unique<model::Gpt>(config_.model, map_.bind(weights_), map_.bind(gradients_),
+                                        place_activations(), config_.seed);
+    loss_weight_.resize(static_cast<size_t>(config_.micro_batch * seq_length));
+}
+
 model::Activations Trainer::place_activations() {
-    const spec::StepShape step{config_.micro_batch, config_.model.seq_length};
+    const spec::StepShape step{config_.micro_batch, seq_length_};
     model::Activations act = model::bind_activations(
         spec::plan_activations(config_.model, config_.parallel, step, config_.model.n_layers),
         activation_buffer_);

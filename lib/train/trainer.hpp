@@ -48,6 +48,10 @@ class Trainer {
     // Fresh weights from the seed.
     void initialize();
 
+    // Batches from here on have `seq_length` tokens a sequence, at most the model's: views into the
+    // same memory, which is planned for the longest.
+    void set_seq_length(i64 seq_length);
+
     // One optimizer step over `n_micro_batches`.
     StepResult step(const NextBatch& next, i64 n_micro_batches, double lr);
 
@@ -92,6 +96,7 @@ class Trainer {
     model::ParamMap map_;
     device::Buffer weight_buffer_, gradient_buffer_, optimizer_buffer_, activation_buffer_;
     device::View weights_, gradients_, exp_avg_, exp_avg_sq_, workspace_;
+    i64 seq_length_ = 0;
     std::unique_ptr<model::Gpt> gpt_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
     std::vector<float> loss_weight_;  // host staging of one micro-batch

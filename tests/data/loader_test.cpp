@@ -131,6 +131,27 @@ TEST_CASE("a loader can be dropped at any time") {
     }
 }
 
+TEST_CASE("a batch cut short keeps the first tokens of each row and the targets that follow") {
+    const Counting source(6, lm::data::endless);
+    BatchOptions options;
+    options.micro_batch = 2;
+    options.eod_id = 102;
+    options.reset_position_ids = options.reset_attention_mask = options.eod_mask_loss = true;
+    Loader loader(source, options, 0);
+    const Batch& full = loader.next();
+    Batch batch;
+    for (const i64 length : {2, 6, 4}) {
+        lm::data::truncate(full, length, batch);
+        CHECK(batch.seq_length == length);
+        CHECK(batch.sample_ids == std::vector<i64>{0, 1});
+    }
+    CHECK(batch.tokens == std::vector<i32>{0, 1, 2, 3, 100, 101, 102, 103});
+    CHECK(batch.targets == std::vector<i32>{1, 2, 3, 4, 101, 102, 103, 104});
+    CHECK(batch.positions == std::vector<i32>{0, 1, 2, 3, 0, 1, 2, 0});
+    CHECK(batch.document_starts == std::vector<i32>{0, 0, 0, 0, 0, 0, 0, 3});
+    CHECK(batch.loss_mask == std::vector<float>{1, 1, 1, 1, 1, 1, 0, 1});
+}
+
 TEST_CASE("documents end with their eod") {
     const std::vector<i32> tokens = {5, 9, 9, 6, 7, 9, 8};
     std::vector<i32> positions(7), starts(7);

@@ -52,6 +52,22 @@ TEST_CASE("the end logs, saves and evaluates") {
     CHECK(should_stop(rules(), now) == Stop::finished);
 }
 
+TEST_CASE("the test sets are evaluated at the end of the training only") {
+    LoopRules r = rules();
+    r.tests = true;
+    Situation now = after(100);
+    CHECK_FALSE(should_test(r, now));
+    now.stop_signal = true;
+    CHECK_FALSE(should_test(r, now));
+    now.finished = true;
+    CHECK(should_test(r, now));
+    now.kill_switch = true;
+    CHECK_FALSE(should_test(r, now));
+    now.kill_switch = false;
+    r.tests = false;
+    CHECK_FALSE(should_test(r, now));
+}
+
 TEST_CASE("three rounds of checkpoints in one run") {
     LoopRules r = rules();
     r.save_interval.reset();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole model against PyTorch: logits, loss, the gradient of every parameter, ten AdamW steps.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -118,6 +119,43 @@ TEST_CASE("ten AdamW steps follow PyTorch's losses and gradient norms") {
         CHECK(std::abs(result.loss - losses[static_cast<size_t>(step)]) < 1e-5);
         CHECK(result.gradient_norm == Approx(norms[static_cast<size_t>(step)]).epsilon(1e-4));
     }
+}
+
+TEST_CASE("shorter sequences in the memory of the longest give the bits of a model made for them") {
+    const Golden golden("gpt2_tiny");
+    const auto device = cpu::make_device(2);
+    const auto make = [&](i64 seq_length) {
+        spec::ModelConfig model = golden.config();
+        model.attention_dropout = model.hidden_dropout = 0.1;
+        model.seq_length = seq_length;
+        auto trainer = std::make_unique<train::Trainer>(
+            train::TrainerConfig{.model = model, .micro_batch = 2, .seed = 7, .n_threads = 2},
+            *device);
+        trainer->initialize();
+        return trainer;
+    };
+    const i64 longest = golden.config().seq_length;
+    const auto planned = make(longest);
+    const i64 allocated = device->allocated_bytes();
+    i64 number = 0;
+    // Each step of both starts from the same weights.
+    for (const i64 length : {longest / 2, longest, i64{3}, longest - 1, longest}) {
+        CAPTURE(length);
+        data::Batch batch;
+        data::truncate(golden.batch(number++, 0, 2), length, batch);
+        const auto next = [&]() -> const data::Batch& { return batch; };
+        const auto own = make(length);
+        const auto copy = [](const device::View& from, const device::View& to) {
+            std::ranges::copy(from.span<const float>(), to.span<float>().begin());
+        };
+        copy(planned->weights(), own->weights());
+        planned->set_seq_length(length);
+        CHECK(planned->step(next, 1, 1e-2).loss == own->step(next, 1, 1e-2).loss);
+        CHECK(std::ranges::equal(planned->gradients().span<const float>(),
+                                 own->gradients().span<const float>()));
+    }
+    CHECK(device->allocated_bytes() == allocated);
+    CHECK_THROWS(planned->set_seq_length(longest + 1));
 }
 
 TEST_CASE("any number of threads gives the same bits, with dropout too") {
