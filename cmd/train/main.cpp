@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
+#include "train/dry_run.hpp"
 #include "train/loop.hpp"
 #include "train/show_samples.hpp"
 
@@ -15,6 +16,9 @@ int main(int argc, char** argv) {
         options.exits_with(code);
     }
     return cli::run_main(argc, argv, options, [&] {
+        if (flags.output.dry_run) {
+            return static_cast<int>(train::dry_run(flags, cli::command_line(argc, argv)));
+        }
         const train::RunConfig config = train::resolve(flags, cli::command_line(argc, argv));
         if (flags.output.print_config) {
             cli::write_stdout(train::to_json(config).dump(2) + "\n");

@@ -156,6 +156,7 @@ struct Options::Impl {
     std::vector<std::string> verb_names;
     Verb* chosen = nullptr;
     std::set<std::string> given;  // first names
+    std::vector<Later> given_later;
 
     void add(Option option, Apply apply_values);
     void add_value(std::string_view names, std::string metavar, std::string help,
@@ -217,6 +218,10 @@ void Options::Impl::on_option(const Option& option, const Values& values) {
     const bool first = given.insert(option.name()).second;
     if (option.kind == Option::Kind::accepted) {
         if (first) note("{}: ignored: {}", option.name(), option.help);
+        return;
+    }
+    if (option.kind == Option::Kind::later) {
+        if (first) given_later.push_back({option.name(), option.help});
         return;
     }
     const auto entry = std::ranges::find_if(
@@ -375,6 +380,16 @@ void Options::refused(std::string_view names, int n_values, std::string reason) 
     impl_->add(std::move(option), nullptr);
 }
 
+void Options::later(std::string_view names, int n_values, std::string reason) {
+    accepted(names, n_values, std::move(reason));
+    impl_->table.back().kind = Option::Kind::later;
+    impl_->table.back().hidden = true;
+}
+
+const std::vector<Options::Later>& Options::given_later() const {
+    return impl_->given_later;
+}
+
 Options& Options::verb(std::string name, std::string summary, std::function<int()> run) {
     Options options(impl_->program + " " + name, std::move(summary));
     impl_->verb_names.push_back(std::move(name));
@@ -385,6 +400,7 @@ Options& Options::verb(std::string name, std::string summary, std::function<int(
 
 Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     impl_->given.clear();
+    impl_->given_later.clear();
     impl_->chosen = nullptr;
     const bool is_verb = !arguments.empty() && std::ranges::find(impl_->verb_names, arguments[0]) !=
                                                    impl_->verb_names.end();

@@ -33,7 +33,7 @@ struct Duration {
 };
 
 struct Option {
-    enum class Kind { normal, accepted, refused, help, version };
+    enum class Kind { normal, accepted, later, refused, help, version };
     static constexpr int any_number = 1 << 20;  // of values
 
     std::vector<std::string> names;  // the first is the one that help shows; the rest are aliases
@@ -102,6 +102,15 @@ class Options {
     void accepted(std::string_view names, int n_values, std::string instead);
     // A flag known to the field that this program does not have: Error(usage) with the reason.
     void refused(std::string_view names, int n_values, std::string reason);
+
+    // One that it does not have yet. Parsing takes it, and given_later() has its name and reason:
+    // where it matters, the program refuses it.
+    struct Later {
+        std::string name;
+        std::string reason;
+    };
+    void later(std::string_view names, int n_values, std::string reason);
+    const std::vector<Later>& given_later() const;
 
     // A verb (lm-ckpt ls): its own options. The chosen verb's `run` is called by run_main.
     Options& verb(std::string name, std::string summary, std::function<int()> run);

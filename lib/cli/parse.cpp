@@ -62,7 +62,8 @@ void check_values(const std::vector<Option>& table, const Option& option,
         }
         return;
     }
-    if (option.kind == Option::Kind::accepted || option.kind == Option::Kind::refused) return;
+    using enum Option::Kind;
+    if (option.kind == accepted || option.kind == later || option.kind == refused) return;
     for (const std::string& value : values) {
         if (value.starts_with('-') && find_option(table, value)) missing_value(option);
     }

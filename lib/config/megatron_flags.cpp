@@ -51,6 +51,7 @@ constexpr Flag accepted[] = {
     {"--no-query-key-layer-scaling", 0, "attention scores are never scaled by layer"},
     {"--fp32-residual-connection", 0, "the residual stream is always fp32"},
     {"--sync-tp-duplicated-parameters", 0, "copies of a parameter get the same bits in each step"},
+    {"--deepspeed", 0, "DeepSpeed is not used; the file of --deepspeed_config is read"},
     {"--deepspeed-activation-checkpointing", 0, "DeepSpeed is not used"},
     {"--no-pipeline-parallel", 0, "DeepSpeed is not used"},
     {"--use-cpu-initialization", 0,
@@ -72,7 +73,6 @@ constexpr Flag accepted[] = {
      "the schedule of the command line always holds; a resumed run notes what changed"},
     {"--no-save-rng", 0, no_rng_state},
     {"--no-load-rng", 0, no_rng_state},
-    {"--tensorboard-queue-size", 1, "TensorBoard events are written out with each log line"},
     {"--tensorboard-log-interval", 1, "TensorBoard gets every iteration"},
     {"--no-log-learnig-rate-to-tensorboard", 0, "TensorBoard gets the learning rate"},
     {"--no-log-loss-scale-to-tensorboard", 0, "there is no loss scale in fp32"},
@@ -83,12 +83,33 @@ constexpr const char* no_model = "no such model here";
 constexpr const char* no_recompute =
     "activations cannot be recomputed yet: leave it out (results do not change, memory does)";
 constexpr const char* no_scaler = "fp16 training is not there yet";
-constexpr const char* no_curriculum = "curriculum learning is not there yet";
-constexpr const char* no_deepspeed =
-    "DeepSpeed configurations are not read yet: give the flags that say the same";
 constexpr const char* no_moe = "mixtures of experts are not supported";
 constexpr const char* no_fp8 = "fp8 is not supported";
 constexpr const char* one_rank = "lm-train runs on one rank so far";
+
+// Not built yet: a plan goes on, a training does not.
+constexpr Flag not_yet[] = {
+    {"--num-layers-per-virtual-pipeline-stage", 1, one_rank},
+    {"--pp-partition-method", 1, one_rank},
+    {"--loss-scale", 1, no_scaler},
+    {"--initial-loss-scale", 1, no_scaler},
+    {"--min-loss-scale", 1, no_scaler},
+    {"--loss-scale-window", 1, no_scaler},
+    {"--hysteresis", 1, no_scaler},
+    {"--checkpoint-activations", 0, no_recompute},
+    {"--checkpoint-num-layers", 1, no_recompute},
+    {"--recompute-activations", 0, no_recompute},
+    {"--recompute-granularity", 1, no_recompute},
+    {"--recompute-method", 1, no_recompute},
+    {"--recompute-num-layers", 1, no_recompute},
+    {"--distribute-saved-activations", 0, no_recompute},
+    {"--distribute-checkpointed-activations", 0, no_recompute},
+    {"--partition-activations", 0, no_recompute},
+    {"--async-save", 0, "checkpoints are saved between two steps so far"},
+    {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
+    {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},
+    {"--log-num-zeros-in-grad", 0, "zeros in gradients are not counted yet"},
+};
 
 // Refused: why.
 constexpr Flag refused[] = {
@@ -109,31 +130,10 @@ constexpr Flag refused[] = {
     {"--expert-model-parallel-size", 1, no_moe},
     {"--moe-router-topk", 1, no_moe},
     {"--context-parallel-size", 1, "sequences are not cut over ranks"},
-    {"--num-layers-per-virtual-pipeline-stage", 1, one_rank},
-    {"--pp-partition-method", 1, one_rank},
     {"--fp8-format", 1, no_fp8},
     {"--fp8-hybrid", 0, no_fp8},
-    {"--loss-scale", 1, no_scaler},
-    {"--initial-loss-scale", 1, no_scaler},
-    {"--min-loss-scale", 1, no_scaler},
-    {"--loss-scale-window", 1, no_scaler},
-    {"--hysteresis", 1, no_scaler},
-    {"--checkpoint-activations", 0, no_recompute},
-    {"--checkpoint-num-layers", 1, no_recompute},
-    {"--recompute-activations", 0, no_recompute},
-    {"--recompute-granularity", 1, no_recompute},
-    {"--recompute-method", 1, no_recompute},
-    {"--recompute-num-layers", 1, no_recompute},
-    {"--distribute-saved-activations", 0, no_recompute},
-    {"--distribute-checkpointed-activations", 0, no_recompute},
-    {"--partition-activations", 0, no_recompute},
-    {"--deepspeed", 0, no_deepspeed},
-    {"--deepspeed_config", 1, no_deepspeed},
-    {"--deepspeed-config", 1, no_deepspeed},
     {"--universal-checkpoint", 0, "DeepSpeed checkpoints are not read"},
     {"--use-bnb-optimizer", 0, "8-bit optimizer states are not supported"},
-    {"--curriculum-learning", 0, no_curriculum},
-    {"--curriculum-learning-type", 1, no_curriculum},
     {"--use-checkpoint-lr-scheduler", 0,
      "the schedule of the command line holds: give the checkpoint's values there"},
     {"--use-checkpoint-opt_param-scheduler", 0,
@@ -145,12 +145,6 @@ constexpr Flag refused[] = {
     {"--loss-on-targets-only", 0, "the loss counts every token"},
     {"--inference", 0, "lm-train only trains"},
     {"--eval-only", 1, "lm-train only trains"},
-    {"--async-save", 0, "checkpoints are saved between two steps so far"},
-    {"--log-timers-to-tensorboard", 0,
-     "TensorBoard does not get times of phases yet: leave it out"},
-    {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
-    {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},
-    {"--log-num-zeros-in-grad", 0, "zeros in gradients are not counted yet"},
     {"--log-path", 1, "standard output has the log"},
 };
 
@@ -182,6 +176,10 @@ void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     for (const Flag& flag : accepted) {
         const std::string names = undeclared_names(options, flag.names);
         if (!names.empty()) options.accepted(names, flag.n_values, flag.text);
+    }
+    for (const Flag& flag : not_yet) {
+        const std::string names = undeclared_names(options, flag.names);
+        if (!names.empty()) options.later(names, flag.n_values, flag.text);
     }
     for (const Flag& flag : refused) {
         const std::string names = undeclared_names(options, flag.names);

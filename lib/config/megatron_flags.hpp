@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of Megatron-LM and Megatron-DeepSpeed scripts that are no options of ours: those that mean
 // nothing here are accepted with a note, those that would change a result are refused with the
-// reason. None is ignored silently.
+// reason, those that are not built yet are left to the program (cli::Options::later). None is
+// ignored silently.
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/types.hpp"
 #include "cli/options.hpp"
@@ -67,7 +68,11 @@ struct ParallelFlags {
 };
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
-// Checks that the model can be cut so: heads, groups, ffn, layers. Throws Error(usage).
+// Everything about such a cut that the model does not allow: heads, groups, ffn, layers, each
+// "--flag: what is wrong: what would work".
+std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
+
+// Throws Error(usage) with the first of them.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
 

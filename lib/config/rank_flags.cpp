@@ -6,10 +6,15 @@
 namespace lm::config {
 namespace {
 
-void require_divides(i64 tp, i64 value, std::string_view what) {
-    if (value % tp != 0) {
-        usage_error("--tensor-model-parallel-size", "{} does not divide {} {}", tp, what, value);
+// "4 or 8": the divisors of `n` next to `wanted`.
+std::string nearest_divisors(i64 n, i64 wanted) {
+    i64 below = 1;
+    for (i64 d = 1; d <= n; ++d) {
+        if (n % d != 0) continue;
+        if (d > wanted) return fmt::format("{} or {}", below, d);
+        below = d;
     }
+    return fmt::format("{}", below);
 }
 
 }  // namespace
@@ -22,22 +27,35 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
                   "pipeline stages, each with its share of the layers");
 }
 
+std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
+    constexpr std::string_view tensor = "--tensor-model-parallel-size";
+    constexpr std::string_view pipeline = "--pipeline-model-parallel-size";
+    std::vector<std::string> problems;
+    if (flags.tensor < 1) problems.push_back(fmt::format("{}: must be at least 1", tensor));
+    if (flags.pipeline < 1) problems.push_back(fmt::format("{}: must be at least 1", pipeline));
+    const auto cut = [&](i64 value, std::string_view what) {
+        if (flags.tensor < 1 || value % flags.tensor == 0) return;
+        problems.push_back(fmt::format("{}: {} does not divide {} {}: {} would", tensor,
+                                       flags.tensor, what, value,
+                                       nearest_divisors(value, flags.tensor)));
+    };
+    cut(model.n_heads, "--num-attention-heads");
+    if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
+    cut(model.ffn_hidden, "--ffn-hidden-size");
+    if (flags.pipeline > model.n_layers) {
+        problems.push_back(fmt::format("{}: {} stages are more than --num-layers {}: at most {}",
+                                       pipeline, flags.pipeline, model.n_layers, model.n_layers));
+    }
+    return problems;
+}
+
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model) {
-    const i64 tp = flags.tensor;
-    if (tp < 1) usage_error("--tensor-model-parallel-size", "{} is not at least 1", tp);
-    if (flags.pipeline < 1) {
-        usage_error("--pipeline-model-parallel-size", "{} is not at least 1", flags.pipeline);
-    }
-    require_divides(tp, model.n_heads, "--num-attention-heads");
-    require_divides(tp, model.n_groups, "--num-query-groups");
-    require_divides(tp, model.ffn_hidden, "--ffn-hidden-size");
-    if (flags.pipeline > model.n_layers) {
-        usage_error("--pipeline-model-parallel-size", "{} stages are more than --num-layers {}",
-                    flags.pipeline, model.n_layers);
+    if (const auto problems = cut_problems(flags, model); !problems.empty()) {
+        throw Error(Exit::usage, problems.front());
     }
     spec::ParallelConfig parallel;
-    parallel.tp = tp;
+    parallel.tp = flags.tensor;
     parallel.pp = flags.pipeline;
     parallel.vocab_divisible_by = model_flags.vocab_divisible_by;
     parallel.pad_vocab_to = model_flags.pad_vocab_to.value_or(0);

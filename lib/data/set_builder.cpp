@@ -186,8 +186,7 @@ bool SetBuilder::has_samples(Part part, const PathGroup& group) {
     return std::ranges::all_of(group.paths, [&](const DataPath& path) {
         const auto dataset = open(path.prefix);
         const Range range = range_of(part, path, dataset->n_sequences());
-        return range.size() > 0 &&
-               TokenRange{dataset, range, 0}.n_tokens() > config_.seq_length;
+        return range.size() > 0 && TokenRange{dataset, range, 0}.n_tokens() > config_.seq_length;
     });
 }
 

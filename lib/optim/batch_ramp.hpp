@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ramp of spec/batch_ramp.hpp as a training uses it: which batch comes next, and whether every
-// stage fits the ranks.
+// The ramp of spec/batch_ramp.hpp as a training uses it: which batch comes next.
 #pragma once
 
 #include <vector>
@@ -21,13 +20,10 @@ class BatchRamp {
     // True when every batch from here on has the full size.
     bool full(i64 consumed) const { return ramp_.start == 0 || consumed > ramp_.samples; }
     i64 global_batch() const { return ramp_.global_batch; }
+    const spec::BatchRamp& numbers() const { return ramp_; }
 
     // Every size the ramp passes through; the last one is the full size.
     std::vector<spec::RampStep> stages() const;
-
-    // Throws Error(usage) when a batch of some stage is no multiple of micro_batch x dp_size: found
-    // now, not days into the run. Names the stage and what would work.
-    void check(i64 micro_batch, i64 dp_size) const;
 
   private:
     spec::BatchRamp ramp_;

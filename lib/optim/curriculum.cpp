@@ -28,6 +28,26 @@ void check_discrete(const Curriculum& c, i64 seq_length) {
 
 }  // namespace
 
+std::string_view name_of(Curriculum::Kind kind) {
+    switch (kind) {
+        case Curriculum::Kind::fixed_linear:
+            return "fixed_linear";
+        case Curriculum::Kind::fixed_root:
+            return "fixed_root";
+        case Curriculum::Kind::fixed_discrete:
+            return "fixed_discrete";
+    }
+    return "?";
+}
+
+Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_view text) {
+    using enum Curriculum::Kind;
+    for (const Curriculum::Kind kind : {fixed_linear, fixed_root, fixed_discrete}) {
+        if (text == name_of(kind)) return kind;
+    }
+    usage_error(named_by, "'{}' is none of fixed_linear, fixed_root, fixed_discrete", text);
+}
+
 void Curriculum::check(i64 full_length) const {
     if (kind == Kind::fixed_discrete) return check_discrete(*this, full_length);
     if (total_steps < 1) usage_error(option, "total_curriculum_step must be at least 1");

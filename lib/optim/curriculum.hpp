@@ -3,6 +3,7 @@
 // tokens of its samples (DeepSpeed's curriculum_scheduler.py; the rest of a sample is not used).
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -28,5 +29,9 @@ struct Curriculum {
     // True when all later iterations have the same length as this one.
     bool finished(i64 iteration) const;
 };
+
+// "fixed_linear", "fixed_root", "fixed_discrete". Throws Error(usage) naming `option`.
+Curriculum::Kind parse_curriculum_kind(std::string_view option, std::string_view text);
+std::string_view name_of(Curriculum::Kind kind);
 
 }  // namespace lm::optim

@@ -56,11 +56,25 @@ std::string_view name_of(DecayStyle style) {
     return "?";
 }
 
+std::string_view name_of(AnnealStyle style) {
+    switch (style) {
+        case AnnealStyle::linear:
+            return "linear";
+        case AnnealStyle::cosine:
+            return "cosine";
+        case AnnealStyle::exponential:
+            return "exponential";
+        case AnnealStyle::minus_sqrt:
+            return "minus_sqrt";
+    }
+    return "?";
+}
+
 AnnealStyle parse_anneal_style(std::string_view text) {
-    if (text == "linear") return AnnealStyle::linear;
-    if (text == "cosine") return AnnealStyle::cosine;
-    if (text == "exponential") return AnnealStyle::exponential;
-    if (text == "minus_sqrt") return AnnealStyle::minus_sqrt;
+    using enum AnnealStyle;
+    for (const AnnealStyle style : {linear, cosine, exponential, minus_sqrt}) {
+        if (text == name_of(style)) return style;
+    }
     usage_error("--lr-wsd-decay-style", "'{}' is none of linear, cosine, exponential, minus_sqrt",
                 text);
 }

@@ -18,6 +18,7 @@ enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the end 
 DecayStyle parse_decay_style(std::string_view text);
 std::string_view name_of(DecayStyle style);
 AnnealStyle parse_anneal_style(std::string_view text);  // "linear", ..., "minus_sqrt"
+std::string_view name_of(AnnealStyle style);
 
 struct LearningRate {
     double max = 0;

@@ -36,17 +36,44 @@ void add_data(cli::Options& options, DataFlags& data) {
                    "Megatron-LM or of BigScience's Megatron-DeepSpeed");
     options.flag("--mock-data", &data.mock_data,
                  "train on random tokens, to measure speed without data");
-    options.value("--tokenizer-type", &data.tokenizer_type, "TYPE",
+    options.value("--tokenizer-type", &data.tokenizer.type, "TYPE",
                   "where the vocabulary size and the end-of-document token come from: "
-                  "GPT2BPETokenizer or ByteTokenizer; without it the data's side file says");
-    options.value("--vocab-file", &data.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
-    options.value("--merge-file", &data.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
+                  "GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; without "
+                  "it the data's side file says");
+    options.value("--tokenizer-model,--tokenizer-name-or-path", &data.tokenizer.model, "FILE",
+                  "tokenizer.json of an HFTokenizer, or its directory");
+    options.value("--vocab-file", &data.tokenizer.vocab_file, "FILE",
+                  "vocab.json of a GPT2BPETokenizer");
+    options.value("--merge-file", &data.tokenizer.merge_file, "FILE",
+                  "merges.txt of a GPT2BPETokenizer");
     options.flag("--reset-position-ids", &data.reset_position_ids,
                  "start positions at 0 after each end-of-document token");
     options.flag("--reset-attention-mask", &data.reset_attention_mask,
                  "let no token attend across an end-of-document token");
     options.flag("--eod-mask-loss", &data.eod_mask_loss,
                  "do not count what is predicted from an end-of-document token");
+}
+
+void add_curriculum(cli::Options& options, CurriculumFlags& curriculum) {
+    options.choice("--curriculum-learning-type", &curriculum.type, {"seqlen"},
+                   "train on the first tokens of each sample only, more of them as time goes on");
+    options.choice("--curriculum-schedule", &curriculum.schedule,
+                   {"fixed_linear", "fixed_root", "fixed_discrete"},
+                   "how the sequences grow from iteration to iteration");
+    options.value("--curriculum-min-difficulty", &curriculum.min_difficulty, "N",
+                  "tokens of a sequence at the start");
+    options.value("--curriculum-max-difficulty", &curriculum.max_difficulty, "N",
+                  "tokens of a sequence at the end; default the sequence length");
+    options.value("--curriculum-total-steps", &curriculum.total_steps, "N",
+                  "iterations until the end is reached");
+    options.value("--curriculum-difficulty-step", &curriculum.difficulty_step, "N",
+                  "sequences have multiples of N tokens");
+    options.value("--curriculum-root-degree", &curriculum.root_degree, "N",
+                  "degree of the root of fixed_root");
+    options.values("--curriculum-difficulties", &curriculum.difficulties, "N ...",
+                   "fixed_discrete: tokens of a sequence, one stage after the other");
+    options.values("--curriculum-max-steps", &curriculum.max_steps, "N ...",
+                   "fixed_discrete: the last iteration of each stage but the last");
 }
 
 void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
@@ -84,6 +111,7 @@ void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
     options.value("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N",
                   "the same in iterations");
 
+    add_curriculum(options, schedule.curriculum);
     options.group("Optimizer");
     options.value("--adam-beta1", &schedule.adam_beta1, "B",
                   "decay of the gradient's running mean");
@@ -139,6 +167,10 @@ void add_output(cli::Options& options, OutputFlags& output) {
     options.value("--log-json", &output.log_json, "FILE",
                   "append one JSON object a logged iteration");
     options.value("--tensorboard-dir", &output.tensorboard_dir, "DIR", "write TensorBoard events");
+    options.value("--tensorboard-queue-size", &output.tensorboard_queue_size, "N",
+                  "TensorBoard events kept back at most; each log line writes out all");
+    options.flag("--log-timers-to-tensorboard", &output.log_timers,
+                 "the time of an iteration among the TensorBoard scalars");
     options.flag("--log-batch-size-to-tensorboard", &output.log_batch_size,
                  "the batch size among the TensorBoard scalars");
     options.flag("--log-validation-ppl-to-tensorboard", &output.log_validation_ppl,
@@ -147,6 +179,8 @@ void add_output(cli::Options& options, OutputFlags& output) {
     options.group("Other");
     options.flag("--dry-run", &output.dry_run,
                  "print the plan and check every file and flag, but do not train");
+    options.value("--world-size", &output.world_size, "N",
+                  "with --dry-run: plan as if N ranks had been started");
     options.value("--show-samples", &output.show_samples, "A-B",
                   "print what samples A to B of the training are as JSON Lines, and do not train; "
                   "samples count from 0, 'consumed samples: N' in a log means 0 to N-1");
@@ -165,6 +199,9 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     add_schedule(options, flags.schedule);
     config::add_precision_options(options, flags.precision);
     config::add_parallel_options(options, flags.parallel);
+    options.value("--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
+                  "take batch sizes, precision, clipping and curriculum from a DeepSpeed "
+                  "configuration, as if they had been given as flags");
     options.group("Device");
     options.choice("--device", &flags.device, {"auto", "cpu"}, "where to compute");
     options.value("--threads", &flags.threads, "N",

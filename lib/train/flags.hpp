@@ -9,6 +9,7 @@
 #include "cli/options.hpp"
 #include "config/megatron_flags.hpp"
 #include "config/model_flags.hpp"
+#include "text/tokenizer_choice.hpp"
 
 namespace lm::train {
 
@@ -19,13 +20,21 @@ struct DataFlags {
     std::vector<std::string> train_path, valid_path, test_path;
     std::vector<std::string> train_groups, valid_groups, test_groups;
     std::string train_groups_file, valid_groups_file, test_groups_file;
-    std::string tokenizer_type;
-    std::string vocab_file;
-    std::string merge_file;
+    text::TokenizerChoice tokenizer;
     bool mock_data = false;
     bool reset_position_ids = false;
     bool reset_attention_mask = false;
     bool eod_mask_loss = false;
+};
+
+// Curriculum learning by sequence length; names as in DeepSpeed's configuration.
+struct CurriculumFlags {
+    std::string type;  // empty: none
+    std::string schedule = "fixed_linear";
+    std::optional<i64> min_difficulty, max_difficulty, total_steps;
+    i64 difficulty_step = 8;
+    i64 root_degree = 2;
+    std::vector<i64> difficulties, max_steps;  // fixed_discrete
 };
 
 struct ScheduleFlags {
@@ -42,6 +51,7 @@ struct ScheduleFlags {
     std::string lr_wsd_decay_style = "exponential";
     std::optional<i64> lr_wsd_decay_samples, lr_wsd_decay_iters;
     std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
+    CurriculumFlags curriculum;
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;
     double adam_eps = 1e-8;
@@ -65,8 +75,10 @@ struct OutputFlags {
     i64 eval_iters = 100;
     std::string log_file, log_json;
     std::string tensorboard_dir;
-    bool log_validation_ppl = false, log_batch_size = false;
+    i64 tensorboard_queue_size = 1000;
+    bool log_validation_ppl = false, log_batch_size = false, log_timers = false;
     std::string show_samples;
+    std::optional<i64> world_size;
     bool dry_run = false, print_config = false, benchmark = false;
 };
 
@@ -78,6 +90,7 @@ struct TrainFlags {
     DataFlags data;
     ScheduleFlags schedule;
     OutputFlags output;
+    std::string deepspeed_config;
     std::string device = "auto";
     std::optional<i64> threads;
 };

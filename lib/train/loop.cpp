@@ -86,9 +86,9 @@ class Run {
         const Report::Taken taken = next_taken();
         const double rate = next_rate();
         trainer_.set_seq_length(taken.seq_length);
-        const StepResult result = trainer_.step(
-            [&]() -> const data::Batch& { return next_batch(taken.seq_length); },
-            taken.global_batch / config_.trainer.micro_batch, rate);
+        const StepResult result =
+            trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
+                          taken.global_batch / config_.trainer.micro_batch, rate);
         if (!result.updated) stop_at_non_finite(position_.done.iteration + 1, result);
         advance();
         report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
@@ -204,8 +204,8 @@ class Run {
             };
             try {
                 const double loss = trainer_.evaluate(next, n_micro_batches);
-                report_.validation(set.name, when, position_.done, loss,
-                                   config_.validation_samples, watch.elapsed_s());
+                report_.validation(set.name, when, position_.done, loss, config_.validation_samples,
+                                   watch.elapsed_s());
             } catch (const Stopped&) {
                 return false;
             }
@@ -259,7 +259,6 @@ Exit run(const RunConfig& config) {
     check_writable(config.output);
     const data::DataSets data = open_data(config);
     print_plan(config, data);
-    if (config.output.dry_run) return Exit::done;
     return Run(config, data).go();
 }
 

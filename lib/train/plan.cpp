@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/units.hpp"
@@ -27,6 +28,20 @@ void print_model(const spec::ModelConfig& model, const spec::ParallelConfig& par
     line("vocabulary", "{}, in memory {}", model.vocab_size, spec::padded_vocab(model, parallel));
 }
 
+void print_curriculum(const optim::Schedule& schedule) {
+    if (!schedule.curriculum()) return;
+    i64 full = 1;  // the first iteration of the final length
+    for (i64 step = i64{1} << 40; step > 0; step /= 2) {
+        if (!schedule.curriculum()->finished(full + step - 1)) full += step;
+    }
+    const i64 reached = std::min(full, schedule.total_iterations() + 1);
+    line("curriculum",
+         "{}: sequences of {} tokens at first, {} from iteration {} on, after {} tokens",
+         name_of(schedule.curriculum()->kind), schedule.seq_length({}),
+         schedule.seq_length({.iteration = reached - 1}), reached,
+         schedule.after(reached - 1).tokens);
+}
+
 void print_schedule(const RunConfig& config) {
     const optim::Counters& end = config.schedule.end();
     const optim::BatchRamp& ramp = config.schedule.ramp();
@@ -34,16 +49,38 @@ void print_schedule(const RunConfig& config) {
          end.tokens);
     const auto stages = ramp.stages();
     const i64 micro = config.trainer.micro_batch;
+    const i64 dp = config.trainer.parallel.dp;
     if (stages.size() > 1) {
         line("batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
              ramp.global_batch(), stages.size(), micro);
     } else {
-        line("batch", "{} samples, {} micro-batches of {}", ramp.global_batch(),
-             ramp.global_batch() / micro, micro);
+        line("batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch(),
+             ramp.global_batch() / (micro * dp), micro, dp > 1 ? " on each replica" : "");
     }
     const optim::LearningRate& rate = config.schedule.learning_rate();
     line("learning rate", "{:.3E} after {:.0f} samples of warm-up, {:.3E} after {:.0f} samples",
          rate.max, rate.warmup_samples, rate.min, rate.decay_samples);
+    print_curriculum(config.schedule);
+}
+
+void print_ranks(const RunConfig& config) {
+    const spec::ParallelConfig& p = config.trainer.parallel;
+    if (p.tp * p.pp * p.dp == 1) return;
+    std::string layers;
+    if (p.pp > 1) {
+        i64 least = config.trainer.model.n_layers;
+        i64 most = 0;
+        for (i64 stage = 0; stage < p.pp; ++stage) {
+            const i64 n = spec::first_layer(config.trainer.model, p, stage + 1) -
+                          spec::first_layer(config.trainer.model, p, stage);
+            least = std::min(least, n);
+            most = std::max(most, n);
+        }
+        layers = least == most ? fmt::format("; {} layers in each stage", most)
+                               : fmt::format("; {} to {} layers in a stage", least, most);
+    }
+    line("ranks", "{} = {} tensor x {} pipeline x {} data{}", p.tp * p.pp * p.dp, p.tp, p.pp, p.dp,
+         layers);
 }
 
 // What --dry-run says on top: every stage of the ramp, and the rate where it matters.
@@ -67,6 +104,7 @@ void print_data(const RunConfig& config, const data::DataSets& data) {
         for (const std::string& text : data::describe_use(name, source, n))
             line("data", "{}", text);
     };
+    if (!data.train) return;  // a plan that goes on without
     describe("train", *data.train, config.schedule.end().samples);
     for (const data::NamedSource& set : data.valid) {
         describe(set.name, *set.source, config.validation_samples);
@@ -83,11 +121,29 @@ void print_data(const RunConfig& config, const data::DataSets& data) {
     }
 }
 
+// Of the pipeline stage that needs most.
+spec::MemoryPlan largest_memory_plan(const RunConfig& config) {
+    const TrainerConfig& trainer = config.trainer;
+    const spec::StepShape step{
+        trainer.micro_batch, trainer.model.seq_length,
+        config.schedule.ramp().global_batch() / (trainer.micro_batch * trainer.parallel.dp)};
+    spec::MemoryPlan largest;
+    for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
+        const spec::MemoryPlan plan = spec::plan_memory(
+            trainer.model, trainer.parallel, step, config.precision, trainer.n_threads, 0, stage);
+        if (plan.total() > largest.total()) largest = plan;
+    }
+    return largest;
+}
+
 void print_memory(const RunConfig& config) {
-    const spec::MemoryPlan plan = memory_plan(config.trainer);
-    line("memory", "{}: weights {}, gradients {}, optimizer {}, activations {}, workspace {}",
-         human_size(plan.total()), human_size(plan.weights), human_size(plan.gradients),
-         human_size(plan.optimizer), human_size(plan.activations), human_size(plan.workspace));
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
+    const spec::MemoryPlan plan = largest_memory_plan(config);
+    line("memory", "{}{}: weights {}, gradients {}, optimizer {}, activations {}, workspace {}",
+         human_size(plan.total()), ranks > 1 ? " on the fullest rank" : "",
+         human_size(plan.weights), human_size(plan.gradients), human_size(plan.optimizer),
+         human_size(plan.activations), human_size(plan.workspace));
 }
 
 void print_checkpoints(const RunConfig& config) {
@@ -98,7 +154,7 @@ void print_checkpoints(const RunConfig& config) {
     if (output.save_interval) ranges = {{.interval = *output.save_interval, .until = 0}};
     const i64 saves =
         ranges.empty() ? 1 : spec::count_saves(ranges, config.schedule.total_iterations());
-    const i64 each = spec::checkpoint_size(config.trainer.model, {}).total();
+    const i64 each = spec::checkpoint_size(config.trainer.model, config.precision).total();
     line("checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), output.save,
          human_size(saves * each));
 }
@@ -107,6 +163,7 @@ void print_checkpoints(const RunConfig& config) {
 
 void print_plan(const RunConfig& config, const data::DataSets& data) {
     print_model(config.trainer.model, config.trainer.parallel);
+    print_ranks(config);
     print_schedule(config);
     if (config.output.dry_run) print_schedule_details(config);
     print_data(config, data);

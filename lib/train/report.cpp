@@ -19,8 +19,10 @@ namespace {
 metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
                                                 const optim::Counters& start) {
     metrics::TensorBoardOptions options{.directory = config.output.tensorboard_dir,
+                                        .queue_size = config.output.tensorboard_queue_size,
                                         .batch_size = config.output.log_batch_size,
-                                        .validation_ppl = config.output.log_validation_ppl};
+                                        .validation_ppl = config.output.log_validation_ppl,
+                                        .timers = config.output.log_timers};
     if (start.iteration > 0) {
         options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
     }
@@ -109,8 +111,7 @@ void Report::log(const optim::Counters& done, double rate) {
 }
 
 void Report::validation(const std::string& name, const std::string& when,
-                        const optim::Counters& done, double loss, i64 n_samples,
-                        double elapsed_s) {
+                        const optim::Counters& done, double loss, i64 n_samples, double elapsed_s) {
     const metrics::ValidationRecord result{.name = name,
                                            .when = when,
                                            .iteration = done.iteration,

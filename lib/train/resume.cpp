@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -45,13 +46,19 @@ metrics::IntervalSums interval_from(const io::Json& object, const std::string& p
             .model_flops = number("model_flops")};
 }
 
+std::string text_of(const io::Json& value) {
+    return value.is_null() || value.empty() ? "not given" : value.dump();
+}
+
 // Values of the command line hold; a change against the checkpoint is said, never silent.
 void note_changes(const io::Json& saved, const io::OrderedJson& now) {
     for (const auto& [key, value] : now.items()) {
         const auto old = saved.find(key);
         if (old == saved.end() || *old == io::Json(value)) continue;
-        note("{}: was {} when the checkpoint was written, is {} from here on", key, old->dump(),
-             value.dump());
+        std::string flag = "--" + key;
+        std::ranges::replace(flag, '_', '-');
+        note("{}: was {} when the checkpoint was written, is {} from here on", flag, text_of(*old),
+             text_of(io::Json(value)));
     }
 }
 

@@ -2,9 +2,11 @@
 #include "train/run_config.hpp"
 
 #include "base/error.hpp"
-#include "base/version.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
+#include "train/constraints.hpp"
+#include "train/deepspeed.hpp"
+#include "train/schedule_flags.hpp"
 
 namespace lm::train {
 namespace {
@@ -16,21 +18,9 @@ struct Vocabulary {
     std::string digest;
 };
 
-std::shared_ptr<const text::Tokenizer> named_tokenizer(const DataFlags& flags) {
-    if (flags.tokenizer_type == "ByteTokenizer") return text::make_byte_tokenizer();
-    if (!flags.tokenizer_type.empty() && flags.tokenizer_type != "GPT2BPETokenizer") {
-        usage_error("--tokenizer-type", "'{}' is unknown: use GPT2BPETokenizer or ByteTokenizer",
-                    flags.tokenizer_type);
-    }
-    if (flags.vocab_file.empty() != flags.merge_file.empty()) {
-        usage_error("--vocab-file", "goes with --merge-file: give both or none");
-    }
-    if (flags.tokenizer_type.empty() && flags.vocab_file.empty()) return nullptr;
-    const bool own = !flags.vocab_file.empty();
-    return text::load_gpt2_tokenizer(
-        own ? flags.vocab_file : share_file("tokenizers/gpt2/vocab.json"),
-        own ? flags.merge_file : share_file("tokenizers/gpt2/merges.txt"),
-        text::SpecialInText::plain);
+std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoice& choice) {
+    if (!choice.type && !choice.vocab_file && !choice.merge_file && !choice.model) return nullptr;
+    return text::load_tokenizer(choice);
 }
 
 std::vector<std::string> groups_of(std::string_view option, const std::vector<std::string>& given,
@@ -42,27 +32,36 @@ std::vector<std::string> groups_of(std::string_view option, const std::vector<st
 }
 
 data::DataConfig data_config(const DataFlags& flags, u64 seed) {
-    return {.data_path = flags.data_path,
-            .split = flags.split,
-            .seed = seed,
-            .order = data::parse_data_order(flags.order),
-            .train_path = flags.train_path,
-            .valid_path = flags.valid_path,
-            .test_path = flags.test_path,
-            .train_groups = groups_of("--train-weighted-split-paths", flags.train_groups,
-                                      flags.train_groups_file),
-            .valid_groups = groups_of("--valid-weighted-split-paths", flags.valid_groups,
-                                      flags.valid_groups_file),
-            .test_groups = groups_of("--test-weighted-split-paths", flags.test_groups,
-                                     flags.test_groups_file)};
+    return {
+        .data_path = flags.data_path,
+        .split = flags.split,
+        .seed = seed,
+        .order = data::parse_data_order(flags.order),
+        .train_path = flags.train_path,
+        .valid_path = flags.valid_path,
+        .test_path = flags.test_path,
+        .train_groups =
+            groups_of("--train-weighted-split-paths", flags.train_groups, flags.train_groups_file),
+        .valid_groups =
+            groups_of("--valid-weighted-split-paths", flags.valid_groups, flags.valid_groups_file),
+        .test_groups =
+            groups_of("--test-weighted-split-paths", flags.test_groups, flags.test_groups_file)};
 }
 
 bool is_mock(const data::DataConfig& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
 }
 
+void check_mock(const data::DataConfig& data, bool mock_data) {
+    if (is_mock(data) && !mock_data) {
+        usage_error("--data-path",
+                    "must be given: the PREFIX of tokens that lm-preprocess made (or --mock-data)");
+    }
+    if (!is_mock(data) && mock_data) usage_error("--mock-data", "excludes --data-path");
+}
+
 Vocabulary find_vocabulary(const DataFlags& flags, const data::DataConfig& data) {
-    if (const auto tokenizer = named_tokenizer(flags)) {
+    if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
     if (is_mock(data)) return {};
@@ -77,59 +76,11 @@ i64 at_least(std::string_view flag, i64 value, i64 least) {
     return value;
 }
 
-optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_length) {
-    optim::ScheduleRequest request;
-    request.seq_length = seq_length;
-    request.global_batch = flags.global_batch.value_or(flags.micro_batch);
-    if (!flags.rampup.empty()) {
-        if (flags.rampup.size() != 3) {
-            usage_error("--rampup-batch-size", "takes START INCREMENT SAMPLES, not {} values",
-                        flags.rampup.size());
-        }
-        request.ramp_start = flags.rampup[0];
-        request.ramp_increment = flags.rampup[1];
-        request.ramp_samples = flags.rampup[2];
-    }
-    request.train_samples = flags.train_samples;
-    request.train_iters = flags.train_iters;
-    request.train_tokens = flags.train_tokens;
-    request.lr = flags.lr;
-    request.min_lr = flags.min_lr;
-    request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
-    request.warmup_samples = flags.lr_warmup_samples;
-    request.warmup_iters = flags.lr_warmup_iters;
-    request.warmup_fraction = flags.lr_warmup_fraction;
-    request.warmup_init = flags.lr_warmup_init;
-    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
-    request.anneal_samples = flags.lr_wsd_decay_samples;
-    request.anneal_iters = flags.lr_wsd_decay_iters;
-    request.decay_samples = flags.lr_decay_samples;
-    request.decay_iters = flags.lr_decay_iters;
-    request.decay_tokens = flags.lr_decay_tokens;
-    return request;
-}
-
-optim::AdamWConfig adamw_config(const ScheduleFlags& flags) {
-    const auto below_one = [](std::string_view flag, double value) {
-        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
-        return value;
-    };
-    const auto not_negative = [](std::string_view flag, double value) {
-        if (!(value >= 0.0)) usage_error(flag, "{} is negative", value);
-        return value;
-    };
-    if (!(flags.adam_eps > 0)) usage_error("--adam-eps", "{} is not positive", flags.adam_eps);
-    return {.beta1 = below_one("--adam-beta1", flags.adam_beta1),
-            .beta2 = below_one("--adam-beta2", flags.adam_beta2),
-            .eps = flags.adam_eps,
-            .weight_decay = not_negative("--weight-decay", flags.weight_decay),
-            .clip_grad = not_negative("--clip-grad", flags.clip_grad)};
-}
-
 void check_output(const OutputFlags& output) {
     at_least("--log-interval", output.log_interval, 1);
     at_least("--eval-interval", output.eval_interval, 1);
     at_least("--eval-iters", output.eval_iters, 0);
+    at_least("--tensorboard-queue-size", output.tensorboard_queue_size, 1);
     if (output.save_interval) at_least("--save-interval", *output.save_interval, 1);
     if (output.exit_interval) at_least("--exit-interval", *output.exit_interval, 1);
     if (output.exit_duration_min && *output.exit_duration_min < 0) {
@@ -169,66 +120,140 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
     config.data.test_samples = config.validation_samples;
 }
 
+// From the flags to a run, one kind of flag after the other; what fits badly goes to `problems`.
+class Resolver {
+  public:
+    Resolver(const TrainFlags& flags, Problems& problems) : flags_(flags), problems_(problems) {}
+
+    std::optional<RunConfig> resolve(std::string command_line) {
+        problems_.check([&] { apply_deepspeed(flags_); });
+        check_numbers();
+        resolve_data();
+        resolve_model();
+        if (model_) resolve_ranks();
+        resolve_schedule();
+        for (const auto& later : flags_.model.options->given_later()) {
+            problems_.check_built([&] { usage_error(later.name, "{}", later.reason); });
+        }
+        if (!model_ || !schedule_ || flags_.schedule.micro_batch < 1) return std::nullopt;
+        RunConfig config = make(std::move(command_line));
+        problems_.check([&] { config.batch.check(); });
+        problems_.check([&] { set_sample_counts(config, flags_.schedule); });
+        return config;
+    }
+
+  private:
+    void check_numbers() {
+        problems_.check([&] { at_least("--micro-batch-size", flags_.schedule.micro_batch, 1); });
+        problems_.check([&] { check_output(flags_.output); });
+        problems_.check([&] {
+            const i64 threads = at_least("--threads", flags_.threads.value_or(1), 1);
+            if (threads > 1024) usage_error("--threads", "{} is more than 1024", threads);
+        });
+    }
+
+    void resolve_data() {
+        problems_.check([&] {
+            data_ = data_config(flags_.data, static_cast<u64>(flags_.model.seed));
+            data_.test_optional = !flags_.model.options->given("--split");
+            check_mock(data_, flags_.data.mock_data);
+            vocabulary_ = find_vocabulary(flags_.data, data_);
+        });
+    }
+
+    void resolve_model() {
+        problems_.check([&] { model_ = config::resolve_model(flags_.model, vocabulary_.size); });
+        problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
+        problems_.check_built([&] { config::require_fp32(precision_); });
+        if (!model_) return;
+        problems_.check_built([&] { config::require_trainable(*model_); });
+        data_.seq_length = model_->seq_length;
+        data_.vocab_size = model_->vocab_size;
+    }
+
+    void resolve_ranks() {
+        auto cut_problems = config::cut_problems(flags_.parallel, *model_);
+        for (std::string& text : cut_problems) problems_.add(std::move(text));
+        if (!cut_problems.empty()) return;
+        problems_.check(
+            [&] { parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_); });
+        problems_.check_built([&] { config::require_one_rank(parallel_); });
+        problems_.check([&] {
+            const i64 world = flags_.output.world_size.value_or(1);
+            parallel_.dp = replicas_of(world, flags_.parallel.tensor, flags_.parallel.pipeline).dp;
+        });
+    }
+
+    void resolve_schedule() {
+        problems_.check([&] {
+            schedule_.emplace(
+                schedule_request(flags_.schedule, model_ ? model_->seq_length
+                                                         : flags_.model.seq_length.value_or(0)));
+        });
+        problems_.check([&] { adamw_ = adamw_config(flags_.schedule); });
+        if (!schedule_ || flags_.schedule.micro_batch < 1) return;
+        const i64 stages = parallel_.tp * parallel_.pp;
+        for (std::string& text : batch_problems(schedule_->ramp(), flags_.schedule.micro_batch,
+                                                {parallel_.dp, stages})) {
+            problems_.add(std::move(text));
+        }
+    }
+
+    RunConfig make(std::string command_line) {
+        return {
+            .trainer = {.model = *model_,
+                        .parallel = parallel_,
+                        .micro_batch = flags_.schedule.micro_batch,
+                        .adamw = adamw_,
+                        .seed = static_cast<u64>(flags_.model.seed),
+                        .document_attention = flags_.data.reset_attention_mask,
+                        .n_threads = static_cast<int>(flags_.threads.value_or(available_cores()))},
+            .precision = precision_,
+            .data = std::move(data_),
+            .batch = {.micro_batch = flags_.schedule.micro_batch,
+                      .eod_id = vocabulary_.eod,
+                      .reset_position_ids = flags_.data.reset_position_ids,
+                      .reset_attention_mask = flags_.data.reset_attention_mask,
+                      .eod_mask_loss = flags_.data.eod_mask_loss},
+            .schedule = *schedule_,
+            .tokenizer = {.end_of_document = vocabulary_.eod.value_or(-1),
+                          .digest = vocabulary_.digest},
+            .output = flags_.output,
+            .command_line = std::move(command_line)};
+    }
+
+    TrainFlags flags_;
+    Problems& problems_;
+    data::DataConfig data_;
+    Vocabulary vocabulary_;
+    std::optional<spec::ModelConfig> model_;
+    spec::Precision precision_;
+    spec::ParallelConfig parallel_;
+    std::optional<optim::Schedule> schedule_;
+    optim::AdamWConfig adamw_;
+};
+
 }  // namespace
 
-RunConfig resolve(const TrainFlags& flags, std::string command_line) {
-    data::DataConfig data = data_config(flags.data, static_cast<u64>(flags.model.seed));
-    if (is_mock(data) && !flags.data.mock_data) {
-        usage_error("--data-path",
-                    "must be given: the PREFIX of tokens that lm-preprocess made (or --mock-data)");
-    }
-    if (!is_mock(data) && flags.data.mock_data) usage_error("--mock-data", "excludes --data-path");
-    const Vocabulary vocabulary = find_vocabulary(flags.data, data);
-    const spec::ModelConfig model = config::resolve_model(flags.model, vocabulary.size);
-    config::require_trainable(model);
-    const spec::ParallelConfig parallel =
-        config::resolve_parallel(flags.parallel, flags.model, model);
-    config::require_one_rank(parallel);
-    config::require_fp32(config::resolve_precision(flags.precision));
-    at_least("--micro-batch-size", flags.schedule.micro_batch, 1);
-    check_output(flags.output);
-    data.seq_length = model.seq_length;
-    data.test_optional = !flags.model.options->given("--split");
-    data.vocab_size = model.vocab_size;
-    const i64 threads = flags.threads.value_or(available_cores());
-    at_least("--threads", threads, 1);
-    if (threads > 1024) usage_error("--threads", "{} is more than 1024", threads);
+std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line,
+                                 Problems& problems) {
+    return Resolver(flags, problems).resolve(std::move(command_line));
+}
 
-    RunConfig config{
-        .trainer = {.model = model,
-                    .parallel = parallel,
-                    .micro_batch = flags.schedule.micro_batch,
-                    .adamw = adamw_config(flags.schedule),
-                    .seed = static_cast<u64>(flags.model.seed),
-                    .document_attention = flags.data.reset_attention_mask,
-                    .n_threads = static_cast<int>(threads)},
-        .data = std::move(data),
-        .batch = {.micro_batch = flags.schedule.micro_batch,
-                  .eod_id = vocabulary.eod,
-                  .reset_position_ids = flags.data.reset_position_ids,
-                  .reset_attention_mask = flags.data.reset_attention_mask,
-                  .eod_mask_loss = flags.data.eod_mask_loss},
-        .schedule = optim::Schedule(schedule_request(flags.schedule, model.seq_length)),
-        .tokenizer = {.end_of_document = vocabulary.eod.value_or(-1), .digest = vocabulary.digest},
-        .output = flags.output,
-        .command_line = std::move(command_line)};
-    config.schedule.ramp().check(flags.schedule.micro_batch, parallel.dp);
-    config.batch.check();
-    set_sample_counts(config, flags.schedule);
-    return config;
+RunConfig resolve(const TrainFlags& flags, std::string command_line) {
+    if (flags.output.world_size) usage_error("--world-size", "goes with --dry-run");
+    Problems problems(Problems::Mode::stop);
+    return *resolve(flags, std::move(command_line), problems);
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
                                                     const DataFlags& flags) {
-    if (auto tokenizer = named_tokenizer(flags)) return tokenizer;
+    if (auto tokenizer = named_tokenizer(flags.tokenizer)) return tokenizer;
     const auto facts = data::data_facts(data::data_prefixes(config.data));
     if (!facts) return nullptr;
-    DataFlags same;
-    same.tokenizer_type = facts->tokenizer.type;
-    if (same.tokenizer_type != "ByteTokenizer" && same.tokenizer_type != "GPT2BPETokenizer") {
-        return nullptr;
-    }
-    auto tokenizer = named_tokenizer(same);
+    const std::string& type = facts->tokenizer.type;
+    if (type != "ByteTokenizer" && type != "GPT2BPETokenizer") return nullptr;
+    auto tokenizer = text::load_tokenizer({.type = type});
     return tokenizer->digest() == facts->tokenizer.digest ? tokenizer : nullptr;
 }
 
@@ -243,57 +268,6 @@ data::DataSets open_data(const RunConfig& config) {
     if (config.data.valid_samples > 0)
         sets.valid.push_back({"validation", mock(config.data.seed + 1)});
     return sets;
-}
-
-io::OrderedJson schedule_json(const RunConfig& config) {
-    const optim::LearningRate& rate = config.schedule.learning_rate();
-    const optim::AdamWConfig& adamw = config.trainer.adamw;
-    return {{"train_samples", config.schedule.end().samples},
-            {"global_batch_size", config.schedule.ramp().global_batch()},
-            {"rampup_batch_size", config.schedule.ramp().stages().size()},
-            {"micro_batch_size", config.trainer.micro_batch},
-            {"seq_length", config.trainer.model.seq_length},
-            {"lr", rate.max},
-            {"min_lr", rate.min},
-            {"lr_decay_style", name_of(rate.style)},
-            {"lr_warmup_init", rate.init},
-            {"lr_warmup_samples", rate.warmup_samples},
-            {"lr_decay_samples", rate.decay_samples},
-            {"lr_decay_tokens", rate.decay_tokens},
-            {"adam_beta1", adamw.beta1},
-            {"adam_beta2", adamw.beta2},
-            {"adam_eps", adamw.eps},
-            {"weight_decay", adamw.weight_decay},
-            {"clip_grad", adamw.clip_grad},
-            {"attention_dropout", config.trainer.model.attention_dropout},
-            {"hidden_dropout", config.trainer.model.hidden_dropout},
-            {"seed", config.trainer.seed},
-            {"data_path", data::data_prefixes(config.data)},
-            {"data_order", name_of(config.data.order)},
-            {"split", config.data.split},
-            {"reset_position_ids", config.batch.reset_position_ids},
-            {"reset_attention_mask", config.batch.reset_attention_mask},
-            {"eod_mask_loss", config.batch.eod_mask_loss}};
-}
-
-io::OrderedJson to_json(const RunConfig& config) {
-    const spec::MemoryPlan memory = memory_plan(config.trainer);
-    return {{"model", ckpt::to_json(config.trainer.model)},
-            {"micro_batch_size", config.trainer.micro_batch},
-            {"threads", config.trainer.n_threads},
-            {"train_iterations", config.schedule.total_iterations()},
-            {"schedule", schedule_json(config)},
-            {"memory_bytes",
-             {{"weights", memory.weights},
-              {"masters", memory.masters},
-              {"gradients", memory.gradients},
-              {"optimizer", memory.optimizer},
-              {"activations", memory.activations},
-              {"workspace", memory.workspace},
-              {"total", memory.total()}}},
-            {"save", config.output.save},
-            {"load", config.output.load},
-            {"command_line", config.command_line}};
 }
 
 }  // namespace lm::train

@@ -12,12 +12,14 @@
 #include "optim/schedule.hpp"
 #include "text/tokenizer.hpp"
 #include "train/flags.hpp"
+#include "train/problems.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::train {
 
 struct RunConfig {
     TrainerConfig trainer;
+    spec::Precision precision;
     data::DataConfig data;       // no path of any kind: mock data
     i64 validation_samples = 0;  // of each set, each time
     data::BatchOptions batch;
@@ -29,6 +31,10 @@ struct RunConfig {
 
 // Throws Error(usage) naming the flag that does not fit.
 RunConfig resolve(const TrainFlags& flags, std::string command_line);
+// For a plan: all that does not fit goes to `problems`; nullopt when model or schedule cannot be
+// told.
+std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line,
+                                 Problems& problems);
 
 // What made the data of the run: the tokenizer that the flags name, else the one of the data's side
 // files when we have it; nullptr when that cannot be told.

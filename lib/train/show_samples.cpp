@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/show_samples.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
@@ -16,14 +18,22 @@ constexpr std::string_view option = "--show-samples";
 class Iterations {
   public:
     explicit Iterations(const optim::Schedule& schedule) : schedule_(schedule) {}
-    i64 of(i64 sample) {
-        while (next_.samples <= sample) next_ = schedule_.next(next_);
-        return next_.iteration;
+    struct At {
+        i64 iteration = 0;
+        i64 seq_length = 0;  // tokens of the sample that it takes
+    };
+    At of(i64 sample) {
+        while (next_.samples <= sample) {
+            seq_length_ = schedule_.seq_length(next_);
+            next_ = schedule_.next(next_);
+        }
+        return {next_.iteration, seq_length_};
     }
 
   private:
     const optim::Schedule& schedule_;
     optim::Counters next_;
+    i64 seq_length_ = 0;
 };
 
 io::OrderedJson piece_json(const data::Piece& piece, std::span<const i32> ids,
@@ -69,15 +79,18 @@ void show_samples(const RunConfig& config, const DataFlags& flags, const SampleR
     Iterations iterations(config.schedule);
     for (i64 sample = range.first; sample <= range.last; ++sample) {
         data.train->fill(sample, tokens);
+        const Iterations::At at = iterations.of(sample);
         io::OrderedJson pieces = io::OrderedJson::array();
-        std::span<const i32> rest(tokens);
-        for (const data::Piece& piece : data.train->pieces(sample)) {
+        auto rest = std::span<const i32>(tokens).first(static_cast<size_t>(at.seq_length) + 1);
+        for (data::Piece piece : data.train->pieces(sample)) {
+            if (rest.empty()) break;  // a curriculum cuts the sample short
+            piece.count = std::min(piece.count, static_cast<i64>(rest.size()));
             const size_t count = static_cast<size_t>(piece.count);
             pieces.push_back(piece_json(piece, rest.first(count), tokenizer.get()));
             rest = rest.subspan(count);
         }
         const io::OrderedJson line = {
-            {"sample", sample}, {"iteration", iterations.of(sample)}, {"pieces", pieces}};
+            {"sample", sample}, {"iteration", at.iteration}, {"pieces", pieces}};
         cli::write_stdout(line.dump() + "\n");
     }
 }

@@ -59,6 +59,8 @@ struct Fixture {
         options.accepted("--adlr-autoresume-names", -1, "there is no autoresume");
         options.refused("--use-cpu-initialization", 0, "weights do not depend on the device");
         options.refused("--expert-parallel", 1, "there are no experts");
+        options.later("--async-save", 0, "saves wait so far");
+        options.later("--codecarbon-dir", 1, "energy is not measured yet");
     }
     Options::Parsed parse(const Arguments& arguments) { return options.parse(arguments); }
 };
@@ -198,6 +200,16 @@ TEST_CASE_METHOD(Fixture, "refused flags say why") {
     CHECK(complaint(options, {"--expert-parallel", "2"}) ==
           "--expert-parallel: there are no experts");
     CHECK(complaint(options, {"--expert-parallel"}) == "--expert-parallel: there are no experts");
+}
+
+TEST_CASE_METHOD(Fixture, "flags that are not built yet are kept for the program") {
+    parse({"--codecarbon-dir", "x", "--async-save", "--codecarbon-dir=y"});
+    REQUIRE(options.given_later().size() == 2);
+    CHECK(options.given_later()[0].name == "--codecarbon-dir");
+    CHECK(options.given_later()[1].reason == "saves wait so far");
+    CHECK(complaint(options, {"--codecarbon-dir"}).starts_with("--codecarbon-dir: "));
+    parse({});
+    CHECK(options.given_later().empty());
 }
 
 TEST_CASE_METHOD(Fixture, "help and version win over what comes later or is unknown") {

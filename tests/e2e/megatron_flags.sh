@@ -25,13 +25,13 @@ script=(
     --no-masked-softmax-fusion --attention-softmax-in-fp32 --num-workers 2)
 
 "$train" "${script[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "the script is refused"
-for flag in --distributed-backend --tensorboard-queue-size --data-impl --use-flash-attn \
+for flag in --distributed-backend --data-impl --use-flash-attn \
     --no-masked-softmax-fusion --attention-softmax-in-fp32 --num-workers; do
     [ "$(grep -c "^lm-train: note: $flag: ignored: " "$dir/err")" = 1 ] || die "no note of $flag"
 done
-[ "$(grep -c 'ignored' "$dir/err")" = 7 ] || die "other notes than expected"
+[ "$(grep -c 'ignored' "$dir/err")" = 6 ] || die "other notes than expected"
 
-for more in --checkpoint-activations --fp16 "--loss-scale 12" --deepspeed "--deepspeed_config f" \
+for more in --checkpoint-activations --fp16 "--loss-scale 12" \
     "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
     --swiglu "--position-embedding-type alibi" "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"

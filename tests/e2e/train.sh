@@ -173,8 +173,8 @@ mkdir empty
 wrong 2 '--load: holds no checkpoint to take the weights from' lm-train "${args[@]}" --load empty --finetune
 expect 0 'starting from the beginning' lm-train "${args[@]}" --load empty --exit-iteration 1
 wrong 2 '--exit-interval: nothing is saved' lm-train "${args[@]}" --exit-interval 3
-wrong 2 '--save: .*cannot be written|is no directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
-wrong 2 '--log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
+expect 2 '^lm-train: --save: .*cannot be written|is no directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
+expect 2 '^lm-train: --log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000
 code=0
 lm-train "${args[@]}" --save full --exit-iteration 4 >/dev/full 2>err || code=$?

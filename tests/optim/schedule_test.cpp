@@ -252,19 +252,6 @@ TEST_CASE("one step at a time reaches every counter that the plan names") {
     CHECK(done == schedule.end());
 }
 
-TEST_CASE("every stage of a ramp is checked against the ranks before the run") {
-    const Schedule tr1(tr1_13b());
-    CHECK_NOTHROW(tr1.ramp().check(1, 16));
-    CHECK_THROWS_WITH(tr1.ramp().check(1, 32),
-                      Catch::Contains("--rampup-batch-size: the batch of 16 from iteration 1 on"));
-    CHECK_THROWS_WITH(tr1.ramp().check(1, 48), Catch::Contains("--global-batch-size: 1024") &&
-                                                   Catch::Contains("1008 or 1056"));
-    const Schedule tr11(bloom176());
-    CHECK_NOTHROW(tr11.ramp().check(2, 8));
-    CHECK_THROWS_WITH(tr11.ramp().check(4, 8),
-                      Catch::Contains("the batch of 208") && Catch::Contains("divides 4"));
-}
-
 TEST_CASE("ramps that cannot be are refused") {
     CHECK_THROWS_WITH(BatchRamp(1024, 16, 25, 1000), Catch::Contains("from 16 by 25"));
     CHECK_THROWS_WITH(BatchRamp(16, 32, 16, 1000), Catch::Contains("--rampup-batch-size"));

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/deepspeed.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/json.hpp"
+
+namespace lm::train {
+namespace {
+
+constexpr std::array meaningless = {"steps_per_print",
+                                    "wall_clock_breakdown",
+                                    "elastic_checkpoint",
+                                    "dump_state",
+                                    "zero_allow_untested_optimizer",
+                                    "activation_checkpointing",
+                                    "prescale_gradients",
+                                    "communication_data_type",
+                                    "memory_breakdown",
+                                    "gradient_accumulation_steps",
+                                    "data_types",
+                                    "checkpoint"};
+
+class Reader {
+  public:
+    explicit Reader(TrainFlags& flags)
+        : flags_(flags),
+          path_(flags.deepspeed_config),
+          config_(io::read_json(path_)),
+          given_(*flags.model.options) {
+        if (!config_.is_object()) usage_error(path_, "is no DeepSpeed configuration");
+    }
+
+    void apply() {
+        set("train_micro_batch_size_per_gpu", "--micro-batch-size", flags_.schedule.micro_batch);
+        set("train_batch_size", "--global-batch-size", flags_.schedule.global_batch);
+        set("gradient_clipping", "--clip-grad", flags_.schedule.clip_grad);
+        read_zero();
+        read_precision();
+        read_curriculum();
+        check_rest();
+    }
+
+  private:
+    template <typename... Args>
+    [[noreturn]] void wrong(std::string_view key, fmt::format_string<Args...> format,
+                            Args&&... args) const {
+        usage_error(path_, "{}: {}", key, fmt::format(format, std::forward<Args>(args)...));
+    }
+
+    const io::Json* find(const char* key) {
+        const auto at = config_.find(key);
+        if (at == config_.end()) return nullptr;
+        known_.emplace_back(key);
+        return &*at;
+    }
+
+    // The block `key` when it is there and enabled.
+    const io::Json* enabled(const char* key) {
+        const io::Json* block = find(key);
+        return block && io::json_get_or(*block, "enabled", false, path_) ? block : nullptr;
+    }
+
+    static i64 value_of(i64 target) { return target; }
+    static double value_of(double target) { return target; }
+    static i64 value_of(const std::optional<i64>& target) { return target.value_or(0); }
+
+    // A flag that was given must say the same.
+    template <typename Target>
+    void set(const char* key, std::string_view flag, Target& target) {
+        const io::Json* json = find(key);
+        if (!json || *json == "auto") return;
+        using Value = decltype(value_of(target));
+        const auto value = io::json_as<Value>(*json, key, path_);
+        if (given_.given(flag) && value != value_of(target)) {
+            wrong(key, "is {}, but {} is {}: give the same", value, flag, value_of(target));
+        }
+        target = value;
+    }
+
+    void read_zero() {
+        const io::Json* zero = find("zero_optimization");
+        if (!zero) return;
+        const i64 stage = io::json_get_or<i64>(*zero, "stage", 0, path_);
+        if (stage != 0 && stage != 1) {
+            wrong("zero_optimization", "stage {} is not supported: use 0 or 1", stage);
+        }
+    }
+
+    void read_precision() {
+        const io::Json* fp16 = enabled("fp16");
+        const bool bf16 = enabled("bf16") || enabled("bfloat16");
+        if (fp16 && bf16) wrong("bf16", "is enabled, and fp16 as well");
+        if (fp16 && flags_.precision.bf16) wrong("fp16", "is enabled, but --bf16 is given");
+        if (bf16 && flags_.precision.fp16) wrong("bf16", "is enabled, but --fp16 is given");
+        flags_.precision.fp16 = flags_.precision.fp16 || fp16 != nullptr;
+        flags_.precision.bf16 = flags_.precision.bf16 || bf16;
+    }
+
+    void read_curriculum() {
+        constexpr const char* key = "curriculum_learning";
+        const io::Json* block = enabled(key);
+        if (!block) return;
+        CurriculumFlags& to = flags_.schedule.curriculum;
+        if (!to.type.empty()) wrong(key, "excludes --curriculum-learning-type");
+        to.type = io::json_get_or<std::string>(*block, "curriculum_type", "seqlen", path_);
+        if (to.type != "seqlen") wrong(key, "curriculum_type {} is not seqlen", to.type);
+        to.schedule = io::json_get<std::string>(*block, "schedule_type", path_);
+        to.min_difficulty = io::json_get<i64>(*block, "min_difficulty", path_);
+        to.max_difficulty = io::json_get<i64>(*block, "max_difficulty", path_);
+        const auto schedule = io::json_get<io::Json>(*block, "schedule_config", path_);
+        if (to.schedule == "fixed_discrete") {
+            to.difficulties = io::json_get<std::vector<i64>>(schedule, "difficulty", path_);
+            to.max_steps = io::json_get<std::vector<i64>>(schedule, "max_step", path_);
+            return;
+        }
+        to.total_steps = io::json_get<i64>(schedule, "total_curriculum_step", path_);
+        to.difficulty_step = io::json_get<i64>(schedule, "difficulty_step", path_);
+        to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
+    }
+
+    void check_rest() {
+        std::string ignored;
+        for (const auto& [key, value] : config_.items()) {
+            if (std::ranges::find(known_, key) != known_.end()) continue;
+            if (std::ranges::find(meaningless, key) == meaningless.end()) {
+                wrong(key, "is not read here: leave it out and give the flag that says the same");
+            }
+            ignored += (ignored.empty() ? "" : ", ") + key;
+        }
+        if (!ignored.empty()) note("{}: ignored, it means nothing here: {}", path_, ignored);
+    }
+
+    TrainFlags& flags_;
+    std::string path_;
+    io::Json config_;
+    const cli::Options& given_;
+    std::vector<std::string> known_;
+};
+
+}  // namespace
+
+void apply_deepspeed(TrainFlags& flags) {
+    if (!flags.deepspeed_config.empty()) Reader(flags).apply();
+}
+
+}  // namespace lm::train

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/dry_run.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "train/plan.hpp"
+#include "train/resume.hpp"
+
+namespace lm::train {
+
+Exit dry_run(const TrainFlags& flags, std::string command_line) {
+    Problems problems(flags.output.world_size ? Problems::Mode::collect_plan
+                                              : Problems::Mode::collect);
+    const auto config = resolve(flags, std::move(command_line), problems);
+    if (config) {
+        problems.check([&] { check_checkpoints(*config); });
+        problems.check([&] { check_writable(config->output); });
+        data::DataSets data;
+        problems.check([&] { data = open_data(*config); });
+        print_plan(*config, data);
+    }
+    for (const std::string& text : problems.not_yet()) {
+        note("{} (a training would stop here, the plan goes on)", text);
+    }
+    const auto& found = problems.found();
+    if (found.empty()) return Exit::done;
+    for (size_t k = 0; k + 1 < found.size(); ++k) warn("{}", found[k]);
+    throw Error(Exit::usage, found.back());
+}
+
+}  // namespace lm::train

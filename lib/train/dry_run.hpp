@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// --dry-run: the plan of a run, and everything about it that does not fit. Trains and writes
+// nothing.
+#pragma once
+
+#include "train/run_config.hpp"
+
+namespace lm::train {
+
+// Prints the plan on stderr as far as it can be told, what lm-train cannot do yet, and every
+// problem; Error(usage) when there is one.
+Exit dry_run(const TrainFlags& flags, std::string command_line);
+
+}  // namespace lm::train

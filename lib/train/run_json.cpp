@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration of a run as JSON: for --print-config, and what a checkpoint remembers of it.
+#include "train/rules.hpp"
+#include "train/run_config.hpp"
+
+namespace lm::train {
+namespace {
+
+io::OrderedJson ramp_json(const spec::BatchRamp& ramp) {
+    if (ramp.start == 0) return nullptr;
+    return {ramp.start, ramp.increment, ramp.samples};
+}
+
+io::OrderedJson skip_json(const OutputFlags& output) {
+    io::OrderedJson ranges = io::OrderedJson::array();
+    for (const IterationRange& range : parse_skip_ranges(output.skip_ranges)) {
+        ranges.push_back(fmt::format("{}-{}", range.first, range.last));
+    }
+    return ranges;
+}
+
+io::OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) {
+    if (!curriculum) return nullptr;
+    io::OrderedJson json = {{"schedule", name_of(curriculum->kind)}};
+    if (curriculum->kind == optim::Curriculum::Kind::fixed_discrete) {
+        json["difficulties"] = curriculum->lengths;
+        json["max_steps"] = curriculum->max_steps;
+        return json;
+    }
+    json["min_difficulty"] = curriculum->min;
+    json["max_difficulty"] = curriculum->max;
+    json["total_steps"] = curriculum->total_steps;
+    json["difficulty_step"] = curriculum->difficulty_step;
+    json["root_degree"] = curriculum->root_degree;
+    return json;
+}
+
+}  // namespace
+
+io::OrderedJson schedule_json(const RunConfig& config) {
+    const optim::LearningRate& rate = config.schedule.learning_rate();
+    const optim::AdamWConfig& adamw = config.trainer.adamw;
+    const bool wsd = rate.style == optim::DecayStyle::wsd;
+    return {{"train_samples", config.schedule.end().samples},
+            {"global_batch_size", config.schedule.ramp().global_batch()},
+            {"rampup_batch_size", ramp_json(config.schedule.ramp().numbers())},
+            {"micro_batch_size", config.trainer.micro_batch},
+            {"seq_length", config.trainer.model.seq_length},
+            {"lr", rate.max},
+            {"min_lr", rate.min},
+            {"lr_decay_style", name_of(rate.style)},
+            {"lr_warmup_init", rate.init},
+            {"lr_warmup_samples", rate.warmup_samples},
+            {"lr_decay_samples", rate.decay_samples},
+            {"lr_decay_tokens", rate.decay_tokens},
+            {"lr_wsd_decay_style", wsd ? io::OrderedJson(name_of(rate.anneal)) : io::OrderedJson()},
+            {"lr_wsd_decay_samples", rate.anneal_samples},
+            {"curriculum_learning_type", curriculum_json(config.schedule.curriculum())},
+            {"skip_train_iteration_range", skip_json(config.output)},
+            {"adam_beta1", adamw.beta1},
+            {"adam_beta2", adamw.beta2},
+            {"adam_eps", adamw.eps},
+            {"weight_decay", adamw.weight_decay},
+            {"clip_grad", adamw.clip_grad},
+            {"attention_dropout", config.trainer.model.attention_dropout},
+            {"hidden_dropout", config.trainer.model.hidden_dropout},
+            {"seed", config.trainer.seed},
+            {"data_path", config.data.data_path},
+            {"train_data_path", config.data.train_path},
+            {"train_weighted_split_paths", config.data.train_groups},
+            {"data_order", name_of(config.data.order)},
+            {"split", config.data.split},
+            {"reset_position_ids", config.batch.reset_position_ids},
+            {"reset_attention_mask", config.batch.reset_attention_mask},
+            {"eod_mask_loss", config.batch.eod_mask_loss}};
+}
+
+io::OrderedJson to_json(const RunConfig& config) {
+    const spec::MemoryPlan memory = memory_plan(config.trainer);
+    return {{"model", ckpt::to_json(config.trainer.model)},
+            {"micro_batch_size", config.trainer.micro_batch},
+            {"threads", config.trainer.n_threads},
+            {"train_iterations", config.schedule.total_iterations()},
+            {"schedule", schedule_json(config)},
+            {"memory_bytes",
+             {{"weights", memory.weights},
+              {"masters", memory.masters},
+              {"gradients", memory.gradients},
+              {"optimizer", memory.optimizer},
+              {"activations", memory.activations},
+              {"workspace", memory.workspace},
+              {"total", memory.total()}}},
+            {"save", config.output.save},
+            {"load", config.output.load},
+            {"command_line", config.command_line}};
+}
+
+}  // namespace lm::train

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The data road and the schedules of lm-train: curriculum, test sets, what a resumed run notes, samples
+# that do not depend on how they are computed, and everything that can be wrong with data.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+make_corpus corpus.jsonl 300
+lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
+model=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 48)
+schedule=(--micro-batch-size 2 --global-batch-size 6 --train-iters 20 --lr 3e-3 --min-lr 1e-4
+    --lr-decay-style cosine --eval-interval 10 --eval-iters 2 --log-interval 1)
+args=("${model[@]}" "${schedule[@]}" --data-path data_text_document --threads 2)
+values() { grep -E '^ *(iteration|validation|test|[a-z]+ loss)' "$1" | sed -E 's/elapsed time per iteration[^|]*\|//; s/samples per second.*//'; }
+stops() { # stops LOG COMMAND...: with 75
+    local log=$1 code=0
+    shift
+    "$@" >"$log" 2>"$log.err" || code=$?
+    [ $code = 75 ] || fail "$*: exit $code: $(cat "$log.err")"
+}
+
+# Curriculum: the sequences grow, tokens count what is trained on, a resume goes on in the middle.
+grow=(--curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
+    --lr-decay-tokens 4000 --tensorboard-dir tb --log-json log.json)
+run curriculum.log lm-train "${args[@]}" "${grow[@]}"
+lengths=$(sed -nE 's/.*curriculum seqlen: +([0-9]+) .*/\1/p' curriculum.log | tr '\n' ' ')
+[ "$lengths" = "8 16 16 24 24 32 32 40 40 48 48 48 48 48 48 48 48 48 48 48 " ] || fail "curriculum: $lengths"
+grep -Eq 'iteration +4/.*consumed tokens: +384 ' curriculum.log || fail "curriculum: tokens: $(cat curriculum.log)"
+grep -Eq 'iteration +20/.*consumed tokens: +4560 .*learning rate: 1.000E-04' curriculum.log || fail "curriculum: decay by tokens"
+grep -q 'curriculum   fixed_linear: sequences of 8 tokens at first, 48 from iteration 10 on, after 1392 tokens' curriculum.log.err ||
+    fail "curriculum: the plan: $(cat curriculum.log.err)"
+[ "$(grep -c '"seq_length":' log.json)" = 20 ] || fail "curriculum: --log-json"
+stops curriculum1.log lm-train "${args[@]}" "${grow[@]}" --save curriculum --exit-interval 7
+run curriculum2.log lm-train "${args[@]}" "${grow[@]}" --load curriculum
+diff <(values curriculum.log) <(cat <(values curriculum1.log) <(values curriculum2.log)) || fail "curriculum: resumed otherwise"
+stages=(--curriculum-learning-type seqlen --curriculum-schedule fixed_discrete --curriculum-difficulties 5 48 --curriculum-max-steps 3)
+run stages.log lm-train "${args[@]}" "${stages[@]}" --exit-iteration 5
+[ "$(sed -nE 's/.*curriculum seqlen: +([0-9]+) .*/\1/p' stages.log | tr '\n' ' ')" = "5 5 5 48 48 " ] || fail "fixed_discrete"
+run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
+[ "$(jq -c '[.iteration, ([.pieces[].tokens] | add)]' cut.json | tr '\n' ' ')" = "[3,6] [4,49] " ] || fail "a cut sample: $(cat cut.json)"
+expect 2 '--curriculum-total-steps: is needed' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
+expect 2 'min_difficulty 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
+
+# The same from a DeepSpeed configuration.
+cat >ds.json <<'END'
+{"train_micro_batch_size_per_gpu": 2, "train_batch_size": 6, "gradient_clipping": 1.0, "zero_optimization": {"stage": 1},
+ "steps_per_print": 2000, "curriculum_learning": {"enabled": true, "curriculum_type": "seqlen", "min_difficulty": 8,
+ "max_difficulty": 48, "schedule_type": "fixed_linear", "schedule_config": {"total_curriculum_step": 10, "difficulty_step": 8}}}
+END
+run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
+diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
+grep -q 'ds.json: ignored, it means nothing here: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
+expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
+
+jq '.optimizer = {}' ds.json >bad.json
+expect 2 'bad.json: optimizer: is not read here' lm-train "${args[@]}" --deepspeed_config bad.json
+
+# The test set: once, at the end, under its own name; the default split leaves it out where it has no documents.
+run tested.log lm-train "${args[@]}" --split 8,1,1
+[ "$(grep -c 'test loss at the end of training for test data | lm loss value: ' tested.log)" = 1 ] || fail "no test: $(tail -5 tested.log)"
+! grep 'test data' curriculum.log || fail "a test on an empty set"
+expect 2 'test split of data_text_document is empty' lm-train "${args[@]}" --split 99,1,0.0001
+lm-train "${args[@]}" --split 8,1,1 --exit-iteration 19 >early.log 2>/dev/null
+! grep 'test data' early.log || fail "a test before the end"
+groups=(--train-weighted-split-paths "train: 1 0:0.8 data_text_document"
+    --test-weighted-split-paths "one: 1 0.8:0.9 data_text_document" "two: 1 0.9:1 data_text_document")
+run groups.log lm-train "${model[@]}" "${schedule[@]}" --threads 2 "${groups[@]}"
+for name in one two; do
+    grep -q "^ *$name loss at the end of training for test data" groups.log || fail "test group $name: $(tail groups.log)"
+done
+run own.log lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-data-path data_text_document --test-data-path data_text_document
+grep -q 'test loss at the end' own.log || fail "--test-data-path"
+
+# What a resumed run does otherwise is noted by the names of the flags.
+ramp=(--train-iters 20 --global-batch-size 6 --rampup-batch-size 2 2 8)
+stops ramp.log lm-train "${args[@]}" "${ramp[@]}" --save ramp --exit-interval 2
+run same.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3
+! grep 'when the checkpoint was written' same.log.err || fail "a change that is none"
+run changed.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3 --rampup-batch-size 2 2 12 --lr 2e-3 \
+    --skip-train-iteration-range 5-6 --curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
+for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, is \[2,2,12\] from here on' \
+    'lr: was 0.003 when' 'skip-train-iteration-range: was not given when .*, is \["5-6"\]' 'curriculum-learning-type: was not given'; do
+    grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
+done
+
+# A sample is the same whatever the micro-batch and the batch are.
+run samples.json lm-train "${args[@]}" --show-samples 0-59
+for more in "--micro-batch-size 1" "--micro-batch-size 6" "--global-batch-size 12" "--threads 1" "--global-batch-size 6 --rampup-batch-size 2 2 20"; do
+    read -ra words <<<"$more"
+    run other.json lm-train "${args[@]}" "${words[@]}" --show-samples 0-59
+    diff <(jq -c '[.sample, .pieces]' samples.json) <(jq -c '[.sample, .pieces]' other.json) || fail "$more: other samples"
+done
+
+# What can be wrong with data: one line that names it, before anything is trained or written.
+wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
+wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99
+wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-9]+ tokens, one sample takes 40001' lm-train "${args[@]}" --seq-length 40000 --split 98,2
+wrong 2 'lm-train: data_text_document.json: the data was made with a vocabulary of 257 ids, the model has 100' lm-train "${args[@]}" --vocab-size 100
+for part in bin idx; do cp data_text_document.$part bare.$part; done
+expect 3 '^lm-train: bare.bin: document [0-9]+ holds the id 256 at its token [0-9]+, but the model.s vocabulary has 200 ids' lm-train "${args[@]}" --data-path bare --vocab-size 200
+wrong 2 'lm-train: --data-path: .*two|exclude' lm-train "${args[@]}" --train-data-path bare
+wrong 2 'two sets have the name' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document \
+    --valid-weighted-split-paths "a: 1 0:1 data_text_document" "a: 1 0:1 data_text_document"
+echo "lm-train: data and schedules as promised"
