@@ -2,7 +2,8 @@
 // Speed of each CPU operation in the shapes of GPT-2 124M (12 heads, 768, vocabulary 50304), B = 4,
 // T = 256, beside what the machine can do in the same run: peak of multiply-adds, copy bandwidth,
 // and oneDNN's whole product with its own threads.
-//     bench_ops [THREADS [FILTER]]
+//     bench_ops [THREADS [FILTER [TYPE]]]
+// TYPE is fp32 (default), bf16 or fp16: what activations and weights are stored in.
 // Times are the best of several runs. On a busy machine read the columns of CPU time (of all
 // threads, divided by their number): waiting for a core is not in them.
 #include <dlfcn.h>
@@ -65,8 +66,9 @@ Time best_of(const std::function<void()>& body) {
 
 class Bench {
   public:
-    Bench(int threads, std::string filter)
-        : device_(cpu::make_device(threads)),
+    Bench(int threads, std::string filter, DType type)
+        : type_(type),
+          device_(cpu::make_device(threads)),
           threads_(threads),
           filter_(std::move(filter)),
           pool_(device_->allocate(i64{3} << 30, "bench")),
@@ -74,12 +76,19 @@ class Bench {
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {}
 
     device::Context& context() { return context_; }
-    View make(const Shape& shape, DType dtype = DType::fp32) {
+    // Of the compute type, and of fp32 (statistics, gradients of parameters).
+    View make(const Shape& shape) { return make(shape, type_); }
+    View stat(const Shape& shape) { return make(shape, DType::fp32); }
+    View make(const Shape& shape, DType dtype) {
         const View view = pool_.view(used_, dtype, shape);
         used_ += round_up(view.bytes(), 4096);
-        if (dtype == DType::fp32) {
-            float* const x = view.as<float>();
-            for (i64 i = 0; i < view.numel(); ++i) x[i] = static_cast<float>(i % 251 - 125) / 125;
+        const auto value = [](i64 i) { return static_cast<float>(i % 251 - 125) / 125; };
+        for (i64 i = 0; dtype == DType::fp32 && i < view.numel(); ++i) {
+            view.as<float>()[i] = value(i);
+        }
+        for (i64 i = 0; is_half(dtype) && i < view.numel(); ++i) {
+            static_cast<u16*>(view.data)[i] =
+                dtype == DType::bf16 ? bf16_from_f32(value(i)) : f16_from_f32(value(i));
         }
         return view;
     }
@@ -104,8 +113,11 @@ class Bench {
     }
 
     int threads() const { return threads_; }
+    DType type() const { return type_; }
+    i64 width() const { return size_of(type_); }  // bytes of an element
 
   private:
+    DType type_;
     std::unique_ptr<device::Device> device_;
     int threads_;
     std::string filter_;
@@ -121,8 +133,8 @@ void floors(Bench& bench) {
     ThreadPool& pool = cpu::pool_of(bench.context());
     bench.reset();
     const i64 n = i64{1} << 26;
-    const View x = bench.make({n});
-    const View y = bench.make({n});
+    const View x = bench.stat({n});
+    const View y = bench.stat({n});
     bench.bytes("floor: copy (read + write)", 2 * n * 4, [&] {
         pool.run_ranges(n, 1 << 16, [&](i64 begin, i64 end, int) {
             std::memcpy(y.as<float>() + begin, x.as<float>() + begin,
@@ -144,17 +156,18 @@ void floors(Bench& bench) {
 // ---- matrix products ---------------------------------------------------------------------------
 
 // oneDNN's own way with a whole product: plain layouts, its own threads.
-void whole_product(Bench& bench, const std::string& name, const cpu::Product& p) {
-    if (!bench.wanted(name)) return;
+void whole_product(Bench& bench, const std::string& name, const cpu::Product& p, void* out) {
+    if (!bench.wanted(name) || bench.type() == DType::fp16) return;
     using Dims = dnnl::memory::dims;
     const auto f32 = dnnl::memory::data_type::f32;
+    const auto type = bench.type() == DType::bf16 ? dnnl::memory::data_type::bf16 : f32;
     dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     dnnl::stream stream(engine);
     const Dims a_stride = p.form == cpu::Form::xt_w ? Dims{1, p.rows} : Dims{p.depth, 1};
     const Dims b_stride = p.form == cpu::Form::x_wt ? Dims{1, p.depth} : Dims{p.cols, 1};
-    const dnnl::memory::desc a({p.rows, p.depth}, f32, a_stride);
-    const dnnl::memory::desc b({p.depth, p.cols}, f32, b_stride);
-    const dnnl::memory::desc c({p.rows, p.cols}, f32, Dims{p.cols, 1});
+    const dnnl::memory::desc a({p.rows, p.depth}, type, a_stride);
+    const dnnl::memory::desc b({p.depth, p.cols}, type, b_stride);
+    const dnnl::memory::desc c({p.rows, p.cols}, p.c ? f32 : type, Dims{p.cols, 1});
     bench.flops(
         name, 2.0 * static_cast<double>(p.rows * p.cols) * static_cast<double>(p.depth), [&] {
             static const auto set_threads =
@@ -164,9 +177,9 @@ void whole_product(Bench& bench, const std::string& name, const cpu::Product& p)
             if (!made.count(name)) {
                 made[name] = dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, engine));
             }
-            made[name].execute(stream, {{DNNL_ARG_SRC, {a, engine, const_cast<float*>(p.a)}},
-                                        {DNNL_ARG_WEIGHTS, {b, engine, const_cast<float*>(p.b)}},
-                                        {DNNL_ARG_DST, {c, engine, p.c}}});
+            made[name].execute(stream, {{DNNL_ARG_SRC, {a, engine, const_cast<void*>(p.a)}},
+                                        {DNNL_ARG_WEIGHTS, {b, engine, const_cast<void*>(p.b)}},
+                                        {DNNL_ARG_DST, {c, engine, p.c ? p.c : out}}});
             stream.wait();
             cpu::use_one_library_thread();
         });
@@ -179,7 +192,8 @@ void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
     const View bias = bench.make({m});
     const View y = bench.make({n, m});
     const View pre = bench.make({n, m});
-    const View dw = bench.make({m, k});
+    const View dw = bench.stat({m, k});
+    const View dbias = bench.stat({m});
     const double work = 2.0 * static_cast<double>(n * k) * static_cast<double>(m);
     const std::string shape = fmt::format("[{} x {}] x [{} x {}]^T", n, k, m, k);
     const bool active = activation != device::Activation::none;
@@ -190,17 +204,19 @@ void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
                                {x, w, head ? View{} : bias, y, activation, active ? pre : View{}});
     });
     whole_product(bench, "  oneDNN linear_forward " + shape,
-                  {Form::x_wt, n, m, k, x.as<float>(), w.as<float>(), y.as<float>()});
+                  {.form = Form::x_wt, .rows = n, .cols = m, .depth = k, .a = x.data, .b = w.data},
+                  y.data);
     bench.flops("linear_backward_input " + shape, work, [&] {
         device::linear_backward_input(bench.context(), {y, w, x, device::Activation::none, {}});
     });
     whole_product(bench, "  oneDNN linear_backward_input " + shape,
-                  {Form::x_w, n, k, m, y.as<float>(), w.as<float>(), x.as<float>()});
+                  {.form = Form::x_w, .rows = n, .cols = k, .depth = m, .a = y.data, .b = w.data},
+                  x.data);
     bench.flops("linear_backward_weight " + shape, work, [&] {
-        device::linear_backward_weight(bench.context(), {y, x, dw, head ? View{} : bias, true});
+        device::linear_backward_weight(bench.context(), {y, x, dw, head ? View{} : dbias, true});
     });
     whole_product(bench, "  oneDNN linear_backward_weight " + shape,
-                  {Form::xt_w, m, k, n, y.as<float>(), x.as<float>(), dw.as<float>()});
+                  {Form::xt_w, m, k, n, y.data, x.data, dw.as<float>()}, nullptr);
 }
 
 // ---- attention ---------------------------------------------------------------------------------
@@ -211,7 +227,7 @@ void attention(Bench& bench, i64 batch, i64 length, double p) {
     const View dqkv = bench.make({batch, length, 3 * H * D});
     const View out = bench.make({batch, length, H * D});
     const View dout = bench.make({batch, length, H * D});
-    const View lse = bench.make({batch, H, length});
+    const View lse = bench.stat({batch, H, length});
     const View ids = bench.make({batch}, DType::int64);
     device::Dropout dropout;
     dropout.p = p;
@@ -238,35 +254,37 @@ void norms(Bench& bench, double p) {
     const View branch = bench.make(full), residual = bench.make(full), sum = bench.make(full);
     const View y = bench.make(full), dbranch = bench.make(full);
     const View weight = bench.make({C}), bias = bench.make({C});
-    const View mean = bench.make({N}), rstd = bench.make({N});
+    const View mean = bench.stat({N}), rstd = bench.stat({N});
+    const View dweight = bench.stat({C}), dbias = bench.stat({C});
     const View ids = bench.make({B}, DType::int64);
     device::Dropout dropout;
     dropout.p = p;
     dropout.sample_ids = ids;
     const auto norm = device::Norm::layer_norm;
-    bench.bytes(fmt::format("residual_norm_forward p={}", p), 4 * N * C * 4, [&] {
+    bench.bytes(fmt::format("residual_norm_forward p={}", p), 4 * N * C * bench.width(), [&] {
         device::residual_norm_forward(bench.context(), {norm, 1e-5, branch, residual, dropout, sum,
                                                         weight, bias, y, mean, rstd});
     });
     const View no_branch = p > 0 ? dbranch : View{};
-    bench.bytes(fmt::format("residual_norm_backward p={}", p), (p > 0 ? 5 : 4) * N * C * 4, [&] {
-        device::residual_norm_backward(
-            bench.context(),
-            {norm, y, branch, weight, mean, rstd, residual, sum, dropout, no_branch, weight, bias});
-    });
+    bench.bytes(fmt::format("residual_norm_backward p={}", p),
+                (p > 0 ? 5 : 4) * N * C * bench.width(), [&] {
+                    device::residual_norm_backward(
+                        bench.context(), {norm, y, branch, weight, mean, rstd, residual, sum,
+                                          dropout, no_branch, dweight, dbias});
+                });
 }
 
 void loss(Bench& bench) {
     bench.reset();
     const View logits = bench.make({head_rows, V});
     const View targets = bench.make({head_rows}, DType::int32);
-    const View row_max = bench.make({head_rows}), row_sum = bench.make({head_rows});
-    const View target_logit = bench.make({head_rows}), weight = bench.make({head_rows});
-    bench.bytes("cross_entropy_stats", head_rows * V * 4, [&] {
+    const View row_max = bench.stat({head_rows}), row_sum = bench.stat({head_rows});
+    const View target_logit = bench.stat({head_rows}), weight = bench.stat({head_rows});
+    bench.bytes("cross_entropy_stats", head_rows * V * bench.width(), [&] {
         device::cross_entropy_stats(bench.context(),
                                     {logits, targets, 0, V - 47, row_max, row_sum, target_logit});
     });
-    bench.bytes("cross_entropy_backward", 2 * head_rows * V * 4, [&] {
+    bench.bytes("cross_entropy_backward", 2 * head_rows * V * bench.width(), [&] {
         device::cross_entropy_backward(bench.context(),
                                        {logits, targets, 0, V - 47, row_max, row_sum, weight, 1.0});
     });
@@ -275,15 +293,35 @@ void loss(Bench& bench) {
 void flat(Bench& bench) {
     bench.reset();
     const i64 n = i64{1} << 25;
-    const View p = bench.make({n}), g = bench.make({n}), m = bench.make({n}), v = bench.make({n});
+    const View p = bench.stat({n}), g = bench.stat({n}), m = bench.stat({n}), v = bench.stat({n});
+    const View w = bench.make({n});
     const View sum = bench.make({1}, DType::fp64);
-    bench.bytes("adamw", 7 * n * 4, [&] {
-        device::AdamW args{.master = p, .grad = g, .m = m, .v = v, .lr = 1e-6};
+    const bool halves = is_half(bench.type());
+    bench.bytes("adamw", n * (7 * 4 + (halves ? 2 : 0)), [&] {
+        device::AdamW args{
+            .master = p, .weight = halves ? w : View{}, .grad = g, .m = m, .v = v, .lr = 1e-6};
         device::adamw(bench.context(), args);
     });
     bench.bytes("sum_squares", n * 4, [&] { device::sum_squares(bench.context(), {g, sum}); });
     bench.bytes("fill", n * 4, [&] { device::fill(bench.context(), {g, 0.0}); });
     bench.bytes("scale", 2 * n * 4, [&] { device::scale(bench.context(), {g, 0.5}); });
+}
+
+void llama_block(Bench& bench) {
+    bench.reset();
+    const View x = bench.make({N, 2 * F}), y = bench.make({N, F}), dx = bench.make({N, 2 * F});
+    bench.bytes("gated_forward swiglu", 3 * N * F * bench.width(), [&] {
+        device::gated_forward(bench.context(), {device::Gate::swiglu, x, y});
+    });
+    bench.bytes("gated_backward swiglu", 5 * N * F * bench.width(), [&] {
+        device::gated_backward(bench.context(), {device::Gate::swiglu, y, x, dx});
+    });
+    const View qkv = bench.make({B, T, 3 * H * D}), angles = bench.stat({T, D});
+    const View positions = bench.make({B, T}, DType::int32);
+    for (i64 i = 0; i < N; ++i) positions.as<i32>()[i] = static_cast<i32>(i % T);
+    bench.bytes("rotary", 4 * N * H * D * bench.width(), [&] {
+        device::rotary(bench.context(), {qkv, positions, angles, 2 * H, D, false});
+    });
 }
 
 void embedding(Bench& bench) {
@@ -293,11 +331,12 @@ void embedding(Bench& bench) {
     const View positions = bench.make({N}, DType::int32);
     for (i64 i = 0; i < N; ++i) positions.as<i32>()[i] = static_cast<i32>(i % T);
     const View table = bench.make({V, C}), places = bench.make({T, C}), out = bench.make({N, C});
-    bench.bytes("embedding_forward", 3 * N * C * 4, [&] {
+    const View dtable = bench.stat({V, C}), dplaces = bench.stat({T, C});
+    bench.bytes("embedding_forward", 3 * N * C * bench.width(), [&] {
         device::embedding_forward(bench.context(), {tokens, table, 0, positions, places, out});
     });
-    bench.bytes("embedding_backward", 5 * N * C * 4, [&] {
-        device::embedding_backward(bench.context(), {tokens, out, table, 0, positions, places});
+    bench.bytes("embedding_backward", N * C * (bench.width() + 16), [&] {
+        device::embedding_backward(bench.context(), {tokens, out, dtable, 0, positions, dplaces});
     });
 }
 
@@ -305,8 +344,9 @@ void embedding(Bench& bench) {
 
 int main(int argc, char** argv) {
     const int threads = argc > 1 ? std::atoi(argv[1]) : available_cores();
-    Bench bench(threads, argc > 2 ? argv[2] : "");
-    fmt::print("{}\n", bench.context().device.name());
+    Bench bench(threads, argc > 2 ? argv[2] : "",
+                argc > 3 ? dtype_from_name(argv[3]) : DType::fp32);
+    fmt::print("{}, {}\n", bench.context().device.name(), name_of(bench.type()));
     using enum device::Activation;
     floors(bench);
     linear(bench, N, C, 3 * C, none);
@@ -318,6 +358,7 @@ int main(int argc, char** argv) {
     attention(bench, 1, 1024, 0.0);
     for (const double p : {0.0, 0.1}) norms(bench, p);
     loss(bench);
+    llama_block(bench);
     flat(bench);
     embedding(bench);
     return 0;

@@ -4,7 +4,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -39,7 +39,7 @@ void reference::adamw(device::Context& context, const AdamW& a) {
 
 void fast::adamw(device::Context& context, const AdamW& a) {
     if (a.master.dtype != DType::fp32) no_such_type(a.master.dtype);
-    if (a.weight && a.weight.dtype != DType::fp32) no_such_type(a.weight.dtype);
+    if (a.weight && !is_fast_type(a.weight.dtype)) no_such_type(a.weight.dtype);
     const auto t = static_cast<double>(a.step);
     const AdamWStep step{
         .grad_scale = static_cast<float>(a.grad_scale),
@@ -53,12 +53,14 @@ void fast::adamw(device::Context& context, const AdamW& a) {
         .lr = static_cast<float>(a.lr),
         .weight_decay = static_cast<float>(a.weight_decay),
     };
-    float* const weight = maybe<float>(a.weight);
+    const Target weight(a.weight);
     constexpr i64 grain = i64{1} << 15;
     pool_of(context).run_ranges(a.master[0], grain, [&](i64 begin, i64 end, int) {
-        vector_kernels().adamw(step, a.master.as<float>() + begin,
-                               weight ? weight + begin : nullptr, a.grad.as<float>() + begin,
+        float* const master = a.master.as<float>() + begin;
+        float* const same = weight && !weight.half() ? weight.row(begin, nullptr) : nullptr;
+        vector_kernels().adamw(step, master, same, a.grad.as<float>() + begin,
                                a.m.as<float>() + begin, a.v.as<float>() + begin, end - begin);
+        weight.store(begin, master, end - begin);
     });
 }
 

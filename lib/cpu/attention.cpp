@@ -11,7 +11,7 @@
 #include "cpu/cpu_device.hpp"
 #include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 #include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
@@ -91,10 +91,15 @@ struct Seen {
     i64 begin, end;
 };
 
-void copy_rows(const float* x, i64 stride, i64 rows, i64 width, float factor, float* y) {
-    for (i64 i = 0; i < rows; ++i) {
-        vector_kernels().scaled_copy(y + i * width, x + i * stride, factor, width);
-    }
+// y = factor * rows of x, in fp32 and close together.
+void copy_rows(const Source& x, i64 offset, i64 stride, i64 rows, i64 width, float factor,
+               float* y) {
+    for (i64 i = 0; i < rows; ++i) x.copy(offset + i * stride, factor, y + i * width, width);
+}
+
+// The index from which ALiBi counts the distance of `query` to the key at `first`.
+float distance(i64 query, i64 first) {
+    return static_cast<float>(first - query);
 }
 
 // ---- forward -----------------------------------------------------------------------------------
@@ -114,21 +119,29 @@ struct ForwardScratch {
     float *q, *k_transposed, *v, *out, *scores, *max, *sum, *factors;
 };
 
+// Keys, transposed, and values of a block; `v` serves as scratch for the keys.
+template <typename Args>
+void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed, float* v) {
+    const Source qkv(head.a.qkv);
+    const i64 first = key * head.stride;
+    const i64 width = head.width;
+    copy_rows(qkv, head.k_offset + first, head.stride, n_keys, width, 1.0F, v);
+    vector_kernels().transpose(n_keys, width, v, width, 1.0F, k_transposed, block);
+    copy_rows(qkv, head.v_offset + first, head.stride, n_keys, width, 1.0F, v);
+}
+
 void forward_block(const Head<AttentionForward>& head, i64 first_query, const ForwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
-    const float* const qkv = head.a.qkv.as<float>();
     const i64 width = head.width;
     const i64 n_queries = std::min(block, head.length - first_query);
-    copy_rows(qkv + head.q_offset + first_query * head.stride, head.stride, n_queries, width,
+    copy_rows(head.a.qkv, head.q_offset + first_query * head.stride, head.stride, n_queries, width,
               static_cast<float>(head.a.scale), s.q);
     std::fill(s.max, s.max + block, -std::numeric_limits<float>::infinity());
     std::fill(s.sum, s.sum + block, 0.0F);
     const i64 first_block = head.first_key(first_query, first_query + n_queries) / block * block;
     for (i64 key = first_block; key < first_query + n_queries; key += block) {
         const i64 n_keys = std::min(block, head.length - key);
-        kernels.transpose(n_keys, width, qkv + head.k_offset + key * head.stride, head.stride, 1.0F,
-                          s.k_transposed, block);
-        copy_rows(qkv + head.v_offset + key * head.stride, head.stride, n_keys, width, 1.0F, s.v);
+        load_keys(head, key, n_keys, s.k_transposed, s.v);
         kernels.small_product(n_queries, n_keys, width, s.q, width, 1, s.k_transposed, block,
                               s.scores, block, false);
         for (i64 i = 0; i < n_queries; ++i) {
@@ -136,7 +149,7 @@ void forward_block(const Head<AttentionForward>& head, i64 first_query, const Fo
             const Seen seen(head, first_query + i, key, n_keys);
             const float rescale =
                 kernels.online_softmax(row, n_keys, seen.begin, seen.end, head.slope,
-                                       static_cast<float>(key), s.max + i, s.sum + i);
+                                       distance(first_query + i, key), s.max + i, s.sum + i);
             if (key > first_block) kernels.scale(s.out + i * width, rescale, width);
             if (!head.a.dropout.on()) continue;
             head.dropout_factors(first_query + i, key, n_keys, s.factors);
@@ -145,10 +158,10 @@ void forward_block(const Head<AttentionForward>& head, i64 first_query, const Fo
         kernels.small_product(n_queries, width, n_keys, s.scores, block, 1, s.v, width, s.out,
                               width, key > first_block);
     }
+    const Target out(head.a.out);
     for (i64 i = 0; i < n_queries; ++i) {
         const i64 t = first_query + i;
-        kernels.scaled_copy(head.a.out.as<float>() + head.out_offset(t), s.out + i * width,
-                            1.0F / s.sum[i], width);
+        out.put(head.out_offset(t), 1.0F / s.sum[i], s.out + i * width, width);
         head.a.lse.as<float>()[head.lse_offset(t)] =
             static_cast<float>(s.max[i] + std::log(static_cast<double>(s.sum[i])));
     }
@@ -164,31 +177,32 @@ struct BackwardScratch {
         : q(pieces.take(length * width)),
           dout(pieces.take(length * width)),
           dq(pieces.take(length * width)),
+          dk(pieces.take(length * width)),
+          dv(pieces.take(length * width)),
           delta(pieces.take(length)),
           k(pieces.take(block * width)),
           k_transposed(pieces.take(block * width)),
           v_transposed(pieces.take(block * width)),
-          dk(pieces.take(block * width)),
-          dv(pieces.take(block * width)),
           p(pieces.take(block * block)),
           dp(pieces.take(block * block)),
           factors(pieces.take(block)) {}
-    // q is scaled; p holds probabilities, then those after dropout; dp their gradient, then that of
-    // the scores.
-    float *q, *dout, *dq, *delta, *k, *k_transposed, *v_transposed, *dk, *dv, *p, *dp, *factors;
+    // q is scaled; dk and dv are the sums over the heads of a group; p holds probabilities, then
+    // those after dropout; dp their gradient, then that of the scores.
+    float *q, *dout, *dq, *dk, *dv, *delta, *k, *k_transposed, *v_transposed, *p, *dp, *factors;
 };
 
 using BackwardHead = Head<AttentionBackward>;
 
 void load_head(const BackwardHead& head, const BackwardScratch& s) {
     const i64 width = head.width;
-    copy_rows(head.a.qkv.as<float>() + head.q_offset, head.stride, head.length, width,
+    copy_rows(head.a.qkv, head.q_offset, head.stride, head.length, width,
               static_cast<float>(head.a.scale), s.q);
-    copy_rows(head.a.dout.as<float>() + head.out_offset(0), head.a.n_heads * width, head.length,
-              width, 1.0F, s.dout);
+    copy_rows(head.a.dout, head.out_offset(0), head.a.n_heads * width, head.length, width, 1.0F,
+              s.dout);
+    const Source out(head.a.out);
     for (i64 t = 0; t < head.length; ++t) {
-        const float* const out = head.a.out.as<float>() + head.out_offset(t);
-        s.delta[t] = static_cast<float>(vector_kernels().dot(s.dout + t * width, out, width));
+        const float* const row = out.row(head.out_offset(t), width, s.dq);
+        s.delta[t] = static_cast<float>(vector_kernels().dot(s.dout + t * width, row, width));
     }
     std::fill(s.dq, s.dq + head.length * width, 0.0F);
 }
@@ -206,7 +220,7 @@ void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key,
     for (i64 i = 0; i < n_queries; ++i) {
         const Seen seen(head, query + i, key, n_keys);
         float* const p = s.p + i * block;
-        kernels.softmax_again(p, n_keys, seen.begin, seen.end, head.slope, static_cast<float>(key),
+        kernels.softmax_again(p, n_keys, seen.begin, seen.end, head.slope, distance(query + i, key),
                               lse[i]);
         const bool dropout = head.a.dropout.on();
         if (dropout) head.dropout_factors(query + i, key, n_keys, s.factors);
@@ -215,52 +229,47 @@ void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key,
     }
 }
 
-void backward_keys(const BackwardHead& head, i64 key, const BackwardScratch& s) {
+// `accumulate`: dk and dv hold what other heads of the group have added.
+void backward_keys(const BackwardHead& head, i64 key, bool accumulate, const BackwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
+    const Source qkv(head.a.qkv);
     const i64 width = head.width;
     const i64 n_keys = std::min(block, head.length - key);
-    const float* const k = head.a.qkv.as<float>() + head.k_offset + key * head.stride;
-    const float* const v = head.a.qkv.as<float>() + head.v_offset + key * head.stride;
-    copy_rows(k, head.stride, n_keys, width, 1.0F, s.k);
-    kernels.transpose(n_keys, width, k, head.stride, 1.0F, s.k_transposed, block);
-    kernels.transpose(n_keys, width, v, head.stride, 1.0F, s.v_transposed, block);
-    bool accumulate = false;
+    const i64 first = key * head.stride;
+    copy_rows(qkv, head.v_offset + first, head.stride, n_keys, width, 1.0F, s.k);
+    kernels.transpose(n_keys, width, s.k, width, 1.0F, s.v_transposed, block);
+    copy_rows(qkv, head.k_offset + first, head.stride, n_keys, width, 1.0F, s.k);
+    kernels.transpose(n_keys, width, s.k, width, 1.0F, s.k_transposed, block);
     for (i64 query = key; query < head.length; query += block) {
         const i64 n_queries = std::min(block, head.length - query);
         if (head.first_key(query, query + n_queries) >= key + n_keys) continue;
         block_gradient(head, query, n_queries, key, n_keys, s);
         kernels.small_product(n_keys, width, n_queries, s.p, 1, block, s.dout + query * width,
-                              width, s.dv, width, accumulate);
+                              width, s.dv + key * width, width, accumulate);
         kernels.small_product(n_keys, width, n_queries, s.dp, 1, block, s.q + query * width, width,
-                              s.dk, width, accumulate);
+                              s.dk + key * width, width, accumulate);
         kernels.small_product(n_queries, width, n_keys, s.dp, block, 1, s.k, width,
                               s.dq + query * width, width, true);
         accumulate = true;
     }
-    // The first head of a group writes, the others add.
-    const bool first = head.head % (head.a.n_heads / head.a.n_groups) == 0;
-    float* const dqkv = head.a.dqkv.as<float>() + key * head.stride;
-    for (i64 i = 0; i < n_keys; ++i) {
-        float* const dk = dqkv + head.k_offset + i * head.stride;
-        float* const dv = dqkv + head.v_offset + i * head.stride;
-        if (first) {
-            std::copy_n(s.dk + i * width, width, dk);
-            std::copy_n(s.dv + i * width, width, dv);
-        } else {
-            kernels.add(dk, s.dk + i * width, width);
-            kernels.add(dv, s.dv + i * width, width);
-        }
+}
+
+void store_rows(const BackwardHead& head, i64 offset, float factor, float* rows) {
+    const Target dqkv(head.a.dqkv);
+    for (i64 t = 0; t < head.length; ++t) {
+        dqkv.put(offset + t * head.stride, factor, rows + t * head.width, head.width);
     }
 }
 
 void backward_head(const BackwardHead& head, const BackwardScratch& s) {
+    const i64 in_group = head.a.n_heads / head.a.n_groups;
+    const i64 number = head.head % in_group;
     load_head(head, s);
-    for (i64 key = 0; key < head.length; key += block) backward_keys(head, key, s);
-    float* const dq = head.a.dqkv.as<float>() + head.q_offset;
-    for (i64 t = 0; t < head.length; ++t) {
-        vector_kernels().scaled_copy(dq + t * head.stride, s.dq + t * head.width,
-                                     static_cast<float>(head.a.scale), head.width);
-    }
+    for (i64 key = 0; key < head.length; key += block) backward_keys(head, key, number > 0, s);
+    store_rows(head, head.q_offset, static_cast<float>(head.a.scale), s.dq);
+    if (number + 1 < in_group) return;
+    store_rows(head, head.k_offset, 1.0F, s.dk);
+    store_rows(head, head.v_offset, 1.0F, s.dv);
 }
 
 }  // namespace
@@ -268,7 +277,7 @@ void backward_head(const BackwardHead& head, const BackwardScratch& s) {
 namespace fast {
 
 void attention_forward(device::Context& context, const AttentionForward& a) {
-    if (a.qkv.dtype != DType::fp32) no_such_type(a.qkv.dtype);
+    if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = spec::attention_forward_floats(a.head_dim);
     float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
@@ -283,7 +292,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
 }
 
 void attention_backward(device::Context& context, const AttentionBackward& a) {
-    if (a.qkv.dtype != DType::fp32) no_such_type(a.qkv.dtype);
+    if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = spec::attention_backward_floats(a.qkv[1], a.head_dim);
     float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);

@@ -45,7 +45,9 @@ class Head {
     double score(i64 query, i64 key) const {
         const T* const qkv = a_.qkv.template as<T>();
         const T* const slopes = maybe<T>(a_.alibi_slopes);
-        const double bias = slopes ? static_cast<double>(slopes[head_]) * key : 0.0;
+        const i64 distance = key - query;
+        const double bias =
+            slopes ? static_cast<double>(slopes[head_]) * static_cast<double>(distance) : 0.0;
         return a_.scale * dot(qkv + q_at(query), qkv + k_at(key)) + bias;
     }
     double kept(i64 query, i64 key) const {

@@ -7,12 +7,16 @@
 
 namespace lm::cpu {
 
-void ColumnSums::add_rows(const float* x) {
+void ColumnSums::add_rows(const Source& x) {
     for_blocks([&](i64 begin, i64 end, float* partial, int) {
-        std::copy(x + begin * columns_, x + (begin + 1) * columns_, partial);
-        for (i64 row = begin + 1; row < end; ++row) {
-            vector_kernels().add(partial, x + row * columns_, columns_);
-        }
+        float scratch[row_piece];
+        for_pieces(columns_, [&](i64 column, i64 n) {
+            x.copy(begin * columns_ + column, 1.0F, partial + column, n);
+            for (i64 row = begin + 1; row < end; ++row) {
+                const float* const more = x.row(row * columns_ + column, n, scratch);
+                vector_kernels().add(partial + column, more, n);
+            }
+        });
     });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cpu/cpu_device.hpp"
+#include "cpu/storage.hpp"
 #include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
@@ -26,7 +27,7 @@ class ColumnSums {
             body(begin, end, partials_ + begin / spec::reduction_rows * columns_, worker);
         });
     }
-    void add_rows(const float* x);  // partial rows of a plain matrix [rows, columns]
+    void add_rows(const Source& x);  // partial rows of a plain matrix [rows, columns]
     void reduce();
     // target[0..n) = (accumulate ? target : 0) + sums from `first` on; after reduce().
     void put(float* target, i64 first, i64 n, bool accumulate) const;

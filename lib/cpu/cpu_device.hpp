@@ -46,7 +46,9 @@ T* maybe(const device::View& view) {
 }
 
 [[noreturn]] inline void no_such_type(DType dtype) {
-    fail(Exit::usage, name_of(dtype), "not available on the CPU backend yet");
+    fail(Exit::usage, name_of(dtype),
+         "the fast operations compute from fp32, bf16 and fp16, the reference loops in fp32 and "
+         "fp64");
 }
 
 // Calls body(float{}) or body(double{}): the one place where a compute type becomes a template

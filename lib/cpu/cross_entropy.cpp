@@ -6,7 +6,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -88,16 +88,24 @@ i64 row_grain(i64 width) {
 }  // namespace
 
 void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
-    if (a.logits.dtype != DType::fp32) no_such_type(a.logits.dtype);
+    if (!is_fast_type(a.logits.dtype)) no_such_type(a.logits.dtype);
     const i64 width = a.logits[1];
+    const Source logits(a.logits);
     pool_of(context).run_ranges(a.logits[0], row_grain(width), [&](i64 begin, i64 end, int) {
+        float scratch[row_piece];
         for (i64 n = begin; n < end; ++n) {
-            const float* const logits = a.logits.as<float>() + n * width;
-            vector_kernels().softmax_stats(logits, a.n_valid, a.row_max.as<float>() + n,
-                                           a.row_sum.as<float>() + n);
+            float most = -std::numeric_limits<float>::infinity();
+            double sum = 0;
+            for_pieces(a.n_valid, [&](i64 column, i64 count) {
+                const float* const piece = logits.row(n * width + column, count, scratch);
+                vector_kernels().online_sum(piece, count, &most, &sum);
+            });
             const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
             const bool held = target >= 0 && target < a.n_valid;
-            a.target_logit.as<float>()[n] = held ? logits[target] : 0.0F;
+            a.row_max.as<float>()[n] = most;
+            a.row_sum.as<float>()[n] = static_cast<float>(sum);
+            a.target_logit.as<float>()[n] =
+                held ? *logits.row(n * width + target, 1, scratch) : 0.0F;
         }
     });
 }
@@ -107,18 +115,27 @@ void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
 }
 
 void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
-    if (a.logits.dtype != DType::fp32) no_such_type(a.logits.dtype);
+    if (!is_fast_type(a.logits.dtype)) no_such_type(a.logits.dtype);
     const i64 width = a.logits[1];
+    const Source logits(a.logits);
+    const Target gradient(a.logits);
     pool_of(context).run_ranges(a.logits[0], row_grain(width), [&](i64 begin, i64 end, int) {
+        float scratch[row_piece];
         for (i64 n = begin; n < end; ++n) {
-            float* const logits = a.logits.as<float>() + n * width;
             const double factor = a.grad_scale * a.weight.as<float>()[n];
             const double share = factor / a.row_sum.as<float>()[n];
-            vector_kernels().softmax_gradient(logits, a.n_valid, a.row_max.as<float>()[n],
-                                              static_cast<float>(share));
-            std::fill(logits + a.n_valid, logits + width, 0.0F);
             const i64 target = a.targets.as<i32>()[n] - a.vocab_start;
-            if (target >= 0 && target < a.n_valid) logits[target] -= static_cast<float>(factor);
+            for_pieces(width, [&](i64 column, i64 count) {
+                const i64 valid = std::clamp<i64>(a.n_valid - column, 0, count);
+                float* const row = gradient.row(n * width + column, scratch);
+                logits.row(n * width + column, valid, row);
+                vector_kernels().softmax_gradient(row, valid, a.row_max.as<float>()[n],
+                                                  static_cast<float>(share));
+                std::fill(row + valid, row + count, 0.0F);
+                const i64 here = target - column;
+                if (here >= 0 && here < valid) row[here] -= static_cast<float>(factor);
+                gradient.store(n * width + column, row, count);
+            });
         }
     });
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding lookup and its gradient.
+#include <algorithm>
+
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -32,21 +34,17 @@ void forward_rows(const EmbeddingForward& a, i64 begin, i64 end) {
     }
 }
 
-// Columns [begin, end) of all rows, in the order of the rows: what every cut of the columns adds
-// to one element comes in the same order.
+// add(table, table row, row of dout) for every table row that a row of dout goes to, in the order
+// of the rows: what every cut of the columns adds to one element comes in the same order.
 template <typename T, typename Add>
-void backward_columns(const EmbeddingBackward& a, i64 begin, i64 end, const Add& add) {
-    const i64 width = a.dtable[1];
+void backward_columns(const EmbeddingBackward& a, const Add& add) {
     const i32* const tokens = a.tokens.as<i32>();
     const i32* const positions = maybe<i32>(a.positions);
     T* const dposition_table = maybe<T>(a.dposition_table);
     for (i64 n = 0; n < a.tokens[0]; ++n) {
-        const T* const dout = a.dout.as<T>() + n * width;
-        T* const word = row_of(a.dtable.as<T>(), i64{tokens[n]}, a.vocab_start, a.dtable[0], width);
-        if (word) add(word + begin, dout + begin, end - begin);
-        if (positions) {
-            add(dposition_table + positions[n] * width + begin, dout + begin, end - begin);
-        }
+        const i64 row = tokens[n] - a.vocab_start;
+        if (row >= 0 && row < a.dtable[0]) add(a.dtable.as<T>(), row, n);
+        if (positions) add(dposition_table, i64{positions[n]}, n);
     }
 }
 
@@ -62,8 +60,10 @@ void embedding_forward(device::Context& context, const EmbeddingForward& a) {
 void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     (void)context;
     with_type(a.dout.dtype, [&]<typename T>(T) {
-        backward_columns<T>(a, 0, a.dtable[1], [](T* x, const T* y, i64 n) {
-            for (i64 i = 0; i < n; ++i) x[i] += y[i];
+        const i64 width = a.dtable[1];
+        backward_columns<T>(a, [&](T* rows, i64 row, i64 n) {
+            const T* const dout = a.dout.as<T>() + n * width;
+            for (i64 i = 0; i < width; ++i) rows[row * width + i] += dout[i];
         });
     });
 }
@@ -73,16 +73,45 @@ void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
 namespace fast {
 
 void embedding_forward(device::Context& context, const EmbeddingForward& a) {
-    if (a.out.dtype != DType::fp32) no_such_type(a.out.dtype);
-    pool_of(context).run_ranges(
-        a.tokens[0], 64, [&](i64 begin, i64 end, int) { forward_rows<float>(a, begin, end); });
+    if (!is_fast_type(a.out.dtype)) no_such_type(a.out.dtype);
+    if (a.out.dtype == DType::fp32) {
+        return pool_of(context).run_ranges(
+            a.tokens[0], 64, [&](i64 begin, i64 end, int) { forward_rows<float>(a, begin, end); });
+    }
+    const i64 width = a.table[1];
+    const Source table(a.table);
+    const Source positions(a.position_table);
+    const Target out(a.out);
+    pool_of(context).run_ranges(a.tokens[0], 64, [&](i64 begin, i64 end, int) {
+        float sum[row_piece];
+        float place[row_piece];
+        for (i64 row = begin; row < end; ++row) {
+            const i64 token = a.tokens.as<i32>()[row] - a.vocab_start;
+            const bool held = token >= 0 && token < a.table[0];
+            for_pieces(width, [&](i64 column, i64 n) {
+                std::fill(sum, sum + n, 0.0F);
+                if (held) table.row(token * width + column, n, sum);
+                if (positions) {
+                    const i64 at = a.positions.as<i32>()[row] * width + column;
+                    vector_kernels().add(sum, positions.row(at, n, place), n);
+                }
+                out.store(row * width + column, sum, n);
+            });
+        }
+    });
 }
 
 void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
-    if (a.dout.dtype != DType::fp32) no_such_type(a.dout.dtype);
+    if (!is_fast_type(a.dout.dtype)) no_such_type(a.dout.dtype);
     constexpr i64 columns = 64;  // four cache lines: neighbours on other threads never share one
-    pool_of(context).run_ranges(a.dtable[1], columns, [&](i64 begin, i64 end, int) {
-        backward_columns<float>(a, begin, end, vector_kernels().add);
+    const i64 width = a.dtable[1];
+    const Source dout(a.dout);
+    pool_of(context).run_ranges(width, columns, [&](i64 begin, i64 end, int) {
+        float scratch[columns];
+        backward_columns<float>(a, [&](float* rows, i64 row, i64 n) {
+            const float* const piece = dout.row(n * width + begin, end - begin, scratch);
+            vector_kernels().add(rows + row * width + begin, piece, end - begin);
+        });
     });
 }
 

@@ -4,7 +4,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 #include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
@@ -108,6 +108,14 @@ void reduce(device::Context& context, i64 n, const device::View& out, bool accum
     put_sum(out, count > 0 ? sums[0] : 0.0, accumulate);
 }
 
+// body(first, count) for pieces of [0, n), in parallel.
+template <typename Body>
+void for_all_pieces(device::Context& context, i64 n, const Body& body) {
+    pool_of(context).run_ranges(n, grain, [&](i64 begin, i64 end, int) {
+        for_pieces(end - begin, [&](i64 first, i64 count) { body(begin + first, count); });
+    });
+}
+
 }  // namespace
 
 void sum_squares(device::Context& context, const SumSquares& a) {
@@ -135,28 +143,39 @@ void count_zeros(device::Context& context, const CountZeros& a) {
 }
 
 void fill(device::Context& context, const Fill& a) {
-    if (a.x.dtype != DType::fp32) return reference::fill(context, a);
-    float* const x = a.x.as<float>();
-    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
-        std::fill(x + begin, x + end, static_cast<float>(a.value));
+    if (!is_fast_type(a.x.dtype)) return reference::fill(context, a);
+    const Target x(a.x);
+    for_all_pieces(context, a.x.numel(), [&](i64 at, i64 n) {
+        float scratch[row_piece];
+        float* const row = x.row(at, scratch);
+        std::fill(row, row + n, static_cast<float>(a.value));
+        x.store(at, row, n);
     });
 }
 
 void cast(device::Context& context, const Cast& a) {
-    if (a.x.dtype != DType::fp32 || a.y.dtype != DType::fp32) return reference::cast(context, a);
-    const float* const x = a.x.as<float>();
-    float* const y = a.y.as<float>();
-    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
-        std::copy(x + begin, x + end, y + begin);
+    if (!is_fast_type(a.x.dtype) || !is_fast_type(a.y.dtype)) return reference::cast(context, a);
+    const Source x(a.x);
+    const Target y(a.y);
+    for_all_pieces(context, a.x.numel(), [&](i64 at, i64 n) {
+        float scratch[row_piece];
+        float* const row = y.row(at, scratch);
+        x.copy(at, 1.0F, row, n);
+        y.store(at, row, n);
     });
 }
 
 void scale(device::Context& context, const Scale& a) {
-    if (a.x.dtype != DType::fp32) return reference::scale(context, a);
-    float* const x = a.x.as<float>();
+    if (!is_fast_type(a.x.dtype)) return reference::scale(context, a);
+    const Source source(a.x);
+    const Target x(a.x);
     const auto factor = static_cast<float>(a.factor);
-    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
-        vector_kernels().scale(x + begin, factor, end - begin);
+    for_all_pieces(context, a.x.numel(), [&](i64 at, i64 n) {
+        float scratch[row_piece];
+        float* const row = x.row(at, scratch);
+        source.row(at, n, row);
+        vector_kernels().scale(row, factor, n);
+        x.store(at, row, n);
     });
 }
 

@@ -5,6 +5,7 @@
 #include "cpu/column_sums.hpp"
 #include "cpu/matmul.hpp"
 #include "cpu/ops.hpp"
+#include "cpu/storage.hpp"
 #include "cpu/vector.hpp"
 
 namespace lm::cpu {
@@ -97,83 +98,108 @@ void linear_backward_weight(device::Context& context, const LinearBackwardWeight
 }  // namespace reference
 
 namespace fast {
+namespace {
+
+void require_fast(DType type) {
+    if (!is_fast_type(type)) no_such_type(type);
+}
+
+// y = activation(pre), pre += bias
+void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
+    if (activation == Activation::gelu_tanh) return vector_kernels().gelu_tanh(pre, bias, y, n);
+    if (bias) vector_kernels().add(pre, bias, n);
+    for (i64 i = 0; i < n; ++i) y[i] = static_cast<float>(activation_value(activation, pre[i]));
+}
+
+// dx *= activation'(pre)
+void activate_backward(Activation activation, const float* pre, float* dx, i64 n) {
+    if (activation == Activation::gelu_tanh) {
+        return vector_kernels().gelu_tanh_backward(pre, dx, n);
+    }
+    for (i64 i = 0; i < n; ++i) {
+        dx[i] = static_cast<float>(dx[i] * activation_slope(activation, pre[i]));
+    }
+}
+
+}  // namespace
 
 void linear_forward(device::Context& context, const LinearForward& a) {
-    if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);
-    const VectorKernels& kernels = vector_kernels();
+    require_fast(a.x.dtype);
     const i64 width = a.w[0];
-    const float* const bias = maybe<float>(a.bias);
-    float* const y = a.y.as<float>();
     const bool active = a.activation != Activation::none;
+    const Source bias(a.bias);
+    const Target y(a.y);
     // The product goes where it is kept; the activation reads it from there while it is hot.
-    float* const pre = active ? a.pre_activation.as<float>() : y;
+    const Target pre(active ? a.pre_activation : a.y);
     const Product product{.form = Form::x_wt,
                           .rows = a.x[0],
                           .cols = width,
                           .depth = a.x[1],
-                          .a = a.x.as<float>(),
-                          .b = a.w.as<float>(),
-                          .c = pre};
+                          .a = a.x.data,
+                          .b = a.w.data,
+                          .c = pre.row(0, nullptr),
+                          .type = a.x.dtype};
     matmul_of(context).run(context, product, [&](const Tile& t) {
-        const i64 n = t.col_end - t.col_begin;
-        const float* const tile_bias = bias ? bias + t.col_begin : nullptr;
+        float bias_scratch[most_tile_cols];
+        float y_scratch[most_tile_cols];
+        const float* const tile_bias = bias.row(t.col_begin, t.width(), bias_scratch);
         for (i64 row = t.row_begin; row < t.row_end; ++row) {
             const i64 at = row * width + t.col_begin;
-            if (a.activation == Activation::gelu_tanh) {
-                kernels.gelu_tanh(pre + at, tile_bias, y + at, n);
-                continue;
+            if (active) {
+                float* const out = y.row(at, y_scratch);
+                activate(a.activation, t.row(row), tile_bias, out, t.width());
+                y.store(at, out, t.width());
+            } else if (tile_bias) {
+                vector_kernels().add(t.row(row), tile_bias, t.width());
             }
-            if (bias) kernels.add(pre + at, tile_bias, n);
-            for (i64 i = at; active && i < at + n; ++i) {
-                y[i] = static_cast<float>(activation_value(a.activation, pre[i]));
-            }
+            pre.store(at, t.row(row), t.width());
         }
     });
 }
 
 void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {
-    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
-    const VectorKernels& kernels = vector_kernels();
+    require_fast(a.dy.dtype);
     const i64 width = a.w[1];
-    float* const dx = a.dx.as<float>();
     const bool active = a.activation != Activation::none;
-    const float* const pre = active ? a.pre_activation.as<float>() : nullptr;
+    const Source pre(active ? a.pre_activation : device::View{});
+    const Target dx(a.dx);
     const Product product{.form = Form::x_w,
                           .rows = a.dy[0],
                           .cols = width,
                           .depth = a.w[0],
-                          .a = a.dy.as<float>(),
-                          .b = a.w.as<float>(),
-                          .c = dx};
+                          .a = a.dy.data,
+                          .b = a.w.data,
+                          .c = dx.row(0, nullptr),
+                          .type = a.dy.dtype};
     matmul_of(context).run(context, product, [&](const Tile& t) {
-        const i64 n = t.col_end - t.col_begin;
-        for (i64 row = t.row_begin; active && row < t.row_end; ++row) {
+        if (!active && !dx.half()) return;
+        float scratch[most_tile_cols];
+        for (i64 row = t.row_begin; row < t.row_end; ++row) {
             const i64 at = row * width + t.col_begin;
-            if (a.activation == Activation::gelu_tanh) {
-                kernels.gelu_tanh_backward(pre + at, dx + at, n);
-                continue;
+            if (active) {
+                const float* const tile_pre = pre.row(at, t.width(), scratch);
+                activate_backward(a.activation, tile_pre, t.row(row), t.width());
             }
-            for (i64 i = at; i < at + n; ++i) {
-                dx[i] = static_cast<float>(dx[i] * activation_slope(a.activation, pre[i]));
-            }
+            dx.store(at, t.row(row), t.width());
         }
     });
 }
 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
-    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
+    require_fast(a.dy.dtype);
     const Product product{.form = Form::xt_w,
                           .rows = a.dy[1],
                           .cols = a.x[1],
                           .depth = a.dy[0],
-                          .a = a.dy.as<float>(),
-                          .b = a.x.as<float>(),
+                          .a = a.dy.data,
+                          .b = a.x.data,
                           .c = a.dw.as<float>(),
-                          .accumulate = a.accumulate};
+                          .accumulate = a.accumulate,
+                          .type = a.dy.dtype};
     matmul_of(context).run(context, product, [](const Tile&) {});
     if (!a.dbias) return;
     ColumnSums sums(context, a.dy[0], a.dy[1]);
-    sums.add_rows(a.dy.as<float>());
+    sums.add_rows(a.dy);
     sums.finish(a.dbias.as<float>(), a.accumulate);
 }
 

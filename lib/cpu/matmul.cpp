@@ -19,10 +19,11 @@ namespace {
 // Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little and leave too
 // few to share.
 constexpr i64 tile_rows = 288;
-constexpr i64 tile_cols = 512;
+constexpr i64 tile_cols = most_tile_cols;
 constexpr i64 row_granule = 6;
 constexpr i64 col_granule = 16;
 static_assert(product_scratch_floats(tile_cols) * 4 <= spec::matmul_scratch_bytes);
+static_assert(tile_rows * tile_cols * 4 <= spec::matmul_tile_bytes);
 
 // Pieces of one size, a multiple of the granule, and a last one that may be smaller.
 struct Cut {
@@ -38,6 +39,7 @@ struct TileShape {
     Form form;
     i64 rows, cols, depth, lda, ldb, ldc;
     bool accumulate;
+    DType type;
     friend auto operator<=>(const TileShape&, const TileShape&) = default;
 };
 
@@ -62,8 +64,11 @@ struct Primitive {
     bool own_scratch = false;          // ours from the workspace; else the library's
 };
 
-dnnl::memory::desc desc_of(i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
-    return {{rows, cols}, dnnl::memory::data_type::f32, dnnl::memory::dims{row_stride, col_stride}};
+dnnl::memory::desc desc_of(DType type, i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
+    using Type = dnnl::memory::data_type;
+    return {{rows, cols},
+            type == DType::bf16 ? Type::bf16 : Type::f32,
+            dnnl::memory::dims{row_stride, col_stride}};
 }
 
 }  // namespace
@@ -81,11 +86,11 @@ struct Matmul::Library {
 };
 
 Primitive Matmul::Library::make(const TileShape& t) const {
-    const auto a = t.form == Form::xt_w ? desc_of(t.rows, t.depth, 1, t.lda)
-                                        : desc_of(t.rows, t.depth, t.lda, 1);
-    const auto b = t.form == Form::x_wt ? desc_of(t.depth, t.cols, 1, t.ldb)
-                                        : desc_of(t.depth, t.cols, t.ldb, 1);
-    const auto c = desc_of(t.rows, t.cols, t.ldc, 1);
+    const auto a = t.form == Form::xt_w ? desc_of(t.type, t.rows, t.depth, 1, t.lda)
+                                        : desc_of(t.type, t.rows, t.depth, t.lda, 1);
+    const auto b = t.form == Form::x_wt ? desc_of(t.type, t.depth, t.cols, 1, t.ldb)
+                                        : desc_of(t.type, t.depth, t.cols, t.ldb, 1);
+    const auto c = desc_of(DType::fp32, t.rows, t.cols, t.ldc, 1);
     dnnl::post_ops post;
     if (t.accumulate) post.append_sum(1.0F);
     dnnl::primitive_attr attributes;
@@ -132,15 +137,18 @@ struct Tiling {
     Tile tile(i64 task) const {
         const i64 r = task % rows.count;  // neighbours share a piece of b
         const i64 c = task / rows.count;
-        return {r * rows.size, r * rows.size + rows.length(r), c * cols.size,
-                c * cols.size + cols.length(c)};
+        return {.row_begin = r * rows.size,
+                .row_end = r * rows.size + rows.length(r),
+                .col_begin = c * cols.size,
+                .col_end = c * cols.size + cols.length(c)};
     }
     Cut rows, cols;
 };
 
 TileShape shape_of(const Product& p, i64 rows, i64 cols) {
     const Strides s = strides_of(p);
-    return {p.form, rows, cols, p.depth, s.lda, s.ldb, p.cols, p.accumulate};
+    const i64 ldc = p.c ? p.cols : cols;
+    return {p.form, rows, cols, p.depth, s.lda, s.ldb, ldc, p.accumulate, p.type};
 }
 
 // A tile's operands, for either code.
@@ -148,25 +156,29 @@ Operands operands_of(const Product& p, const Tile& t) {
     const Strides s = strides_of(p);
     const bool a_turned = p.form == Form::xt_w;
     const bool b_turned = p.form == Form::x_wt;
+    const auto element = [&p](const void* base, i64 offset) {
+        return static_cast<const std::byte*>(base) + offset * size_of(p.type);
+    };
     return {.rows = t.row_end - t.row_begin,
             .cols = t.col_end - t.col_begin,
             .depth = p.depth,
-            .a = p.a + (a_turned ? t.row_begin : t.row_begin * s.lda),
+            .a = element(p.a, a_turned ? t.row_begin : t.row_begin * s.lda),
             .a_row = a_turned ? 1 : s.lda,
             .a_col = a_turned ? s.lda : 1,
-            .b = p.b + (b_turned ? t.col_begin * s.ldb : t.col_begin),
+            .b = element(p.b, b_turned ? t.col_begin * s.ldb : t.col_begin),
             .b_row = b_turned ? 1 : s.ldb,
             .b_col = b_turned ? s.ldb : 1,
-            .c = p.c + t.row_begin * p.cols + t.col_begin,
-            .ldc = p.cols,
-            .accumulate = p.accumulate};
+            .c = t.values,
+            .ldc = t.stride,
+            .accumulate = p.accumulate,
+            .type = p.type};
 }
 
 void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const Operands& p,
              float* scratch) {
     const WorkerMemory& memory = primitive.memory[static_cast<size_t>(worker)];
-    memory.a.set_data_handle(const_cast<float*>(p.a));
-    memory.b.set_data_handle(const_cast<float*>(p.b));
+    memory.a.set_data_handle(const_cast<void*>(p.a));
+    memory.b.set_data_handle(const_cast<void*>(p.b));
     memory.c.set_data_handle(p.c);
     if (primitive.own_scratch) memory.scratch.set_data_handle(scratch);
     const int n_arguments = primitive.own_scratch ? 4 : 3;
@@ -184,6 +196,14 @@ ProductCode best_product_code() {
     return wide ? ProductCode::one_dnn : ProductCode::own;
 }
 
+bool library_has(DType operands) {
+#if defined(__x86_64__)
+    static const bool fast_bf16 = __builtin_cpu_supports("avx512bf16");
+    if (operands == DType::bf16) return fast_bf16;
+#endif
+    return operands == DType::fp32;
+}
+
 Matmul::Matmul(int n_workers, ProductCode code) {
     if (code == ProductCode::own) return;
     use_one_library_thread();
@@ -194,8 +214,9 @@ Matmul::~Matmul() = default;
 
 void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     const Tiling tiling(p);
+    const bool library = library_ && library_has(p.type);
     const Primitive* primitives[2][2] = {};
-    if (library_) {
+    if (library) {
         use_one_library_thread();
         for (const int r : {0, 1}) {
             for (const int c : {0, 1}) {
@@ -206,13 +227,16 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
         }
     }
     ThreadPool& pool = pool_of(context);
-    constexpr i64 floats = spec::matmul_scratch_bytes / i64{sizeof(float)};
+    constexpr i64 packed = spec::matmul_scratch_bytes / i64{sizeof(float)};
+    constexpr i64 floats = packed + spec::matmul_tile_bytes / i64{sizeof(float)};
     float* const scratch = Scratch(context.workspace).take<float>(pool.size() * floats);
     pool.run(tiling.count(), [&](i64 task, int worker) {
-        const Tile tile = tiling.tile(task);
-        const Operands operands = operands_of(p, tile);
+        Tile tile = tiling.tile(task);
         float* const own = scratch + worker * floats;
-        if (library_) {
+        tile.values = p.c ? p.c + tile.row_begin * p.cols + tile.col_begin : own + packed;
+        tile.stride = p.c ? p.cols : tile.width();
+        const Operands operands = operands_of(p, tile);
+        if (library) {
             const bool last_rows = tile.row_end == p.rows;
             const bool last_cols = tile.col_end == p.cols;
             execute(*primitives[last_rows][last_cols],

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on output tiles whose cut depends on the shape alone, one worker per tile, so
 // that any number of threads gives the same bits. A tile is computed by our own packed product or
-// by a single-threaded oneDNN primitive, made once per tile shape and kept.
+// by a single-threaded oneDNN primitive, made once per tile shape and kept. Sums are fp32 whatever
+// the type of the operands, and a result is rounded to 16 bits once, after bias and activation:
+// products of bf16 numbers are exact in fp32, so that only the order of the sum tells codes and
+// processors apart. fp16 always goes through our own product, which widens it while packing.
 //
 // Why own code where a library exists: for tiles of a size that 2 to 64 threads can share, oneDNN
 // 2.6 without AVX-512 takes its path without packing and loses up to half of its speed (measured in
@@ -24,16 +27,23 @@ struct Product {
     i64 rows = 0;
     i64 cols = 0;
     i64 depth = 0;
-    const float* a = nullptr;
-    const float* b = nullptr;
-    float* c = nullptr;  // contiguous, as a and b
+    const void* a = nullptr;  // of `type`
+    const void* b = nullptr;
+    float* c = nullptr;  // contiguous, as a and b; none: each tile is made in scratch memory
     bool accumulate = false;
+    DType type = DType::fp32;  // or bf16, fp16
 };
 
-// What is done on a tile of c right after it is computed.
+// What is done on a tile of the result right after it is computed: element (i, j) of the whole is
+// at values[(i - row_begin) * stride + j - col_begin].
 struct Tile {
     i64 row_begin, row_end, col_begin, col_end;
+    float* values = nullptr;
+    i64 stride = 0;
+    float* row(i64 i) const { return values + (i - row_begin) * stride; }
+    i64 width() const { return col_end - col_begin; }
 };
+constexpr i64 most_tile_cols = 512;
 class TileRef {
   public:
     template <typename F>
@@ -48,7 +58,8 @@ class TileRef {
 };
 
 enum class ProductCode { own, one_dnn };
-ProductCode best_product_code();  // of this processor
+ProductCode best_product_code();   // of this processor
+bool library_has(DType operands);  // whether oneDNN multiplies these fast on this processor
 
 class Matmul {
   public:

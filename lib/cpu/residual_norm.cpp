@@ -3,11 +3,12 @@
 // 2019).
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cpu/column_sums.hpp"
 #include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/storage.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -177,73 +178,119 @@ class FactorRows {
     i64 rows_per_sample_ = 1;
 };
 
+constexpr i64 grain = 16;  // rows of a task
+
+// A worker's rows of scratch.
+class ScratchRows {
+  public:
+    ScratchRows(Scratch& scratch, int n_workers, i64 width)
+        : width_(round_up(width, 16)),
+          base_(scratch.take<float>(n_workers * spec::norm_scratch_rows * width_)) {}
+    float* row(int worker, i64 index) const {
+        return base_ + (worker * spec::norm_scratch_rows + index) * width_;
+    }
+
+  private:
+    i64 width_;
+    float* base_;
+};
+
+// A parameter that every row uses, in fp32.
+const float* parameter(const device::View& view, Scratch& scratch) {
+    if (!view) return nullptr;
+    const i64 n = view.numel();
+    return Source(view).row(0, n, is_half(view.dtype) ? scratch.take<float>(n) : nullptr);
+}
+
 template <typename T>
 T* at(T* base, i64 offset) {
     return base ? base + offset : nullptr;
 }
 
-constexpr i64 grain = 16;  // rows of a task
-
 }  // namespace
 
 void residual_norm_forward(device::Context& context, const ResidualNormForward& a) {
     const device::View& main = a.branch ? a.branch : a.residual;
-    if (main.dtype != DType::fp32) no_such_type(main.dtype);
+    if (!is_fast_type(main.dtype)) no_such_type(main.dtype);
     const i64 width = main[1];
     const FactorRows factors(a.dropout, main[0], width);
-    const i64 row_floats = round_up(width, 16);
     Scratch scratch(context.workspace);
-    float* const rows = scratch.take<float>(pool_of(context).size() * 2 * row_floats);
-    float* const sum = maybe<float>(a.sum);
+    const float* const weight = parameter(a.weight, scratch);
+    const float* const bias = parameter(a.bias, scratch);
+    const ScratchRows rows(scratch, pool_of(context).size(), width);
+    const Source branch(a.branch);
+    const Source residual(a.residual);
+    const Target sum(a.sum);
+    const Target y(a.y);
     float* const mean = a.norm == Norm::layer_norm && a.y ? a.mean.as<float>() : nullptr;
     pool_of(context).run_ranges(main[0], grain, [&](i64 begin, i64 end, int worker) {
-        float* const own = rows + worker * 2 * row_floats;
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
-            const float* const branch = at(maybe<float>(a.branch), i);
-            vector_kernels().norm_row({.branch = branch,
-                                       .factors = branch ? factors.make(n, own) : nullptr,
-                                       .residual = at(maybe<float>(a.residual), i),
-                                       .sum = sum ? sum + i : own + row_floats,
-                                       .weight = maybe<float>(a.weight),
-                                       .bias = maybe<float>(a.bias),
-                                       .y = at(maybe<float>(a.y), i),
-                                       .mean = at(mean, n),
-                                       .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
-                                       .eps = static_cast<float>(a.eps)},
-                                      width);
+            NormRow row{.branch = branch.row(i, width, rows.row(worker, 1)),
+                        .factors = branch ? factors.make(n, rows.row(worker, 0)) : nullptr,
+                        .residual = residual.row(i, width, rows.row(worker, 2)),
+                        .sum = sum ? sum.row(i, rows.row(worker, 3)) : rows.row(worker, 3),
+                        .weight = weight,
+                        .bias = bias,
+                        .y = y.row(i, rows.row(worker, 4)),
+                        .mean = at(mean, n),
+                        .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
+                        .eps = static_cast<float>(a.eps)};
+            if (is_half(main.dtype)) {
+                // What is normalized is what is kept: the sum as rounded to storage.
+                float* const normed = std::exchange(row.y, nullptr);
+                vector_kernels().norm_row(row, width);
+                round_row(row.sum, main.dtype, width);
+                sum.store(i, row.sum, width);
+                row.branch = nullptr;
+                row.residual = row.sum;
+                row.y = normed;
+                if (!normed) continue;
+            }
+            vector_kernels().norm_row(row, width);
+            y.store(i, row.y, width);
         }
     });
 }
 
 void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
-    if (a.dy.dtype != DType::fp32) no_such_type(a.dy.dtype);
+    if (!is_fast_type(a.dy.dtype)) no_such_type(a.dy.dtype);
     const i64 width = a.dy[1];
     const bool centred = a.norm == Norm::layer_norm;
     const FactorRows factors(a.dropout, a.dy[0], width);
     Scratch scratch(context.workspace);
-    float* const rows = scratch.take<float>(pool_of(context).size() * round_up(width, 16));
+    const float* const weight = parameter(a.weight, scratch);
+    const ScratchRows rows(scratch, pool_of(context).size(), width);
+    const Source dy(a.dy);
+    const Source sum(a.sum);
+    const Source dsum_in(a.dsum_in);
+    const Target dsum(a.dsum);
+    const Target dbranch(a.dbranch);
     // Sums of dweight and dbias side by side.
     ColumnSums sums(context, a.dy[0], 2 * width, scratch);
     sums.for_blocks([&](i64 begin, i64 end, float* partial, int worker) {
         std::fill(partial, partial + 2 * width, 0.0F);
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
-            float* const dbranch = at(maybe<float>(a.dbranch), i);
-            float* const own = rows + worker * round_up(width, 16);
-            vector_kernels().norm_backward_row({.dy = a.dy.as<float>() + i,
-                                                .sum = a.sum.as<float>() + i,
-                                                .weight = a.weight.as<float>(),
-                                                .mean = centred ? a.mean.as<float>()[n] : 0.0F,
-                                                .rstd = a.rstd.as<float>()[n],
-                                                .centred = centred,
-                                                .dsum_in = at(maybe<float>(a.dsum_in), i),
-                                                .dsum = a.dsum.as<float>() + i,
-                                                .factors = dbranch ? factors.make(n, own) : nullptr,
-                                                .dbranch = dbranch,
-                                                .dweight = partial,
-                                                .dbias = partial + width},
-                                               width);
+            // A 16-bit dsum is made where dsum_in was widened: each element is read before it is
+            // written.
+            float* const stream = rows.row(worker, 3);
+            const NormBackwardRow row{
+                .dy = dy.row(i, width, rows.row(worker, 1)),
+                .sum = sum.row(i, width, rows.row(worker, 2)),
+                .weight = weight,
+                .mean = centred ? a.mean.as<float>()[n] : 0.0F,
+                .rstd = a.rstd.as<float>()[n],
+                .centred = centred,
+                .dsum_in = dsum_in.row(i, width, stream),
+                .dsum = dsum.row(i, stream),
+                .factors = dbranch ? factors.make(n, rows.row(worker, 0)) : nullptr,
+                .dbranch = dbranch.row(i, rows.row(worker, 4)),
+                .dweight = partial,
+                .dbias = partial + width};
+            vector_kernels().norm_backward_row(row, width);
+            dsum.store(i, row.dsum, width);
+            dbranch.store(i, row.dbranch, width);
         }
     });
     sums.reduce();

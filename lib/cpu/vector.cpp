@@ -16,7 +16,8 @@ std::vector<const VectorKernels*> supported() {
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
         sets.push_back(&avx512_kernels);
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
         sets.push_back(&avx2_kernels);
     }
 #endif

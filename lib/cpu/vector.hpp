@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "base/types.hpp"
+#include "base/half.hpp"
 
 namespace lm::cpu {
 
@@ -47,16 +47,18 @@ struct NormBackwardRow {
 };
 
 // c[rows, cols] = (accumulate ? c : 0) + a b with a(i, k) at a[i * a_row + k * a_col], b(k, j) at
-// b[k * b_row + j * b_col]; one of a's and one of b's strides is 1.
+// b[k * b_row + j * b_col]; one of a's and one of b's strides is 1. a and b are of `type`, fp32,
+// bf16 or fp16; 16-bit elements are widened when they are packed, sums are fp32.
 struct Operands {
     i64 rows, cols, depth;
-    const float* a;
+    const void* a;
     i64 a_row, a_col;
-    const float* b;
+    const void* b;
     i64 b_row, b_col;
     float* c;
     i64 ldc;
     bool accumulate;
+    DType type = DType::fp32;
 };
 
 // Pieces of a product that are packed at a time, and the floats of scratch that packing takes for
@@ -99,11 +101,24 @@ struct VectorKernels {
     void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
 
+    // y = silu(gate) * up, and its gradients.
+    void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
+    void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
+                            float* dup, i64 n);
+    // (a, b) = (a cos - b sin, b cos + a sin), with sin times `sign`.
+    void (*rotate)(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n);
+
+    // 16-bit storage: exact one way, rounded to nearest even the other.
+    void (*widen_bf16)(float* y, const Bf16* x, i64 n);
+    void (*widen_fp16)(float* y, const Fp16* x, i64 n);
+    void (*narrow_bf16)(Bf16* y, const float* x, i64 n);
+    void (*narrow_fp16)(Fp16* y, const float* x, i64 n);
+
     void (*norm_row)(const NormRow& row, i64 width);
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
-    // max of x and sum of exp(x - max).
-    void (*softmax_stats)(const float* x, i64 n, float* max, float* sum);
+    // The next piece of a row: max and the sum of exp(x - max) so far, from -infinity and 0 on.
+    void (*online_sum)(const float* x, i64 n, float* max, double* sum);
     void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
 
     // `weight` may be nullptr.

@@ -24,6 +24,8 @@ constexpr int tile_rows = 6;
 
 typedef float Vec __attribute__((vector_size(width * 4)));
 typedef i32 IntVec __attribute__((vector_size(width * 4)));
+typedef u32 BitsVec __attribute__((vector_size(width * 4)));
+typedef u16 ShortVec __attribute__((vector_size(width * 2)));
 typedef u64 WordVec __attribute__((vector_size(width * 4)));
 typedef double DoubleVec __attribute__((vector_size(width * 8)));
 typedef float HalfVec __attribute__((vector_size(width * 2)));
@@ -97,6 +99,75 @@ LM_INLINE Vec load_part(const float* p, i64 n, float rest = 0.0F) {
 LM_INLINE void store_part(float* p, Vec v, i64 n) {
     for (i64 i = 0; i < n; ++i) p[i] = v[i];
 }
+
+// ---- 16-bit storage ----------------------------------------------------------------------------
+
+LM_INLINE Vec widen(ShortVec bits, Bf16) {
+    return (Vec)(__builtin_convertvector(bits, BitsVec) << 16);
+}
+// As bf16_from_f32 in base/dtype.cpp: to nearest even, NaN stays a quiet NaN.
+LM_INLINE ShortVec narrow(Vec x, Bf16) {
+    const BitsVec bits = (BitsVec)x;
+    const BitsVec rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const BitsVec quiet = (bits >> 16) | 0x40U;
+    const BitsVec chosen = x == x ? rounded : quiet;
+    return __builtin_convertvector(chosen, ShortVec);
+}
+#if defined(LM_VECTOR_AVX512)
+LM_INLINE Vec widen(ShortVec bits, Fp16) {
+    return (Vec)_mm512_maskz_cvtph_ps(0xffff, (__m256i)bits);
+}
+LM_INLINE ShortVec narrow(Vec x, Fp16) {
+    return (ShortVec)_mm512_maskz_cvtps_ph(0xffff, (__m512)x, _MM_FROUND_TO_NEAREST_INT);
+}
+#elif defined(LM_VECTOR_AVX2)
+LM_INLINE Vec widen(ShortVec bits, Fp16) {
+    return (Vec)_mm256_cvtph_ps((__m128i)bits);
+}
+LM_INLINE ShortVec narrow(Vec x, Fp16) {
+    return (ShortVec)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+LM_INLINE Vec widen(ShortVec bits, Fp16) {
+    Vec x;
+    for (int i = 0; i < width; ++i) x[i] = f32_from_f16(bits[i]);
+    return x;
+}
+LM_INLINE ShortVec narrow(Vec x, Fp16) {
+    ShortVec bits;
+    for (int i = 0; i < width; ++i) bits[i] = f16_from_f32(x[i]);
+    return bits;
+}
+#endif
+
+template <typename Half>
+LM_INLINE Vec load(const Half* p) {
+    ShortVec bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return widen(bits, Half{});
+}
+template <typename Half>
+LM_INLINE Vec load_part(const Half* p, i64 n) {
+    u16 bits[width] = {};
+    __builtin_memcpy(bits, p, static_cast<size_t>(n) * sizeof(Half));
+    return load(reinterpret_cast<const Half*>(bits));
+}
+// One element, of any storage.
+LM_INLINE float value(const float* p) {
+    return *p;
+}
+template <typename Half>
+LM_INLINE float value(const Half* p) {
+    return load_part(p, 1)[0];
+}
+// n floats from any storage; n is a constant.
+template <typename T>
+LM_INLINE void copy_floats(float* y, const T* x, i64 n) {
+    i64 i = 0;
+    for (; i + width <= n; i += width) store(y + i, load(x + i));
+    if (i < n) store_part(y + i, load_part(x + i, n - i), n - i);
+}
+
 LM_INLINE Vec larger(Vec a, Vec b) {  // NaN in b stays
     return a > b ? a : b;
 }
@@ -258,7 +329,8 @@ LM_INLINE void transpose_square(Vec (&v)[width]) {
     exchange_rows<1>(v);
 }
 
-__attribute__((noinline)) void transpose(i64 rows, i64 cols, const float* x, i64 ldx, float factor,
+template <typename T>
+__attribute__((noinline)) void transpose(i64 rows, i64 cols, const T* x, i64 ldx, float factor,
                                          float* y, i64 ldy) {
     i64 r = 0;
     for (; r + width <= rows; r += width) {
@@ -272,12 +344,14 @@ __attribute__((noinline)) void transpose(i64 rows, i64 cols, const float* x, i64
             for (int i = 0; i < width; ++i) store(y + (c + i) * ldy + r, v[i]);
         }
         for (; c < cols; ++c) {
-            for (int i = 0; i < width; ++i) y[c * ldy + r + i] = x[(r + i) * ldx + c] * factor;
+            for (int i = 0; i < width; ++i) {
+                y[c * ldy + r + i] = value(x + (r + i) * ldx + c) * factor;
+            }
         }
     }
     for (int i = 0; i < width && r + i < rows; ++i) {
-        const float* const row = x + (r + i) * ldx;
-        for (i64 c = 0; c < cols; ++c) y[c * ldy + r + i] = row[c] * factor;
+        const T* const row = x + (r + i) * ldx;
+        for (i64 c = 0; c < cols; ++c) y[c * ldy + r + i] = value(row + c) * factor;
     }
 }
 
@@ -291,7 +365,8 @@ constexpr i64 pack_rows = product_rows;    // a piece of a fits the second cache
 
 // Whole vectors at stride tile_rows: each store overwrites the surplus lanes of the one before, and
 // the last one's fall on what comes next in `packed`.
-LM_INLINE void pack_whole_strip(const float* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
+template <typename T>
+LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
     i64 k = 0;
     if constexpr (width >= tile_rows) {
         for (; a_col == 1 && k + width <= depth; k += width) {
@@ -304,17 +379,20 @@ LM_INLINE void pack_whole_strip(const float* a, i64 a_row, i64 a_col, i64 depth,
         }
     }
     for (; k < depth; ++k) {
-        for (int i = 0; i < tile_rows; ++i) packed[k * tile_rows + i] = a[i * a_row + k * a_col];
+        for (int i = 0; i < tile_rows; ++i) {
+            packed[k * tile_rows + i] = value(a + i * a_row + k * a_col);
+        }
     }
 }
 
 // A strip that sticks out of the operand: what is missing is zero. Element (k, i) of the strip is
 // at x[k * k_step + i * i_step].
-LM_INLINE void pack_part(const float* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
+template <typename T>
+LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
                          float* packed) {
     for (i64 k = 0; k < depth; ++k) {
         for (i64 i = 0; i < strip; ++i) {
-            packed[k * strip + i] = i < n ? x[k * k_step + i * i_step] : 0.0F;
+            packed[k * strip + i] = i < n ? value(x + k * k_step + i * i_step) : 0.0F;
         }
     }
 }
@@ -324,16 +402,17 @@ LM_INLINE void pack_part(const float* x, i64 k_step, i64 i_step, i64 n, i64 stri
 constexpr i64 rows_at_once = 8;
 
 // packed[strip][k][tile_rows]
+template <typename T>
 void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
-    const float* const a = p.a + row * p.a_row + k_begin * p.a_col;
+    const T* const a = static_cast<const T*>(p.a) + row * p.a_row + k_begin * p.a_col;
     const i64 whole = rows / tile_rows * tile_rows;
     if (p.a_row == 1) {
         for (i64 first = 0; first < depth; first += rows_at_once) {
             const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
             for (i64 strip = 0; strip < whole; strip += tile_rows) {
                 for (i64 k = first; k < last; ++k) {
-                    __builtin_memcpy(packed + strip * depth + k * tile_rows,
-                                     a + k * p.a_col + strip, tile_rows * sizeof(float));
+                    copy_floats(packed + strip * depth + k * tile_rows, a + k * p.a_col + strip,
+                                tile_rows);
                 }
             }
         }
@@ -349,16 +428,17 @@ void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float*
 }
 
 // packed[strip][k][strip_cols]
+template <typename T>
 void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
-    const float* const b = p.b + k_begin * p.b_row;
+    const T* const b = static_cast<const T*>(p.b) + k_begin * p.b_row;
     const i64 whole = cols / strip_cols * strip_cols;
     if (p.b_col == 1) {
         for (i64 first = 0; first < depth; first += rows_at_once) {
             const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
             for (i64 strip = 0; strip < whole; strip += strip_cols) {
                 for (i64 k = first; k < last; ++k) {
-                    __builtin_memcpy(packed + strip * depth + k * strip_cols,
-                                     b + k * p.b_row + strip, strip_cols * sizeof(float));
+                    copy_floats(packed + strip * depth + k * strip_cols, b + k * p.b_row + strip,
+                                strip_cols);
                 }
             }
         }
@@ -417,16 +497,17 @@ LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
-void product(const Operands& p, float* scratch) {
+template <typename T>
+void product_of(const Operands& p, float* scratch) {
     float* const packed_b = scratch;
     float* const packed_a = scratch + round_up(p.cols, strip_cols) * pack_depth;
     for (i64 k = 0; k < p.depth; k += pack_depth) {
         const i64 depth = p.depth - k < pack_depth ? p.depth - k : pack_depth;
         const bool accumulate = p.accumulate || k > 0;
-        pack_b(p, p.cols, k, depth, packed_b);
+        pack_b<T>(p, p.cols, k, depth, packed_b);
         for (i64 row = 0; row < p.rows; row += pack_rows) {
             const i64 rows = p.rows - row < pack_rows ? p.rows - row : pack_rows;
-            pack_a(p, row, rows, k, depth, packed_a);
+            pack_a<T>(p, row, rows, k, depth, packed_a);
             for (i64 j = 0; j < p.cols; j += strip_cols) {
                 const float* const b = packed_b + j * depth;
                 const i64 cols = p.cols - j;
@@ -444,6 +525,12 @@ void product(const Operands& p, float* scratch) {
             }
         }
     }
+}
+
+void product(const Operands& p, float* scratch) {
+    if (p.type == DType::bf16) return product_of<Bf16>(p, scratch);
+    if (p.type == DType::fp16) return product_of<Fp16>(p, scratch);
+    product_of<float>(p, scratch);
 }
 
 // ---- softmax of attention ----------------------------------------------------------------------
@@ -582,6 +669,54 @@ void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
     });
 }
 
+LM_INLINE Vec sigmoid(Vec x) {
+    return 1.0F / (1.0F + exponential(-x));
+}
+
+void swiglu(const float* gate, const float* up, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        put(y + i, x * sigmoid(x) * get(up + i, lanes), lanes);
+    });
+}
+
+// silu' = s (1 + x (1 - s)), and 1 - sigmoid(x) = sigmoid(-x), which does not cancel.
+void swiglu_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                     i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        const Vec s = sigmoid(x);
+        const Vec d = get(dy + i, lanes);
+        const Vec slope = s * fma(x, sigmoid(-x), splat(1.0F));
+        put(dgate + i, d * get(up + i, lanes) * slope, lanes);
+        put(dup + i, d * x * s, lanes);
+    });
+}
+
+void rotate(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(a + i, lanes);
+        const Vec y = get(b + i, lanes);
+        const Vec cosine = get(cosines + i, lanes);
+        const Vec sine = get(sines + i, lanes) * sign;
+        put(a + i, x * cosine - y * sine, lanes);
+        put(b + i, y * cosine + x * sine, lanes);
+    });
+}
+
+template <typename Half>
+void widen_row(float* y, const Half* x, i64 n) {
+    copy_floats(y, x, n);
+}
+
+template <typename Half>
+void narrow_row(Half* y, const float* x, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const ShortVec bits = narrow(get(x + i, lanes), Half{});
+        __builtin_memcpy(y + i, &bits, static_cast<size_t>(lanes) * sizeof(Half));
+    });
+}
+
 // ---- norms -------------------------------------------------------------------------------------
 
 LM_INLINE Vec row_value(const NormRow& row, i64 i, i64 lanes) {
@@ -643,30 +778,20 @@ void norm_backward_row(const NormBackwardRow& row, i64 n) {
 
 // ---- cross-entropy -----------------------------------------------------------------------------
 
-// In pieces that stay in the first cache between the two passes; the online rescaling of Milakov
-// and Gimelshein, "Online normalizer calculation for softmax" (2018).
-void softmax_stats(const float* x, i64 n, float* max, float* sum) {
-    constexpr i64 piece = 2048;
-    float most = minus_infinity;
-    double total = 0;
-    for (i64 begin = 0; begin < n; begin += piece) {
-        const float* const part = x + begin;
-        const i64 count = n - begin < piece ? n - begin : piece;
-        Vec piece_most = splat(most);
-        for_vectors(count, [&](i64 i, i64 lanes) LM_BODY {
-            piece_most = larger(piece_most, get(part + i, lanes, minus_infinity));
-        });
-        const float new_most = horizontal_max(piece_most);
-        Vec piece_sum{};
-        for_vectors(count, [&](i64 i, i64 lanes) LM_BODY {
-            piece_sum += exponential(get(part + i, lanes, minus_infinity) - new_most);
-        });
-        const float rescale = exponential(splat(most - new_most))[0];
-        total = total * (begin == 0 ? 0.0F : rescale) + horizontal_sum(piece_sum);
-        most = new_most;
-    }
-    *max = most;
-    *sum = static_cast<float>(total);
+// One piece of a row, which stays in the first cache between the two passes; the online rescaling
+// of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
+void online_sum(const float* x, i64 n, float* max, double* sum) {
+    Vec most = splat(*max);
+    for_vectors(n, [&](i64 i, i64 lanes)
+                       LM_BODY { most = larger(most, get(x + i, lanes, minus_infinity)); });
+    const float new_max = horizontal_max(most);
+    Vec total{};
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        total += exponential(get(x + i, lanes, minus_infinity) - new_max);
+    });
+    const float rescale = exponential(splat(*max - new_max))[0];
+    *sum = *sum * (*sum == 0 ? 0.0F : rescale) + horizontal_sum(total);
+    *max = new_max;
 }
 
 void softmax_gradient(float* x, i64 n, float max, float share) {
@@ -748,7 +873,7 @@ constexpr VectorKernels kernels_of(const char* name) {
     return {name,
             small_product,
             product,
-            transpose,
+            transpose<float>,
             online_softmax,
             softmax_again,
             softmax_backward,
@@ -759,9 +884,16 @@ constexpr VectorKernels kernels_of(const char* name) {
             dot,
             gelu_tanh,
             gelu_tanh_backward,
+            swiglu,
+            swiglu_backward,
+            rotate,
+            widen_row<Bf16>,
+            widen_row<Fp16>,
+            narrow_row<Bf16>,
+            narrow_row<Fp16>,
             norm_row,
             norm_backward_row,
-            softmax_stats,
+            online_sum,
             softmax_gradient,
             adamw,
             dropout_factors};

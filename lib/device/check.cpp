@@ -16,7 +16,7 @@ class Checker {
   public:
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
         require(main.data != nullptr, "the main argument is none");
-        require(type_ == DType::fp32 || type_ == DType::fp64 || size_of(type_) == 2,
+        require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
                 "not a compute type");
     }
 
@@ -149,6 +149,19 @@ void check(const LinearBackwardWeight& a) {
     c.maybe_stat(a.dbias, "dbias", {m});
 }
 
+void check(const GatedForward& a) {
+    const Checker c("gated_forward", a.y);
+    c.rank(a.y, "y", 2);
+    c.typed(a.x, "x", {a.y[0], 2 * a.y[1]});
+}
+
+void check(const GatedBackward& a) {
+    const Checker c("gated_backward", a.dy);
+    c.rank(a.dy, "dy", 2);
+    c.typed(a.x, "x", {a.dy[0], 2 * a.dy[1]});
+    c.typed(a.dx, "dx", {a.dy[0], 2 * a.dy[1]});
+}
+
 void check(const ResidualNormForward& a) {
     const View& main = a.branch ? a.branch : a.residual;
     const Checker c("residual_norm_forward", main);
@@ -184,6 +197,16 @@ void check(const ResidualNormBackward& a) {
     c.stat(a.dweight, "dweight", {width});
     c.maybe_stat(a.dbias, "dbias", {width});
     c.dropout(a.dropout, n);
+}
+
+void check(const Rotary& a) {
+    const Checker c("rotary", a.x);
+    c.rank(a.x, "x", 3);
+    c.rank(a.angles, "angles", 2);
+    c.require(a.head_dim > 0 && a.head_dim % 2 == 0, "head_dim is not positive and even");
+    c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2], "n_heads out of range");
+    c.is(a.positions, "positions", DType::int32, {a.x[0], a.x[1]});
+    c.stat(a.angles, "angles", {a.angles[0], a.head_dim});
 }
 
 void check(const AttentionForward& a) {

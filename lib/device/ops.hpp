@@ -37,6 +37,10 @@ enum DropoutSite : i32 {
 
 enum class Activation { none, gelu_tanh, gelu_erf };
 
+// Gated linear units (Shazeer 2020, "GLU variants improve transformer"): SwiGLU gates by
+// silu(x) = x / (1 + exp(-x)), GEGLU by GELU in its erf form.
+enum class Gate { swiglu, geglu };
+
 // ---- Embedding --------------------------------------------------------------------------------
 
 // out[n] = table[tokens[n] - vocab_start] (zero when another rank holds the row) +
@@ -89,6 +93,20 @@ struct LinearBackwardWeight {
     bool accumulate = true;
 };
 
+// y = gate(x[:, :F]) * x[:, F:]; gate and up projection lie side by side in one product's rows.
+struct GatedForward {
+    Gate gate = Gate::swiglu;
+    View x{};  // [N, 2F]
+    View y{};  // [N, F]
+};
+
+struct GatedBackward {
+    Gate gate = Gate::swiglu;
+    View dy{};  // [N, F]
+    View x{};   // [N, 2F]
+    View dx{};  // [N, 2F]
+};
+
 // ---- Residual + norm --------------------------------------------------------------------------
 
 enum class Norm { layer_norm, rms_norm };
@@ -127,9 +145,21 @@ struct ResidualNormBackward {
 
 // ---- Attention --------------------------------------------------------------------------------
 
-// softmax(scale * q k^T + slope * key index, causal, from doc_start on) v, without a T x T matrix.
-// qkv holds for each token H query heads, then G key heads, then G value heads, D wide each; query
-// head h uses group h / (H/G).
+// Rotary position embedding (Su et al. 2021, "RoFormer"), in place, of the first n_heads heads of
+// each row: with pairs (a, b) = (x[i], x[i + D/2]) of a head and the angle t of (position, i),
+// a' = a cos t - b sin t, b' = b cos t + a sin t. Backward is the inverse rotation of the gradient.
+struct Rotary {
+    View x{};          // [B, T, W], W >= n_heads * D: queries and keys come first in qkv
+    View positions{};  // [B, T] i32
+    View angles{};     // [P, D] f32: D/2 cosines, then D/2 sines, of each position
+    i64 n_heads = 0;
+    i64 head_dim = 0;  // D, even
+    bool inverse = false;
+};
+
+// softmax(scale * q k^T + slope * (key - query), causal, from doc_start on) v, without a T x T
+// matrix. qkv holds for each token H query heads, then G key heads, then G value heads, D wide
+// each; query head h uses group h / (H/G).
 struct AttentionForward {
     View qkv{};        // [B, T, (H+2G)*D]
     View out{};        // [B, T, H*D]
@@ -139,7 +169,7 @@ struct AttentionForward {
     i64 head_dim = 0;  // D
     double scale = 0;
     View doc_start{};     // [B, T] i32: first key that a query may see; or none: 0
-    View alibi_slopes{};  // [H] f32, or none
+    View alibi_slopes{};  // [H] f32 of the local heads, or none (Press et al. 2021)
     Dropout dropout;      // of the probabilities
 };
 
@@ -260,8 +290,11 @@ struct Scale {
     X(linear_forward, LinearForward)                \
     X(linear_backward_input, LinearBackwardInput)   \
     X(linear_backward_weight, LinearBackwardWeight) \
+    X(gated_forward, GatedForward)                  \
+    X(gated_backward, GatedBackward)                \
     X(residual_norm_forward, ResidualNormForward)   \
     X(residual_norm_backward, ResidualNormBackward) \
+    X(rotary, Rotary)                               \
     X(attention_forward, AttentionForward)          \
     X(attention_backward, AttentionBackward)        \
     X(cross_entropy_stats, CrossEntropyStats)       \

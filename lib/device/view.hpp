@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "base/dtype.hpp"
+#include "base/half.hpp"
 #include "base/shape.hpp"
 
 namespace lm::device {
@@ -35,6 +35,14 @@ struct DTypeOf<u8> {
 template <>
 struct DTypeOf<u16> {
     static constexpr DType value = DType::uint16;
+};
+template <>
+struct DTypeOf<Bf16> {
+    static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Fp16> {
+    static constexpr DType value = DType::fp16;
 };
 template <>
 struct DTypeOf<std::byte> {

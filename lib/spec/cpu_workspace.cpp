@@ -15,13 +15,17 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
     const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));
-    // Of every worker: a product's scratchpad, attention's blocks, or two rows of a norm.
+    // Weight and bias of a norm, widened.
+    const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
+    // Of every worker: a product's scratchpad and tile, attention's blocks, or rows of a norm.
     const i64 floats = std::max({attention_forward_floats(config.head_dim),
                                  attention_backward_floats(step.seq_length, config.head_dim),
-                                 2 * round_up(config.hidden, 16)});
-    const i64 worker = std::max(matmul_scratch_bytes, floats * static_cast<i64>(sizeof(float)));
+                                 norm_scratch_rows * round_up(config.hidden, 16)});
+    const i64 worker = std::max(matmul_scratch_bytes + matmul_tile_bytes,
+                                floats * static_cast<i64>(sizeof(float)));
     constexpr i64 alignment = 256;
-    return round_up(columns, alignment) + flat + n_threads * round_up(worker, alignment);
+    return round_up(columns, alignment) + norm_rows + flat +
+           n_threads * round_up(worker, alignment);
 }
 
 }  // namespace lm::spec

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -28,19 +29,43 @@ Floats random_floats(i64 n, u64 key) {
     return x;
 }
 
+// Numbers as they are stored in some type, and what they are.
+struct Stored {
+    Stored(const Floats& x, DType dtype) : type(dtype) {
+        for (const float value : x) {
+            if (type == DType::bf16) bits.push_back(bf16_from_f32(value));
+            if (type == DType::fp16) bits.push_back(f16_from_f32(value));
+        }
+        values = x;
+        for (size_t i = 0; i < bits.size(); ++i) {
+            values[i] = type == DType::bf16 ? f32_from_bf16(bits[i]) : f32_from_f16(bits[i]);
+        }
+    }
+    const void* data() const {
+        return bits.empty() ? static_cast<const void*>(values.data()) : bits.data();
+    }
+    DType type;
+    Floats values;
+    std::vector<u16> bits;
+};
+
+constexpr DType storage_types[] = {DType::fp32, DType::bf16, DType::fp16};
+
 // Element (i, j) of the product of a and b as Operands describes them.
-double product_at(const Operands& p, const float* before, i64 i, i64 j) {
+double product_at(const Operands& p, const Floats& a, const Floats& b, const float* before, i64 i,
+                  i64 j) {
     double sum = p.accumulate ? before[i * p.ldc + j] : 0.0;
     for (i64 k = 0; k < p.depth; ++k) {
-        sum += static_cast<double>(p.a[i * p.a_row + k * p.a_col]) * p.b[k * p.b_row + j * p.b_col];
+        sum += static_cast<double>(a[static_cast<size_t>(i * p.a_row + k * p.a_col)]) *
+               b[static_cast<size_t>(k * p.b_row + j * p.b_col)];
     }
     return sum;
 }
 
 void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_turned, bool b_turned,
-                   bool accumulate) {
-    const Floats a = random_floats(m * k, 1);
-    const Floats b = random_floats(k * n, 2);
+                   bool accumulate, DType type) {
+    const Stored a(random_floats(m * k, 1), type);
+    const Stored b(random_floats(k * n, 2), type);
     const Floats before = random_floats(m * (n + 3), 3);
     Floats c = before;
     Floats scratch(static_cast<size_t>(product_scratch_floats(n)), NAN);
@@ -55,7 +80,8 @@ void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_tur
                      b_turned ? k : 1,
                      c.data(),
                      n + 3,
-                     accumulate};
+                     accumulate,
+                     type};
     kernels.product(p, scratch.data());
     double error = 0;
     bool beside = false;
@@ -65,7 +91,8 @@ void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_tur
             if (j >= n) {
                 beside = beside || c[at] != before[at];
             } else {
-                error = std::max(error, std::abs(c[at] - product_at(p, before.data(), i, j)));
+                error = std::max(error, std::abs(c[at] - product_at(p, a.values, b.values,
+                                                                    before.data(), i, j)));
             }
         }
     }
@@ -79,12 +106,17 @@ void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_tur
 
 TEST_CASE("packed products of odd sizes", "[ops]") {
     for (const VectorKernels* const kernels : all_vector_kernels()) {
-        for (const bool accumulate : {false, true}) {
-            for (const int form : {0, 1, 2}) {
-                check_product(*kernels, 1, 1, 1, form == 2, form == 0, accumulate);
-                check_product(*kernels, 7, 17, 9, form == 2, form == 0, accumulate);
-                check_product(*kernels, 101, 67, 261, form == 2, form == 0, accumulate);
-                check_product(*kernels, 96, 64, 256, form == 2, form == 0, accumulate);
+        for (const DType type : storage_types) {
+            for (const bool accumulate : {false, true}) {
+                for (const int form : {0, 1, 2}) {
+                    const auto check = [&](i64 m, i64 n, i64 k) {
+                        check_product(*kernels, m, n, k, form == 2, form == 0, accumulate, type);
+                    };
+                    check(1, 1, 1);
+                    check(7, 17, 9);
+                    check(101, 67, 261);
+                    check(96, 64, 256);
+                }
             }
         }
     }
@@ -103,7 +135,7 @@ TEST_CASE("small products and transposes", "[ops]") {
             double error = 0;
             for (i64 i = 0; i < m * n; ++i) {
                 error = std::max(error, std::abs(c[static_cast<size_t>(i)] -
-                                                 product_at(p, nullptr, i / n, i % n)));
+                                                 product_at(p, a, b, nullptr, i / n, i % n)));
             }
             CHECK(error < 1e-5);
             Floats turned(b.size(), NAN);
@@ -158,6 +190,45 @@ TEST_CASE("exponential and GELU are accurate over the whole range", "[ops]") {
     }
 }
 
+TEST_CASE("16-bit storage widens and rounds as base/dtype.hpp says", "[ops]") {
+    std::vector<u16> all(65536);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<u16>(i);
+    // Every 16-bit pattern, what lies between neighbours, ties, and what overflows.
+    Floats x = random_floats(1000, 5);
+    for (const u16 bits : all) {
+        for (const float value : {f32_from_bf16(bits), f32_from_f16(bits)}) {
+            u32 word = std::bit_cast<u32>(value);
+            for (const u32 more : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0x0fffU, 0x1000U, 0x1001U}) {
+                x.push_back(std::bit_cast<float>(word + more));
+            }
+        }
+    }
+    const auto same = [](float a, float b) {
+        return std::bit_cast<u32>(a) == std::bit_cast<u32>(b) || (std::isnan(a) && std::isnan(b));
+    };
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        INFO(kernels->name);
+        Floats wide(all.size());
+        i64 wrong = 0;
+        kernels->widen_bf16(wide.data(), reinterpret_cast<const Bf16*>(all.data()), 65536);
+        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], f32_from_bf16(all[i]));
+        kernels->widen_fp16(wide.data(), reinterpret_cast<const Fp16*>(all.data()), 65536);
+        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], f32_from_f16(all[i]));
+        CHECK(wrong == 0);
+        std::vector<u16> bits(x.size());
+        const auto n = static_cast<i64>(x.size());
+        kernels->narrow_bf16(reinterpret_cast<Bf16*>(bits.data()), x.data(), n);
+        for (size_t i = 0; i < x.size(); ++i) {
+            wrong += !same(f32_from_bf16(bits[i]), f32_from_bf16(bf16_from_f32(x[i])));
+        }
+        kernels->narrow_fp16(reinterpret_cast<Fp16*>(bits.data()), x.data(), n);
+        for (size_t i = 0; i < x.size(); ++i) {
+            wrong += !same(f32_from_f16(bits[i]), f32_from_f16(f16_from_f32(x[i])));
+        }
+        CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("dropout factors are those of the definition", "[ops]") {
     const DropoutMask mask(0.3, 42, 5, 2);
     const u64 sample = (u64{3} << 32) + 11;
@@ -186,13 +257,14 @@ TEST_CASE("both codes of matrix products agree", "[ops]") {
     const i64 rows = 300;
     const i64 cols = 530;
     const i64 depth = 70;
-    const Floats a = random_floats(rows * depth, 1);
-    const Floats b = random_floats(cols * depth, 2);
+    const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
+    const Stored a(random_floats(rows * depth, 1), type);
+    const Stored b(random_floats(cols * depth, 2), type);
     for (const Form form : {Form::x_wt, Form::x_w, Form::xt_w}) {
         for (const bool accumulate : {false, true}) {
             Floats c = random_floats(rows * cols, 3);
             Floats d = c;
-            Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate};
+            Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate, type};
             own.run(context, p, [](const Tile&) {});
             p.c = d.data();
             library.run(context, p, [](const Tile&) {});

@@ -19,6 +19,7 @@ DType dtype_of(Kind kind, DType type) {
     if (kind == Kind::f64) return DType::fp64;
     if (kind == Kind::i32) return DType::int32;
     if (kind == Kind::i64) return DType::int64;
+    if (kind == Kind::stat && is_half(type)) return DType::fp32;
     return type;
 }
 
@@ -45,6 +46,14 @@ void write(std::byte* target, DType dtype, const std::vector<double>& values) {
     if (dtype == DType::fp32) return write_as<float>(target, values);
     if (dtype == DType::fp64) return write_as<double>(target, values);
     if (dtype == DType::int32) return write_as<i32>(target, values);
+    if (is_half(dtype)) {
+        std::vector<double> bits;
+        for (const double value : values) {
+            const float x = static_cast<float>(value);
+            bits.push_back(dtype == DType::bf16 ? bf16_from_f32(x) : f16_from_f32(x));
+        }
+        return write_as<u16>(target, bits);
+    }
     write_as<i64>(target, values);
 }
 
@@ -52,6 +61,14 @@ std::vector<double> read(const std::byte* source, DType dtype, i64 n) {
     if (dtype == DType::fp32) return read_as<float>(source, n);
     if (dtype == DType::fp64) return read_as<double>(source, n);
     if (dtype == DType::int32) return read_as<i32>(source, n);
+    if (is_half(dtype)) {
+        std::vector<double> values = read_as<u16>(source, n);
+        for (double& value : values) {
+            const auto bits = static_cast<u16>(value);
+            value = dtype == DType::bf16 ? f32_from_bf16(bits) : f32_from_f16(bits);
+        }
+        return values;
+    }
     return read_as<i64>(source, n);
 }
 
@@ -155,7 +172,14 @@ Values run_case(device::Device& device, const OpCase& c, DType type) {
     return results;
 }
 
-OpCase prepared(device::Device& reference, const OpCase& op_case, bool exact) {
+double bound_of(const OpCase& op_case, const std::string& name, DType type) {
+    if (!is_half(type)) return op_case.bound;
+    const auto found = std::ranges::find(op_case.tensors, name, &Tensor::name);
+    const bool stat = found != op_case.tensors.end() && found->kind != Kind::compute;
+    return stat && !op_case.rounds_first ? op_case.bound : op_case.bound + epsilon_of(type);
+}
+
+OpCase prepared(device::Device& reference, const OpCase& op_case, DType type) {
     OpCase c = op_case;
     if (c.forward) {
         Values known = c.forward->values();
@@ -168,8 +192,11 @@ OpCase prepared(device::Device& reference, const OpCase& op_case, bool exact) {
         }
     }
     for (Tensor& tensor : c.tensors) {
-        if (exact || tensor.kind == Kind::i64 || tensor.kind == Kind::i32) continue;
-        for (double& value : tensor.values) value = static_cast<double>(static_cast<float>(value));
+        if (tensor.kind == Kind::i64 || tensor.kind == Kind::i32) continue;
+        const DType dtype = dtype_of(tensor.kind, type);
+        std::vector<std::byte> stored(tensor.values.size() * sizeof(double));
+        write(stored.data(), dtype, tensor.values);
+        tensor.values = read(stored.data(), dtype, static_cast<i64>(tensor.values.size()));
     }
     return c;
 }

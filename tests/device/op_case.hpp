@@ -46,6 +46,8 @@ struct OpCase {
     std::function<void(device::Context&, const Views&)> call;
     // Largest error of each output, relative to its largest magnitude, against double precision.
     double bound = 1e-5;
+    // Statistics are of values that were rounded to the compute type first.
+    bool rounds_first = false;
     // The outputs in double precision, written another way than the loops of the backend.
     std::function<Values(const Values&)> formula = {};
     // Backward operations: what ran before, whose tensors of the same name replace this case's
@@ -59,13 +61,17 @@ struct OpCase {
 };
 
 // Outputs and updated tensors after the call. Throws std::runtime_error when the operation wrote
-// beside an output, changed an input, or left an element of an output unwritten. `type` is fp32 or
-// fp64.
+// beside an output, changed an input, or left an element of an output unwritten. `type` is what the
+// compute type stands for.
 Values run_case(device::Device& device, const OpCase& op_case, DType type);
 
-// The case with the tensors of its forward operation computed by `reference` in double precision;
-// rounded to f32 unless `exact`.
-OpCase prepared(device::Device& reference, const OpCase& op_case, bool exact);
+// The case with the tensors of its forward operation computed by `reference` in double precision,
+// then every value rounded as `type` rounds it (statistics to f32 where `type` is 16-bit).
+OpCase prepared(device::Device& reference, const OpCase& op_case, DType type);
+
+// The largest error allowed of a tensor when the compute type is `type`: the case's own, and one
+// rounding of the result where it is kept in 16 bits.
+double bound_of(const OpCase& op_case, const std::string& tensor, DType type);
 
 std::vector<OpCase> op_cases();
 

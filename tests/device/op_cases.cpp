@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 
 #include "base/rng.hpp"
 #include "cpu/activation.hpp"
@@ -204,6 +205,85 @@ void add_linear(vector<OpCase>& list, i64 n, i64 m, i64 k, bool bias, Activation
     list.push_back(b);
 }
 
+// ---- gated activations
+// ---------------------------------------------------------------------------
+
+void add_gated(vector<OpCase>& list, i64 n, i64 width, Gate gate) {
+    const std::string shape = fmt::format("n={} F={} gate={}", n, width, static_cast<int>(gate));
+    OpCase f;
+    f.name = "gated_forward " + shape;
+    f.tensors = {in("x", {n, 2 * width}, 3.0), out("y", {n, width})};
+    f.call = [gate](Context& context, const Views& v) {
+        gated_forward(context, {gate, v["x"], v["y"]});
+    };
+    f.formula = [=](const Values& v) {
+        vector<double> y(at(n * width));
+        for (i64 i = 0; i < n * width; ++i) {
+            const double* const row = v.at("x").data() + i / width * 2 * width;
+            const double x = row[i % width];
+            const double sigmoid = 0.5 * (1 + std::tanh(x / 2));
+            const double normal_cdf = 0.5 * std::erfc(-x / std::sqrt(2.0));
+            y[at(i)] = x * (gate == Gate::swiglu ? sigmoid : normal_cdf) * row[width + i % width];
+        }
+        return Values{{"y", y}};
+    };
+    OpCase b;
+    b.name = "gated_backward " + shape;
+    b.forward = std::make_shared<OpCase>(f);
+    b.tensors = {in("dy", {n, width}), f.tensors[0], out("dx", {n, 2 * width})};
+    b.call = [gate](Context& context, const Views& v) {
+        gated_backward(context, {gate, v["dy"], v["x"], v["dx"]});
+    };
+    b.upstream = {{"y", "dy"}};
+    b.gradients = {{"x", "dx"}};
+    list.push_back(f);
+    list.push_back(b);
+}
+
+// ---- rotary
+// --------------------------------------------------------------------------------------
+
+// Complex numbers: each pair times exp(+-i t).
+void add_rotary(vector<OpCase>& list, i64 batch, i64 length, i64 heads, i64 width, i64 rest,
+                bool inverse) {
+    OpCase c;
+    c.name = fmt::format("rotary B={} T={} heads={} D={} rest={} inverse={}", batch, length, heads,
+                         width, rest, inverse);
+    const i64 stride = heads * width + rest;
+    Tensor angles{"angles", Kind::stat, Role::input, {2 * length, width}, {}};
+    const auto angle = [width](i64 position, i64 i) {
+        return static_cast<double>(position) *
+               std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    };
+    for (i64 p = 0; p < 2 * length; ++p) {
+        for (i64 i = 0; i < width / 2; ++i) angles.values.push_back(std::cos(angle(p, i)));
+        for (i64 i = 0; i < width / 2; ++i) angles.values.push_back(std::sin(angle(p, i)));
+    }
+    Tensor positions = random_integers("positions", batch * length, 0, 2 * length);
+    positions.shape = {batch, length};
+    c.tensors = {updated("x", {batch, length, stride}, Kind::compute), positions, angles};
+    c.call = [=](Context& context, const Views& v) {
+        rotary(context, {v["x"], v["positions"], v["angles"], heads, width, inverse});
+    };
+    c.formula = [=](const Values& v) {
+        vector<double> x = v.at("x");
+        for (i64 pair = 0; pair < batch * length * heads * width / 2; ++pair) {
+            const i64 row = pair / (heads * width / 2);
+            const i64 head = pair / (width / 2) % heads;
+            const i64 i = pair % (width / 2);
+            const auto position = static_cast<i64>(v.at("positions")[at(row)]);
+            const double turn = angle(position, i) * (inverse ? -1 : 1);
+            double& a = x[at(row * stride + head * width + i)];
+            double& b = x[at(row * stride + head * width + i + width / 2)];
+            const std::complex<double> turned = std::complex<double>(a, b) * std::polar(1.0, turn);
+            a = turned.real();
+            b = turned.imag();
+        }
+        return Values{{"x", x}};
+    };
+    list.push_back(c);
+}
+
 // ---- residual + norm ---------------------------------------------------------------------------
 
 struct NormCase {
@@ -274,6 +354,7 @@ void add_norm(vector<OpCase>& list, const NormCase& c) {
                       v["weight"], v["bias"], v["y"], v["mean"], v["rstd"]});
     };
     f.formula = [c](const Values& v) { return norm_formula(c, v); };
+    f.rounds_first = true;
     f.bound = c.width < 3 ? 1e-3 : 1e-5;  // one or two columns: rstd is as large as 1/sqrt(eps)
     list.push_back(f);
     if (!c.sum || !c.y) return;
@@ -338,7 +419,7 @@ Values attention_formula(const AttentionCase& c, const Values& v) {
                          qkv[key * stride + (c.heads + group) * c.width + i];
             }
             score /= std::sqrt(static_cast<double>(c.width));
-            if (c.alibi) score += v.at("slopes")[at(head)] * static_cast<double>(key);
+            if (c.alibi) score += v.at("slopes")[at(head)] * static_cast<double>(key - query);
             weights[at(key)] = std::exp(score);
         }
         double sum = 0;
@@ -614,6 +695,16 @@ vector<OpCase> op_cases() {
             add_linear(list, 67, 37, 29, bias, activation);
         }
         add_linear(list, 261, 391, 40, true, activation);  // more than one tile each way
+    }
+    for (const Gate gate : {Gate::swiglu, Gate::geglu}) {
+        add_gated(list, 1, 1, gate);
+        add_gated(list, 5, 37, gate);
+        add_gated(list, 19, 1100, gate);
+    }
+    for (const bool inverse : {false, true}) {
+        add_rotary(list, 1, 1, 1, 2, 0, inverse);
+        add_rotary(list, 2, 21, 3, 10, 7, inverse);
+        add_rotary(list, 1, 33, 2, 128, 128, inverse);
     }
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         for (const double p : {0.0, 0.3}) {

@@ -23,7 +23,8 @@ double largest(const std::vector<double>& values) {
 }
 
 // Largest error of each expected tensor, relative to its largest magnitude.
-void compare(const std::string& name, const Values& got, const Values& expected, double bound) {
+void compare(const std::string& name, const Values& got, const Values& expected,
+             const std::function<double(const std::string&)>& bound) {
     for (const auto& [tensor, values] : expected) {
         INFO(name << ": " << tensor);
         REQUIRE(got.count(tensor) == 1);
@@ -33,7 +34,7 @@ void compare(const std::string& name, const Values& got, const Values& expected,
         for (size_t i = 0; i < values.size(); ++i) {
             error = std::max(error, std::abs(result[i] - values[i]));
         }
-        CHECK(error <= bound * std::max(largest(values), 1e-6));
+        CHECK(error <= bound(tensor) * std::max(largest(values), 1e-6));
     }
 }
 
@@ -50,7 +51,7 @@ double objective(device::Device& reference, const OpCase& backward, const OpCase
 
 // Central differences for some elements of each input, in double precision.
 void check_gradient(device::Device& reference, const OpCase& op_case) {
-    OpCase backward = prepared(reference, op_case, true);
+    OpCase backward = prepared(reference, op_case, DType::fp64);
     const Values results = run_case(reference, backward, DType::fp64);
     for (const auto& [variable, gradient] : backward.gradients) {
         const Tensor& target = backward.tensor(gradient);
@@ -81,12 +82,13 @@ TEST_CASE("reference loops agree with formulas in double precision", "[ops]") {
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     for (const OpCase& op_case : op_cases()) {
         if (!op_case.formula) continue;
-        const OpCase exact = prepared(*reference, op_case, true);
-        compare(exact.name + " f64", run_case(*reference, exact, DType::fp64),
-                exact.formula(exact.values()), 1e-8);
-        const OpCase c = prepared(*reference, op_case, false);
-        compare(c.name + " f32", run_case(*reference, c, DType::fp32), c.formula(c.values()),
-                c.bound);
+        for (const DType type : {DType::fp64, DType::fp32}) {
+            const OpCase c = prepared(*reference, op_case, type);
+            compare(c.name + " " + std::string(name_of(type)), run_case(*reference, c, type),
+                    c.formula(c.values()), [&](const std::string& tensor) {
+                        return type == DType::fp64 ? 1e-8 : bound_of(c, tensor, type);
+                    });
+        }
     }
 }
 
@@ -101,25 +103,28 @@ TEST_CASE("gradients agree with finite differences", "[ops]") {
 }
 
 TEST_CASE("fast versions agree with the reference in double precision", "[ops]") {
+    const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto fast = cpu::make_device(2, cpu::Kernels::fast);
     for (const OpCase& op_case : op_cases()) {
-        const OpCase c = prepared(*reference, op_case, false);
-        compare(c.name, run_case(*fast, c, DType::fp32), run_case(*reference, c, DType::fp64),
-                c.bound);
+        const OpCase c = prepared(*reference, op_case, type);
+        compare(c.name + " " + std::string(name_of(type)), run_case(*fast, c, type),
+                run_case(*reference, c, DType::fp64),
+                [&](const std::string& tensor) { return bound_of(c, tensor, type); });
     }
 }
 
 TEST_CASE("the same bits for 1, 2 and 3 threads", "[ops]") {
+    const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto one = cpu::make_device(1);
     const auto two = cpu::make_device(2);
     const auto three = cpu::make_device(3);
     for (const OpCase& op_case : op_cases()) {
-        INFO(op_case.name);
-        const OpCase c = prepared(*reference, op_case, false);
-        const Values first = run_case(*one, c, DType::fp32);
-        CHECK(run_case(*two, c, DType::fp32) == first);
-        CHECK(run_case(*three, c, DType::fp32) == first);
+        INFO(op_case.name << " " << name_of(type));
+        const OpCase c = prepared(*reference, op_case, type);
+        const Values first = run_case(*one, c, type);
+        CHECK(run_case(*two, c, type) == first);
+        CHECK(run_case(*three, c, type) == first);
     }
 }

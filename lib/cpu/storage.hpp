@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of activations and weights in whatever type they are stored: the inner loops see fp32. A row
+// of fp32 is used where it lies; a 16-bit one is widened into scratch and rounded on the way out.
+#pragma once
+
+#include "cpu/vector.hpp"
+#include "device/view.hpp"
+
+namespace lm::cpu {
+
+// Largest piece of a row that goes through scratch on the stack.
+constexpr i64 row_piece = 1024;
+
+inline bool is_fast_type(DType type) {
+    return type == DType::fp32 || is_half(type);
+}
+
+inline void widen(float* y, const void* x, DType type, i64 n) {
+    if (type == DType::bf16) return vector_kernels().widen_bf16(y, static_cast<const Bf16*>(x), n);
+    vector_kernels().widen_fp16(y, static_cast<const Fp16*>(x), n);
+}
+inline void narrow(void* y, DType type, const float* x, i64 n) {
+    if (type == DType::bf16) return vector_kernels().narrow_bf16(static_cast<Bf16*>(y), x, n);
+    vector_kernels().narrow_fp16(static_cast<Fp16*>(y), x, n);
+}
+
+// x as it will be read again from 16-bit storage.
+inline void round_row(float* x, DType type, i64 n) {
+    u16 stored[256];
+    for (i64 i = 0; i < n; i += 256) {
+        const i64 count = n - i < 256 ? n - i : 256;
+        narrow(stored, type, x + i, count);
+        widen(x + i, stored, type, count);
+    }
+}
+
+// What an operation reads; offsets and lengths count elements. `scratch` needs room for the row
+// when the type is 16-bit, and is not touched otherwise.
+class Source {
+  public:
+    Source() = default;
+    Source(const device::View& view)  // NOLINT(google-explicit-constructor): it stands for the view
+        : data_(static_cast<const std::byte*>(view.data)), type_(view.dtype) {}
+    explicit operator bool() const { return data_ != nullptr; }
+    bool half() const { return is_half(type_); }
+    // The row, or nullptr when there is nothing to read.
+    const float* row(i64 offset, i64 n, float* scratch) const {
+        if (!data_) return nullptr;
+        if (!half()) return reinterpret_cast<const float*>(data_) + offset;
+        widen(scratch, data_ + 2 * offset, type_, n);
+        return scratch;
+    }
+    // y = factor * row
+    void copy(i64 offset, float factor, float* y, i64 n) const {
+        const float* const x = row(offset, n, y);
+        if (x != y || factor != 1.0F) vector_kernels().scaled_copy(y, x, factor, n);
+    }
+
+  private:
+    const std::byte* data_ = nullptr;
+    DType type_ = DType::fp32;
+};
+
+// What an operation writes: compute into row(), then store() it.
+class Target {
+  public:
+    Target() = default;
+    Target(const device::View& view)  // NOLINT(google-explicit-constructor)
+        : data_(static_cast<std::byte*>(view.data)), type_(view.dtype) {}
+    explicit operator bool() const { return data_ != nullptr; }
+    bool half() const { return is_half(type_); }
+    float* row(i64 offset, float* scratch) const {
+        if (!data_) return nullptr;
+        return half() ? scratch : reinterpret_cast<float*>(data_) + offset;
+    }
+    void store(i64 offset, const float* row, i64 n) const {
+        if (data_ && half()) narrow(data_ + 2 * offset, type_, row, n);
+    }
+    // The target = factor * x, whatever its type; x is scratch that may be overwritten.
+    void put(i64 offset, float factor, float* x, i64 n) const {
+        float* const y = row(offset, x);
+        if (y != x || factor != 1.0F) vector_kernels().scaled_copy(y, x, factor, n);
+        store(offset, y, n);
+    }
+
+  private:
+    std::byte* data_ = nullptr;
+    DType type_ = DType::fp32;
+};
+
+// body(begin, length) for pieces of [0, n) of at most row_piece.
+template <typename Body>
+void for_pieces(i64 n, const Body& body) {
+    for (i64 begin = 0; begin < n; begin += row_piece) {
+        body(begin, n - begin < row_piece ? n - begin : row_piece);
+    }
+}
+
+}  // namespace lm::cpu
