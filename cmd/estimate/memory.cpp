@@ -101,7 +101,7 @@ int run(const Flags& flags) {
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, n_threads, stage);
-        const i64 n_layers = stage_shape(model, parallel, step, stage).n_layers;
+        const i64 n_layers = model_part(model, parallel, stage).n_layers();
         rows.push_back(row_of(stage, n_layers, plan));
         largest = std::max(largest, plan.total());
     }

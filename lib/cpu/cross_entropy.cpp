@@ -13,6 +13,7 @@ namespace {
 
 using device::CrossEntropyBackward;
 using device::CrossEntropyLoss;
+using device::CrossEntropyRescale;
 using device::CrossEntropyStats;
 
 template <typename T>
@@ -47,6 +48,16 @@ void backward_rows(const CrossEntropyBackward& a, i64 begin, i64 end) {
 }
 
 template <typename T>
+void rescale(const CrossEntropyRescale& a) {
+    for (i64 n = 0; n < a.row_sum[0]; ++n) {
+        const double rise =
+            static_cast<double>(a.local_max.as<T>()[n]) - static_cast<double>(a.row_max.as<T>()[n]);
+        T& sum = a.row_sum.as<T>()[n];
+        sum = static_cast<T>(sum * std::exp(rise));
+    }
+}
+
+template <typename T>
 void loss(const CrossEntropyLoss& a) {
     for (i64 n = 0; n < a.losses[0]; ++n) {
         const double log_sum = std::log(static_cast<double>(a.row_sum.as<T>()[n]));
@@ -63,6 +74,11 @@ namespace reference {
 void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
     (void)context;
     with_type(a.logits.dtype, [&]<typename T>(T) { stats_rows<T>(a, 0, a.logits[0]); });
+}
+
+void cross_entropy_rescale(device::Context& context, const CrossEntropyRescale& a) {
+    (void)context;
+    with_type(a.row_sum.dtype, [&]<typename T>(T) { rescale<T>(a); });
 }
 
 void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
@@ -108,6 +124,10 @@ void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
                 held ? *logits.row(n * width + target, 1, scratch) : 0.0F;
         }
     });
+}
+
+void cross_entropy_rescale(device::Context& context, const CrossEntropyRescale& a) {
+    reference::cross_entropy_rescale(context, a);
 }
 
 void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {

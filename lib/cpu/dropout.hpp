@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "base/rng.hpp"
+#include "device/ops.hpp"
 
 namespace lm::cpu {
 
@@ -38,6 +39,23 @@ class DropoutMask {
   private:
     u64 key_;
     u32 threshold_;
+};
+
+// Where the rows of a row operation lie in their samples.
+class SampleRows {
+  public:
+    SampleRows(const device::Dropout& dropout, i64 rows)
+        : samples_(dropout.sample_ids.as<i64>()),
+          first_row_(dropout.first_row),
+          sample_rows_(dropout.sample_rows > 0 ? dropout.sample_rows
+                                               : rows / dropout.sample_ids[0]) {}
+    i64 sample(i64 row) const { return samples_[(first_row_ + row) / sample_rows_]; }
+    i64 row_of_sample(i64 row) const { return (first_row_ + row) % sample_rows_; }
+
+  private:
+    const i64* samples_;
+    i64 first_row_;
+    i64 sample_rows_;
 };
 
 }  // namespace lm::cpu

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: plain loops, and products in tiles (matmul.hpp) with bias and activation applied
 // to each tile.
+#include <algorithm>
+
 #include "cpu/activation.hpp"
 #include "cpu/column_sums.hpp"
 #include "cpu/matmul.hpp"
@@ -12,6 +14,7 @@ namespace lm::cpu {
 namespace {
 
 using device::Activation;
+using device::ActivationForward;
 using device::LinearBackwardInput;
 using device::LinearBackwardWeight;
 using device::LinearForward;
@@ -30,7 +33,9 @@ void forward(const LinearForward& a) {
             double sum = bias ? bias[m] : 0.0;
             for (i64 k = 0; k < width; ++k) sum += static_cast<double>(x[k]) * w[k];
             if (active) pre[n * m_end + m] = static_cast<T>(sum);
-            a.y.as<T>()[n * m_end + m] = static_cast<T>(activation_value(a.activation, sum));
+            // From what is kept: activation_forward gives the same bits.
+            a.y.as<T>()[n * m_end + m] =
+                static_cast<T>(activation_value(a.activation, static_cast<T>(sum)));
         }
     }
 }
@@ -76,9 +81,20 @@ void backward_weight(const LinearBackwardWeight& a) {
     }
 }
 
+template <typename T>
+void activate(const ActivationForward& a) {
+    std::ranges::transform(a.x.span<T>(), a.y.as<T>(),
+                           [&a](T x) { return static_cast<T>(activation_value(a.activation, x)); });
+}
+
 }  // namespace
 
 namespace reference {
+
+void activation_forward(device::Context& context, const ActivationForward& a) {
+    (void)context;
+    with_type(a.x.dtype, [&]<typename T>(T) { activate<T>(a); });
+}
 
 void linear_forward(device::Context& context, const LinearForward& a) {
     (void)context;
@@ -123,6 +139,24 @@ void activate_backward(Activation activation, const float* pre, float* dx, i64 n
 
 }  // namespace
 
+void activation_forward(device::Context& context, const ActivationForward& a) {
+    require_fast(a.x.dtype);
+    constexpr i64 grain = 16 * row_piece;
+    const Source x(a.x);
+    const Target y(a.y);
+    pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
+        float pre[row_piece];
+        float out[row_piece];
+        for_pieces(end - begin, [&](i64 first, i64 n) {
+            const i64 at = begin + first;
+            x.copy(at, 1.0F, pre, n);
+            float* const to = y.row(at, out);
+            activate(a.activation, pre, nullptr, to, n);
+            y.store(at, to, n);
+        });
+    });
+}
+
 void linear_forward(device::Context& context, const LinearForward& a) {
     require_fast(a.x.dtype);
     const i64 width = a.w[0];
@@ -147,7 +181,14 @@ void linear_forward(device::Context& context, const LinearForward& a) {
             const i64 at = row * width + t.col_begin;
             if (active) {
                 float* const out = y.row(at, y_scratch);
-                activate(a.activation, t.row(row), tile_bias, out, t.width());
+                const float* bias_left = tile_bias;
+                if (pre.half()) {
+                    // What is activated is what is kept: activation_forward gives the same bits.
+                    if (tile_bias) vector_kernels().add(t.row(row), tile_bias, t.width());
+                    round_row(t.row(row), a.x.dtype, t.width());
+                    bias_left = nullptr;
+                }
+                activate(a.activation, t.row(row), bias_left, out, t.width());
                 y.store(at, out, t.width());
             } else if (tile_bias) {
                 vector_kernels().add(t.row(row), tile_bias, t.width());

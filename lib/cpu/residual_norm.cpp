@@ -3,6 +3,7 @@
 // 2019).
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "cpu/column_sums.hpp"
@@ -24,22 +25,18 @@ class RowDropout {
         : on_(dropout.on()),
           mask_(dropout.p, dropout.seed, dropout.layer, dropout.site),
           width_(width) {
-        if (!on_) return;
-        samples_ = dropout.sample_ids.as<i64>();
-        rows_per_sample_ = rows / dropout.sample_ids[0];
+        if (on_) rows_.emplace(dropout, rows);
     }
     double factor(i64 row, i64 column) const {
         if (!on_) return 1.0;
-        return mask_.factor(samples_[row / rows_per_sample_],
-                            row % rows_per_sample_ * width_ + column);
+        return mask_.factor(rows_->sample(row), rows_->row_of_sample(row) * width_ + column);
     }
 
   private:
     bool on_;
     DropoutMask mask_;
     i64 width_;
-    const i64* samples_ = nullptr;
-    i64 rows_per_sample_ = 1;
+    std::optional<SampleRows> rows_;
 };
 
 template <typename T>
@@ -91,7 +88,6 @@ void backward(const ResidualNormBackward& a) {
     const T* const weight = a.weight.as<T>();
     const T* const dsum_in = maybe<T>(a.dsum_in);
     T* const dbranch = maybe<T>(a.dbranch);
-    T* const dbias = maybe<T>(a.dbias);
     const bool centred = a.norm == Norm::layer_norm;
     for (i64 n = 0; n < rows; ++n) {
         const T* const dy = a.dy.as<T>() + n * width;
@@ -116,6 +112,14 @@ void backward(const ResidualNormBackward& a) {
             if (dbranch) dbranch[i] = static_cast<T>(dsum * dropout.factor(n, c));
         }
     }
+}
+
+template <typename T>
+void backward_parameters(const ResidualNormBackward& a) {
+    const i64 rows = a.dy[0];
+    const i64 width = a.dy[1];
+    T* const dbias = maybe<T>(a.dbias);
+    const bool centred = a.norm == Norm::layer_norm;
     for (i64 c = 0; c < width; ++c) {
         double weight_sum = a.dweight.as<T>()[c];
         double bias_sum = dbias ? dbias[c] : 0.0;
@@ -127,6 +131,22 @@ void backward(const ResidualNormBackward& a) {
         }
         a.dweight.as<T>()[c] = static_cast<T>(weight_sum);
         if (dbias) dbias[c] = static_cast<T>(bias_sum);
+    }
+}
+
+// Without a norm: dsum = dsum_in; dbranch = dropout'(dsum).
+template <typename T>
+void join_backward(const ResidualNormBackward& a) {
+    const i64 width = a.dsum[1];
+    const RowDropout dropout(a.dropout, a.dsum[0], width);
+    T* const dbranch = maybe<T>(a.dbranch);
+    for (i64 n = 0; n < a.dsum[0]; ++n) {
+        for (i64 c = 0; c < width; ++c) {
+            const i64 i = n * width + c;
+            const T value = a.dsum_in.as<T>()[i];
+            a.dsum.as<T>()[i] = value;
+            if (dbranch) dbranch[i] = static_cast<T>(value * dropout.factor(n, c));
+        }
     }
 }
 
@@ -142,7 +162,11 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
 
 void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
     (void)context;
-    with_type(a.dy.dtype, [&]<typename T>(T) { backward<T>(a); });
+    with_type(a.dsum.dtype, [&]<typename T>(T) {
+        if (!a.dy) return join_backward<T>(a);
+        backward_parameters<T>(a);  // first: dsum may be sum
+        backward<T>(a);
+    });
 }
 
 }  // namespace reference
@@ -157,14 +181,12 @@ class FactorRows {
         : on_(dropout.on()),
           mask_(dropout.p, dropout.seed, dropout.layer, dropout.site),
           width_(width) {
-        if (!on_) return;
-        samples_ = dropout.sample_ids.as<i64>();
-        rows_per_sample_ = rows / dropout.sample_ids[0];
+        if (on_) rows_.emplace(dropout, rows);
     }
     const float* make(i64 row, float* scratch) const {
         if (!on_) return nullptr;
-        const auto sample = static_cast<u64>(samples_[row / rows_per_sample_]);
-        const auto first = static_cast<u64>(row % rows_per_sample_ * width_);
+        const auto sample = static_cast<u64>(rows_->sample(row));
+        const auto first = static_cast<u64>(rows_->row_of_sample(row) * width_);
         vector_kernels().dropout_factors(mask_.key(), sample, first, mask_.threshold(),
                                          static_cast<float>(mask_.scale()), scratch, width_);
         return scratch;
@@ -174,8 +196,7 @@ class FactorRows {
     bool on_;
     DropoutMask mask_;
     i64 width_;
-    const i64* samples_ = nullptr;
-    i64 rows_per_sample_ = 1;
+    std::optional<SampleRows> rows_;
 };
 
 constexpr i64 grain = 16;  // rows of a task
@@ -253,8 +274,37 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
     });
 }
 
+namespace {
+
+void join_backward(device::Context& context, const ResidualNormBackward& a) {
+    const i64 width = a.dsum[1];
+    const FactorRows factors(a.dropout, a.dsum[0], width);
+    Scratch scratch(context.workspace);
+    const ScratchRows rows(scratch, pool_of(context).size(), width);
+    const Source dsum_in(a.dsum_in);
+    const Target dsum(a.dsum);
+    const Target dbranch(a.dbranch);
+    pool_of(context).run_ranges(a.dsum[0], grain, [&](i64 begin, i64 end, int worker) {
+        for (i64 n = begin; n < end; ++n) {
+            const i64 i = n * width;
+            float* const stream = dsum.row(i, rows.row(worker, 0));
+            dsum_in.copy(i, 1.0F, stream, width);
+            dsum.store(i, stream, width);
+            if (!dbranch) continue;
+            float* const branch = dbranch.row(i, rows.row(worker, 1));
+            const float* const kept = factors.make(n, rows.row(worker, 2));
+            std::copy_n(stream, width, branch);
+            if (kept) vector_kernels().multiply(branch, kept, width);
+            dbranch.store(i, branch, width);
+        }
+    });
+}
+
+}  // namespace
+
 void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
-    if (!is_fast_type(a.dy.dtype)) no_such_type(a.dy.dtype);
+    if (!is_fast_type(a.dsum.dtype)) no_such_type(a.dsum.dtype);
+    if (!a.dy) return join_backward(context, a);
     const i64 width = a.dy[1];
     const bool centred = a.norm == Norm::layer_norm;
     const FactorRows factors(a.dropout, a.dy[0], width);

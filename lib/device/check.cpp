@@ -54,7 +54,13 @@ class Checker {
         rank(dropout.sample_ids, "dropout.sample_ids", 1);
         const i64 batch = dropout.sample_ids[0];
         is(dropout.sample_ids, "dropout.sample_ids", DType::int64, {batch});
-        require(batch > 0 && rows % batch == 0, "rows are not a multiple of the samples");
+        if (dropout.sample_rows == 0) {
+            require(batch > 0 && rows % batch == 0, "rows are not a multiple of the samples");
+        } else {
+            require(
+                dropout.first_row >= 0 && dropout.first_row + rows <= batch * dropout.sample_rows,
+                "rows outside of the samples");
+        }
     }
     DType stat_type() const { return type_ == DType::fp64 ? DType::fp64 : DType::fp32; }
 
@@ -128,6 +134,12 @@ void check(const LinearForward& a) {
     if (a.activation != Activation::none) c.typed(a.pre_activation, "pre_activation", {n, m});
 }
 
+void check(const ActivationForward& a) {
+    const Checker c("activation_forward", a.x);
+    c.rank(a.x, "x", 2);
+    c.typed(a.y, "y", a.x.shape);
+}
+
 void check(const LinearBackwardInput& a) {
     const Checker c("linear_backward_input", a.dy);
     c.rank(a.dy, "dy", 2);
@@ -183,20 +195,22 @@ void check(const ResidualNormForward& a) {
 }
 
 void check(const ResidualNormBackward& a) {
-    const Checker c("residual_norm_backward", a.dy);
-    c.rank(a.dy, "dy", 2);
-    const i64 n = a.dy[0];
-    const i64 width = a.dy[1];
+    const View& main = a.dy ? a.dy : a.dsum_in;
+    const Checker c("residual_norm_backward", main);
+    c.rank(main, "dy or dsum_in", 2);
+    const i64 n = main[0];
+    const i64 width = main[1];
+    c.maybe_typed(a.dsum_in, "dsum_in", {n, width});
+    c.typed(a.dsum, "dsum", {n, width});
+    c.maybe_typed(a.dbranch, "dbranch", {n, width});
+    c.dropout(a.dropout, n);
+    if (!a.dy) return c.require(!a.sum && !a.weight && !a.dweight, "a norm without its gradient");
     c.typed(a.sum, "sum", {n, width});
     c.typed(a.weight, "weight", {width});
     if (a.norm == Norm::layer_norm) c.stat(a.mean, "mean", {n});
     c.stat(a.rstd, "rstd", {n});
-    c.maybe_typed(a.dsum_in, "dsum_in", {n, width});
-    c.typed(a.dsum, "dsum", {n, width});
-    c.maybe_typed(a.dbranch, "dbranch", {n, width});
     c.stat(a.dweight, "dweight", {width});
     c.maybe_stat(a.dbias, "dbias", {width});
-    c.dropout(a.dropout, n);
 }
 
 void check(const Rotary& a) {
@@ -229,6 +243,15 @@ void check(const CrossEntropyStats& a) {
     c.stat(a.row_max, "row_max", {n});
     c.stat(a.row_sum, "row_sum", {n});
     c.stat(a.target_logit, "target_logit", {n});
+}
+
+void check(const CrossEntropyRescale& a) {
+    const Checker c("cross_entropy_rescale", a.row_sum);
+    c.rank(a.row_sum, "row_sum", 1);
+    const Shape rows{a.row_sum[0]};
+    c.stat(a.row_sum, "row_sum", rows);
+    c.stat(a.row_max, "row_max", rows);
+    c.stat(a.local_max, "local_max", rows);
 }
 
 void check(const CrossEntropyLoss& a) {

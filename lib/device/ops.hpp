@@ -26,6 +26,10 @@ struct Dropout {
     i32 site = 0;        // DropoutSite
     View sample_ids{};   // [B] i64: global sample index of each row of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
+    // Row operations on a part of the micro-batch's rows (sequence parallelism): the number of
+    // local row 0 among all, and T. 0: the rows are all there are.
+    i64 first_row = 0;
+    i64 sample_rows = 0;
     bool on() const { return p > 0.0; }
 };
 enum DropoutSite : i32 {
@@ -73,6 +77,13 @@ struct LinearForward {
     View y{};     // [N, M]
     Activation activation = Activation::none;
     View pre_activation{};  // [N, M] when activation is not none
+};
+
+// y = activation(x), with the bits that linear_forward gave it.
+struct ActivationForward {
+    View x{};  // [N, M]
+    View y{};  // [N, M]
+    Activation activation = Activation::none;
 };
 
 // dx = (dy w) * activation'(pre_activation): with an activation, the gradient goes on through the
@@ -127,16 +138,17 @@ struct ResidualNormForward {
 };
 
 // From dy and the gradient dsum_in that reaches `sum` from later layers:
-// dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum).
+// dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). Without dy, the sum alone: dsum = dsum_in;
+// then sum, weight, statistics and their gradients are none as well.
 struct ResidualNormBackward {
     Norm norm = Norm::layer_norm;
-    View dy{};   // [N, C]
+    View dy{};   // [N, C], or none
     View sum{};  // [N, C] from forward
     View weight{};
     View mean{};
     View rstd{};
     View dsum_in{};  // [N, C], or none
-    View dsum{};     // [N, C]; may be dsum_in
+    View dsum{};     // [N, C]; may be dsum_in or sum
     Dropout dropout;
     View dbranch{};  // [N, C], or none
     View dweight{};  // [C] f32, accumulated
@@ -193,7 +205,7 @@ struct AttentionBackward {
 // Statistics of one rank's share of the logits. Columns from n_valid on are padding and masked out.
 // row_max = max of the valid logits; row_sum = sum of exp(logit - row_max);
 // target_logit = the target's logit when this rank holds it, else 0.
-// Tensor ranks combine these three before the next two operations.
+// Tensor ranks combine these three before the operations that follow.
 struct CrossEntropyStats {
     View logits{};   // [N, V]
     View targets{};  // [N] i32, global ids
@@ -202,6 +214,14 @@ struct CrossEntropyStats {
     View row_max{};       // [N] f32
     View row_sum{};       // [N] f32
     View target_logit{};  // [N] f32
+};
+
+// From this rank's largest logit to the largest of all ranks: row_sum *= exp(local_max - row_max).
+// A share without valid columns has local_max -inf and row_sum 0.
+struct CrossEntropyRescale {
+    View local_max{};  // [N] f32
+    View row_max{};    // [N] f32
+    View row_sum{};    // [N] f32
 };
 
 // loss = log(row_sum) + row_max - target_logit, per row, unweighted.
@@ -288,6 +308,7 @@ struct Scale {
     X(embedding_forward, EmbeddingForward)          \
     X(embedding_backward, EmbeddingBackward)        \
     X(linear_forward, LinearForward)                \
+    X(activation_forward, ActivationForward)        \
     X(linear_backward_input, LinearBackwardInput)   \
     X(linear_backward_weight, LinearBackwardWeight) \
     X(gated_forward, GatedForward)                  \
@@ -298,6 +319,7 @@ struct Scale {
     X(attention_forward, AttentionForward)          \
     X(attention_backward, AttentionBackward)        \
     X(cross_entropy_stats, CrossEntropyStats)       \
+    X(cross_entropy_rescale, CrossEntropyRescale)   \
     X(cross_entropy_loss, CrossEntropyLoss)         \
     X(cross_entropy_backward, CrossEntropyBackward) \
     X(adamw, AdamW)                                 \

@@ -6,37 +6,33 @@
 namespace lm::model {
 namespace {
 
-struct OnceField {
+template <typename Owner>
+struct Field {
     const char* name;
-    View Activations::*field;
-};
-
-struct LayerField {
-    const char* name;
-    View LayerActivations::*field;
+    View Owner::*field;
 };
 
 #define FIELD(name) \
-    { #name, &Activations::name }
-constexpr OnceField once_fields[] = {
-    FIELD(tokens),          FIELD(targets),
-    FIELD(positions),       FIELD(doc_start),
-    FIELD(loss_weight),     FIELD(sample_ids),
-    FIELD(final_residual),  FIELD(final_norm),
-    FIELD(final_norm_mean), FIELD(final_norm_rstd),
-    FIELD(row_max),         FIELD(row_sum),
-    FIELD(target_logit),    FIELD(losses),
-    FIELD(dfinal),          FIELD(step_sums),
-    FIELD(branch),          FIELD(logits),
-    FIELD(dresidual),       FIELD(dbranch),
-    FIELD(dnorm),           FIELD(dmlp),
-    FIELD(dattention),      FIELD(dqkv),
+    { #name, &SharedActivations::name }
+constexpr Field<SharedActivations> shared_fields[] = {
+    FIELD(step_sums), FIELD(branch),     FIELD(gathered), FIELD(logits),
+    FIELD(row_stats), FIELD(dresidual),  FIELD(dbranch),  FIELD(dnorm),
+    FIELD(dmlp),      FIELD(dattention), FIELD(dqkv),
+};
+#undef FIELD
+
+#define FIELD(name) \
+    { #name, &MicroBatchActivations::name }
+constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
+    FIELD(tokens),          FIELD(positions),       FIELD(targets),        FIELD(loss_weight),
+    FIELD(doc_start),       FIELD(sample_ids),      FIELD(final_residual), FIELD(final_norm),
+    FIELD(final_norm_mean), FIELD(final_norm_rstd), FIELD(losses),         FIELD(dfinal),
 };
 #undef FIELD
 
 #define FIELD(name) \
     { #name, &LayerActivations::name }
-constexpr LayerField layer_fields[] = {
+constexpr Field<LayerActivations> layer_fields[] = {
     FIELD(residual),
     FIELD(attention_norm),
     FIELD(attention_norm_mean),
@@ -63,19 +59,30 @@ auto field_named(const Fields& fields, const std::string& name) {
 
 }  // namespace
 
-Activations bind_activations(const spec::ActivationPlan& plan, const device::Buffer& buffer) {
-    Activations result;
+std::vector<ChunkActivations> bind_activations(const spec::ActivationPlan& plan,
+                                               const device::Buffer& buffer) {
+    const auto grown = [](auto& list, i64 index) -> auto& {
+        const auto at = static_cast<size_t>(index);
+        if (list.size() <= at) list.resize(at + 1);
+        return list[at];
+    };
+    SharedActivations shared;
+    std::vector<ChunkActivations> chunks;
     for (const spec::PlacedActivation& placed : plan.placed) {
         const View view = buffer.view(placed.offset, placed.dtype, placed.shape);
-        if (placed.layer < 0) {
-            result.*field_named(once_fields, placed.name) = view;
+        if (placed.chunk < 0) {
+            shared.*field_named(shared_fields, placed.name) = view;
             continue;
         }
-        const auto layer = static_cast<size_t>(placed.layer);
-        if (result.layers.size() <= layer) result.layers.resize(layer + 1);
-        result.layers[layer].*field_named(layer_fields, placed.name) = view;
+        MicroBatchActivations& slot = grown(grown(chunks, placed.chunk).slots, placed.slot);
+        if (placed.layer < 0) {
+            slot.*field_named(micro_batch_fields, placed.name) = view;
+        } else {
+            grown(slot.layers, placed.layer).*field_named(layer_fields, placed.name) = view;
+        }
     }
-    return result;
+    for (ChunkActivations& chunk : chunks) chunk.shared = shared;
+    return chunks;
 }
 
 }  // namespace lm::model

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/gpt.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.hpp"
+#include "model/norm.hpp"
 
 namespace lm::model {
 
@@ -12,312 +10,180 @@ using device::Context;
 using device::Dropout;
 using device::DropoutSite;
 
-namespace {
-
-device::Activation activation_of(spec::Activation activation) {
-    LM_CHECK(!spec::is_gated(activation), "a gated activation in the GPT-2 block");
-    return activation == spec::Activation::gelu_erf ? device::Activation::gelu_erf
-                                                    : device::Activation::gelu_tanh;
-}
-
-device::Norm norm_of(spec::Normalization norm) {
-    return norm == spec::Normalization::rms_norm ? device::Norm::rms_norm
-                                                 : device::Norm::layer_norm;
-}
-
-}  // namespace
-
-Gpt::Gpt(const spec::ModelConfig& config, Params weights, Params gradients, Activations activations,
-         u64 seed)
-    : config_(config),
+Gpt::Gpt(const ChunkSetup& setup, Params weights, Params gradients, ChunkActivations activations)
+    : config_(setup.config),
+      recompute_(setup.parallel.recompute),
+      part_(setup.part),
+      tensor_(setup.tensor, setup.parallel.sequence_parallel),
+      share_(spec::tensor_share(setup.config, setup.parallel, tensor_.rank())),
+      hooks_(setup.hooks),
       weight_(std::move(weights)),
       grad_(std::move(gradients)),
-      act_(std::move(activations)),
-      seed_(seed) {}
-
-Dropout Gpt::dropout(bool training, double p, i64 layer, DropoutSite site) const {
-    return {.p = training ? p : 0.0,
-            .seed = seed_,
-            .layer = static_cast<i32>(layer),
-            .site = site,
-            .sample_ids = act_.sample_ids};
+      slots_(std::move(activations.slots)),
+      shared_(activations.shared),
+      seed_(setup.seed) {
+    LM_CHECK(tensor_.size() == setup.parallel.tp, "a tensor group of another size");
+    LM_CHECK(static_cast<i64>(weight_.layers.size()) == part_.n_layers(),
+             "weights of another chunk");
 }
 
-Dropout Gpt::dropout_before(bool training, i64 layer) const {
-    return layer == 0
-               ? dropout(training, config_.hidden_dropout, 0, device::embedding_site)
-               : dropout(training, config_.hidden_dropout, layer - 1, device::mlp_output_site);
+Gpt::Pass Gpt::pass_of(Context& context, const MicroBatch& micro_batch) const {
+    return {context, slot(micro_batch.slot), micro_batch.training, !micro_batch.first};
+}
+
+Dropout Gpt::dropout(const Pass& pass, double p, i64 layer, DropoutSite site) const {
+    return {.p = pass.training ? p : 0.0,
+            .seed = seed_,
+            .layer = static_cast<i32>(part_.first_layer + layer),
+            .site = site,
+            .sample_ids = pass.act.sample_ids,
+            .first_head = share_.first_head,
+            .first_row = tensor_.first_row(pass.act.final_residual[0]),
+            .sample_rows = pass.act.layers.front().qkv[1]};
+}
+
+Dropout Gpt::dropout_before(const Pass& pass, i64 layer) const {
+    const double p = config_.hidden_dropout;
+    return part_.first_layer + layer == 0 ? dropout(pass, p, 0, device::embedding_site)
+                                          : dropout(pass, p, layer - 1, device::mlp_output_site);
 }
 
 // ---- forward ----------------------------------------------------------------------------------
 
-void Gpt::forward(Context& context, bool training) {
-    device::embedding_forward(context, {.tokens = act_.tokens.flat(),
-                                        .table = weight_.word,
-                                        .positions = act_.positions.flat(),
-                                        .position_table = weight_.position,
-                                        .out = act_.branch});
-    for (i64 layer = 0; layer < config_.n_layers; ++layer) {
-        attention_forward(context, layer, training);
-        mlp_forward(context, layer, training);
+void Gpt::forward(Context& context, const MicroBatch& micro_batch) {
+    const Pass pass = pass_of(context, micro_batch);
+    if (part_.embedding) {
+        before_forward(spec::embedding_unit);
+        embedding_forward(pass);
     }
-    const LayerActivations& last = act_.layers.back();
-    device::residual_norm_forward(context, {.norm = norm_of(config_.normalization),
-                                            .eps = config_.norm_eps,
-                                            .branch = act_.branch,
-                                            .residual = last.residual_mid,
-                                            .dropout = dropout_before(training, config_.n_layers),
-                                            .sum = act_.final_residual,
-                                            .weight = weight_.final_norm_weight,
-                                            .bias = weight_.final_norm_bias,
-                                            .y = act_.final_norm,
-                                            .mean = act_.final_norm_mean,
-                                            .rstd = act_.final_norm_rstd});
-}
-
-void Gpt::attention_forward(Context& context, i64 layer, bool training) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerActivations& a = act_.layers[index];
-    const View residual = layer == 0 ? View{} : act_.layers[index - 1].residual_mid;
-    device::residual_norm_forward(context, {.norm = norm_of(config_.normalization),
-                                            .eps = config_.norm_eps,
-                                            .branch = act_.branch,
-                                            .residual = residual,
-                                            .dropout = dropout_before(training, layer),
-                                            .sum = a.residual,
-                                            .weight = w.attention_norm_weight,
-                                            .bias = w.attention_norm_bias,
-                                            .y = a.attention_norm,
-                                            .mean = a.attention_norm_mean,
-                                            .rstd = a.attention_norm_rstd});
-    const i64 rows = a.residual[0];
-    device::linear_forward(context, {.x = a.attention_norm,
-                                     .w = w.qkv_weight,
-                                     .bias = w.qkv_bias,
-                                     .y = a.qkv.reshape({rows, a.qkv[2]})});
-    device::attention_forward(
-        context,
-        {.qkv = a.qkv,
-         .out = a.attention,
-         .lse = a.attention_lse,
-         .n_heads = config_.n_heads,
-         .n_groups = config_.n_groups,
-         .head_dim = config_.head_dim,
-         .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
-         .doc_start = act_.doc_start,
-         .dropout = dropout(training, config_.attention_dropout, layer, device::attention_site)});
-    device::linear_forward(context, {.x = a.attention.reshape({rows, a.attention[2]}),
-                                     .w = w.output_weight,
-                                     .bias = w.output_bias,
-                                     .y = act_.branch});
-}
-
-void Gpt::mlp_forward(Context& context, i64 layer, bool training) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerActivations& a = act_.layers[index];
-    device::residual_norm_forward(
-        context,
-        {.norm = norm_of(config_.normalization),
-         .eps = config_.norm_eps,
-         .branch = act_.branch,
-         .residual = a.residual,
-         .dropout = dropout(training, config_.hidden_dropout, layer, device::attention_output_site),
-         .sum = a.residual_mid,
-         .weight = w.mlp_norm_weight,
-         .bias = w.mlp_norm_bias,
-         .y = a.mlp_norm,
-         .mean = a.mlp_norm_mean,
-         .rstd = a.mlp_norm_rstd});
-    device::linear_forward(context, {.x = a.mlp_norm,
-                                     .w = w.up_weight,
-                                     .bias = w.up_bias,
-                                     .y = a.mlp_activation,
-                                     .activation = activation_of(config_.activation),
-                                     .pre_activation = a.mlp_up});
-    device::linear_forward(
-        context,
-        {.x = a.mlp_activation, .w = w.down_weight, .bias = w.down_bias, .y = act_.branch});
-}
-
-// ---- head and loss ----------------------------------------------------------------------------
-
-void Gpt::loss(Context& context, bool training, double grad_scale, Gradients gradients) {
-    const i64 n = act_.final_norm[0];
-    const i64 chunk = act_.logits[0];
-    const View targets = act_.targets.flat();
-    const View weight = act_.loss_weight.flat();
-    bool accumulate = gradients == Gradients::accumulate;
-    for (i64 begin = 0; begin < n; begin += chunk) {
-        const i64 end = std::min(begin + chunk, n);
-        const auto rows = [begin, end](const View& view) { return view.rows(begin, end); };
-        const View logits_rows = act_.logits.rows(0, end - begin);
-        logits(context, begin, end, logits_rows);
-        device::cross_entropy_stats(context, {.logits = logits_rows,
-                                              .targets = rows(targets),
-                                              .n_valid = config_.vocab_size,
-                                              .row_max = rows(act_.row_max),
-                                              .row_sum = rows(act_.row_sum),
-                                              .target_logit = rows(act_.target_logit)});
-        if (!training) continue;
-        device::cross_entropy_backward(context, {.logits = logits_rows,
-                                                 .targets = rows(targets),
-                                                 .n_valid = config_.vocab_size,
-                                                 .row_max = rows(act_.row_max),
-                                                 .row_sum = rows(act_.row_sum),
-                                                 .weight = rows(weight),
-                                                 .grad_scale = grad_scale});
-        device::linear_backward_input(
-            context, {.dy = logits_rows, .w = weight_.word, .dx = rows(act_.dfinal)});
-        device::linear_backward_weight(context, {.dy = logits_rows,
-                                                 .x = rows(act_.final_norm),
-                                                 .dw = grad_.word,
-                                                 .accumulate = accumulate});
-        accumulate = true;
+    for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
+        before_forward(spec::unit_of_layer(part_.first_layer + layer));
+        attention_forward(pass, layer, part_.embedding || layer > 0);
+        mlp_forward(pass, layer);
+        mlp_branch_forward(pass, layer);
     }
-    device::cross_entropy_loss(context, {.row_max = act_.row_max,
-                                         .row_sum = act_.row_sum,
-                                         .target_logit = act_.target_logit,
-                                         .losses = act_.losses.flat()});
-    device::weighted_sum(context, {.x = act_.losses.flat(),
-                                   .weight = weight,
-                                   .out = act_.step_sums.rows(loss_sum, loss_sum + 1),
-                                   .accumulate = true});
+    final_forward(pass);
 }
 
-void Gpt::logits(Context& context, i64 begin, i64 end, const View& out) {
-    device::linear_forward(context,
-                           {.x = act_.final_norm.rows(begin, end), .w = weight_.word, .y = out});
+// Each rank looks up the words that it holds; the positions are added once.
+void Gpt::embedding_forward(const Pass& pass) {
+    const bool positions = weight_.position && tensor_.first();
+    device::embedding_forward(pass.context,
+                              {.tokens = pass.act.tokens.flat(),
+                               .table = weight_.word,
+                               .vocab_start = share_.vocab_start,
+                               .positions = positions ? pass.act.positions.flat() : View{},
+                               .position_table = positions ? weight_.position : View{},
+                               .out = shared_.branch});
+    tensor_.sum(shared_.branch);
+}
+
+// The last branch joins the stream; the head wants it normalized, the next stage does not.
+void Gpt::final_forward(const Pass& pass) {
+    const bool head = part_.head;
+    if (head) before_forward(spec::head_unit(config_));
+    device::residual_norm_forward(pass.context,
+                                  {.norm = norm_of(config_.normalization),
+                                   .eps = config_.norm_eps,
+                                   .branch = tensor_.own_rows(shared_.branch),
+                                   .residual = pass.act.layers.back().residual_mid,
+                                   .dropout = dropout_before(pass, part_.n_layers()),
+                                   .sum = pass.act.final_residual,
+                                   .weight = head ? weight_.final_norm_weight : View{},
+                                   .bias = head ? weight_.final_norm_bias : View{},
+                                   .y = pass.act.final_norm,
+                                   .mean = pass.act.final_norm_mean,
+                                   .rstd = pass.act.final_norm_rstd});
 }
 
 // ---- backward ---------------------------------------------------------------------------------
 
-void Gpt::backward(Context& context, Gradients gradients) {
-    const bool accumulate = gradients == Gradients::accumulate;
-    if (!accumulate) zero_accumulated(context);
-    residual_norm_backward(context, {.dy = act_.dfinal,
-                                     .sum = act_.final_residual,
-                                     .weight = weight_.final_norm_weight,
-                                     .mean = act_.final_norm_mean,
-                                     .rstd = act_.final_norm_rstd,
-                                     .dropout = dropout_before(true, config_.n_layers),
-                                     .dweight = grad_.final_norm_weight,
-                                     .dbias = grad_.final_norm_bias});
-    for (i64 layer = config_.n_layers - 1; layer >= 0; --layer) {
-        mlp_backward(context, layer, accumulate);
-        attention_backward(context, layer, accumulate);
+void Gpt::backward(Context& context, const MicroBatch& micro_batch) {
+    const Pass pass = pass_of(context, micro_batch);
+    if (micro_batch.first) zero_accumulated(pass);
+    final_backward(pass);
+    if (part_.head) {
+        if (micro_batch.last) sum_over_rows(grad_.final_norm_weight, grad_.final_norm_bias);
+        after_backward(micro_batch, spec::head_unit(config_));
     }
-    device::embedding_backward(context, {.tokens = act_.tokens.flat(),
-                                         .dout = branch_gradient(config_.hidden_dropout),
-                                         .dtable = grad_.word,
-                                         .positions = act_.positions.flat(),
-                                         .dposition_table = grad_.position});
+    for (i64 layer = part_.n_layers() - 1; layer >= 0; --layer) {
+        const spec::LayerGroup group = spec::recompute_group(recompute_, part_.n_layers(), layer);
+        if (layer + 1 == group.end) group_again(pass, group);
+        mlp_backward(pass, layer);
+        attention_backward(pass, layer);
+        if (micro_batch.last) {
+            const LayerParams& g = grad_.layers[static_cast<size_t>(layer)];
+            sum_over_rows(g.mlp_norm_weight, g.mlp_norm_bias);
+            sum_over_rows(g.attention_norm_weight, g.attention_norm_bias);
+        }
+        after_backward(micro_batch, spec::unit_of_layer(part_.first_layer + layer));
+    }
+    if (!part_.embedding) return;
+    embedding_backward(pass);
+    after_backward(micro_batch, spec::embedding_unit);
+}
+
+void Gpt::final_backward(const Pass& pass) {
+    if (!part_.head) {
+        device::ResidualNormBackward join{.dropout = dropout_before(pass, part_.n_layers())};
+        join.dsum_in = pass.act.final_residual;  // here the gradient of what it was
+        return residual_norm_backward(pass, join);
+    }
+    residual_norm_backward(pass, {.dy = pass.act.dfinal,
+                                  .sum = pass.act.final_residual,
+                                  .weight = weight_.final_norm_weight,
+                                  .mean = pass.act.final_norm_mean,
+                                  .rstd = pass.act.final_norm_rstd,
+                                  .dropout = dropout_before(pass, part_.n_layers()),
+                                  .dweight = grad_.final_norm_weight,
+                                  .dbias = grad_.final_norm_bias});
+}
+
+void Gpt::embedding_backward(const Pass& pass) {
+    device::embedding_backward(pass.context,
+                               {.tokens = pass.act.tokens.flat(),
+                                .dout = tensor_.gather(branch_gradient(), shared_.gathered),
+                                .dtable = grad_.word,
+                                .vocab_start = share_.vocab_start,
+                                .positions = grad_.position ? pass.act.positions.flat() : View{},
+                                .dposition_table = grad_.position});
 }
 
 // Completes what all residual joins share: the gradient of the stream is updated in place, the
 // branch's gradient is the stream's own unless dropout lay between them.
-void Gpt::residual_norm_backward(Context& context, device::ResidualNormBackward args) {
+void Gpt::residual_norm_backward(const Pass& pass, device::ResidualNormBackward args) {
     args.norm = norm_of(config_.normalization);
-    args.dsum = act_.dresidual;
-    args.dbranch = args.dropout.on() ? act_.dbranch : View{};
-    device::residual_norm_backward(context, args);
-}
-
-void Gpt::mlp_backward(Context& context, i64 layer, bool accumulate) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerParams& g = grad_.layers[index];
-    const LayerActivations& a = act_.layers[index];
-    const View dbranch = branch_gradient(config_.hidden_dropout);
-    device::linear_backward_weight(context, {.dy = dbranch,
-                                             .x = a.mlp_activation,
-                                             .dw = g.down_weight,
-                                             .dbias = g.down_bias,
-                                             .accumulate = accumulate});
-    device::linear_backward_input(context, {.dy = dbranch,
-                                            .w = w.down_weight,
-                                            .dx = act_.dmlp,
-                                            .activation = activation_of(config_.activation),
-                                            .pre_activation = a.mlp_up});
-    device::linear_backward_weight(context, {.dy = act_.dmlp,
-                                             .x = a.mlp_norm,
-                                             .dw = g.up_weight,
-                                             .dbias = g.up_bias,
-                                             .accumulate = accumulate});
-    device::linear_backward_input(context, {.dy = act_.dmlp, .w = w.up_weight, .dx = act_.dnorm});
-    residual_norm_backward(context, {.dy = act_.dnorm,
-                                     .sum = a.residual_mid,
-                                     .weight = w.mlp_norm_weight,
-                                     .mean = a.mlp_norm_mean,
-                                     .rstd = a.mlp_norm_rstd,
-                                     .dsum_in = act_.dresidual,
-                                     .dropout = dropout(true, config_.hidden_dropout, layer,
-                                                        device::attention_output_site),
-                                     .dweight = g.mlp_norm_weight,
-                                     .dbias = g.mlp_norm_bias});
-}
-
-void Gpt::attention_backward(Context& context, i64 layer, bool accumulate) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerParams& g = grad_.layers[index];
-    const LayerActivations& a = act_.layers[index];
-    const i64 rows = a.residual[0];
-    const View dbranch = branch_gradient(config_.hidden_dropout);
-    device::linear_backward_weight(context, {.dy = dbranch,
-                                             .x = a.attention.reshape({rows, a.attention[2]}),
-                                             .dw = g.output_weight,
-                                             .dbias = g.output_bias,
-                                             .accumulate = accumulate});
-    device::linear_backward_input(context, {.dy = dbranch,
-                                            .w = w.output_weight,
-                                            .dx = act_.dattention.reshape({rows, a.attention[2]})});
-    device::attention_backward(
-        context,
-        {.dout = act_.dattention,
-         .qkv = a.qkv,
-         .out = a.attention,
-         .lse = a.attention_lse,
-         .dqkv = act_.dqkv,
-         .n_heads = config_.n_heads,
-         .n_groups = config_.n_groups,
-         .head_dim = config_.head_dim,
-         .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
-         .doc_start = act_.doc_start,
-         .dropout = dropout(true, config_.attention_dropout, layer, device::attention_site)});
-    const View dqkv = act_.dqkv.reshape({rows, act_.dqkv[2]});
-    device::linear_backward_weight(context, {.dy = dqkv,
-                                             .x = a.attention_norm,
-                                             .dw = g.qkv_weight,
-                                             .dbias = g.qkv_bias,
-                                             .accumulate = accumulate});
-    device::linear_backward_input(context, {.dy = dqkv, .w = w.qkv_weight, .dx = act_.dnorm});
-    residual_norm_backward(context, {.dy = act_.dnorm,
-                                     .sum = a.residual,
-                                     .weight = w.attention_norm_weight,
-                                     .mean = a.attention_norm_mean,
-                                     .rstd = a.attention_norm_rstd,
-                                     .dsum_in = act_.dresidual,
-                                     .dropout = dropout_before(true, layer),
-                                     .dweight = g.attention_norm_weight,
-                                     .dbias = g.attention_norm_bias});
+    if (!args.dsum) args.dsum = shared_.dresidual;
+    args.dbranch = args.dropout.on() ? shared_.dbranch : View{};
+    device::residual_norm_backward(pass.context, args);
 }
 
 // Gradients that operations only ever add to start a step at zero; the others are overwritten.
-void Gpt::zero_accumulated(Context& context) {
-    const auto zero = [&context](const View& view) {
-        if (view) device::fill(context, {.x = view, .value = 0});
+void Gpt::zero_accumulated(const Pass& pass) {
+    const auto zero = [&pass](const View& view) {
+        if (view) device::fill(pass.context, {.x = view, .value = 0});
     };
-    zero(grad_.position);
+    if (part_.embedding) {
+        // A head with the same table has overwritten it.
+        if (!part_.head || grad_.head.data != grad_.word.data) zero(grad_.word);
+        zero(grad_.position);
+    }
     for (const LayerParams& g : grad_.layers) {
         zero(g.attention_norm_weight);
         zero(g.attention_norm_bias);
         zero(g.mlp_norm_weight);
         zero(g.mlp_norm_bias);
     }
+    if (!part_.head) return;
     zero(grad_.final_norm_weight);
     zero(grad_.final_norm_bias);
+}
+
+// Norms see this rank's rows alone when rows are cut.
+void Gpt::sum_over_rows(const View& weight, const View& bias) {
+    if (!tensor_.cuts_rows()) return;
+    tensor_.all_sum(weight);
+    if (bias) tensor_.all_sum(bias);
 }
 
 }  // namespace lm::model

@@ -11,7 +11,11 @@ ParamMap::ParamMap(const spec::ModelConfig& config, const spec::ParallelConfig& 
                    i64 tp_rank, i64 pp_rank)
     : config_(config),
       table_(spec::tensor_table(config)),
-      layout_(spec::rank_layout(config, table_, parallel, tp_rank, pp_rank)) {}
+      layout_(spec::rank_layout(config, table_, parallel, tp_rank, pp_rank)) {
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        parts_.push_back(spec::model_part(config, parallel, pp_rank, chunk));
+    }
+}
 
 View ParamMap::view_of(const spec::LocalTensor& local, const View& flat) const {
     return flat.rows(local.offset, local.end()).reshape(local.shape);
@@ -40,11 +44,12 @@ View ParamMap::block(std::string_view name, const View& flat) const {
     return flat.rows(first->offset, last->end()).reshape(shape);
 }
 
-Params ParamMap::bind(const View& flat) const {
+Params ParamMap::bind(const View& flat, i64 chunk) const {
+    const spec::ModelPart& part = parts_[static_cast<size_t>(chunk)];
     Params params;
     params.word = find("embedding.word.weight", flat);
     params.position = find("embedding.position.weight", flat);
-    for (i64 layer = 0; layer < config_.n_layers; ++layer) {
+    for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
         const auto tensor = [&](std::string_view name) {
             return find(fmt::format("layers.{}.{}", layer, name), flat);
         };
@@ -68,6 +73,7 @@ Params ParamMap::bind(const View& flat) const {
     }
     params.final_norm_weight = find("final_norm.weight", flat);
     params.final_norm_bias = find("final_norm.bias", flat);
+    params.head = config_.untied_head ? find("head.weight", flat) : params.word;
     return params;
 }
 

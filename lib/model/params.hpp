@@ -24,10 +24,11 @@ struct LayerParams {
 };
 
 struct Params {
-    View word;      // [V padded, C]; also the output projection
+    View word;      // [V padded, C]
     View position;  // [P, C]
     std::vector<LayerParams> layers;
     View final_norm_weight, final_norm_bias;  // [C]
+    View head;  // [V padded, C], the output projection; `word` itself when tied
 };
 
 // The parts of the model that a rank holds: table, layout, and tensors by name.
@@ -42,8 +43,9 @@ class ParamMap {
         return table_[static_cast<size_t>(local.index)];
     }
 
-    // `flat` is [layout().n_elements] of any dtype.
-    Params bind(const View& flat) const;
+    // The tensors of the stage's chunk number `chunk`, its layers counted from 0. `flat` is
+    // [layout().n_elements] of any dtype.
+    Params bind(const View& flat, i64 chunk = 0) const;
     View view_of(const spec::LocalTensor& local, const View& flat) const;
 
   private:
@@ -52,6 +54,7 @@ class ParamMap {
                const View& flat) const;  // the tensors of a block as one, or none
 
     spec::ModelConfig config_;
+    std::vector<spec::ModelPart> parts_;  // of the stage's chunks
     std::vector<spec::TensorSpec> table_;
     spec::RankLayout layout_;
 };

@@ -10,8 +10,9 @@ namespace lm::spec {
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads) {
     // Column reductions: one row of the widest gradient per block of rows, two for a norm's.
-    const i64 widest = std::max(
-        {2 * config.hidden, 2 * config.ffn_hidden / parallel.tp, config.qkv_rows() / parallel.tp});
+    const i64 groups = ceil_div(config.n_groups, parallel.tp);
+    const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
+                                 groups * (config.qkv_rows() / config.n_groups)});
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
     const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));

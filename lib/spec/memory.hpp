@@ -20,32 +20,47 @@ struct StepShape {
     i64 rows() const { return micro_batch * seq_length; }
 };
 
-// per_layer: kept from forward to backward, one per layer; once: one for the whole step;
-// forward and backward: scratch that is dead outside its half of the step, so the two overlap.
-enum class Lifetime { per_layer, once, forward, backward };
+// per_layer: from forward to backward, one per layer and micro-batch in flight; per_micro_batch:
+// one per micro-batch in flight; once: one, alive in forward and backward; forward and backward:
+// scratch that is dead outside its half, so the two overlap.
+enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
+enum class Holder { all, embedding, head };  // parts that have it
 
 struct ActivationSpec {
     std::string name;
     Shape shape;
     DType dtype = DType::fp32;
     Lifetime lifetime = Lifetime::once;
-    bool head = false;  // exists on the last pipeline stage only
+    Holder holder = Holder::all;
+    bool cheap = false;  // selective recompute makes it again
     i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 
 // Profile of the CPU backend: residual + norm fused, GELU input and output both kept, logits never
 // whole (head_chunk_rows rows at a time).
 std::vector<ActivationSpec> activation_table(const ModelConfig& config,
-                                             const ParallelConfig& parallel, const StepShape& step);
+                                             const ParallelConfig& parallel, const StepShape& step,
+                                             i64 tp_rank = 0);
+
+// Local layers [begin, end) of a part that backward makes again together with `layer`; empty when
+// `layer` is kept or only its cheap activations are made again.
+struct LayerGroup {
+    i64 begin = 0;
+    i64 end = 0;
+    bool empty() const { return begin == end; }
+};
+LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer);
 
 // Rows of logits that exist at a time: a multiple of 64 that keeps them within 128 MiB, or all
 // rows.
 i64 head_chunk_rows(i64 rows, i64 local_vocab);
 
+// What is made again has one place for all layers and micro-batches that take turns in it.
 struct PlacedActivation {
     std::string name;
-    i64 layer = -1;     // local layer of a per_layer activation
-    i64 in_flight = 0;  // which of the micro-batches in flight it belongs to
+    i64 chunk = -1;  // of the stage; -1: all chunks share it
+    i64 slot = -1;   // which of the chunk's micro-batches in flight it belongs to; -1: all
+    i64 layer = -1;  // local layer of a per_layer activation
     Shape shape;
     DType dtype = DType::fp32;
     i64 offset = 0;  // bytes from the start of the activation buffer
@@ -56,22 +71,26 @@ struct ActivationPlan {
     i64 bytes = 0;
 };
 
-// What one pipeline stage keeps: inputs and layers of every micro-batch in flight.
-struct StageShape {
-    i64 n_layers = 0;
-    bool last = true;
+// What one pipeline stage computes.
+struct ChunkShape {
+    ModelPart part;
     i64 in_flight = 1;  // micro-batches between their forward and their backward
 };
-// 1F1B keeps min(stages from here to the end, micro-batches of a step) in flight (arXiv
-// 2104.04473, section 2.2).
+struct StageShape {
+    std::vector<ChunkShape> chunks;
+    i64 tp_rank = 0;
+};
 StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel,
-                       const StepShape& step, i64 pp_rank);
+                       const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
+
+// Most micro-batches of a chunk that are between forward and backward in the schedule of
+// spec/pipeline.hpp, with up to n_micro_batches in a step. Micro-batch i of a chunk uses slot
+// i % in_flight: backward passes come in the order of the forward passes.
+i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
+                            i64 chunk);
 
 ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig& parallel,
                                 const StepShape& step, const StageShape& stage);
-// The only stage, of n_local_layers layers.
-ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig& parallel,
-                                const StepShape& step, i64 n_local_layers);
 
 // Bytes that one op of the CPU backend may need at most, on top of its arguments: partial sums of
 // reductions, scratchpads and packed operands of matrix products of every thread.

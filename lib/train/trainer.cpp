@@ -11,7 +11,6 @@
 namespace lm::train {
 
 using device::Context;
-using model::Gradients;
 
 spec::MemoryPlan memory_plan(const TrainerConfig& config) {
     return spec::plan_memory(config.model, config.parallel,
@@ -43,23 +42,31 @@ void Trainer::set_seq_length(i64 seq_length) {
     if (seq_length == seq_length_) return;
     LM_CHECK(seq_length > 0 && seq_length <= config_.model.seq_length, "a sequence too long");
     seq_length_ = seq_length;
-    gpt_ = std::make_unique<model::Gpt>(config_.model, map_.bind(weights_), map_.bind(gradients_),
-                                        place_activations(), config_.seed);
+    const model::ChunkSetup setup{.config = config_.model,
+                                  .parallel = config_.parallel,
+                                  .part = spec::model_part(config_.model, config_.parallel, 0),
+                                  .seed = config_.seed};
+    gpt_ = std::make_unique<model::Gpt>(setup, map_.bind(weights_), map_.bind(gradients_),
+                                        place_activations());
     loss_weight_.resize(static_cast<size_t>(config_.micro_batch * seq_length));
 }
 
-model::Activations Trainer::place_activations() {
+model::ChunkActivations Trainer::place_activations() {
     const spec::StepShape step{config_.micro_batch, seq_length_};
-    model::Activations act = model::bind_activations(
-        spec::plan_activations(config_.model, config_.parallel, step, config_.model.n_layers),
-        activation_buffer_);
+    model::ChunkActivations activations =
+        model::bind_activations(
+            spec::plan_activations(config_.model, config_.parallel, step,
+                                   spec::stage_shape(config_.model, config_.parallel, step, 0)),
+            activation_buffer_)
+            .front();
+    model::MicroBatchActivations& act = activations.slots.front();
     std::vector<i32> positions(static_cast<size_t>(step.rows()));
     for (i64 row = 0; row < step.rows(); ++row) {
         positions[static_cast<size_t>(row)] = static_cast<i32>(row % step.seq_length);
     }
     device_.copy_from_host(act.positions, positions.data());
     if (!config_.document_attention) act.doc_start = {};
-    return act;
+    return activations;
 }
 
 void Trainer::initialize() {
@@ -71,11 +78,11 @@ StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) 
     Context context = this->context();
     clear_step_sums();
     for (i64 i = 0; i < n_micro_batches; ++i) {
-        const Gradients gradients = i == 0 ? Gradients::overwrite : Gradients::accumulate;
+        const model::MicroBatch micro_batch{.first = i == 0, .last = i + 1 == n_micro_batches};
         copy_in(next(), n_micro_batches);
-        gpt_->forward(context, true);
-        gpt_->loss(context, true, 1.0, gradients);
-        gpt_->backward(context, gradients);
+        gpt_->forward(context, micro_batch);
+        gpt_->loss(context, micro_batch, 1.0);
+        gpt_->backward(context, micro_batch);
     }
     device::sum_squares(context, {.x = gradients_, .out = step_sum(model::gradient_sum_squares)});
     const auto sums = read_step_sums();
@@ -94,8 +101,8 @@ double Trainer::evaluate(const NextBatch& next, i64 n_micro_batches) {
     clear_step_sums();
     for (i64 i = 0; i < n_micro_batches; ++i) {
         copy_in(next(), n_micro_batches);
-        gpt_->forward(context, false);
-        gpt_->loss(context, false, 1.0, Gradients::overwrite);
+        gpt_->forward(context, {.training = false});
+        gpt_->loss(context, {.training = false}, 1.0);
     }
     return read_step_sums()[model::loss_sum];
 }
@@ -103,14 +110,14 @@ double Trainer::evaluate(const NextBatch& next, i64 n_micro_batches) {
 void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
     Context context = this->context();
     copy_in(batch, 1);
-    gpt_->forward(context, false);
-    const device::View chunk = gpt_->activations().logits;
-    const i64 n_rows = gpt_->activations().final_norm[0];
+    gpt_->forward(context, {.training = false});
+    const device::View chunk = gpt_->shared().logits;
+    const i64 n_rows = gpt_->slot(0).final_norm[0];
     std::vector<float> host(static_cast<size_t>(chunk.numel()));
     for (i64 begin = 0; begin < n_rows; begin += chunk[0]) {
         const i64 end = std::min(begin + chunk[0], n_rows);
         const device::View rows = chunk.rows(0, end - begin);
-        gpt_->logits(context, begin, end, rows);
+        gpt_->logits(context, 0, begin, end, rows);
         device_.copy_to_host(host.data(), rows);
         for (i64 row = begin; row < end; ++row) {
             const auto first = static_cast<size_t>((row - begin) * chunk[1]);
@@ -144,7 +151,7 @@ void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
 }
 
 void Trainer::copy_in(const data::Batch& batch, i64 n_micro_batches) {
-    const model::Activations& act = gpt_->activations();
+    const model::MicroBatchActivations& act = gpt_->slot(0);
     device_.copy_from_host(act.tokens, batch.tokens.data());
     device_.copy_from_host(act.targets, batch.targets.data());
     device_.copy_from_host(act.sample_ids, batch.sample_ids.data());
@@ -164,16 +171,16 @@ void Trainer::copy_in(const data::Batch& batch, i64 n_micro_batches) {
 
 void Trainer::clear_step_sums() {
     constexpr std::array<double, model::step_sum_count> zeros{};
-    device_.copy_from_host(gpt_->activations().step_sums, zeros.data());
+    device_.copy_from_host(gpt_->shared().step_sums, zeros.data());
 }
 
 device::View Trainer::step_sum(model::StepSum which) const {
-    return gpt_->activations().step_sums.rows(which, which + 1);
+    return gpt_->shared().step_sums.rows(which, which + 1);
 }
 
 std::array<double, model::step_sum_count> Trainer::read_step_sums() {
     std::array<double, model::step_sum_count> sums{};
-    device_.copy_to_host(sums.data(), gpt_->activations().step_sums);
+    device_.copy_to_host(sums.data(), gpt_->shared().step_sums);
     return sums;
 }
 

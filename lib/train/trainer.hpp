@@ -80,7 +80,7 @@ class Trainer {
     device::View gradients() const { return gradients_; }
 
   private:
-    model::Activations place_activations();
+    model::ChunkActivations place_activations();
     device::Context context() { return {device_, workspace_, times_}; }
     // Copies a micro-batch to the device, its loss mask divided by what makes the step's loss a
     // mean: over the unmasked tokens of a micro-batch, then over the micro-batches (as Megatron

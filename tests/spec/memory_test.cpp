@@ -32,25 +32,52 @@ Live life_of(Lifetime lifetime) {
     return {lifetime != Lifetime::backward, lifetime != Lifetime::forward};
 }
 
+bool made_again(const Recompute& recompute, const PlacedActivation& a, const ActivationSpec& spec,
+                i64 n_layers) {
+    if (a.layer < 0) return false;
+    if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap;
+    const LayerGroup group = recompute_group(recompute, n_layers, a.layer);
+    return !group.empty() && !(a.name == "residual" && a.layer == group.begin);
+}
+
+// Every view of the plan lies in the buffer, and two that are alive together share no byte; what is
+// made again is alive only while its group of layers is at work.
 void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
-                      const StageShape& stage) {
-    std::map<std::string, Lifetime> lifetimes;
-    for (const ActivationSpec& spec : activation_table(config, parallel, step)) {
-        CHECK(lifetimes.emplace(spec.name, spec.lifetime).second);
+                      const StepShape& shape, i64 pp_rank) {
+    std::map<std::string, ActivationSpec> specs;
+    for (const ActivationSpec& spec : activation_table(config, parallel, shape)) {
+        CHECK(specs.emplace(spec.name, spec).second);
     }
-    const ActivationPlan plan = plan_activations(config, parallel, step, stage);
+    const StageShape stage = stage_shape(config, parallel, shape, pp_rank);
+    const ActivationPlan plan = plan_activations(config, parallel, shape, stage);
+    const auto turns = [&](const PlacedActivation& a) {
+        if (a.chunk < 0) return false;
+        const ModelPart& part = stage.chunks[static_cast<size_t>(a.chunk)].part;
+        return made_again(parallel.recompute, a, specs.at(a.name), part.n_layers());
+    };
+    const auto take_turns = [&](const PlacedActivation& a, const PlacedActivation& b) {
+        if (!turns(a) || !turns(b)) return false;
+        if (a.chunk != b.chunk || a.slot != b.slot) return true;
+        const i64 n = stage.chunks[static_cast<size_t>(a.chunk)].part.n_layers();
+        return parallel.recompute.granularity == Recompute::Granularity::selective
+                   ? a.layer != b.layer
+                   : recompute_group(parallel.recompute, n, a.layer).begin !=
+                         recompute_group(parallel.recompute, n, b.layer).begin;
+    };
     const auto end_of = [](const PlacedActivation& a) {
         return a.offset + a.shape.numel() * size_of(a.dtype);
     };
     for (size_t i = 0; i < plan.placed.size(); ++i) {
         const PlacedActivation& a = plan.placed[i];
-        CAPTURE(a.name, a.layer);
+        CAPTURE(a.name, a.chunk, a.slot, a.layer);
+        CHECK(a.offset >= 0);
         CHECK(a.offset % 64 == 0);
         CHECK(end_of(a) <= plan.bytes);
-        const Live of_a = life_of(lifetimes.at(a.name));
+        const Live of_a = life_of(specs.at(a.name).lifetime);
         for (size_t j = i + 1; j < plan.placed.size(); ++j) {
             const PlacedActivation& b = plan.placed[j];
-            const Live of_b = life_of(lifetimes.at(b.name));
+            if (take_turns(a, b)) continue;
+            const Live of_b = life_of(specs.at(b.name).lifetime);
             const bool together =
                 (of_a.forward && of_b.forward) || (of_a.backward && of_b.backward);
             const bool overlap = a.offset < end_of(b) && b.offset < end_of(a);
@@ -62,9 +89,25 @@ void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
 }  // namespace
 
 TEST_CASE("no two live activations share a byte") {
-    check_no_overlap(gpt2(), {}, {.n_layers = 12});
-    check_no_overlap(gpt2(), {.tp = 4, .pp = 3}, {.n_layers = 4, .last = false, .in_flight = 3});
-    check_no_overlap(gpt2(), {.tp = 2, .pp = 2}, {.n_layers = 6, .last = true, .in_flight = 1});
+    using enum Recompute::Granularity;
+    using enum Recompute::Method;
+    StepShape several = step;
+    several.n_micro_batches = 8;
+    for (const Recompute recompute :
+         {Recompute{}, Recompute{selective, uniform, 1}, Recompute{full, uniform, 1},
+          Recompute{full, uniform, 5}, Recompute{full, block, 2}}) {
+        check_no_overlap(gpt2(), {.recompute = recompute}, step, 0);
+        for (i64 stage = 0; stage < 2; ++stage) {
+            check_no_overlap(gpt2(), {.tp = 4, .pp = 2, .recompute = recompute}, several, stage);
+            check_no_overlap(gpt2(),
+                             {.tp = 2,
+                              .pp = 2,
+                              .sequence_parallel = true,
+                              .n_chunks = 3,
+                              .recompute = recompute},
+                             several, stage);
+        }
+    }
 }
 
 TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
@@ -92,17 +135,49 @@ TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
     many.n_micro_batches = 100;
     for (i64 stage = 0; stage < 4; ++stage) {
         const StageShape shape = stage_shape(config, parallel, many, stage);
-        CHECK(shape.n_layers == 3);
-        CHECK(shape.in_flight == 4 - stage);
-        CHECK(shape.last == (stage == 3));
+        REQUIRE(shape.chunks.size() == 1);
+        CHECK(shape.chunks[0].part.n_layers() == 3);
+        CHECK(shape.chunks[0].part.embedding == (stage == 0));
+        CHECK(shape.chunks[0].part.head == (stage == 3));
+        CHECK(shape.chunks[0].in_flight == 4 - stage);
     }
-    many.n_micro_batches = 2;
-    CHECK(stage_shape(config, parallel, many, 0).in_flight == 2);
-    CHECK(stage_shape(config, {}, many, 0).in_flight == 1);
+    CHECK(micro_batches_in_flight(parallel, 2, 0, 0) == 2);
+    CHECK(micro_batches_in_flight({}, 2, 0, 0) == 1);
 }
 
-TEST_CASE("the only stage is the plan of all layers") {
+TEST_CASE("an interleaved pipeline keeps more of its first chunks") {
+    // 2 stages of 2 chunks, warm-up 4 and 2: forward passes 0 0 1 1 0 0 1 1 (by chunk), each from
+    // the fifth, or third, on followed by a backward pass 1 1 0 0.
+    const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
+    CHECK(micro_batches_in_flight(parallel, 8, 0, 0) == 4);
+    CHECK(micro_batches_in_flight(parallel, 8, 0, 1) == 2);
+    CHECK(micro_batches_in_flight(parallel, 8, 1, 0) == 3);
+    CHECK(micro_batches_in_flight(parallel, 8, 1, 1) == 1);
+    CHECK(micro_batches_in_flight(parallel, 2, 0, 0) == 2);
+}
+
+TEST_CASE("recompute and sequence parallelism keep less") {
+    using enum Recompute::Granularity;
+    using enum Recompute::Method;
     const ModelConfig config = gpt2();
-    CHECK(plan_activations(config, {}, step, 12).bytes ==
-          plan_memory(config, {}, step, {}, 1, 0, 0).activations);
+    const i64 row = step.rows() * 4;  // bytes of one float of every row
+    const auto bytes = [&](const ParallelConfig& parallel) {
+        return plan_memory(config, parallel, step, {}, 1, 0, 0).activations;
+    };
+    const i64 kept = bytes({});
+    // Two norms and the MLP's activation, of 6 C, once instead of 12 times.
+    CHECK(kept - bytes({.recompute = {selective, uniform, 1}}) == 11 * 6 * 768 * row);
+    // A layer has 16 C, statistics of 2 norms, and H of lse; C of each layer is kept.
+    const i64 layer = (16 * 768 + 4 + 12) * row;
+    const i64 branch = 768 * row;  // backward needs it too
+    const i64 one = bytes({.recompute = {full, uniform, 1}});
+    CHECK(kept - one >= 11 * layer - 12 * 768 * row - branch);
+    CHECK(kept - one <= 11 * layer - 12 * 768 * row + branch);
+    CHECK(bytes({.recompute = {full, uniform, 4}}) > one);
+    CHECK(bytes({.recompute = {full, block, 6}}) > one);
+    CHECK(bytes({.recompute = {full, block, 6}}) < kept);
+    // With 2 ranks, half of: residual, norms and their statistics, for each layer.
+    const i64 two = bytes({.tp = 2});
+    const i64 cut = bytes({.tp = 2, .sequence_parallel = true});
+    CHECK(two - cut > 12 * (4 * 768 + 4) * row / 2 - 4 * 768 * row);
 }

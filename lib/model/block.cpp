@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// A transformer block: attention and MLP, forward and backward; and what recompute makes again.
+// Projections to heads and to the MLP's width are column-parallel, those back to the residual
+// stream row-parallel (Shoeybi et al., 2019, section 3).
+#include <cmath>
+
+#include "base/error.hpp"
+#include "model/gpt.hpp"
+#include "model/norm.hpp"
+
+namespace lm::model {
+namespace {
+
+device::Activation activation_of(spec::Activation activation) {
+    LM_CHECK(!spec::is_gated(activation), "a gated activation in the GPT-2 block");
+    return activation == spec::Activation::gelu_erf ? device::Activation::gelu_erf
+                                                    : device::Activation::gelu_tanh;
+}
+
+// [B, T, width] as [N, width].
+View as_rows(const View& view) {
+    return view.reshape({view[0] * view[1], view[2]});
+}
+
+}  // namespace
+
+// ---- attention --------------------------------------------------------------------------------
+
+// `join`: the branch before this block joins the stream here; otherwise the stream lies in
+// `residual` already: a stage's input, or what recompute has kept.
+void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    device::ResidualNormForward norm{.norm = norm_of(config_.normalization),
+                                     .eps = config_.norm_eps,
+                                     .weight = w.attention_norm_weight,
+                                     .bias = w.attention_norm_bias,
+                                     .y = a.attention_norm,
+                                     .mean = a.attention_norm_mean,
+                                     .rstd = a.attention_norm_rstd};
+    if (join) {
+        norm.branch = tensor_.own_rows(shared_.branch);
+        norm.residual = layer == 0 ? View{} : pass.act.layers[index - 1].residual_mid;
+        norm.dropout = dropout_before(pass, layer);
+        norm.sum = a.residual;
+    } else {
+        norm.residual = a.residual;
+    }
+    device::residual_norm_forward(pass.context, norm);
+    device::linear_forward(pass.context, {.x = tensor_.gather(a.attention_norm, shared_.gathered),
+                                          .w = w.qkv_weight,
+                                          .bias = w.qkv_bias,
+                                          .y = as_rows(a.qkv)});
+    device::attention_forward(
+        pass.context,
+        {.qkv = a.qkv,
+         .out = a.attention,
+         .lse = a.attention_lse,
+         .n_heads = share_.n_heads,
+         .n_groups = share_.n_groups,
+         .head_dim = config_.head_dim,
+         .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
+         .doc_start = pass.act.doc_start,
+         .dropout = dropout(pass, config_.attention_dropout, layer, device::attention_site)});
+    device::linear_forward(pass.context, {.x = as_rows(a.attention),
+                                          .w = w.output_weight,
+                                          .bias = bias_once(w.output_bias),
+                                          .y = shared_.branch});
+    tensor_.sum(shared_.branch);
+}
+
+void Gpt::attention_backward(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerParams& g = grad_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    const View dbranch = tensor_.gather(branch_gradient(), shared_.gathered);
+    device::linear_backward_weight(pass.context, {.dy = dbranch,
+                                                  .x = as_rows(a.attention),
+                                                  .dw = g.output_weight,
+                                                  .dbias = g.output_bias,
+                                                  .accumulate = pass.accumulate});
+    device::linear_backward_input(
+        pass.context, {.dy = dbranch, .w = w.output_weight, .dx = as_rows(shared_.dattention)});
+    device::attention_backward(
+        pass.context,
+        {.dout = shared_.dattention,
+         .qkv = a.qkv,
+         .out = a.attention,
+         .lse = a.attention_lse,
+         .dqkv = shared_.dqkv,
+         .n_heads = share_.n_heads,
+         .n_groups = share_.n_groups,
+         .head_dim = config_.head_dim,
+         .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
+         .doc_start = pass.act.doc_start,
+         .dropout = dropout(pass, config_.attention_dropout, layer, device::attention_site)});
+    if (recompute_.granularity == spec::Recompute::Granularity::selective) {
+        attention_norm_again(pass, layer);
+    }
+    const View dqkv = as_rows(shared_.dqkv);
+    device::linear_backward_weight(pass.context,
+                                   {.dy = dqkv,
+                                    .x = tensor_.gather(a.attention_norm, shared_.gathered),
+                                    .dw = g.qkv_weight,
+                                    .dbias = g.qkv_bias,
+                                    .accumulate = pass.accumulate});
+    device::linear_backward_input(pass.context,
+                                  {.dy = dqkv, .w = w.qkv_weight, .dx = shared_.dnorm});
+    const bool stage_input = layer == 0 && !part_.embedding;
+    residual_norm_backward(
+        pass, {.dy = tensor_.sum(shared_.dnorm),
+               .sum = a.residual,
+               .weight = w.attention_norm_weight,
+               .mean = a.attention_norm_mean,
+               .rstd = a.attention_norm_rstd,
+               .dsum_in = shared_.dresidual,
+               .dsum = stage_input ? a.residual : shared_.dresidual,
+               .dropout = stage_input ? device::Dropout{} : dropout_before(pass, layer),
+               .dweight = g.attention_norm_weight,
+               .dbias = g.attention_norm_bias});
+}
+
+// ---- MLP --------------------------------------------------------------------------------------
+
+void Gpt::mlp_forward(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    device::residual_norm_forward(
+        pass.context,
+        {.norm = norm_of(config_.normalization),
+         .eps = config_.norm_eps,
+         .branch = tensor_.own_rows(shared_.branch),
+         .residual = a.residual,
+         .dropout = dropout(pass, config_.hidden_dropout, layer, device::attention_output_site),
+         .sum = a.residual_mid,
+         .weight = w.mlp_norm_weight,
+         .bias = w.mlp_norm_bias,
+         .y = a.mlp_norm,
+         .mean = a.mlp_norm_mean,
+         .rstd = a.mlp_norm_rstd});
+    device::linear_forward(pass.context, {.x = tensor_.gather(a.mlp_norm, shared_.gathered),
+                                          .w = w.up_weight,
+                                          .bias = w.up_bias,
+                                          .y = a.mlp_activation,
+                                          .activation = activation_of(config_.activation),
+                                          .pre_activation = a.mlp_up});
+}
+
+// Apart from the rest, because recompute needs it for the layers after this one only.
+void Gpt::mlp_branch_forward(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    device::linear_forward(pass.context, {.x = pass.act.layers[index].mlp_activation,
+                                          .w = w.down_weight,
+                                          .bias = bias_once(w.down_bias),
+                                          .y = shared_.branch});
+    tensor_.sum(shared_.branch);
+}
+
+void Gpt::mlp_backward(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerParams& g = grad_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    if (recompute_.granularity == spec::Recompute::Granularity::selective) {
+        mlp_norm_and_activation_again(pass, layer);
+    }
+    const View dbranch = tensor_.gather(branch_gradient(), shared_.gathered);
+    device::linear_backward_weight(pass.context, {.dy = dbranch,
+                                                  .x = a.mlp_activation,
+                                                  .dw = g.down_weight,
+                                                  .dbias = g.down_bias,
+                                                  .accumulate = pass.accumulate});
+    device::linear_backward_input(pass.context, {.dy = dbranch,
+                                                 .w = w.down_weight,
+                                                 .dx = shared_.dmlp,
+                                                 .activation = activation_of(config_.activation),
+                                                 .pre_activation = a.mlp_up});
+    device::linear_backward_weight(pass.context, {.dy = shared_.dmlp,
+                                                  .x = tensor_.gather(a.mlp_norm, shared_.gathered),
+                                                  .dw = g.up_weight,
+                                                  .dbias = g.up_bias,
+                                                  .accumulate = pass.accumulate});
+    device::linear_backward_input(pass.context,
+                                  {.dy = shared_.dmlp, .w = w.up_weight, .dx = shared_.dnorm});
+    residual_norm_backward(pass, {.dy = tensor_.sum(shared_.dnorm),
+                                  .sum = a.residual_mid,
+                                  .weight = w.mlp_norm_weight,
+                                  .mean = a.mlp_norm_mean,
+                                  .rstd = a.mlp_norm_rstd,
+                                  .dsum_in = shared_.dresidual,
+                                  .dropout = dropout(pass, config_.hidden_dropout, layer,
+                                                     device::attention_output_site),
+                                  .dweight = g.mlp_norm_weight,
+                                  .dbias = g.mlp_norm_bias});
+}
+
+// ---- recompute ---------------------------------------------------------------------------------
+
+// The forward pass of some layers from the kept stream, up to what backward reads last.
+void Gpt::group_again(const Pass& pass, const spec::LayerGroup& group) {
+    for (i64 layer = group.begin; layer < group.end; ++layer) {
+        attention_forward(pass, layer, layer > group.begin);
+        mlp_forward(pass, layer);
+        if (layer + 1 < group.end) mlp_branch_forward(pass, layer);
+    }
+}
+
+void Gpt::attention_norm_again(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    device::residual_norm_forward(pass.context, {.norm = norm_of(config_.normalization),
+                                                 .eps = config_.norm_eps,
+                                                 .residual = a.residual,
+                                                 .weight = w.attention_norm_weight,
+                                                 .bias = w.attention_norm_bias,
+                                                 .y = a.attention_norm,
+                                                 .mean = a.attention_norm_mean,
+                                                 .rstd = a.attention_norm_rstd});
+}
+
+void Gpt::mlp_norm_and_activation_again(const Pass& pass, i64 layer) {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    device::residual_norm_forward(pass.context, {.norm = norm_of(config_.normalization),
+                                                 .eps = config_.norm_eps,
+                                                 .residual = a.residual_mid,
+                                                 .weight = w.mlp_norm_weight,
+                                                 .bias = w.mlp_norm_bias,
+                                                 .y = a.mlp_norm,
+                                                 .mean = a.mlp_norm_mean,
+                                                 .rstd = a.mlp_norm_rstd});
+    device::activation_forward(
+        pass.context,
+        {.x = a.mlp_up, .y = a.mlp_activation, .activation = activation_of(config_.activation)});
+}
+
+}  // namespace lm::model
