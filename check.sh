@@ -76,7 +76,7 @@ mkdir -p build/results
 rm -f build/results/*.xml
 step "dependencies"
 if [ $all = 1 ]; then
-    tools/install-deps --venv || stop "the dependencies cannot be installed"
+    tools/install-deps --venv --slurm || stop "the dependencies cannot be installed"
 else
     tools/install-deps || stop "the dependencies cannot be installed"
 fi

@@ -38,6 +38,16 @@ function(lm_library name)
     install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
 endfunction()
 
+# lm_plugin(NAME DIR d LIBS x): a library that is opened at run time, from lib/d/*.cpp, beside the others.
+function(lm_plugin name)
+    cmake_parse_arguments(arg "" "DIR" "LIBS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/${arg_DIR}/*.cpp)
+    add_library(${name} MODULE ${sources})
+    target_link_libraries(${name} PRIVATE ${arg_LIBS})
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
+endfunction()
+
 # lm_command(NAME LIBS x): the program lm-NAME from cmd/NAME/*.cpp.
 function(lm_command name)
     cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})

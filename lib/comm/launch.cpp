@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launch.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "comm/mpi/plugin.hpp"
+
+namespace lm::comm {
+namespace {
+
+constexpr const char* plugin_file = "liblm_mpi.so";
+
+class Alone final : public Launch {
+  public:
+    Group& world() override { return *world_; }
+    std::string describe() const override { return "1 rank"; }
+
+  private:
+    std::unique_ptr<Group> world_ = self("world");
+};
+
+// A number of the environment; -1: not there, or not a number.
+i64 number_of(const char* variable) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) return -1;
+    char* end = nullptr;
+    const i64 value = std::strtoll(text, &end, 10);
+    return end == text || *end != 0 ? -1 : value;
+}
+
+std::string plugin_path() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return plugin_file;
+    const std::string library = info.dli_fname;
+    const size_t slash = library.rfind('/');
+    return slash == std::string::npos ? plugin_file : library.substr(0, slash + 1) + plugin_file;
+}
+
+const MpiPlugin& open_plugin(const LaunchedBy& by) {
+    const std::string path = plugin_path();
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        run_error("MPI",
+                  "started by {}, but the MPI plugin cannot be opened: {}: build with -D LM_MPI=ON",
+                  by.launcher, dlerror());
+    }
+    using Entry = const MpiPlugin* (*)();
+    const auto entry = reinterpret_cast<Entry>(dlsym(library, mpi_plugin_symbol));
+    if (entry == nullptr) run_error(path, "not an MPI plugin of this toolkit");
+    const MpiPlugin& plugin = *entry();
+    if (plugin.abi != mpi_plugin_abi) {
+        run_error(path,
+                  "belongs to another version of the toolkit (ABI {}, not {}): install both "
+                  "from one build",
+                  plugin.abi, mpi_plugin_abi);
+    }
+    return plugin;
+}
+
+}  // namespace
+
+LaunchedBy launched_by() {
+    if (const i64 size = number_of("OMPI_COMM_WORLD_SIZE"); size >= 0) return {size > 1, "mpirun"};
+    const bool slurm_step = number_of("SLURM_STEP_NUM_TASKS") >= 0;
+    const std::string launcher = slurm_step ? "srun" : "mpirun";
+    if (const i64 size = number_of("PMI_SIZE"); size >= 0) return {size > 1, launcher};
+    if (number_of("PMIX_RANK") >= 0) {
+        return {!slurm_step || number_of("SLURM_STEP_NUM_TASKS") > 1, launcher};
+    }
+    if (const i64 n_tasks = number_of("SLURM_STEP_NUM_TASKS"); n_tasks > 1) {
+        usage_error("srun", "started {} tasks that do not know of each other: use srun --mpi=pmix",
+                    n_tasks);
+    }
+    return {};
+}
+
+std::unique_ptr<Launch> launch(const LaunchOptions& options) {
+    const LaunchedBy by = launched_by();
+    if (!by.mpi) return std::make_unique<Alone>();
+    return open_plugin(by).open(options);
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How this process was started, and the group of all ranks that were started with it: one rank
+// alone, or MPI when mpirun, mpiexec or srun started it. MPI lives in a plugin, liblm_mpi.so beside
+// this library, that is opened only then, so that one process never pays for it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/group.hpp"
+
+namespace lm::comm {
+
+struct LaunchOptions {
+    double timeout_s = 600;  // how long an operation waits for members that do not come
+    // Compare the operations of all members before each collective: for finding bugs, slow.
+    bool check_operations = false;
+    // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.
+    i64 max_count = i64{1} << 30;
+};
+
+// What the environment says. Throws Error(usage) when srun started several tasks without
+// --mpi=pmix: each would take itself for the only one.
+struct LaunchedBy {
+    bool mpi = false;      // join the others through MPI
+    std::string launcher;  // "mpirun", "srun"; empty when alone
+};
+LaunchedBy launched_by();
+
+// Keeps the connection to the other ranks. When an exception destroys it, the whole job is ended as
+// soon as this process exits, with its exit code: the one line that tells the error is printed
+// before. (Rank 0 comes first, so that an error of all ranks is told once.) When the process exits
+// or dies without destroying it, the job is ended likewise.
+class Launch {
+  public:
+    virtual ~Launch() = default;
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+
+    virtual Group& world() = 0;
+    // "1 rank", "8 ranks, Open MPI 4.1.4": for the log.
+    virtual std::string describe() const = 0;
+
+  protected:
+    Launch() = default;
+};
+
+// One per process. Throws Error(failure) when MPI is needed and cannot be had.
+std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
+
+}  // namespace lm::comm

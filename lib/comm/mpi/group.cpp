@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/group.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+
+namespace lm::comm {
+namespace {
+
+constexpr int message_tag = 0;
+
+// A waiting rank tests without pause first, then lets others have the core, then sleeps between
+// tests: what takes a second does not mind 0.1 ms more.
+constexpr i64 eager_tests = 100;
+constexpr double sleep_after_s = 1;
+constexpr auto sleep_time = std::chrono::microseconds(100);
+
+// After a timeout members ask one after another, so that a large job is not flooded.
+constexpr double ask_apart_s = 0.05;
+constexpr double ask_latest_s = 10;
+constexpr size_t max_sightings_told = 4;
+
+std::byte* at(void* base, i64 elements, DType dtype) {
+    return static_cast<std::byte*>(base) + elements * size_of(dtype);
+}
+const std::byte* at(const void* base, i64 elements, DType dtype) {
+    return static_cast<const std::byte*>(base) + elements * size_of(dtype);
+}
+
+}  // namespace
+
+MpiGroup::MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id)
+    : Group(
+          std::move(name),
+          [&] {
+              int rank = 0;
+              MPI_Comm_rank(comm, &rank);
+              return rank;
+          }(),
+          [&] {
+              int size = 1;
+              MPI_Comm_size(comm, &size);
+              return size;
+          }()),
+      world_(world),
+      comm_(comm),
+      id_(id) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    if (world_.options().check_operations) MPI_Comm_dup(comm_, &check_comm_);
+    world_.add_group(id_, n_started_);
+}
+
+MpiGroup::~MpiGroup() {
+    const std::lock_guard lock(world_.mutex());
+    world_.remove_group(id_);
+    // The others may not follow, and the job ends.
+    if (std::uncaught_exceptions() > 0 || world_.failed()) return;
+    if (check_comm_ != MPI_COMM_NULL) MPI_Comm_free(&check_comm_);
+    MPI_Comm_free(&comm_);
+}
+
+void MpiGroup::abort(const std::string& reason) noexcept {
+    try {
+        warn("gives up: {}", reason);
+    } catch (...) {  // the end matters more than the message
+    }
+    world_.end(Exit::failure);
+}
+
+// ---- Starting ----------------------------------------------------------------------------------
+
+i64 MpiGroup::start(const Operation& operation) {
+    const i64 number = is_message(operation.kind) ? -1 : n_started_.fetch_add(1);
+    if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
+    const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
+    if (carries_data && operation.n == 0) return 0;
+    const std::lock_guard lock(world_.mutex());
+    const i64 ticket = under_way_.open();
+    Started& started = *under_way_.find(ticket);
+    started.operation = operation;
+    started.number = number;
+    started.requests.clear();
+    started.strided = MPI_DATATYPE_NULL;
+    started.copy_from = nullptr;
+    switch (operation.kind) {
+        case Kind::all_reduce:
+            start_all_reduce(started);
+            break;
+        case Kind::reduce_scatter:
+            start_reduce_scatter(started);
+            break;
+        case Kind::all_gather:
+            start_all_gather(started);
+            break;
+        case Kind::broadcast:
+            start_broadcast(started);
+            break;
+        case Kind::send:
+        case Kind::receive:
+            start_message(started);
+            break;
+        case Kind::barrier:
+        case Kind::split:
+            check(MPI_Ibarrier(comm_, add_request(started)), operation);
+            break;
+    }
+    return ticket;
+}
+
+MPI_Request* MpiGroup::add_request(Started& started) {
+    started.requests.push_back(MPI_REQUEST_NULL);
+    return &started.requests.back();
+}
+
+void MpiGroup::start_all_reduce(Started& started) {
+    const Operation& o = started.operation;
+    for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
+        const i64 n = std::min(world_.options().max_count, o.n - begin);
+        check(MPI_Iallreduce(MPI_IN_PLACE, at(o.out, begin, o.dtype), static_cast<int>(n),
+                             mpi_type(o.dtype), world_.ops().of(o.dtype, o.reduction), comm_,
+                             add_request(started)),
+              o);
+    }
+}
+
+void MpiGroup::start_broadcast(Started& started) {
+    const Operation& o = started.operation;
+    for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
+        const i64 n = std::min(world_.options().max_count, o.n - begin);
+        check(MPI_Ibcast(at(o.out, begin, o.dtype), static_cast<int>(n), mpi_type(o.dtype), o.peer,
+                         comm_, add_request(started)),
+              o);
+    }
+}
+
+void MpiGroup::start_message(Started& started) {
+    const Operation& o = started.operation;
+    for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
+        const i64 n = std::min(world_.options().max_count, o.n - begin);
+        MPI_Request* request = add_request(started);
+        const int code = o.kind == Kind::send
+                             ? MPI_Isend(at(o.in, begin, o.dtype), static_cast<int>(n),
+                                         mpi_type(o.dtype), o.peer, message_tag, comm_, request)
+                             : MPI_Irecv(at(o.out, begin, o.dtype), static_cast<int>(n),
+                                         mpi_type(o.dtype), o.peer, message_tag, comm_, request);
+        check(code, o);
+    }
+}
+
+void MpiGroup::start_all_gather(Started& started) {
+    const Operation& o = started.operation;
+    const bool in_place = o.in == at(o.out, rank() * o.n, o.dtype);
+    if (o.n <= world_.options().max_count) {
+        const int n = static_cast<int>(o.n);
+        check(MPI_Iallgather(in_place ? MPI_IN_PLACE : o.in, n, mpi_type(o.dtype), o.out, n,
+                             mpi_type(o.dtype), comm_, add_request(started)),
+              o);
+        return;
+    }
+    // The b-th piece of every part: pieces lie n elements apart in `out`.
+    for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
+        const int n = static_cast<int>(std::min(world_.options().max_count, o.n - begin));
+        MPI_Datatype piece = MPI_DATATYPE_NULL;
+        MPI_Datatype strided = MPI_DATATYPE_NULL;
+        check(MPI_Type_contiguous(n, mpi_type(o.dtype), &piece), o);
+        check(MPI_Type_create_resized(piece, 0, o.bytes(), &strided), o);
+        check(MPI_Type_commit(&strided), o);
+        check(
+            MPI_Iallgather(in_place ? MPI_IN_PLACE : at(o.in, begin, o.dtype), n, mpi_type(o.dtype),
+                           at(o.out, begin, o.dtype), 1, strided, comm_, add_request(started)),
+            o);
+        MPI_Type_free(&piece);  // both stay until the operation has ended
+        MPI_Type_free(&strided);
+    }
+}
+
+void MpiGroup::start_reduce_scatter(Started& started) {
+    const Operation& o = started.operation;
+    if (o.n > world_.options().max_count / size()) return start_reduces(started);
+    // In place MPI leaves the result in front; it is moved to its part at the end.
+    const bool in_place = o.out == at(o.in, rank() * o.n, o.dtype);
+    if (in_place && rank() != 0) started.copy_from = o.in;
+    check(MPI_Ireduce_scatter_block(
+              in_place ? MPI_IN_PLACE : o.in, in_place ? const_cast<void*>(o.in) : o.out,
+              static_cast<int>(o.n), mpi_type(o.dtype), world_.ops().of(o.dtype, o.reduction),
+              comm_, add_request(started)),
+          o);
+}
+
+// Part by part, for more elements than one call can count.
+void MpiGroup::start_reduces(Started& started) {
+    const Operation& o = started.operation;
+    for (int part = 0; part < size(); ++part) {
+        for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
+            const i64 n = std::min(world_.options().max_count, o.n - begin);
+            const void* in = at(o.in, part * o.n + begin, o.dtype);
+            void* out = at(o.out, begin, o.dtype);
+            const bool in_place = part == rank() && in == out;
+            check(MPI_Ireduce(in_place ? MPI_IN_PLACE : in, out, static_cast<int>(n),
+                              mpi_type(o.dtype), world_.ops().of(o.dtype, o.reduction), part, comm_,
+                              add_request(started)),
+                  o);
+        }
+    }
+}
+
+// ---- Waiting -----------------------------------------------------------------------------------
+
+bool MpiGroup::test(Started& started) {
+    const std::lock_guard lock(world_.mutex());
+    statuses_.resize(std::max(statuses_.size(), started.requests.size()));
+    int flag = 0;
+    check(MPI_Testall(static_cast<int>(started.requests.size()), started.requests.data(), &flag,
+                      statuses_.data()),
+          started.operation);
+    if (flag) finish(started);
+    return flag != 0;
+}
+
+void MpiGroup::finish(Started& started) {
+    const Operation& o = started.operation;
+    if (o.kind == Kind::receive) check_received(started);
+    if (started.copy_from != nullptr) {
+        std::memcpy(o.out, started.copy_from, static_cast<size_t>(o.bytes()));
+    }
+}
+
+void MpiGroup::check_received(const Started& started) {
+    const Operation& o = started.operation;
+    i64 n_received = 0;
+    for (size_t i = 0; i < started.requests.size(); ++i) {
+        int n = 0;
+        MPI_Get_count(&statuses_[i], mpi_type(o.dtype), &n);
+        n_received += n;
+    }
+    if (n_received == o.n) return;
+    fail_with(Exit::bug, fmt::format("{}: the message has {} elements", describe(o), n_received));
+}
+
+void MpiGroup::wait_for(Started& started) {
+    const double timeout_s =
+        world_.options().timeout_s + std::min(rank() * ask_apart_s, ask_latest_s);
+    const Stopwatch watch;
+    for (i64 n_tests = 0; !test(started); ++n_tests) {
+        if (n_tests < eager_tests) continue;
+        const double waited_s = watch.elapsed_s();
+        if (waited_s > timeout_s) fail_missing(started, waited_s);
+        if (waited_s < sleep_after_s) {
+            sched_yield();
+        } else {
+            std::this_thread::sleep_for(sleep_time);
+        }
+    }
+}
+
+void MpiGroup::wait(i64 ticket) {
+    Started* started = under_way_.find(ticket);
+    if (started == nullptr) return;
+    wait_for(*started);
+    under_way_.close(ticket);
+}
+
+bool MpiGroup::done(i64 ticket) {
+    Started* started = under_way_.find(ticket);
+    if (started == nullptr) return true;
+    if (!test(*started)) return false;
+    under_way_.close(ticket);
+    return true;
+}
+
+// ---- Parts -------------------------------------------------------------------------------------
+
+std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_name) {
+    // MPI_Comm_split knows no timeout: all have come when it begins.
+    const i64 ticket = start({Kind::split});
+    const i64 number = under_way_.find(ticket)->number;
+    wait(ticket);
+    const std::lock_guard lock(world_.mutex());
+    MPI_Comm comm = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm), {Kind::split});
+    if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {Kind::split});
+    const u64 numbers[] = {id_, static_cast<u64>(number),
+                           static_cast<u64>(static_cast<i64>(color))};
+    return std::make_unique<MpiGroup>(
+        world_, comm, std::move(part_name),
+        hash64({reinterpret_cast<const char*>(numbers), sizeof numbers}));
+}
+
+// ---- Failing -----------------------------------------------------------------------------------
+
+void MpiGroup::fail_with(Exit code, const std::string& text) {
+    world_.fail();
+    fail(code, fmt::format("group '{}'", name()), "{}", text);
+}
+
+void MpiGroup::check(int code, const Operation& operation) {
+    if (code == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_ERR_IN_STATUS) {
+        for (const MPI_Status& status : statuses_) {
+            if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
+                code = status.MPI_ERROR;
+                break;
+            }
+        }
+    }
+    MPI_Error_string(code, text, &length);
+    fail_with(Exit::failure, fmt::format("{}: {}", describe(operation), text));
+}
+
+std::vector<int> MpiGroup::world_ranks(const std::vector<int>& members) const {
+    std::vector<int> ranks(members.size());
+    MPI_Group mine = MPI_GROUP_NULL;
+    MPI_Group all = MPI_GROUP_NULL;
+    const std::lock_guard lock(world_.mutex());
+    MPI_Comm_group(comm_, &mine);
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_translate_ranks(mine, static_cast<int>(members.size()), members.data(), all,
+                              ranks.data());
+    MPI_Group_free(&mine);
+    MPI_Group_free(&all);
+    return ranks;
+}
+
+std::string MpiGroup::describe(const Operation& operation) const {
+    Operation named = operation;
+    if (named.peer >= 0) named.peer = world_ranks({named.peer})[0];
+    return named.str();
+}
+
+// Who has not come, from the members themselves.
+void MpiGroup::fail_missing(const Started& started, double waited_s) {
+    std::vector<int> others;
+    for (int member = 0; member < size(); ++member) {
+        const bool asked =
+            started.number >= 0 ? member != rank() : member == started.operation.peer;
+        if (asked) others.push_back(member);
+    }
+    std::vector<int> missing;
+    std::string told;
+    for (const Sighting& s : world_.ask(world_ranks(others), id_)) {
+        if (s.answered && started.number >= 0 && s.n_started > started.number) continue;
+        missing.push_back(s.rank);
+        if (missing.size() > max_sightings_told) continue;
+        told +=
+            fmt::format("; rank {} on {} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
+                        !s.answered       ? "does not answer"
+                        : s.where.empty() ? "is elsewhere"
+                                          : "is in " + s.where);
+    }
+    std::ranges::sort(missing);
+    const std::string number =
+        started.number >= 0 ? fmt::format(", operation {}", started.number) : "";
+    const std::string who = missing.empty() ? "all have come, but it does not end"
+                                            : ranks_text(missing, world_.size()) + " did not come";
+    fail_with(Exit::failure, fmt::format("{}{}: {} within {:.0f} s{}", describe(started.operation),
+                                         number, who, waited_s, told));
+}
+
+// The members' operations are compared by a digest; when they differ, all texts are gathered.
+void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
+    char text[128] = "";
+    const std::string mine = describe(operation);
+    std::memcpy(text, mine.data(), std::min(mine.size(), sizeof text - 1));
+    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // so that -digest fits
+    i64 range[2] = {digest, -digest};
+    Started started;
+    started.operation = operation;
+    started.number = number;
+    {
+        const std::lock_guard lock(world_.mutex());
+        check(MPI_Iallreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, check_comm_,
+                             add_request(started)),
+              operation);
+    }
+    wait_for(started);
+    if (range[0] == -range[1]) return;
+    std::vector<char> all(sizeof text * static_cast<size_t>(size()));
+    const std::lock_guard lock(world_.mutex());
+    check(
+        MPI_Allgather(text, sizeof text, MPI_CHAR, all.data(), sizeof text, MPI_CHAR, check_comm_),
+        operation);
+    for (int member = 1; member < size(); ++member) {
+        const char* other = all.data() + sizeof text * static_cast<size_t>(member);
+        if (std::strcmp(other, all.data()) == 0) continue;
+        const std::vector<int> ranks = world_ranks({0, member});
+        fail_with(Exit::bug, fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
+                                         number, ranks[0], all.data(), ranks[1], other));
+    }
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one symbol of liblm_mpi.so. `abi` stands first and is compared before anything else is used:
+// raise it with every change of this struct, of Group or of LaunchOptions.
+#pragma once
+
+#include "comm/launch.hpp"
+
+namespace lm::comm {
+
+constexpr int mpi_plugin_abi = 1;
+constexpr const char* mpi_plugin_symbol = "lm_mpi_plugin";
+
+struct MpiPlugin {
+    int abi;
+    std::unique_ptr<Launch> (*open)(const LaunchOptions& options);
+};
+
+}  // namespace lm::comm

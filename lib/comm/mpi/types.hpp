@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI's names for our element types and reductions, and its errors as ours.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+
+#include "comm/operation.hpp"
+
+namespace lm::comm {
+
+// Throws Error(failure) naming `what` when `code` is an error of an MPI call.
+void check_mpi(int code, const char* what);
+
+MPI_Datatype mpi_type(DType dtype);
+
+// The reductions that MPI does not have: sums of 16-bit floats (each addition in fp32, then
+// rounded) and maxima in which a NaN stays. Made once after MPI_Init.
+class MpiOps {
+  public:
+    MpiOps();
+    MPI_Op of(DType dtype, Reduction reduction) const;
+
+  private:
+    MPI_Op sum_bf16_, sum_fp16_, max_bf16_, max_fp16_, max_fp32_, max_fp64_;
+};
+
+}  // namespace lm::comm

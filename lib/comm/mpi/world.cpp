@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/world.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "comm/mpi/group.hpp"
+#include "comm/mpi/plugin.hpp"
+
+namespace lm::comm {
+
+struct MpiWorld::Question {
+    u64 group;
+};
+
+struct MpiWorld::Answer {
+    i32 rank;
+    i32 ward;  // the rank whose host this one keeps
+    i64 n_started;
+    char host[64];
+    char ward_host[64];
+    char where[200];
+};
+
+namespace {
+
+constexpr int question_tag = 1;
+constexpr int answer_tag = 2;
+constexpr auto answer_interval = std::chrono::milliseconds(100);
+constexpr double answer_time_s = 2;  // a rank that lives answers within one interval
+constexpr size_t max_answers_under_way = 64;
+constexpr size_t max_hosts_asked = 64;
+// How long other ranks leave rank 0 to tell an error that all of them have.
+constexpr unsigned rank_0_first_s = 2;
+
+bool job_is_over = true;
+
+// The exit code of a process that leaves the job early becomes that of the job.
+void end_job(int status, void*) {
+    if (!job_is_over)
+        MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
+}
+
+std::string host_name() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+template <size_t n>
+void put(char (&target)[n], const std::string& text) {
+    std::memset(target, 0, n);
+    std::memcpy(target, text.data(), std::min(text.size(), n - 1));
+}
+
+}  // namespace
+
+MpiWorld::MpiWorld(const LaunchOptions& options)
+    : options_(options),
+      exceptions_at_start_(std::uncaught_exceptions()),
+      host_(host_name()),
+      sent_(max_answers_under_way) {
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init");
+    job_is_over = false;
+    on_exit(end_job, nullptr);
+    if (provided < MPI_THREAD_SERIALIZED) {
+        run_error("MPI", "this library cannot be called from several threads: use one that can");
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    ops_ = std::make_unique<MpiOps>();
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    exchange_hosts();
+    MPI_Comm comm = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
+    answering_ = std::thread([this] { answer_questions(); });
+}
+
+MpiWorld::~MpiWorld() {
+    const bool failing = failed_.load() || std::uncaught_exceptions() > exceptions_at_start_;
+    if (!failing) {
+        try {
+            group_->barrier();  // with a timeout, which MPI_Finalize has not
+        } catch (const Error& error) {
+            warn("{}", error.what());
+            failed_.store(true);
+        }
+    }
+    stop_answering();
+    if (failing || failed_.load()) {
+        if (rank_ != 0) sleep(rank_0_first_s);
+        return;  // the end of the process ends the job
+    }
+    group_.reset();
+    MPI_Comm_free(&control_);
+    job_is_over = true;
+    MPI_Finalize();
+}
+
+void MpiWorld::end(Exit code) {
+    const std::lock_guard lock(mutex_);
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+    std::_Exit(static_cast<int>(code));
+}
+
+std::string MpiWorld::describe() const {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const std::string text(version, static_cast<size_t>(length));
+    return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
+}
+
+// Every rank keeps the host of the one half a job before it: when a whole host is gone, the ranks
+// that know its name are elsewhere.
+void MpiWorld::exchange_hosts() {
+    char mine[64];
+    char wards[64] = "";
+    put(mine, host_);
+    const int half = size_ / 2;
+    check_mpi(
+        MPI_Sendrecv(mine, sizeof mine, MPI_CHAR, (rank_ + half) % size_, 0, wards, sizeof wards,
+                     MPI_CHAR, (rank_ - half + size_) % size_, 0, control_, MPI_STATUS_IGNORE),
+        "MPI_Sendrecv");
+    ward_host_ = wards;
+}
+
+void MpiWorld::add_group(u64 id, const std::atomic<i64>& n_started) {
+    groups_[id] = &n_started;
+}
+
+void MpiWorld::remove_group(u64 id) {
+    groups_.erase(id);
+}
+
+// ---- Answering ---------------------------------------------------------------------------------
+
+void MpiWorld::answer_questions() {
+    std::unique_lock stop_lock(stop_mutex_);
+    while (!stopped_.wait_for(stop_lock, answer_interval, [this] { return stop_; })) {
+        const std::lock_guard lock(mutex_);
+        int waiting = 1;
+        while (!failed_.load() && waiting) {
+            MPI_Status status;
+            waiting = 0;
+            if (MPI_Iprobe(MPI_ANY_SOURCE, question_tag, control_, &waiting, &status)) return;
+            if (waiting) answer_one(status.MPI_SOURCE);
+        }
+    }
+}
+
+void MpiWorld::answer_one(int asker) {
+    Question question{};
+    MPI_Recv(&question, sizeof question, MPI_BYTE, asker, question_tag, control_,
+             MPI_STATUS_IGNORE);
+    Answer& answer = sent_[next_sent_++ % sent_.size()];
+    const auto group = groups_.find(question.group);
+    answer.rank = rank_;
+    answer.ward = (rank_ - size_ / 2 + size_) % size_;
+    answer.n_started = group == groups_.end() ? -1 : group->second->load();
+    put(answer.host, host_);
+    put(answer.ward_host, ward_host_);
+    put(answer.where, "");
+    MPI_Request request = MPI_REQUEST_NULL;  // not waited for: the asker may be gone
+    MPI_Isend(&answer, sizeof answer, MPI_BYTE, asker, answer_tag, control_, &request);
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+}
+
+void MpiWorld::stop_answering() {
+    {
+        const std::lock_guard lock(stop_mutex_);
+        stop_ = true;
+    }
+    stopped_.notify_all();
+    if (answering_.joinable()) answering_.join();
+}
+
+// ---- Asking ------------------------------------------------------------------------------------
+
+void MpiWorld::put_questions(const std::vector<int>& ranks, u64 group,
+                             std::vector<Question>& questions, std::vector<MPI_Request>& requests) {
+    questions.push_back({group});
+    const std::lock_guard lock(mutex_);
+    for (const int rank : ranks) {
+        requests.emplace_back(MPI_REQUEST_NULL);
+        MPI_Isend(&questions.front(), sizeof(Question), MPI_BYTE, rank, question_tag, control_,
+                  &requests.back());
+    }
+}
+
+void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answer>& answers) {
+    const Stopwatch watch;
+    while (answers.size() < n_wanted && watch.elapsed_s() < seconds) {
+        int waiting = 0;
+        {
+            const std::lock_guard lock(mutex_);
+            MPI_Status status;
+            MPI_Iprobe(MPI_ANY_SOURCE, answer_tag, control_, &waiting, &status);
+            if (waiting) {
+                Answer answer{};
+                MPI_Recv(&answer, sizeof answer, MPI_BYTE, status.MPI_SOURCE, answer_tag, control_,
+                         MPI_STATUS_IGNORE);
+                answers.push_back(answer);
+            }
+        }
+        if (!waiting) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
+    static std::vector<Question> questions;  // stay until the end: they may still be on their way
+    static std::vector<MPI_Request> requests;
+    questions.reserve(2);
+    std::vector<Answer> answers;
+    put_questions(ranks, group, questions, requests);
+    collect_answers(ranks.size(), answer_time_s, answers);
+    std::map<int, Sighting> seen;
+    for (const int rank : ranks) seen[rank].rank = rank;
+    for (const Answer& answer : answers) {
+        seen[answer.rank] = {answer.rank, true, answer.n_started, answer.host, answer.where};
+    }
+    // The hosts of those that did not answer, from the ranks that keep them.
+    std::vector<int> keepers;
+    for (const auto& [rank, sighting] : seen) {
+        const int keeper = (rank + size_ / 2) % size_;
+        if (sighting.answered || keepers.size() == max_hosts_asked) continue;
+        if (keeper == rank_) {
+            seen[rank].host = ward_host_;
+        } else {
+            keepers.push_back(keeper);
+        }
+    }
+    answers.clear();
+    if (!keepers.empty()) {
+        put_questions(keepers, group, questions, requests);
+        collect_answers(keepers.size(), answer_time_s, answers);
+    }
+    for (const Answer& answer : answers) {
+        const auto ward = seen.find(answer.ward);
+        if (ward != seen.end() && !ward->second.answered) ward->second.host = answer.ward_host;
+    }
+    std::vector<Sighting> sightings;
+    for (const int rank : ranks) sightings.push_back(seen[rank]);
+    return sightings;
+}
+
+// ---- The plugin --------------------------------------------------------------------------------
+
+namespace {
+
+std::unique_ptr<Launch> open_world(const LaunchOptions& options) {
+    return std::make_unique<MpiWorld>(options);
+}
+
+}  // namespace
+
+}  // namespace lm::comm
+
+extern "C" __attribute__((visibility("default"))) const lm::comm::MpiPlugin* lm_mpi_plugin() {
+    static const lm::comm::MpiPlugin plugin = {lm::comm::mpi_plugin_abi, lm::comm::open_world};
+    return &plugin;
+}

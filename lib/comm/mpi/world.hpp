@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process's part of an MPI job. MPI is called by one thread at a time, under mutex(): the
+// rank's own, and a small one that answers other ranks when they ask, after a timeout, where this
+// rank is. Nothing here grows with the number of ranks until something has failed.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/launch.hpp"
+#include "comm/mpi/types.hpp"
+
+namespace lm::comm {
+
+// What a rank told about itself when asked, or that it did not answer.
+struct Sighting {
+    int rank = 0;
+    bool answered = false;
+    i64 n_started = -1;  // collectives that it has started in the group in question; -1: not in it
+    std::string host;    // empty: not known
+    std::string where;   // what it does
+};
+
+class MpiWorld final : public Launch {
+  public:
+    explicit MpiWorld(const LaunchOptions& options);
+    ~MpiWorld() override;
+    Group& world() override { return *group_; }
+    std::string describe() const override;
+
+    const LaunchOptions& options() const { return options_; }
+    const MpiOps& ops() const { return *ops_; }
+    std::recursive_mutex& mutex() { return mutex_; }
+    int size() const { return size_; }
+
+    // Groups that this rank is asked about, by their number.
+    void add_group(u64 id, const std::atomic<i64>& n_started);
+    void remove_group(u64 id);
+
+    // Asks the ranks where they are, for a few seconds. For the thread that has waited in vain.
+    std::vector<Sighting> ask(const std::vector<int>& ranks, u64 group);
+
+    // This rank gives up: MPI is not driven any more (memory that it writes to may be gone).
+    void fail() { failed_.store(true); }
+    bool failed() const { return failed_.load(); }
+    // Ends all processes of the job, now.
+    [[noreturn]] void end(Exit code);
+
+  private:
+    struct Question;
+    struct Answer;
+    void exchange_hosts();
+    void answer_questions();
+    void answer_one(int asker);
+    void put_questions(const std::vector<int>& ranks, u64 group, std::vector<Question>& questions,
+                       std::vector<MPI_Request>& requests);
+    void collect_answers(size_t n_wanted, double seconds, std::vector<Answer>& answers);
+    void stop_answering();
+
+    LaunchOptions options_;
+    int exceptions_at_start_;
+    int rank_ = 0;
+    int size_ = 1;
+    std::string host_;
+    std::string ward_host_;  // of the rank half the job before this one
+    std::unique_ptr<MpiOps> ops_;
+    MPI_Comm control_ = MPI_COMM_NULL;
+    std::recursive_mutex mutex_;
+    std::map<u64, const std::atomic<i64>*> groups_;
+    std::vector<Answer> sent_;  // being sent; used again in turn
+    size_t next_sent_ = 0;
+    std::unique_ptr<Group> group_;
+    std::atomic<bool> failed_{false};
+    bool stop_ = false;
+    std::mutex stop_mutex_;
+    std::condition_variable stopped_;
+    std::thread answering_;
+};
+
+}  // namespace lm::comm

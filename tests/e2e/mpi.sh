@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Groups of ranks over real MPI: the conformance suite, and how failures end a job.
+# labels: e2e;mpi
+# timeout: 300
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+
+for n in 2 4 8; do
+    run "log$n" mpirun -n $n test_conformance
+    grep -q "^$n ranks, Open MPI" "log$n" || fail "$n ranks: $(cat "log$n")"
+done
+run log mpirun -n 3 test_conformance --max-count 777 # operations in pieces
+run log mpirun -n 4 test_conformance --check
+run log mpirun -n 1 test_conformance
+[ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
+
+# Each failure ends the whole job with its exit code and a line that names it.
+conformance=(mpirun -n 4 test_conformance --timeout 1 --case)
+expect 3 "rank 1 on .*: the disk is full$" "${conformance[@]}" one_gives_up
+expect 70 "rank 1 on .*no such file" "${conformance[@]}" one_throws
+expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 1 s; rank 1 on $(hostname) " \
+    "${conformance[@]}" one_never_comes
+expect 70 "operation 1: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)" \
+    "${conformance[@]}" other_operation --check
+expect 70 "operation 0: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_reduce\(sum, 11 x fp32\)" \
+    "${conformance[@]}" other_shape --check
+expect 70 "receive\(11 x fp32 from rank 0\): the message has 10 elements" "${conformance[@]}" other_message
+expect 2 "there is no 'nonsense'" "${conformance[@]}" nonsense
+
+# start_forever TIMEOUT: 4 ranks that work until they are ended; sets launcher, pids.
+start_forever() {
+    rm -f pids
+    mpirun -n 4 test_conformance --timeout "$1" --case forever >pids 2>err </dev/null &
+    launcher=$!
+    until [ "$(wc -l <pids)" = 4 ]; do
+        kill -0 $launcher || fail "no start: $(cat err)"
+        sleep 0.05
+    done
+    mapfile -t pids <pids
+}
+
+# ended PATTERN: the job is over, not with success, says so, and no rank is left.
+ended() {
+    local code=0 pid
+    wait $launcher || code=$?
+    [ $code != 0 ] || fail "exit 0: $(cat err)"
+    grep -Eq -- "$1" err || fail "no '$1' in: $(cat err)"
+    for pid in "${pids[@]}"; do
+        [[ $(ps -o stat= -p "$pid") =~ ^(Z.*)?$ ]] || fail "process $pid is left"
+    done
+}
+
+start_forever 600
+kill -9 "${pids[2]}"
+ended "process rank 2 .* signal 9"
+
+# A rank that hangs: the others find it after the timeout and end the job.
+start_forever 1
+kill -STOP "${pids[2]}"
+ended "all_reduce\(sum, 1000 x fp32\), operation [0-9]+: rank 2 of 4 did not come within [0-9]+ s; rank 2 on $(hostname) does not answer"
+echo "2, 4 and 8 ranks; failures are named"

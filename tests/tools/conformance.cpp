@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance suite of comm::Group as a program for mpirun and srun. All cases that must
+// succeed, or the one that is named; a failure case ends the job; "forever" prints the process
+// numbers and goes on until it is ended.
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "cli/main.hpp"
+#include "comm/conformance.hpp"
+#include "comm/launch.hpp"
+
+using namespace lm;
+
+namespace {
+
+void forever(comm::Group& world) {
+    std::vector<i64> pids(static_cast<size_t>(world.size()));
+    i64 pid = getpid();
+    world.all_gather({&pid, DType::int64, {1}}, {pids.data(), DType::int64, {world.size()}});
+    if (world.rank() == 0) {
+        for (const i64 each : pids) cli::write_stdout(std::to_string(each) + "\n");
+        cli::flush_stdout();
+    }
+    std::vector<float> x(1000);
+    for (;;) world.all_reduce({x.data(), DType::fp32, {1000}});
+}
+
+int run(const comm::LaunchOptions& options, const std::string& chosen) {
+    const std::unique_ptr<comm::Launch> launch = comm::launch(options);
+    comm::Group& world = launch->world();
+    int n_run = 0;
+    for (const test::ConformanceCase& c : test::conformance_cases()) {
+        if (!chosen.empty() && chosen != c.name) continue;
+        c.body(world);
+        ++n_run;
+        if (world.rank() == 0) cli::write_stdout("passed: " + c.name + "\n");
+    }
+    for (const test::FailureCase& c : test::failure_cases()) {
+        if (chosen != c.name) continue;
+        c.body(world);
+        ++n_run;
+    }
+    if (chosen == "forever") forever(world);
+    if (n_run == 0) usage_error("CASE", "there is no '{}'", chosen);
+    if (world.rank() == 0) cli::write_stdout(launch->describe() + "\n");
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    comm::LaunchOptions options;
+    std::string chosen;
+    cli::Options table("test_conformance", "operations of groups of ranks as they must be");
+    table.value("--timeout", &options.timeout_s, "S", "how long to wait for missing ranks");
+    table.value("--max-count", &options.max_count, "N", "elements of one MPI call");
+    table.flag("--check", &options.check_operations, "compare the operations of all ranks");
+    table.value("--case", &chosen, "NAME", "only this one");
+    return cli::run_main(argc, argv, table, [&] { return run(options, chosen); });
+}
