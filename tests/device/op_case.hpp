@@ -74,5 +74,7 @@ OpCase prepared(device::Device& reference, const OpCase& op_case, DType type);
 double bound_of(const OpCase& op_case, const std::string& tensor, DType type);
 
 std::vector<OpCase> op_cases();
+// y = activation(x) of [n, m].
+OpCase activation_case(i64 n, i64 m, device::Activation activation);
 
 }  // namespace lm::test

@@ -153,6 +153,7 @@ void add_linear(vector<OpCase>& list, i64 n, i64 m, i64 k, bool bias, Activation
         return active ? Values{{"y", y}, {"pre", pre}} : Values{{"y", y}};
     };
     list.push_back(f);
+    if (active) list.push_back(activation_case(n, m, activation));
     // Gradients by w and bias, of the product alone.
     for (const bool accumulate : {false, true}) {
         if (active) continue;
@@ -291,10 +292,18 @@ struct NormCase {
     Norm norm = Norm::layer_norm;
     bool branch = true, residual = true, sum = true, y = true, bias = true;
     double p = 0;
+    i64 first_row = 0, n_rows = 0;  // of the samples' rows; 0: all
+    i64 rows() const { return n_rows > 0 ? n_rows : batch * length; }
+    Dropout dropout(const Views& v) const {
+        Dropout d = dropout_of(p, v, 2);
+        if (n_rows > 0) d.first_row = first_row;
+        if (n_rows > 0) d.sample_rows = length;
+        return d;
+    }
 };
 
 Values norm_formula(const NormCase& c, const Values& v) {
-    const i64 n = c.batch * c.length;
+    const i64 n = c.rows();
     vector<double> sum(at(n * c.width));
     vector<double> y(sum.size());
     vector<double> mean(at(n), 0.0);
@@ -304,8 +313,9 @@ Values norm_formula(const NormCase& c, const Values& v) {
         double square = 0;
         for (i64 i = row * c.width; i < (row + 1) * c.width; ++i) {
             if (c.residual) sum[at(i)] = v.at("residual")[at(i)];
-            const double sample = c.p > 0 ? v.at("sample_ids")[at(row / c.length)] : 0;
-            const i64 element = row % c.length * c.width + i % c.width;
+            const i64 place = c.first_row + row;
+            const double sample = c.p > 0 ? v.at("sample_ids")[at(place / c.length)] : 0;
+            const i64 element = place % c.length * c.width + i % c.width;
             if (c.branch) {
                 sum[at(i)] += v.at("branch")[at(i)] * dropout_factor(c.p, 2, sample, element);
             }
@@ -328,13 +338,34 @@ Values norm_formula(const NormCase& c, const Values& v) {
     return result;
 }
 
+// Without a norm: what joins a stage's output.
+void add_join_backward(vector<OpCase>& list, const NormCase& c, const OpCase& forward) {
+    const Shape full{c.rows(), c.width};
+    OpCase b;
+    b.name = "residual_norm_backward " + forward.name;
+    b.forward = std::make_shared<OpCase>(forward);
+    b.tensors = {in("dsum_in", full), out("dsum", full), out("dbranch", full)};
+    if (c.p > 0) b.tensors.push_back(b.forward->tensor("sample_ids"));
+    b.upstream = {{"sum", "dsum_in"}};
+    b.gradients = {{"residual", "dsum"}, {"branch", "dbranch"}};
+    b.call = [c](Context& context, const Views& v) {
+        ResidualNormBackward args;
+        args.dsum_in = v["dsum_in"];
+        args.dsum = v["dsum"];
+        args.dropout = c.dropout(v);
+        args.dbranch = v["dbranch"];
+        residual_norm_backward(context, args);
+    };
+    list.push_back(b);
+}
+
 void add_norm(vector<OpCase>& list, const NormCase& c) {
-    const i64 n = c.batch * c.length;
+    const i64 n = c.rows();
     const Shape full{n, c.width};
     const bool centred = c.norm == Norm::layer_norm;
-    const std::string shape =
-        fmt::format("B={} T={} C={} rms={} branch={} residual={} sum={} y={} bias={} p={}", c.batch,
-                    c.length, c.width, !centred, c.branch, c.residual, c.sum, c.y, c.bias, c.p);
+    const std::string shape = fmt::format(
+        "B={} T={} C={} rms={} branch={} residual={} sum={} y={} bias={} p={} rows={}+{}", c.batch,
+        c.length, c.width, !centred, c.branch, c.residual, c.sum, c.y, c.bias, c.p, c.first_row, n);
     OpCase f;
     f.name = "residual_norm_forward " + shape;
     if (c.branch) f.tensors.push_back(in("branch", full));
@@ -350,14 +381,15 @@ void add_norm(vector<OpCase>& list, const NormCase& c) {
     }
     f.call = [c](Context& context, const Views& v) {
         residual_norm_forward(
-            context, {c.norm, 1e-5, v["branch"], v["residual"], dropout_of(c.p, v, 2), v["sum"],
-                      v["weight"], v["bias"], v["y"], v["mean"], v["rstd"]});
+            context, {c.norm, 1e-5, v["branch"], v["residual"], c.dropout(v), v["sum"], v["weight"],
+                      v["bias"], v["y"], v["mean"], v["rstd"]});
     };
     f.formula = [c](const Values& v) { return norm_formula(c, v); };
     f.rounds_first = true;
     f.bound = c.width < 3 ? 1e-3 : 1e-5;  // one or two columns: rstd is as large as 1/sqrt(eps)
     list.push_back(f);
-    if (!c.sum || !c.y) return;
+    if (!c.sum) return;
+    if (!c.y) return add_join_backward(list, c, f);
     OpCase b;
     b.name = "residual_norm_backward " + shape;
     b.bound = c.width < 3 ? 1e-2 : 2e-5;
@@ -385,7 +417,7 @@ void add_norm(vector<OpCase>& list, const NormCase& c) {
     b.call = [c](Context& context, const Views& v) {
         residual_norm_backward(
             context, {c.norm, v["dy"], v["sum"], v["weight"], v["mean"], v["rstd"], v["dsum_in"],
-                      v["dsum"], dropout_of(c.p, v, 2), v["dbranch"], v["dweight"], v["dbias"]});
+                      v["dsum"], c.dropout(v), v["dbranch"], v["dweight"], v["dbias"]});
     };
     list.push_back(b);
 }
@@ -527,6 +559,32 @@ void add_cross_entropy(vector<OpCase>& list, i64 n, i64 vocab, i64 valid, i64 st
     };
     f.formula = stats;
     list.push_back(f);
+    // Rows whose largest logit is here, elsewhere, and of a share without a valid column.
+    Tensor local_max = in("local_max", {n});
+    Tensor row_sum = updated("row_sum", {n});
+    Tensor row_max = local_max;
+    row_max.name = "row_max";
+    local_max.kind = row_max.kind = row_sum.kind = Kind::stat;
+    for (size_t i = 0; i < at(n); ++i) {
+        row_max.values[i] += static_cast<double>(i % 3);
+        if (i % 4 != 3) continue;
+        local_max.values[i] = -std::numeric_limits<double>::infinity();
+        row_sum.values[i] = 0;
+    }
+    OpCase rescale;
+    rescale.name = "cross_entropy_rescale " + shape;
+    rescale.tensors = {local_max, row_max, row_sum};
+    rescale.call = [](Context& context, const Views& v) {
+        cross_entropy_rescale(context, {v["local_max"], v["row_max"], v["row_sum"]});
+    };
+    rescale.formula = [n](const Values& v) {
+        vector<double> sums = v.at("row_sum");
+        for (size_t i = 0; i < at(n); ++i) {
+            sums[i] *= std::exp(v.at("local_max")[i]) / std::exp(v.at("row_max")[i]);
+        }
+        return Values{{"row_sum", sums}};
+    };
+    list.push_back(rescale);
     OpCase loss;
     loss.name = "cross_entropy_loss " + shape;
     const auto stat = [n](const std::string& name) {
@@ -681,6 +739,22 @@ void add_simple(vector<OpCase>& list, i64 n) {
 
 }  // namespace
 
+OpCase activation_case(i64 n, i64 m, Activation activation) {
+    OpCase c;
+    c.name = fmt::format("activation_forward n={} m={} activation={}", n, m,
+                         static_cast<int>(activation));
+    c.tensors = {in("x", {n, m}, 3.0), out("y", {n, m})};
+    c.call = [activation](Context& context, const Views& v) {
+        activation_forward(context, {v["x"], v["y"], activation});
+    };
+    c.formula = [activation](const Values& v) {
+        vector<double> y = v.at("x");
+        for (double& value : y) value = cpu::activation_value(activation, value);
+        return Values{{"y", y}};
+    };
+    return c;
+}
+
 vector<OpCase> op_cases() {
     next_key = 1;
     vector<OpCase> list;
@@ -718,7 +792,16 @@ vector<OpCase> op_cases() {
         add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .residual = false});
         add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .sum = false, .p = 0.5});
     }
-    add_norm(list, {.batch = 2, .length = 7, .width = 9, .y = false, .p = 0.5});
+    for (const double p : {0.0, 0.5}) {
+        add_norm(list, {.batch = 2, .length = 7, .width = 9, .y = false, .p = p});
+        add_norm(list, {.batch = 2, .length = 40, .width = 67, .y = false, .p = p});
+    }
+    // Rows of a part of the samples.
+    for (const bool y : {false, true}) {
+        add_norm(
+            list,
+            {.batch = 3, .length = 5, .width = 9, .y = y, .p = 0.4, .first_row = 7, .n_rows = 6});
+    }
     for (const double p : {0.0, 0.2}) {
         add_attention(list, {1, 1, 1, 1, 1, false, false, p});
         add_attention(list, {2, 7, 3, 1, 5, false, true, p});

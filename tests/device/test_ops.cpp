@@ -128,3 +128,24 @@ TEST_CASE("the same bits for 1, 2 and 3 threads", "[ops]") {
         CHECK(run_case(*three, c, type) == first);
     }
 }
+
+TEST_CASE("an activation made again has the same bits", "[ops]") {
+    const auto [kernels, type] = GENERATE(
+        std::pair{cpu::Kernels::reference, DType::fp32}, std::pair{cpu::Kernels::fast, DType::fp32},
+        std::pair{cpu::Kernels::fast, DType::bf16}, std::pair{cpu::Kernels::fast, DType::fp16});
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const auto device = cpu::make_device(2, kernels);
+    for (const OpCase& op_case : op_cases()) {
+        if (!op_case.name.starts_with("linear_forward")) continue;
+        OpCase c = prepared(*reference, op_case, type);
+        const Values kept = run_case(*device, c, type);
+        if (kept.count("pre") == 0) continue;
+        INFO(c.name << " " << name_of(type));
+        const Shape shape = c.tensor("y").shape;
+        const bool erf = c.name.ends_with("activation=2");
+        OpCase again = activation_case(
+            shape[0], shape[1], erf ? device::Activation::gelu_erf : device::Activation::gelu_tanh);
+        again.tensor("x").values = kept.at("pre");
+        CHECK(run_case(*device, again, type).at("y") == kept.at("y"));
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of a small GPT in any layout: tensor ranks as threads, the stages of a pipeline one
+// after the other on each of them. Gives the loss and every gradient as whole tensors, for
+// comparison with one rank.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cpu/cpu.hpp"
+#include "spec/layout.hpp"
+
+namespace lm::test {
+
+struct LayoutRun {
+    spec::ModelConfig config;
+    spec::ParallelConfig parallel;
+    i64 micro_batch = 2;
+    i64 n_micro_batches = 2;
+    bool training = true;
+    int n_threads = 1;
+    cpu::Kernels kernels = cpu::Kernels::fast;
+};
+
+struct Outcome {
+    double loss = 0;
+    std::map<std::string, std::vector<float>> gradients;  // global tensors by name
+    std::vector<std::string> faults;  // copies that differ between ranks, wrong hook calls
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome run_layout(const LayoutRun& run);
+
+// Nothing divides: 5 heads, 5 layers, 37 words, an MLP of 30.
+spec::ModelConfig odd_model();
+
+}  // namespace lm::test

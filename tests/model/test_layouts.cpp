@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every layout computes what one rank computes: the loss and the gradient of every parameter, with
+// dropout, for sizes that nothing divides.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "layout_run.hpp"
+
+using namespace lm;
+using namespace lm::test;
+using spec::Recompute;
+
+namespace {
+
+using enum spec::Recompute::Granularity;
+using enum spec::Recompute::Method;
+
+constexpr Recompute no_recompute{};
+constexpr Recompute recomputes[] = {{selective, uniform, 1}, {full, uniform, 1}, {full, uniform, 2},
+                                    {full, uniform, 9},      {full, block, 1},   {full, block, 3}};
+
+spec::ParallelConfig layout(i64 tp, i64 pp, i64 n_chunks = 1, bool sequence_parallel = false,
+                            const Recompute& recompute = no_recompute) {
+    return {.tp = tp,
+            .pp = pp,
+            .vocab_divisible_by = 3,
+            .sequence_parallel = sequence_parallel,
+            .n_chunks = n_chunks,
+            .recompute = recompute};
+}
+
+double norm(const std::vector<float>& x) {
+    double sum = 0;
+    for (const double value : x) sum += value * value;
+    return std::sqrt(sum);
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    std::vector<float> difference;
+    for (size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
+    return norm(difference);
+}
+
+void compare(const Outcome& got, const Outcome& expected) {
+    CHECK(got.faults == std::vector<std::string>{});
+    CHECK(std::abs(got.loss - expected.loss) <= 1e-5 * std::abs(expected.loss));
+    REQUIRE(got.gradients.size() == expected.gradients.size());
+    double whole = 0;
+    for (const auto& [name, gradient] : expected.gradients) {
+        whole = std::hypot(whole, norm(gradient));
+    }
+    CHECK(whole > 0.1);
+    for (const auto& [name, gradient] : expected.gradients) {
+        INFO(name);
+        // A key bias has no gradient but rounding.
+        CHECK(distance(got.gradients.at(name), gradient) <=
+              1e-5 * std::max(norm(gradient), 1e-2 * whole));
+    }
+}
+
+std::string describe(const spec::ParallelConfig& p) {
+    return fmt::format("tp {} pp {} chunks {} sp {} recompute {}/{}/{}", p.tp, p.pp, p.n_chunks,
+                       p.sequence_parallel, static_cast<int>(p.recompute.granularity),
+                       static_cast<int>(p.recompute.method), p.recompute.n_layers);
+}
+
+}  // namespace
+
+TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
+    const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
+    const Outcome one =
+        run_layout({.config = odd_model(), .parallel = layout(1, 1), .kernels = kernels});
+    CHECK(one.faults == std::vector<std::string>{});
+    for (const i64 tp : {1, 2, 4}) {
+        for (const auto& [pp, n_chunks] :
+             std::initializer_list<std::pair<i64, i64>>{{1, 1}, {2, 1}, {5, 1}, {2, 2}}) {
+            for (const bool sequence_parallel : {false, true}) {
+                const spec::ParallelConfig parallel = layout(tp, pp, n_chunks, sequence_parallel);
+                INFO(describe(parallel));
+                compare(
+                    run_layout({.config = odd_model(), .parallel = parallel, .kernels = kernels}),
+                    one);
+            }
+        }
+    }
+}
+
+TEST_CASE("recompute changes no bit") {
+    for (const auto& parallel :
+         {layout(1, 1), layout(2, 2), layout(4, 1, 1, true), layout(2, 2, 2, true), layout(1, 3)}) {
+        const Outcome kept = run_layout({.config = odd_model(), .parallel = parallel});
+        for (const Recompute& recompute : recomputes) {
+            spec::ParallelConfig again = parallel;
+            again.recompute = recompute;
+            INFO(describe(again));
+            CHECK(run_layout({.config = odd_model(), .parallel = again}) == kept);
+        }
+    }
+}
+
+TEST_CASE("recompute changes no bit with the other activation, and the reference loops") {
+    spec::ModelConfig config = odd_model();
+    config.activation = spec::Activation::gelu_erf;
+    const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
+    LayoutRun run{.config = config, .parallel = layout(2, 1), .kernels = kernels};
+    const Outcome kept = run_layout(run);
+    for (const Recompute& recompute : recomputes) {
+        run.parallel.recompute = recompute;
+        INFO(describe(run.parallel));
+        CHECK(run_layout(run) == kept);
+    }
+}
+
+TEST_CASE("the same layout gives the same bits, for any number of threads") {
+    for (const auto& parallel : {layout(4, 1), layout(2, 2, 1, true)}) {
+        INFO(describe(parallel));
+        LayoutRun run{.config = odd_model(), .parallel = parallel};
+        const Outcome first = run_layout(run);
+        CHECK(run_layout(run) == first);
+        run.n_threads = 3;
+        CHECK(run_layout(run) == first);
+    }
+}
+
+TEST_CASE("the micro-batch size does not change what a layout computes") {
+    const Outcome one = run_layout(
+        {.config = odd_model(), .parallel = layout(1, 1), .micro_batch = 4, .n_micro_batches = 1});
+    for (const i64 micro_batch : {1, 2, 4}) {
+        compare(run_layout({.config = odd_model(),
+                            .parallel = layout(2, 1, 1, true),
+                            .micro_batch = micro_batch,
+                            .n_micro_batches = 4 / micro_batch}),
+                one);
+    }
+}
+
+TEST_CASE("evaluation leaves gradients alone and drops nothing") {
+    const auto evaluate = [](const spec::ParallelConfig& parallel) {
+        return run_layout({.config = odd_model(), .parallel = parallel, .training = false});
+    };
+    const Outcome one = evaluate(layout(1, 1));
+    for (const auto& parallel : {layout(4, 1), layout(2, 2), layout(2, 2, 1, true)}) {
+        const Outcome outcome = evaluate(parallel);
+        CHECK(outcome.loss == Approx(one.loss).epsilon(1e-6));
+        for (const auto& [name, gradient] : outcome.gradients) {
+            INFO(name);
+            CHECK(std::ranges::all_of(gradient, [](float x) { return x >= 1e3F; }));
+        }
+    }
+}
+
+TEST_CASE("dropout is what makes the difference to a run without") {
+    spec::ModelConfig config = odd_model();
+    const double with = run_layout({.config = config, .parallel = layout(2, 1)}).loss;
+    config.attention_dropout = config.hidden_dropout = 0;
+    const Outcome one = run_layout({.config = config, .parallel = layout(1, 1)});
+    CHECK(std::abs(one.loss - with) > 1e-4 * with);
+    compare(run_layout({.config = config, .parallel = layout(2, 2, 1, true)}), one);
+}
