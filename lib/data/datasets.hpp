@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/data_paths.hpp"
+#include "data/index_cache.hpp"
 #include "data/sample_source.hpp"
 #include "data/side_file.hpp"
 #include "data/split.hpp"
@@ -37,6 +38,8 @@ struct DataConfig {
     // is no test set.
     bool test_optional = false;
     DataOrder order = DataOrder::stateless;
+    IndexCache index_cache;  // of Megatron's orders
+    int n_threads = 1;       // that build them
     // Instead of data_path, without a split: --train-data-path, --valid-data-path...
     std::vector<std::string> train_path, valid_path, test_path;
     // Or groups "NAME: W A:B PREFIX, ...": --train-weighted-split-paths (one), --valid-... (each a

@@ -196,6 +196,11 @@ i64 IndexedDataset::length(i64 sequence) const {
     return value;
 }
 
+std::span<const std::byte> IndexedDataset::raw_lengths(i64 begin, i64 end) const {
+    LM_CHECK(begin >= 0 && begin <= end && end <= n_sequences_, "sequence range out of range");
+    return {lengths_ + 4 * begin, static_cast<size_t>(4 * (end - begin))};
+}
+
 i64 IndexedDataset::position(i64 sequence) const {
     LM_CHECK(sequence >= 0 && sequence <= n_sequences_, "sequence number out of range");
     if (sequence == n_sequences_) return n_tokens_;

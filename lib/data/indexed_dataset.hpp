@@ -54,6 +54,9 @@ class IndexedDataset {
     // The sequence that holds the token at `position` of the flat stream. O(log n).
     i64 sequence_at(i64 position) const;
 
+    // The lengths of sequences [begin, end) as they lie in the .idx; unaligned.
+    std::span<const std::byte> raw_lengths(i64 begin, i64 end) const;
+
     // Tokens [begin, begin + out.size()) of the flat stream (the order of the .bin). Ids are not
     // checked against a vocabulary here.
     void read(i64 begin, std::span<i32> out) const;

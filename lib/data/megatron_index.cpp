@@ -3,8 +3,10 @@
 
 #include <bit>
 #include <numeric>
+#include <thread>
 
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace lm::data {
 namespace {
@@ -18,31 +20,57 @@ std::vector<i32> shuffled_documents(const Range& sequences, i64 n_epochs, NumpyR
     return documents;
 }
 
-// Walks the documents in their order and notes where each sample begins.
-void cut_into_samples(const IndexedDataset& dataset, i64 seq_length, i64 n_samples,
-                      MegatronIndex& index) {
-    index.position.reserve(static_cast<size_t>(n_samples) + 1);
-    index.offset.reserve(static_cast<size_t>(n_samples) + 1);
-    i64 position = 0;
-    i64 offset = 0;
-    index.position.push_back(position);
-    index.offset.push_back(0);
-    for (i64 sample = 0; sample < n_samples; ++sample) {
-        // Neighbours share one token, so each begins seq_length tokens after the other; the offset
-        // stays on the last token of a document rather than before the first of the next one.
-        i64 left = seq_length;
-        while (true) {
-            const i64 length =
-                dataset.length(index.documents[static_cast<size_t>(position)]) - offset;
-            if (length > left) break;
-            left -= length;
-            offset = 0;
-            ++position;
+// What a built index lies in.
+struct Arrays {
+    std::vector<i32> documents;
+    std::vector<i64> position;
+    std::vector<i32> offset;
+    std::vector<i64> order;
+};
+
+// Where each sample begins. Neighbours share one token, so sample k begins with token k *
+// seq_length of the stream of the shuffled documents (build_sample_idx walks there and comes to the
+// same; it starts at the first document, though that may be empty).
+void cut_into_samples(const IndexedDataset& dataset, i64 seq_length, ThreadPool& pool,
+                      Arrays& index) {
+    constexpr i64 grain = 1 << 16;
+    const i64 n_documents = static_cast<i64>(index.documents.size());
+    const auto length = [&](i64 d) {
+        return dataset.length(index.documents[static_cast<size_t>(d)]);
+    };
+    std::vector<i64> starts(static_cast<size_t>(ceil_div(n_documents, grain)) + 1);
+    pool.run_ranges(n_documents, grain, [&](i64 begin, i64 end, int) {
+        i64 tokens = 0;
+        for (i64 d = begin; d < end; ++d) tokens += length(d);
+        starts[static_cast<size_t>(begin / grain) + 1] = tokens;
+    });
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    const i64 n = static_cast<i64>(index.position.size());
+    pool.run_ranges(n_documents, grain, [&](i64 begin, i64 end, int) {
+        i64 at = starts[static_cast<size_t>(begin / grain)];
+        i64 sample = ceil_div(at, seq_length);
+        for (i64 d = begin; d < end && sample < n; ++d) {
+            const i64 next = at + length(d);
+            for (; sample * seq_length < next && sample < n; ++sample) {
+                index.position[static_cast<size_t>(sample)] = d;
+                index.offset[static_cast<size_t>(sample)] =
+                    static_cast<i32>(sample * seq_length - at);
+            }
+            at = next;
         }
-        offset += left;
-        index.position.push_back(position);
-        index.offset.push_back(static_cast<i32>(offset));
-    }
+    });
+    index.position.front() = 0;
+    index.offset.front() = 0;
+}
+
+void shuffle_samples(const EpochPlan& plan, NumpyRandom& random, std::vector<i64>& order) {
+    order.resize(static_cast<size_t>(plan.n_samples));
+    std::iota(order.begin(), order.end(), i64{0});
+    const std::span<i64> samples(order);
+    const size_t first =
+        static_cast<size_t>(plan.separate_last ? plan.samples_before_last : plan.n_samples);
+    random.shuffle(samples.first(first));
+    random.shuffle(samples.subspan(first));
 }
 
 }  // namespace
@@ -74,28 +102,30 @@ EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_e
 }
 
 MegatronIndex MegatronIndex::build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
-                                   u32 seed) {
+                                   u32 seed, int n_threads) {
     if (range.sequences.end > std::numeric_limits<i32>::max()) {
         usage_error("--data-order", "{} has {} documents, Megatron's order takes at most 2^31",
                     range.dataset->prefix(), range.dataset->n_sequences());
     }
     NumpyRandom random(seed);
-    MegatronIndex index;
+    const auto arrays = std::make_shared<Arrays>();
     const i64 first_epochs = plan.separate_last ? plan.n_epochs - 1 : plan.n_epochs;
-    index.documents = shuffled_documents(range.sequences, first_epochs, random);
+    arrays->documents = shuffled_documents(range.sequences, first_epochs, random);
     if (plan.separate_last) {
         const auto last = shuffled_documents(range.sequences, 1, random);
-        index.documents.insert(index.documents.end(), last.begin(), last.end());
+        arrays->documents.insert(arrays->documents.end(), last.begin(), last.end());
     }
-    cut_into_samples(*range.dataset, seq_length, plan.n_samples, index);
-    index.order.resize(static_cast<size_t>(plan.n_samples));
-    std::iota(index.order.begin(), index.order.end(), i64{0});
-    const std::span<i64> order(index.order);
-    const size_t first =
-        static_cast<size_t>(plan.separate_last ? plan.samples_before_last : plan.n_samples);
-    random.shuffle(order.first(first));
-    random.shuffle(order.subspan(first));
-    return index;
+    arrays->position.resize(static_cast<size_t>(plan.n_samples) + 1);
+    arrays->offset.resize(static_cast<size_t>(plan.n_samples) + 1);
+    {
+        ThreadPool pool(n_threads);
+        std::jthread order;
+        const auto shuffle = [&] { shuffle_samples(plan, random, arrays->order); };
+        if (n_threads > 1) order = std::jthread(shuffle);
+        cut_into_samples(*range.dataset, seq_length, pool, *arrays);
+        if (n_threads <= 1) shuffle();
+    }
+    return {arrays->documents, arrays->position, arrays->offset, arrays->order, arrays};
 }
 
 }  // namespace lm::data

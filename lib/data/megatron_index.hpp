@@ -4,6 +4,8 @@
 // training sees, and in which order.
 #pragma once
 
+#include <array>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
@@ -23,9 +25,19 @@ class NumpyRandom {
     explicit NumpyRandom(u32 seed) : engine_(seed) {}
     // random_interval: uniform in [0, max] by masked rejection.
     u64 interval(u64 max);
+    // Fisher-Yates from the end. Places are drawn a block ahead, so that memory can be fetched
+    // while others are swapped: most of the time of a large shuffle is waiting for it.
     template <typename T>
-    void shuffle(std::span<T> values) {  // Fisher-Yates from the end
-        for (size_t i = values.size(); i-- > 1;) std::swap(values[i], values[interval(i)]);
+    void shuffle(std::span<T> values) {
+        std::array<u64, 64> places;
+        for (size_t left = values.size(); left > 1;) {
+            const size_t n = std::min(places.size(), left - 1);
+            for (size_t k = 0; k < n; ++k) {
+                places[k] = interval(left - 1 - k);
+                __builtin_prefetch(&values[places[k]], 1);
+            }
+            for (size_t k = 0; k < n; ++k) std::swap(values[--left], values[places[k]]);
+        }
     }
 
   private:
@@ -42,15 +54,18 @@ struct EpochPlan {
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
 
 struct MegatronIndex {
-    std::vector<i32> documents;  // sequence numbers, all epochs
+    std::span<const i32> documents;  // sequence numbers, all epochs
     // Sample k is the window from (documents[position[k]], offset[k]) up to and including the token
     // at (position[k+1], offset[k+1]).
-    std::vector<i64> position;
-    std::vector<i32> offset;
-    std::vector<i64> order;  // shuffled sample numbers
+    std::span<const i64> position;
+    std::span<const i32> offset;
+    std::span<const i64> order;          // shuffled sample numbers
+    std::shared_ptr<const void> memory;  // that the spans lie in
 
+    // The same bits for any number of threads. The shuffles are one chain of random numbers, so
+    // they are made by one thread, while others cut the documents into samples.
     static MegatronIndex build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
-                               u32 seed);
+                               u32 seed, int n_threads = 1);
 };
 
 }  // namespace lm::data

@@ -16,11 +16,12 @@ u32 checked_seed(u64 seed) {
 }  // namespace
 
 MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
-                               double last_epoch_threshold, const std::string& what)
+                               double last_epoch_threshold, const std::string& what,
+                               const IndexCache& cache, int n_threads)
     : SampleSource(seq_length), range_(std::move(range)), n_tokens_(range_.n_tokens()) {
     check_tokens(n_tokens_, seq_length, what);
     plan_ = plan_epochs(n_tokens_, seq_length, n_samples, last_epoch_threshold);
-    index_ = MegatronIndex::build(range_, seq_length, plan_, checked_seed(seed));
+    index_ = shared_index(cache, range_, seq_length, plan_, checked_seed(seed), n_threads);
 }
 
 std::vector<Piece> MegatronSource::pieces(i64 sample) const {
@@ -30,7 +31,10 @@ std::vector<Piece> MegatronSource::pieces(i64 sample) const {
     i64 offset = index_.offset[window];
     i64 left = seq_length() + 1;
     for (size_t d = static_cast<size_t>(index_.position[window]); left > 0; ++d) {
-        const i64 sequence = index_.documents[d];
+        const i64 sequence = d < index_.documents.size() ? index_.documents[d] : -1;
+        if (sequence < range_.sequences.begin || sequence >= range_.sequences.end) {
+            run_error(range_.dataset->prefix(), "the index of its samples is damaged: remove it");
+        }
         const i64 count = std::min(left, range_.dataset->length(sequence) - offset);
         if (count > 0) pieces.push_back({range_.dataset.get(), sequence, offset, count});
         left -= count;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The samples of one dataset in Megatron's order (--data-order megatron): for runs that must see
-// what a Megatron-LM run saw. Needs an index in memory (about 20 bytes a sample and 4 a document
-// and epoch), and the number of samples beforehand: another number is another order.
+// what a Megatron-LM run saw. Needs an index (20 bytes a sample and 4 a document and epoch), in
+// memory or in a file that the processes of a node share, and the number of samples beforehand:
+// another number is another order.
 #pragma once
 
-#include "data/megatron_index.hpp"
+#include "data/index_cache.hpp"
 #include "data/sample_source.hpp"
 
 namespace lm::data {
@@ -14,7 +15,8 @@ class MegatronSource final : public SampleSource {
     // `n_samples`: asked for; 0: one epoch. Throws Error(usage) naming --seq-length when the range
     // has fewer than seq_length + 1 tokens; `what` describes it: "the train split of P".
     MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
-                   double last_epoch_threshold, const std::string& what);
+                   double last_epoch_threshold, const std::string& what,
+                   const IndexCache& cache = {}, int n_threads = 1);
 
     i64 size() const override { return plan_.n_samples; }
     void fill(i64 sample, std::span<i32> tokens) const override;

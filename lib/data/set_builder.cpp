@@ -6,14 +6,13 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "base/threads.hpp"
 #include "data/blend_source.hpp"
 #include "data/megatron_source.hpp"
 #include "data/window_source.hpp"
 
 namespace lm::data {
 namespace {
-
-using Sources = std::vector<std::unique_ptr<SampleSource>>;
 
 std::string describe(Part part, const DataPath& path) {
     if (!path.fraction) return fmt::format("the {} split of {}", name_of(part), path.prefix);
@@ -78,8 +77,7 @@ SetBuilder::SetBuilder(const DataConfig& config)
     : config_(config), split_(parse_split(config.split)) {}
 
 std::shared_ptr<const IndexedDataset> SetBuilder::open(const std::string& prefix) {
-    auto& dataset = datasets_[prefix];
-    if (dataset) return dataset;
+    if (const auto known = datasets_.find(prefix); known != datasets_.end()) return known->second;
     auto opened = std::make_shared<const IndexedDataset>(IndexedDataset::open(prefix));
     const std::optional<SideFile> side = read_side_file(*opened);
     if (side && side->tokenizer.vocab_size > config_.vocab_size) {
@@ -88,7 +86,7 @@ std::shared_ptr<const IndexedDataset> SetBuilder::open(const std::string& prefix
                     "--vocab-size or name the tokenizer of the data",
                     side->tokenizer.vocab_size, config_.vocab_size);
     }
-    return dataset = std::move(opened);
+    return datasets_[prefix] = std::move(opened);
 }
 
 Range SetBuilder::range_of(Part part, const DataPath& path, i64 n_sequences) const {
@@ -105,7 +103,7 @@ Range SetBuilder::range_of(Part part, const DataPath& path, i64 n_sequences) con
 }
 
 std::unique_ptr<SampleSource> SetBuilder::build_one(Part part, const DataPath& path, i64 n_samples,
-                                                    std::string_view stream) {
+                                                    std::string_view stream, int n_threads) {
     const auto dataset = open(path.prefix);
     const Range range = range_of(part, path, dataset->n_sequences());
     const std::string what = describe(part, path);
@@ -122,7 +120,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(Part part, const DataPath& p
     const double threshold =
         config_.order == DataOrder::megatron ? nvidia_last_epoch : bigscience_last_epoch;
     return std::make_unique<MegatronSource>(tokens, config_.seq_length, n_samples, config_.seed,
-                                            threshold, what);
+                                            threshold, what, config_.index_cache, n_threads);
 }
 
 std::unique_ptr<SampleSource> SetBuilder::build_stateless(Part part, const PathGroup& group) {
@@ -130,7 +128,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_stateless(Part part, const PathG
         fmt::format("data order {}{}{}", name_of(part), group.name.empty() ? "" : ":", group.name);
     Sources sources;
     for (const DataPath& path : group.paths) {
-        sources.push_back(build_one(part, path, 0, fmt::format("{} {}", set, sources.size())));
+        sources.push_back(build_one(part, path, 0, fmt::format("{} {}", set, sources.size()), 1));
     }
     if (sources.size() == 1) return std::move(sources.front());
     std::vector<double> weights = weights_of(group);
@@ -144,11 +142,26 @@ std::unique_ptr<SampleSource> SetBuilder::build_stateless(Part part, const PathG
     return std::make_unique<BlendSource>(std::move(sources), std::move(rule), endless);
 }
 
+// The indices of several datasets at the same time.
+SetBuilder::Sources SetBuilder::build_each(Part part, const PathGroup& group,
+                                           const std::vector<i64>& n_samples) {
+    for (const DataPath& path : group.paths) open(path.prefix);
+    Sources sources(group.paths.size());
+    const i64 n = static_cast<i64>(sources.size());
+    ThreadPool pool(static_cast<int>(std::min<i64>(config_.n_threads, n)));
+    const int threads_each = std::max(1, config_.n_threads / pool.size());
+    pool.run(n, [&](i64 d, int) {
+        const auto k = static_cast<size_t>(d);
+        sources[k] = build_one(part, group.paths[k], n_samples[k], "", threads_each);
+    });
+    return sources;
+}
+
 std::unique_ptr<SampleSource> SetBuilder::build_megatron(Part part, const PathGroup& group,
                                                          i64 n_samples) {
     // A single dataset is not blended, unless --data-path gives it a weight.
     if (group.paths.size() == 1 && !(group.weighted && !config_.data_path.empty())) {
-        return build_one(part, group.paths.front(), n_samples, "");
+        return build_one(part, group.paths.front(), n_samples, "", config_.n_threads);
     }
     std::vector<double> weights = weights_of(group);
     MegatronSizes sizes{std::vector<i64>(weights.size()), 0};
@@ -159,11 +172,10 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(Part part, const PathGr
         weights = normalized_plainly(weights);
         sizes = bigscience_sizes(weights, n_samples);
     }
-    Sources sources;
+    Sources sources = build_each(part, group, sizes.per_dataset);
     i64 total = 0;
-    for (size_t d = 0; d < group.paths.size(); ++d) {
-        sources.push_back(build_one(part, group.paths[d], sizes.per_dataset[d], ""));
-        total += sources.back()->size();
+    for (size_t d = 0; d < sources.size(); ++d) {
+        total += sources[d]->size();
         if (!group.weighted) weights[d] = static_cast<double>(sources[d]->size());
     }
     if (!group.weighted) sizes.blend = std::min(n_samples, total);

@@ -21,11 +21,15 @@ class SetBuilder {
     bool has_samples(Part part, const PathGroup& group);
 
   private:
+    using Sources = std::vector<std::unique_ptr<SampleSource>>;
+
+    // Of a dataset that is open already it may be called from several threads.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     Range range_of(Part part, const DataPath& path, i64 n_sequences) const;
     // n_samples 0 with one of Megatron's orders: one epoch.
     std::unique_ptr<SampleSource> build_one(Part part, const DataPath& path, i64 n_samples,
-                                            std::string_view stream);
+                                            std::string_view stream, int n_threads);
+    Sources build_each(Part part, const PathGroup& group, const std::vector<i64>& n_samples);
     std::unique_ptr<SampleSource> build_stateless(Part part, const PathGroup& group);
     std::unique_ptr<SampleSource> build_megatron(Part part, const PathGroup& group, i64 n_samples);
 

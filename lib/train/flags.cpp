@@ -34,6 +34,10 @@ void add_data(cli::Options& options, DataFlags& data) {
     options.choice("--data-order", &data.order, {"stateless", "megatron", "megatron-deepspeed"},
                    "order of the samples: ours, which needs no index, or bit for bit that of "
                    "Megatron-LM or of BigScience's Megatron-DeepSpeed");
+    options.value("--data-cache-path", &data.cache_path, "DIR",
+                  "where the processes of a node share the index of Megatron's orders; default a "
+                  "directory of this user under TMPDIR for large ones; none: each has its own in "
+                  "memory");
     options.flag("--mock-data", &data.mock_data,
                  "train on random tokens, to measure speed without data");
     options.value("--tokenizer-type", &data.tokenizer.type, "TYPE",

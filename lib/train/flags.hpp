@@ -17,6 +17,7 @@ struct DataFlags {
     std::vector<std::string> data_path;
     std::string split = "969,30,1";
     std::string order = "stateless";
+    std::string cache_path;
     std::vector<std::string> train_path, valid_path, test_path;
     std::vector<std::string> train_groups, valid_groups, test_groups;
     std::string train_groups_file, valid_groups_file, test_groups_file;

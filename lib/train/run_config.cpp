@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_config.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
@@ -10,6 +12,8 @@
 
 namespace lm::train {
 namespace {
+
+constexpr i64 worth_sharing_bytes = i64{16} << 20;
 
 // What the run needs to know of the tokenizer: it never tokenizes.
 struct Vocabulary {
@@ -37,6 +41,7 @@ data::DataConfig data_config(const DataFlags& flags, u64 seed) {
         .split = flags.split,
         .seed = seed,
         .order = data::parse_data_order(flags.order),
+        .index_cache = {.directory = flags.cache_path == "none" ? "" : flags.cache_path},
         .train_path = flags.train_path,
         .valid_path = flags.valid_path,
         .test_path = flags.test_path,
@@ -115,7 +120,7 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
     // Megatron's orders hang on how many samples a run asks for in all (formats.md 2.6).
     const i64 validations = config.data.order == data::DataOrder::stateless
                                 ? 1
-                                : end.iteration / config.output.eval_interval + 1;
+                                : end.iteration / std::max<i64>(1, config.output.eval_interval) + 1;
     config.data.valid_samples = checked_mul(config.validation_samples, validations);
     config.data.test_samples = config.validation_samples;
 }
@@ -156,6 +161,7 @@ class Resolver {
         problems_.check([&] {
             data_ = data_config(flags_.data, static_cast<u64>(flags_.model.seed));
             data_.test_optional = !flags_.model.options->given("--split");
+            data_.n_threads = static_cast<int>(flags_.threads.value_or(available_cores()));
             check_mock(data_, flags_.data.mock_data);
             vocabulary_ = find_vocabulary(flags_.data, data_);
         });
@@ -174,13 +180,18 @@ class Resolver {
     void resolve_ranks() {
         auto cut_problems = config::cut_problems(flags_.parallel, *model_);
         for (std::string& text : cut_problems) problems_.add(std::move(text));
-        if (!cut_problems.empty()) return;
-        problems_.check(
-            [&] { parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_); });
-        problems_.check_built([&] { config::require_one_rank(parallel_); });
+        if (cut_problems.empty()) {
+            problems_.check([&] {
+                parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_);
+            });
+            problems_.check_built([&] { config::require_one_rank(parallel_); });
+        }
+        const i64 tensor = flags_.parallel.tensor;
+        const i64 pipeline = flags_.parallel.pipeline;
+        if (tensor < 1 || pipeline < 1) return;
+        per_replica_ = checked_mul(tensor, pipeline);
         problems_.check([&] {
-            const i64 world = flags_.output.world_size.value_or(1);
-            parallel_.dp = replicas_of(world, flags_.parallel.tensor, flags_.parallel.pipeline).dp;
+            parallel_.dp = replicas_of(flags_.output.world_size.value_or(1), tensor, pipeline).dp;
         });
     }
 
@@ -192,14 +203,15 @@ class Resolver {
         });
         problems_.check([&] { adamw_ = adamw_config(flags_.schedule); });
         if (!schedule_ || flags_.schedule.micro_batch < 1) return;
-        const i64 stages = parallel_.tp * parallel_.pp;
         for (std::string& text : batch_problems(schedule_->ramp(), flags_.schedule.micro_batch,
-                                                {parallel_.dp, stages})) {
+                                                {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
         }
     }
 
     RunConfig make(std::string command_line) {
+        const bool share_index = flags_.data.cache_path.empty() && !flags_.output.dry_run &&
+                                 data_.order != data::DataOrder::stateless;
         return {
             .trainer = {.model = *model_,
                         .parallel = parallel_,
@@ -210,6 +222,7 @@ class Resolver {
                         .n_threads = static_cast<int>(flags_.threads.value_or(available_cores()))},
             .precision = precision_,
             .data = std::move(data_),
+            .share_index = share_index,
             .batch = {.micro_batch = flags_.schedule.micro_batch,
                       .eod_id = vocabulary_.eod,
                       .reset_position_ids = flags_.data.reset_position_ids,
@@ -229,6 +242,7 @@ class Resolver {
     std::optional<spec::ModelConfig> model_;
     spec::Precision precision_;
     spec::ParallelConfig parallel_;
+    i64 per_replica_ = 1;  // ranks
     std::optional<optim::Schedule> schedule_;
     optim::AdamWConfig adamw_;
 };
@@ -258,7 +272,13 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
 }
 
 data::DataSets open_data(const RunConfig& config) {
-    if (!is_mock(config.data)) return data::open_data(config.data);
+    if (!is_mock(config.data)) {
+        data::DataConfig data = config.data;
+        if (config.share_index) {
+            data.index_cache = {data::private_index_directory(), worth_sharing_bytes};
+        }
+        return data::open_data(data);
+    }
     data::DataSets sets;
     const auto mock = [&config](u64 seed) {
         return std::make_unique<data::MockSource>(config.data.seq_length, config.data.vocab_size,

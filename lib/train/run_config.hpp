@@ -21,6 +21,7 @@ struct RunConfig {
     TrainerConfig trainer;
     spec::Precision precision;
     data::DataConfig data;       // no path of any kind: mock data
+    bool share_index = false;    // of Megatron's orders, in the place that is ours by default
     i64 validation_samples = 0;  // of each set, each time
     data::BatchOptions batch;
     optim::Schedule schedule;

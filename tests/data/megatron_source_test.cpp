@@ -3,10 +3,15 @@
 // in tests/live/megatron_order.py.
 #include "data/megatron_source.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <thread>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/file.hpp"
 #include "small_dataset.hpp"
 
 using namespace lm;
@@ -26,6 +31,11 @@ MegatronSource source(const std::string& prefix, const std::vector<i64>& lengths
 using Order = std::vector<i64>;
 using Documents = std::vector<i32>;
 
+template <typename T>
+std::vector<T> list(std::span<const T> values) {
+    return {values.begin(), values.end()};
+}
+
 }  // namespace
 
 TEST_CASE("numpy's shuffles") {
@@ -44,10 +54,10 @@ TEST_CASE("golden index, two epochs together, an empty document") {
     const auto s = source(dir / "p", {5, 3, 0, 7, 1, 4}, 4, 7);
     CHECK(s.plan().n_epochs == 2);
     CHECK_FALSE(s.plan().separate_last);
-    CHECK(s.index().documents == Documents{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
-    CHECK(s.index().position == Order{0, 2, 4, 4, 6, 7, 9, 10, 10, 11});
-    CHECK(s.index().offset == Documents{0, 1, 1, 5, 1, 2, 0, 0, 4, 3});
-    CHECK(s.index().order == Order{7, 3, 5, 1, 4, 8, 0, 2, 6});
+    CHECK(list(s.index().documents) == Documents{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
+    CHECK(list(s.index().position) == Order{0, 2, 4, 4, 6, 7, 9, 10, 10, 11});
+    CHECK(list(s.index().offset) == Documents{0, 1, 1, 5, 1, 2, 0, 0, 4, 3});
+    CHECK(list(s.index().order) == Order{7, 3, 5, 1, 4, 8, 0, 2, 6});
     CHECK(s.size() == 9);
     // sample 0 is window 7: document 0 whole
     CHECK(sample(s, 0) == std::vector<i32>{0, 1, 2, 3, 4});
@@ -67,8 +77,8 @@ TEST_CASE("golden index, the last epoch apart") {
         CHECK(s.plan().separate_last);
         CHECK(s.plan().samples_before_last == 13);
         CHECK(s.size() == 27);
-        CHECK(s.index().documents == apart);
-        CHECK(s.index().order == order_apart);
+        CHECK(list(s.index().documents) == apart);
+        CHECK(list(s.index().order) == order_apart);
         CHECK(s.index().position.back() == 15);
         CHECK(s.index().offset.back() == 6);
     }
@@ -79,12 +89,13 @@ TEST_CASE("the two thresholds") {
     const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
     const auto nvidia = source(dir / "p", lengths, 4, 23, nvidia_last_epoch);
     CHECK_FALSE(nvidia.plan().separate_last);
-    CHECK(nvidia.index().documents == Documents{5, 3, 0, 4, 6, 2, 2, 7, 1, 1, 0, 4, 5, 6, 3, 7});
-    CHECK(nvidia.index().order == Order{8, 19, 13, 1,  4,  17, 14, 11, 20, 0,  7,  3,  10, 6,
-                                        2, 25, 12, 21, 18, 15, 9,  23, 5,  16, 24, 22, 26});
+    CHECK(list(nvidia.index().documents) ==
+          Documents{5, 3, 0, 4, 6, 2, 2, 7, 1, 1, 0, 4, 5, 6, 3, 7});
+    CHECK(list(nvidia.index().order) == Order{8, 19, 13, 1,  4,  17, 14, 11, 20, 0,  7,  3,  10, 6,
+                                              2, 25, 12, 21, 18, 15, 9,  23, 5,  16, 24, 22, 26});
     const auto bigscience = source(dir / "p", lengths, 4, 23, bigscience_last_epoch);
     CHECK(bigscience.plan().separate_last);
-    CHECK(bigscience.index().documents ==
+    CHECK(list(bigscience.index().documents) ==
           Documents{2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7});
 }
 
@@ -95,8 +106,8 @@ TEST_CASE("three epochs") {
     CHECK(plan.n_epochs == 3);
     CHECK_FALSE(plan.separate_last);
     const auto s = source(dir / "p", {4, 3, 2, 5, 2}, 4, 9);
-    CHECK(s.index().documents == Documents{3, 1, 0, 2, 4, 2, 0, 2, 1, 4, 3, 4, 0, 1, 3});
-    CHECK(s.index().order == Order{3, 9, 2, 1, 7, 5, 4, 0, 8, 6, 10});
+    CHECK(list(s.index().documents) == Documents{3, 1, 0, 2, 4, 2, 0, 2, 1, 4, 3, 4, 0, 1, 3});
+    CHECK(list(s.index().order) == Order{3, 9, 2, 1, 7, 5, 4, 0, 8, 6, 10});
 }
 
 TEST_CASE("one epoch is as many samples as fit, or more when none are asked for") {
@@ -128,4 +139,127 @@ TEST_CASE("what Megatron's order cannot do is named") {
                       Catch::Contains("--seq-length: p has 10 tokens"));
     CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
                       Catch::Contains("--seed"));
+}
+
+namespace {
+
+// As helpers.cpp build_sample_idx walks.
+void walk(const std::vector<i64>& lengths, std::span<const i32> documents, i64 seq, i64 n_samples,
+          Order& position, Documents& offset) {
+    i64 d = 0;
+    i64 o = 0;
+    position = {0};
+    offset = {0};
+    for (i64 k = 0; k < n_samples; ++k) {
+        i64 left = seq + 1;
+        while (true) {
+            const i64 available =
+                lengths[static_cast<size_t>(documents[static_cast<size_t>(d)])] - o;
+            left -= available;
+            if (left <= 0) {
+                o += left + available - 1;
+                break;
+            }
+            ++d;
+            o = 0;
+        }
+        position.push_back(d);
+        offset.push_back(static_cast<i32>(o));
+    }
+}
+
+bool equal(const MegatronIndex& a, const MegatronIndex& b) {
+    return list(a.documents) == list(b.documents) && list(a.position) == list(b.position) &&
+           list(a.offset) == list(b.offset) && list(a.order) == list(b.order);
+}
+
+// More documents than one task of a thread takes, many of them empty.
+std::vector<i64> many_lengths() {
+    std::mt19937 random(3);
+    std::vector<i64> lengths(150'000);
+    for (i64& length : lengths) length = random() % 3 == 0 ? 0 : static_cast<i64>(random() % 40);
+    return lengths;
+}
+
+}  // namespace
+
+TEST_CASE("samples are cut as Megatron walks, by any number of threads") {
+    const TemporaryDirectory dir;
+    const std::vector<i64> lengths = many_lengths();
+    const auto one = source(dir / "p", lengths, 7, 400'000);
+    Order position;
+    Documents offset;
+    walk(lengths, one.index().documents, 7, one.size(), position, offset);
+    CHECK(list(one.index().position) == position);
+    CHECK(list(one.index().offset) == offset);
+    const TokenRange range = lm::test::whole(dir / "p", 60000);
+    for (const int threads : {2, 3}) {
+        CHECK(equal(MegatronIndex::build(range, 7, one.plan(), 1234, threads), one.index()));
+    }
+    // Empty documents in front: the first sample begins with the first document all the same.
+    const auto empty = source(dir / "e", {0, 0, 0, 0, 0, 30}, 4, 5);
+    CHECK(empty.index().position[0] == 0);
+}
+
+TEST_CASE("an index is built once and mapped from then on") {
+    const TemporaryDirectory dir;
+    const std::vector<i64> lengths = many_lengths();
+    write_counting(dir / "p", lengths);
+    const TokenRange range = lm::test::whole(dir / "p", 60000);
+    const EpochPlan plan = plan_epochs(range.n_tokens(), 7, 400'000, nvidia_last_epoch);
+    const MegatronIndex own = MegatronIndex::build(range, 7, plan, 1234);
+    const IndexCache cache{dir / "cache"};
+    std::vector<std::string> messages;
+    set_log_sink([&](Severity, std::string_view text) { messages.emplace_back(text); });
+    const auto get = [&](u32 seed) { return shared_index(cache, range, 7, plan, seed, 2); };
+    CHECK(equal(get(1234), own));
+    CHECK(messages.size() == 1);  // says that it was made
+    CHECK(equal(get(1234), own));
+    CHECK(messages.size() == 1);
+    CHECK(io::list_directory(dir / "cache").size() == 1);
+    CHECK_FALSE(equal(get(1235), own));
+    CHECK(io::list_directory(dir / "cache").size() == 2);
+
+    // Other lengths in the same file: another index.
+    std::vector<i64> others = lengths;
+    std::ranges::reverse(others);
+    write_counting(dir / "q", others);
+    const TokenRange other = lm::test::whole(dir / "q", 60000);
+    CHECK_FALSE(equal(shared_index(cache, other, 7, plan, 1234, 1), own));
+    CHECK(io::list_directory(dir / "cache").size() == 3);
+
+    // Not worth a file; a file that is not one; a directory that cannot be made.
+    shared_index({dir / "small", i64{1} << 40}, range, 7, plan, 1234, 1);
+    CHECK_FALSE(io::exists(dir / "small"));
+    messages.clear();
+    const std::string first = dir / ("cache/" + io::list_directory(dir / "cache")[0]);
+    io::write_file(first, "x", io::Overwrite::yes);
+    for (const u32 seed : {1234U, 1235U}) get(seed);
+    shared_index(cache, other, 7, plan, 1234, 1);
+    REQUIRE(messages.size() == 1);
+    CHECK_THAT(messages[0], Catch::Contains("damaged: remove it"));
+    CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
+    set_log_sink({});
+}
+
+TEST_CASE("of several that want an index at the same time one builds it") {
+    const TemporaryDirectory dir;
+    write_counting(dir / "p", many_lengths());
+    const TokenRange range = lm::test::whole(dir / "p", 60000);
+    const EpochPlan plan = plan_epochs(range.n_tokens(), 7, 400'000, nvidia_last_epoch);
+    const MegatronIndex own = MegatronIndex::build(range, 7, plan, 1);
+    std::atomic<int> made{0};
+    set_log_sink([&](Severity, std::string_view) { ++made; });
+    std::array<MegatronIndex, 4> got;
+    {
+        std::vector<std::jthread> threads;
+        for (MegatronIndex& mine : got) {
+            threads.emplace_back(
+                [&] { mine = shared_index({dir / "cache"}, range, 7, plan, 1, 1); });
+        }
+    }
+    set_log_sink({});
+    CHECK(made == 1);
+    for (const MegatronIndex& mine : got) CHECK(equal(mine, own));
+    CHECK(io::list_directory(dir / "cache").size() == 1);
 }

@@ -92,6 +92,17 @@ for more in "--micro-batch-size 1" "--micro-batch-size 6" "--global-batch-size 1
     diff <(jq -c '[.sample, .pieces]' samples.json) <(jq -c '[.sample, .pieces]' other.json) || fail "$more: other samples"
 done
 
+# Megatron's index in a file: built by the first run, mapped by the next, the same samples as without.
+megatron=(--data-order megatron --exit-iteration 3)
+run own.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path none
+run built.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
+run mapped.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
+diff <(values own.log) <(values built.log) || fail "--data-cache-path: built: other samples"
+diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: other samples"
+[ "$(grep -c 'the order of the samples of data_text_document, .* made in' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
+! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
+[ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
+
 # What can be wrong with data: one line that names it, before anything is trained or written.
 wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99

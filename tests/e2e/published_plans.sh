@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The arguments of published trainings (tests/e2e/published), unedited but for paths, are planned as
+# what those trainings were; every flag that means nothing here is noted.
+here=$(realpath "$(dirname "$0")")
+share=$here/../../share
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+# As many documents as the smallest part of the splits needs, each longer than a sequence.
+awk 'BEGIN { for (i = 0; i < 1000; i++) { printf "{\"text\": \"%d", i; for (j = 0; j < 2100; j++) printf " so"; print "\"}" } }' >corpus.jsonl
+lm-preprocess --input corpus.jsonl --output-prefix corpus --append-eod --quiet
+mkdir checkpoints tokenizer
+# A tokenizer with as many ids as BLOOM's: GPT-2's and others that nobody uses.
+awk -v n=250680 '{ sub(/}[[:space:]]*$/, ""); vocab = vocab $0 } END {
+    printf "{\"version\": \"1.0\", \"added_tokens\": [], \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
+    printf "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"merges\": [\"Ġ t\"], \"vocab\": %s", vocab
+    for (id = 50257; id < n; id++) printf ", \"unused%d\": %d", id, id
+    printf "}}}\n" }' "$share/tokenizers/gpt2/vocab.json" >tokenizer/tokenizer.json
+echo '"train: 0.3 0:0.950 corpus_text_document, 0.7 0:0.950 corpus_text_document"' >train-splits.txt
+echo '"all: 1 0.950:1.0 corpus_text_document" "first: 1 0.950:0.975 corpus_text_document"' >valid-splits.txt
+
+# plan NAME RANKS [MORE...]: the plan is in NAME.plan, the exit code in $code.
+plan() {
+    local name=$1 ranks=$2 args=()
+    shift 2
+    while read -r flag values; do
+        [[ $flag != -* ]] && continue
+        # shellcheck disable=SC2206
+        args+=("$flag" $values)
+    done < <(sed -e "s|@GPT2@|$share/tokenizers/gpt2|; s|@DIR@|$work|; s|@DATA@|$work/corpus_text_document|" \
+        -e "s|@HERE@|$here/published|; s|@TOKENIZER@|$work/tokenizer|" "$here/published/$name.args")
+    code=0
+    lm-train "${args[@]}" --dry-run --world-size "$ranks" "$@" >out 2>"$name.plan" </dev/null || code=$?
+    [ ! -s out ] || fail "$name: a plan on stdout"
+}
+planned() { # planned NAME RANKS: and the lines on stdin are in the plan
+    plan "$1" "$2"
+    [ $code = 0 ] || fail "$1: exit $code: $(cat "$1.plan")"
+    local line
+    while IFS= read -r line; do
+        line=${line/CORPUS/$work/corpus_text_document}
+        grep -qF -- "$line" "$1.plan" || fail "$1: no '$line' in: $(cat "$1.plan")"
+    done
+}
+noted() { # noted NAME FLAG...: what means nothing here, each once
+    local name=$1 flag
+    shift
+    for flag in "$@"; do
+        [ "$(grep -c "^lm-train: note: $flag: ignored: " "$name.plan")" = 1 ] || fail "$name: no note of $flag: $(cat "$name.plan")"
+    done
+}
+
+noted_by_all=(--data-impl --distributed-backend --deepspeed --deepspeed-activation-checkpointing)
+
+planned tr1-13B 128 <<'END'
+12853386240 parameters
+50257, in memory 50432
+128 = 2 tensor x 4 pipeline x 16 data; 10 layers in each stage
+311541 iterations, 299999568 samples, 614399115264 tokens
+16 to 1024 in 64 stages, micro-batch 1
+iterations 1 to 4961: batch 16, from sample 0
+iterations 4962 to 7441: batch 32, from sample 79376
+iterations 23457 to 311541: batch 1024, from sample 5000528
+data-parallel sizes that fit every batch: 1 2 4 8 16
+1.000E-04 at the end of the warm-up: iteration 8641, 216336 samples
+5.500E-05 at the middle of the decay: iteration 80668, 63585616 samples
+1.000E-05 at the end of the decay: iteration 142551, 126953808 samples
+train: CORPUS documents [0, 949)
+validation: CORPUS documents [949, 999)
+test: CORPUS documents [999, 1000)
+5120 samples of each set every 1000 iterations
+5120 samples of each set at the end
+207 of 168 GiB each
+tr1-13B.json: ignored, it means nothing here: steps_per_print, wall_clock_breakdown
+END
+noted tr1-13B "${noted_by_all[@]}"
+
+planned tr8-104B 512 <<'END'
+103958515600 parameters
+50257, in memory 50688
+512 = 4 tensor x 32 pipeline x 4 data; 2 layers in each stage
+159576 iterations, 299999456 samples
+iterations 2954 to 4430: batch 32, from sample 47248
+iterations 16023 to 159576: batch 2048, from sample 6000864
+6.000E-06 at the end of the decay: iteration 75081, 126953696 samples
+531 of 1.32 TiB each
+END
+noted tr8-104B "${noted_by_all[@]}"
+
+planned tr8b-104B-cl 128 <<'END'
+128 = 4 tensor x 32 pipeline x 1 data; 2 layers in each stage
+89033 iterations, 182339584 samples, 300000477184 tokens
+2048 samples, 2048 micro-batches of 1
+fixed_linear: sequences of 64 tokens at first, 2048 from iteration 36000 on, after 77559758848 tokens
+6.000E-05 at the end of the warm-up: iteration 1832, 3751936 samples
+6.000E-06 at the end of the decay: iteration 79497, 162809856 samples
+tr8b-104B-cl.json: ignored, it means nothing here: elastic_checkpoint, steps_per_print, wall_clock_breakdown
+END
+noted tr8b-104B-cl "${noted_by_all[@]}"
+
+planned tr11-176B-ml 384 <<'END'
+176244404224 parameters
+250680, in memory 250880
+384 = 4 tensor x 12 pipeline x 8 data; 5 to 6 layers in a stage
+115311 iterations, 219999152 samples, 450558263296 tokens
+192 to 2048 in 117 stages, micro-batch 2
+iterations 1 to 439: batch 192, from sample 0
+iterations 12659 to 115311: batch 2048, from sample 9765808
+data-parallel sizes that fit every batch: 1 2 4 8
+6.000E-05 at the end of the warm-up: iteration 910, 183312 samples
+6.000E-06 at the end of the decay: iteration 105546, 200000432 samples
+train: corpus_text_document documents [0, 950)
+all: corpus_text_document documents [950, 1000)
+first: corpus_text_document documents [950, 975)
+2048 samples of each set every 1000 iterations
+1153 of 2.24 TiB each
+END
+noted tr11-176B-ml "${noted_by_all[@]}" --sync-tp-duplicated-parameters --abort-on-unmet-fused-kernel-constraints \
+    --num-workers --valid-num-workers
+
+planned aws-7.5B 16 <<'END'
+7463923712 parameters
+50257, in memory 50688
+16 = 4 tensor x 2 pipeline x 2 data; 18 layers in each stage
+508626 iterations, 146484288 samples
+288 samples, 144 micro-batches of 1 on each replica
+11520 samples of each set every 1000 iterations
+END
+
+# Everything that does not fit is said at once, with what would.
+refused() { # refused NAME RANKS MORE...: and the lines on stdin are in the plan
+    plan "$@"
+    [ $code = 2 ] || fail "$*: exit $code: $(cat "$1.plan")"
+    local line
+    while IFS= read -r line; do
+        grep -qF -- "$line" "$1.plan" || fail "$*: no '$line' in: $(cat "$1.plan")"
+    done
+}
+refused tr1-13B 256 <<'END'
+--rampup-batch-size: 32 of its 64 batches are no multiple of micro batch 1 x 32 data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456: 16 data-parallel ranks (128 ranks) would work
+END
+refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 3 --save "$work/corpus.jsonl" --eval-interval 0 <<'END'
+tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same
+--tensor-model-parallel-size: 3 does not divide --num-attention-heads 32: 2 or 4 would
+--tensor-model-parallel-size: 3 does not divide --ffn-hidden-size 20480: 2 or 4 would
+--world-size: 390 ranks are no multiple of 3 tensor x 4 pipeline ranks = 12: 384 or 396 would work
+--eval-interval: must be at least 1, but is 0
+--save: 
+END
+refused tr11-176B-ml 384 --micro-batch-size 4 --pipeline-model-parallel-size 71 --lr 1e-6 <<'END'
+--pipeline-model-parallel-size: 71 stages are more than --num-layers 70: at most 70
+--world-size: 384 ranks are no multiple of 4 tensor x 71 pipeline ranks = 284: 284 or 568 would work
+--lr: 1e-06 is below --min-lr 6e-06
+END
+expect 2 '--world-size: goes with --dry-run' lm-train --mock-data --world-size 4 --num-layers 1 --hidden-size 8 \
+    --num-attention-heads 1 --seq-length 8 --micro-batch-size 1 --train-iters 1 --lr 1
+[ -z "$(find checkpoints tensorboard codecarbon -type f 2>/dev/null)" ] || fail "a plan wrote something"
+echo "published plans: as they were"
