@@ -43,6 +43,7 @@ void declare_info(cli::Options& options);
 void declare_verify(cli::Options& options);
 void declare_cat(cli::Options& options);
 void declare_merge(cli::Options& options);
+void declare_train_tokenizer(cli::Options& options);
 void declare_encode(cli::Options& options);
 void declare_decode(cli::Options& options);
 

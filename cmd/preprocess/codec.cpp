@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-preprocess encode and decode: lines of text to lines of ids and back, for pipelines and tests.
+// decode also reads the objects that encode --json writes.
+
+#include <fmt/ranges.h>
+
 #include <charconv>
-#include <iostream>
+#include <cstring>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "args.hpp"
 #include "base/error.hpp"
 #include "cli/main.hpp"
+#include "cli/terminal.hpp"
+#include "data/indexed_dataset.hpp"
 #include "data/jsonl.hpp"
+#include "io/json.hpp"
+#include "text/byte_map.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::preprocess {
@@ -16,7 +26,10 @@ namespace {
 struct CodecArgs {
     text::TokenizerChoice tokenizer;
     bool whole = false;
+    bool append_eod = false;
     bool no_newline = false;
+    bool json = false;
+    bool binary = false;
 };
 
 constexpr const char* stdin_name = "standard input";
@@ -38,23 +51,58 @@ void for_each_text(bool whole, const std::function<void(std::string_view, i64)>&
     if (whole) use(all, 1);
 }
 
+std::string text_line(std::span<const i32> ids) {
+    return fmt::format("{}\n", fmt::join(ids, " "));
+}
+
+// Tokens are spelled as vocab.json spells them: their bytes need not be UTF-8.
+std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
+    io::OrderedJson json;
+    json["ids"] = ids;
+    json["tokens"] = io::OrderedJson::array();
+    for (const i32 id : ids) json["tokens"].push_back(text::token_of_bytes(tokenizer.token(id)));
+    return json.dump() + "\n";
+}
+
+// As they stand in a .bin file: 16 bits where the vocabulary allows, else 32.
+template <typename Id>
+std::string binary_ids(std::span<const i32> ids) {
+    std::string bytes(ids.size() * sizeof(Id), '\0');
+    for (size_t i = 0; i < ids.size(); ++i) {
+        const auto id = static_cast<Id>(ids[i]);
+        std::memcpy(bytes.data() + i * sizeof(Id), &id, sizeof id);
+    }
+    return bytes;
+}
+
+bool is_narrow(const text::Tokenizer& tokenizer) {
+    return data::token_type_for(tokenizer.vocab_size()) == data::TokenType::u16;
+}
+
+void check(const CodecArgs& args) {
+    if (args.json && args.binary) usage_error("--binary", "and --json exclude each other");
+}
+
 int encode(const CodecArgs& args) {
+    check(args);
+    if (args.binary && cli::stdout_is_terminal())
+        usage_error("--binary", "writes no binary data to a terminal");
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
+    if (args.append_eod && !tokenizer->eod())
+        usage_error("--append-eod", "this tokenizer has no end-of-document token");
     const auto encoder = tokenizer->make_encoder();
-    std::vector<i32> ids;
-    std::string out;
+    std::vector<i32> buffer;
     for_each_text(args.whole, [&](std::string_view text, i64 line) {
         if (const i64 bad = text::find_invalid_utf8(text); bad >= 0) {
             run_error(fmt::format("{}:{}:{}", stdin_name, line, bad + 1), "not valid UTF-8");
         }
-        ids.resize(static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size()))));
-        const i64 n = encoder->encode(text, ids.data());
-        out.clear();
-        for (i64 i = 0; i < n; ++i) {
-            if (i > 0) out += ' ';
-            fmt::format_to(std::back_inserter(out), "{}", ids[static_cast<size_t>(i)]);
-        }
-        cli::write_stdout(out + "\n");
+        buffer.resize(static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size())) + 1));
+        auto n = static_cast<size_t>(encoder->encode(text, buffer.data()));
+        if (args.append_eod) buffer[n++] = *tokenizer->eod();
+        const auto ids = std::span<const i32>(buffer).first(n);
+        cli::write_stdout(!args.binary ? args.json ? json_line(ids, *tokenizer) : text_line(ids)
+                          : is_narrow(*tokenizer) ? binary_ids<u16>(ids)
+                                                  : binary_ids<i32>(ids));
     });
     return 0;
 }
@@ -79,12 +127,54 @@ std::vector<i32> parse_ids(std::string_view text, i64 line) {
     }
 }
 
+// A line of encode --json.
+std::vector<i32> parse_json_ids(std::string_view text, i64 line) {
+    const std::string where = fmt::format("{}:{}", stdin_name, line);
+    return io::json_get<std::vector<i32>>(io::parse_json(text, where), "ids", where);
+}
+
+template <typename Id>
+std::vector<i32> parse_binary_ids(std::string_view bytes) {
+    if (bytes.size() % sizeof(Id) != 0)
+        run_error(stdin_name, "ends in the middle of an id of {} bytes", sizeof(Id));
+    std::vector<i32> ids;
+    for (size_t i = 0; i < bytes.size(); i += sizeof(Id)) {
+        Id id;
+        std::memcpy(&id, bytes.data() + i, sizeof id);
+        ids.push_back(static_cast<i32>(id));
+    }
+    return ids;
+}
+
+void decode_line(const CodecArgs& args, const text::Tokenizer& tokenizer, std::string_view text,
+                 i64 line) {
+    const bool object =
+        text.find_first_not_of(" \t") < text.size() && text[text.find_first_not_of(" \t")] == '{';
+    std::string bytes;
+    try {
+        tokenizer.decode(object ? parse_json_ids(text, line) : parse_ids(text, line), bytes);
+    } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with(stdin_name)) throw;
+        run_error(fmt::format("{}:{}", stdin_name, line), "{}", error.what());
+    }
+    if (args.json) {
+        std::string valid;
+        text::append_lossy(valid, bytes);
+        bytes = io::OrderedJson{{"text", valid}}.dump();
+    }
+    if (!args.no_newline || args.json) bytes += '\n';
+    cli::write_stdout(bytes);
+}
+
 int decode(const CodecArgs& args) {
+    check(args);
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
-    for_each_text(args.whole, [&](std::string_view text, i64 line) {
+    for_each_text(args.binary, [&](std::string_view text, i64 line) {
+        if (!args.binary) return decode_line(args, *tokenizer, text, line);
         std::string bytes;
-        tokenizer->decode(parse_ids(text, line), bytes);
-        if (!args.no_newline) bytes += '\n';
+        tokenizer->decode(
+            is_narrow(*tokenizer) ? parse_binary_ids<u16>(text) : parse_binary_ids<i32>(text),
+            bytes);
         cli::write_stdout(bytes);
     });
     return 0;
@@ -98,6 +188,10 @@ void declare_encode(cli::Options& options) {
                                       [args] { return encode(*args); });
     verb.flag("--whole", &args->whole,
               "take all of standard input, newlines included, as one text");
+    verb.flag("--append-eod", &args->append_eod, "end every text with the end-of-document token");
+    verb.flag("--json", &args->json, "write objects with ids and tokens, one a line");
+    verb.flag("--binary", &args->binary,
+              "write the bare ids of all texts, in 16 or 32 bits, as a .bin file holds them");
     declare_tokenizer(verb, args->tokenizer);
 }
 
@@ -105,6 +199,9 @@ void declare_decode(cli::Options& options) {
     auto args = std::make_shared<CodecArgs>();
     cli::Options& verb = options.verb("decode", "text of each line of ids on standard input",
                                       [args] { return decode(*args); });
+    verb.flag("--json", &args->json, "write objects with the text, one a line");
+    verb.flag("--binary", &args->binary,
+              "read bare ids, in 16 or 32 bits, and write their bytes as they are");
     verb.flag("--no-newline", &args->no_newline, "add no newline after each text");
     declare_tokenizer(verb, args->tokenizer);
 }

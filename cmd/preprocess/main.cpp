@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
     preprocess::declare_verify(options);
     preprocess::declare_cat(options);
     preprocess::declare_merge(options);
+    preprocess::declare_train_tokenizer(options);
     preprocess::declare_encode(options);
     preprocess::declare_decode(options);
     options.epilogue(

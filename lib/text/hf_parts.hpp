@@ -25,7 +25,11 @@ struct Template {
 };
 Template read_post_processor(const io::Json& json, const std::string& path);
 
-// The regular expression of a rule as tokenizer.json states it; none and gpt2 need none.
+// The first of these that is an added token is the end of document, where nothing else says so.
+inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
+                                                             "<|end_of_text|>"};
+
+// The regular expression of a rule as tokenizer.json states it; none has none.
 std::string_view split_pattern(SplitRule rule);
 
 }  // namespace lm::text

@@ -167,7 +167,7 @@ class Reader {
         }
     }
 
-    std::optional<i32> added_id(const std::string& content) const {
+    std::optional<i32> added_id(std::string_view content) const {
         const auto at = std::ranges::find(parts_.added, content, &AddedToken::content);
         return at == parts_.added.end() ? std::nullopt : std::optional(at->id);
     }
@@ -185,7 +185,7 @@ class Reader {
                                                        : "";
             if (const auto id = added_id(name)) return id;
         }
-        for (const char* name : {"</s>", "<|endoftext|>", "<|end_of_text|>"}) {
+        for (const std::string_view name : end_of_document_names) {
             if (const auto id = added_id(name)) return id;
         }
         return std::nullopt;
