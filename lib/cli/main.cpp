@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "cli/terminal.hpp"
@@ -71,7 +71,9 @@ class Reporter {
     }
 
     void error(const Error& failure, const std::string& command, bool in_command_line) const {
-        if (in_command_line && !is_first()) return;
+        const bool on_all_ranks =
+            in_command_line || dynamic_cast<const JointError*>(&failure) != nullptr;
+        if (on_all_ranks && !is_first()) return;
         line(failure.what());
         if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
     }

@@ -20,7 +20,8 @@ class ThreadsGroup final : public Group {
         ThreadsWorld& world = hub_->world();
         const std::string text =
             "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
-        world.fail(text, std::make_exception_ptr(Error(Exit::failure, text)));
+        const std::exception_ptr current = std::current_exception();  // called in its handler
+        world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));
         world.drain();
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer.hpp"
 
+#include "base/error.hpp"
+
 namespace lm::optim {
 
 double clip_coefficient(double norm, double clip) {
@@ -9,41 +11,63 @@ double clip_coefficient(double norm, double clip) {
     return coefficient < 1.0 ? coefficient : 1.0;
 }
 
+namespace {
+
+// Elements of the flat buffer with and without weight decay, neighbours joined. Alignment gaps
+// between them hold zeros everywhere and stay zero under the update.
+std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
+    std::vector<Range> ranges;
+    bool open = false;
+    for (const spec::LocalTensor& local : map.layout().tensors) {
+        const bool same = map.spec_of(local).weight_decay == decay;
+        if (same && open) ranges.back().end = local.end();
+        if (same && !open) ranges.push_back({local.offset, local.end()});
+        open = same;
+    }
+    return ranges;
+}
+
+}  // namespace
+
 AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
-                               device::View masters, device::View weights, device::View gradients,
-                               device::View exp_avg, device::View exp_avg_sq)
+                               const std::vector<Range>& updated, device::View weights,
+                               device::View gradients, device::View exp_avg,
+                               device::View exp_avg_sq)
     : config_(config),
-      masters_(masters),
-      weights_(weights.data == masters.data ? device::View{} : weights),
+      weights_(weights),
       gradients_(gradients),
       exp_avg_(exp_avg),
       exp_avg_sq_(exp_avg_sq) {
-    for (const spec::LocalTensor& local : map.layout().tensors) {
-        const bool decay = map.spec_of(local).weight_decay;
-        // Alignment gaps between neighbours hold zeros everywhere and stay zero under the update.
-        if (!ranges_.empty() && ranges_.back().decay == decay) {
-            ranges_.back().end = local.end();
-        } else {
-            ranges_.push_back({local.offset, local.end(), decay});
+    LM_CHECK(exp_avg.numel() == total_size(updated), "moments of other elements");
+    for (const bool decay : {true, false}) {
+        const std::vector<Range> ranges = with_decay(map, decay);
+        i64 moments = 0;
+        for (const Range& range : updated) {
+            for (const Range& part : intersection({range}, ranges)) {
+                parts_.push_back({part, moments + part.begin - range.begin, decay});
+            }
+            moments += range.size();
         }
     }
 }
 
 void AdamWOptimizer::step(device::Context& context, i64 step, double lr, double grad_scale) {
-    for (const Range& range : ranges_) {
-        const auto part = [&range](const device::View& view) {
-            return view ? view.rows(range.begin, range.end) : device::View{};
+    for (const Part& part : parts_) {
+        const auto flat = [&](const device::View& view) {
+            return view.rows(part.flat.begin, part.flat.end);
         };
-        device::adamw(context, {.master = part(masters_),
-                                .weight = part(weights_),
-                                .grad = part(gradients_),
-                                .m = part(exp_avg_),
-                                .v = part(exp_avg_sq_),
+        const auto moments = [&](const device::View& view) {
+            return view.rows(part.moments, part.moments + part.flat.size());
+        };
+        device::adamw(context, {.master = flat(weights_),
+                                .grad = flat(gradients_),
+                                .m = moments(exp_avg_),
+                                .v = moments(exp_avg_sq_),
                                 .lr = lr,
                                 .beta1 = config_.beta1,
                                 .beta2 = config_.beta2,
                                 .eps = config_.eps,
-                                .weight_decay = range.decay ? config_.weight_decay : 0.0,
+                                .weight_decay = part.decay ? config_.weight_decay : 0.0,
                                 .step = step,
                                 .grad_scale = grad_scale});
     }

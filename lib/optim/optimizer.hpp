@@ -3,6 +3,7 @@
 // embeddings, none on biases and norms (the tensor table says which).
 #pragma once
 
+#include "base/range.hpp"
 #include "device/ops.hpp"
 #include "model/params.hpp"
 
@@ -22,10 +23,11 @@ double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {
   public:
-    // `masters` are fp32: the weights themselves, or copies of 16-bit `weights`.
-    AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map, device::View masters,
-                   device::View weights, device::View gradients, device::View exp_avg,
-                   device::View exp_avg_sq);
+    // `weights` (fp32) and `gradients` are the flat buffers of `map`. Elements in `updated` are
+    // this rank's to update: the moments hold those alone, one range behind the other.
+    AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
+                   const std::vector<Range>& updated, device::View weights, device::View gradients,
+                   device::View exp_avg, device::View exp_avg_sq);
 
     // One update, number `step` (from 1), with gradients multiplied by `grad_scale`.
     void step(device::Context& context, i64 step, double lr, double grad_scale);
@@ -33,14 +35,14 @@ class AdamWOptimizer {
     const AdamWConfig& config() const { return config_; }
 
   private:
-    struct Range {
-        i64 begin;
-        i64 end;
+    struct Part {
+        Range flat;
+        i64 moments;  // where its first element lies in the moments
         bool decay;
     };
     AdamWConfig config_;
-    std::vector<Range> ranges_;  // of the flat buffers, neighbours with the same rule joined
-    device::View masters_, weights_, gradients_, exp_avg_, exp_avg_sq_;
+    std::vector<Part> parts_;
+    device::View weights_, gradients_, exp_avg_, exp_avg_sq_;
 };
 
 }  // namespace lm::optim

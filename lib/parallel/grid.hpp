@@ -25,10 +25,12 @@ i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
 struct Grid {
     spec::ParallelConfig parallel;
     Coordinates at;
-    std::unique_ptr<comm::Group> world;      // a duplicate of the one that was cut
-    std::unique_ptr<comm::Group> tensor;     // the tp ranks of one stage and replica
-    std::unique_ptr<comm::Group> pipeline;   // the stages of one (tp, dp), in order
-    std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
+    std::unique_ptr<comm::Group> world;              // a duplicate of the one that was cut
+    std::unique_ptr<comm::Group> tensor;             // the tp ranks of one stage and replica
+    std::unique_ptr<comm::Group> pipeline;           // the stages of one (tp, dp), in order
+    std::unique_ptr<comm::Group> pipeline_backward;  // the same for gradients: with two stages both
+                                                     // ways lead to the same neighbour
+    std::unique_ptr<comm::Group> data;               // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
                                              // and with one stage: self
 };

@@ -134,4 +134,8 @@ RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>&
     return layout;
 }
 
+i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel) {
+    return round_up(layout.n_elements, checked_mul(block_alignment, parallel.dp));
+}
+
 }  // namespace lm::spec

@@ -77,6 +77,10 @@ constexpr i64 block_alignment = 32;
 RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>& table,
                        const ParallelConfig& parallel, i64 tp_rank, i64 pp_rank);
 
+// Elements of a rank's flat buffers: the layout's, and so many behind them that the data-parallel
+// ranks can share them in equal parts of whole blocks. What is added holds zeros.
+i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel);
+
 // ---- Parts of the model ------------------------------------------------------------------------
 
 // A model is a sequence of units: 0 is the embedding, 1 + l layer l, n_layers + 1 the head (final

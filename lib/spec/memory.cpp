@@ -247,13 +247,14 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
                        const StepShape& step, const Precision& precision, i64 n_threads,
                        i64 tp_rank, i64 pp_rank) {
     const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
-    const i64 fp32 = checked_mul(layout.n_elements, size_of(DType::fp32));
+    const i64 n = flat_elements(layout, parallel);
+    const i64 fp32 = checked_mul(n, size_of(DType::fp32));
     MemoryPlan plan;
-    plan.weights = layout.n_elements * size_of(precision.weights);
+    plan.weights = n * size_of(precision.weights);
     plan.gradients = fp32;
     // With ZeRO-1 a data rank has masters and moments of its part of the elements alone
     // (Rajbhandari et al., 2020, section 5.1).
-    const i64 share = parallel.zero_stage == 0 ? fp32 : ceil_div(fp32, parallel.dp);
+    const i64 share = parallel.zero_stage == 0 ? fp32 : fp32 / parallel.dp;
     plan.masters = precision.weights == DType::fp32 ? 0 : share;
     plan.optimizer = 2 * share;
     plan.activations = plan_activations(config, parallel, step,

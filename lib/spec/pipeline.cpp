@@ -67,9 +67,13 @@ void check_pipeline(const PipelineShape& shape) {
     }
 }
 
-std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage) {
+namespace {
+
+// Puts the receives before and the sends behind each piece of work.
+std::vector<PipelineAction> with_messages(const PipelineShape& shape, i64 stage,
+                                          const std::vector<PipelineAction>& order) {
     std::vector<PipelineAction> actions;
-    for (const PipelineAction& work : compute_order(shape, stage)) {
+    for (const PipelineAction& work : order) {
         const auto add = [&](PipelineOp op) {
             actions.push_back({op, work.chunk, work.micro_batch});
         };
@@ -86,6 +90,23 @@ std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 sta
         }
     }
     return actions;
+}
+
+}  // namespace
+
+std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage) {
+    return with_messages(shape, stage, compute_order(shape, stage));
+}
+
+std::vector<PipelineAction> pipeline_forward_actions(const PipelineShape& shape, i64 stage) {
+    std::vector<PipelineAction> order;
+    for (i64 first = 0; first < shape.n_micro_batches; first += shape.n_stages) {
+        const i64 end = std::min(first + shape.n_stages, shape.n_micro_batches);
+        for (i64 chunk = 0; chunk < shape.n_chunks; ++chunk) {
+            for (i64 i = first; i < end; ++i) order.push_back({PipelineOp::forward, chunk, i});
+        }
+    }
+    return with_messages(shape, stage, order);
 }
 
 i64 pipeline_peer(const PipelineShape& shape, i64 stage, PipelineOp op) {

@@ -52,6 +52,9 @@ struct PipelineAction {
 // received in the order in which they are sent.
 std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage);
 
+// The forward passes alone, for evaluation; any number of micro-batches.
+std::vector<PipelineAction> pipeline_forward_actions(const PipelineShape& shape, i64 stage);
+
 // The stage on the other side of a send or receive of `stage`.
 i64 pipeline_peer(const PipelineShape& shape, i64 stage, PipelineOp op);
 

@@ -7,66 +7,139 @@
 
 #include "base/error.hpp"
 #include "model/init.hpp"
+#include "parallel/replicas.hpp"
 
 namespace lm::train {
 
 using device::Context;
 
-spec::MemoryPlan memory_plan(const TrainerConfig& config) {
-    return spec::plan_memory(config.model, config.parallel,
-                             {config.micro_batch, config.model.seq_length}, {}, config.n_threads, 0,
-                             0);
+namespace {
+
+// Elements of the flat buffer that this rank counts, in the gradient norm and in checkpoints: not
+// those of tensors that another tensor rank or stage has as well.
+std::vector<Range> counted_elements(const spec::RankLayout& layout, i64 tp_rank) {
+    std::vector<Range> ranges;
+    bool open = false;
+    for (const spec::LocalTensor& tensor : layout.tensors) {
+        const bool counts = !tensor.copy && !(tensor.replicated && tp_rank > 0);
+        // Alignment gaps between neighbours hold zeros.
+        if (counts && open) ranges.back().end = tensor.end();
+        if (counts && !open) ranges.push_back({tensor.offset, tensor.end()});
+        open = counts;
+    }
+    return ranges;
 }
 
-Trainer::Trainer(const TrainerConfig& config, device::Device& device)
+// The table that first and last stage share: none when one rank has both.
+const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
+    if (embedding.size() == 1) return nullptr;
+    const auto& tensors = map.layout().tensors;
+    const auto table = std::ranges::find_if(
+        tensors, [&map](const auto& tensor) { return map.spec_of(tensor).tied_head; });
+    return table == tensors.end() ? nullptr : &*table;
+}
+
+}  // namespace
+
+spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank, i64 pp_rank) {
+    const spec::StepShape step{config.micro_batch, config.model.seq_length, config.n_micro_batches};
+    return spec::plan_memory(config.model, config.parallel, step, {}, config.n_threads, tp_rank,
+                             pp_rank);
+}
+
+Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid)
     : config_(config),
       device_(device),
-      plan_(memory_plan(config)),
-      map_(config.model, config.parallel, 0, 0),
+      grid_(std::move(grid)),
+      plan_(memory_plan(config, grid_.at.tp, grid_.at.pp)),
+      map_(config.model, config.parallel, grid_.at.tp, grid_.at.pp),
       weight_buffer_(device.allocate(plan_.weights, "weights")),
       gradient_buffer_(device.allocate(plan_.gradients, "gradients")),
       optimizer_buffer_(device.allocate(plan_.optimizer, "optimizer state")),
       activation_buffer_(device.allocate(plan_.activations + plan_.workspace, "activations")) {
-    const Shape flat{map_.layout().n_elements};
+    LM_CHECK(grid_.tensor->size() == config.parallel.tp &&
+                 grid_.pipeline->size() == config.parallel.pp &&
+                 grid_.data->size() == config.parallel.dp,
+             "a grid of another layout");
+    const Shape flat{spec::flat_elements(map_.layout(), config.parallel)};
     weights_ = weight_buffer_.view(DType::fp32, flat);
     gradients_ = gradient_buffer_.view(DType::fp32, flat);
-    exp_avg_ = optimizer_buffer_.view(DType::fp32, flat);
-    exp_avg_sq_ = optimizer_buffer_.view(exp_avg_.bytes(), DType::fp32, flat);
     workspace_ = activation_buffer_.view(plan_.activations, DType::uint8, {plan_.workspace});
+    build_data_parallel();
+    bind_optimizer();
     set_seq_length(config.model.seq_length);
-    optimizer_ = std::make_unique<optim::AdamWOptimizer>(config.adamw, map_, weights_, weights_,
-                                                         gradients_, exp_avg_, exp_avg_sq_);
+}
+
+void Trainer::build_data_parallel() {
+    const spec::RankLayout& layout = map_.layout();
+    const spec::LocalTensor* const table = shared_table(map_, *grid_.embedding);
+    LM_CHECK(table == nullptr || table->offset == 0, "a shared table that is not the first tensor");
+    data_parallel_ = std::make_unique<parallel::DataParallel>(
+        *grid_.data, config_.parallel.zero_stage, config_.data_parallel, weights_, gradients_,
+        layout.n_elements, table != nullptr ? table->end() : 0);
+    overlap_ = std::make_unique<parallel::Overlap>(config_.model, layout, *data_parallel_);
+    counted_ = intersection(data_parallel_->owned(), counted_elements(layout, grid_.at.tp));
+    if (table != nullptr) tied_ = intersection(data_parallel_->updated(), {{0, table->end()}});
+}
+
+void Trainer::bind_optimizer() {
+    const Shape moments{total_size(data_parallel_->updated())};
+    exp_avg_ = optimizer_buffer_.view(DType::fp32, moments);
+    exp_avg_sq_ = optimizer_buffer_.view(exp_avg_.bytes(), DType::fp32, moments);
+    optimizer_ =
+        std::make_unique<optim::AdamWOptimizer>(config_.adamw, map_, data_parallel_->updated(),
+                                                weights_, gradients_, exp_avg_, exp_avg_sq_);
+}
+
+spec::StepShape Trainer::step_shape() const {
+    return {config_.micro_batch, seq_length_, config_.n_micro_batches};
 }
 
 void Trainer::set_seq_length(i64 seq_length) {
     if (seq_length == seq_length_) return;
     LM_CHECK(seq_length > 0 && seq_length <= config_.model.seq_length, "a sequence too long");
     seq_length_ = seq_length;
-    const model::ChunkSetup setup{.config = config_.model,
-                                  .parallel = config_.parallel,
-                                  .part = spec::model_part(config_.model, config_.parallel, 0),
-                                  .seed = config_.seed};
-    gpt_ = std::make_unique<model::Gpt>(setup, map_.bind(weights_), map_.bind(gradients_),
-                                        place_activations());
-    loss_weight_.resize(static_cast<size_t>(config_.micro_batch * seq_length));
+    loss_weight_.resize(static_cast<size_t>(step_shape().rows()));
+    build_chunks();
 }
 
-model::ChunkActivations Trainer::place_activations() {
-    const spec::StepShape step{config_.micro_batch, seq_length_};
-    model::ChunkActivations activations =
-        model::bind_activations(
-            spec::plan_activations(config_.model, config_.parallel, step,
-                                   spec::stage_shape(config_.model, config_.parallel, step, 0)),
-            activation_buffer_)
-            .front();
-    model::MicroBatchActivations& act = activations.slots.front();
+void Trainer::build_chunks() {
+    const spec::StepShape step = step_shape();
+    chunks_.clear();
+    const spec::StageShape stage =
+        spec::stage_shape(config_.model, config_.parallel, step, grid_.at.pp, grid_.at.tp);
+    std::vector<model::ChunkActivations> activations = model::bind_activations(
+        spec::plan_activations(config_.model, config_.parallel, step, stage), activation_buffer_);
     std::vector<i32> positions(static_cast<size_t>(step.rows()));
     for (i64 row = 0; row < step.rows(); ++row) {
         positions[static_cast<size_t>(row)] = static_cast<i32>(row % step.seq_length);
     }
-    device_.copy_from_host(act.positions, positions.data());
-    if (!config_.document_attention) act.doc_start = {};
-    return activations;
+    std::vector<std::vector<parallel::Border>> borders;
+    for (i64 chunk = 0; chunk < config_.parallel.n_chunks; ++chunk) {
+        const spec::ModelPart part =
+            spec::model_part(config_.model, config_.parallel, grid_.at.pp, chunk);
+        for (model::MicroBatchActivations& slot : activations[static_cast<size_t>(chunk)].slots) {
+            if (!config_.document_attention) slot.doc_start = {};
+        }
+        chunks_.emplace_back(model::ChunkSetup{.config = config_.model,
+                                               .parallel = config_.parallel,
+                                               .part = part,
+                                               .seed = config_.seed,
+                                               .tensor = grid_.tensor.get(),
+                                               .hooks = overlap_.get()},
+                             map_.bind(weights_, chunk), map_.bind(gradients_, chunk),
+                             std::move(activations[static_cast<size_t>(chunk)]));
+        const model::Gpt& gpt = chunks_.back();
+        borders.emplace_back();
+        for (int slot = 0; slot < gpt.n_slots(); ++slot) {
+            if (part.embedding) device_.copy_from_host(gpt.slot(slot).positions, positions.data());
+            borders.back().push_back({gpt.stage_input(slot), gpt.stage_output(slot)});
+        }
+    }
+    if (chunks_.size() > 1) taken_.resize(static_cast<size_t>(config_.parallel.pp));
+    pipeline_ = std::make_unique<parallel::Pipeline>(
+        grid_, std::move(borders), [this](i64 chunk, i64 i) { forward(chunk, i); },
+        [this](i64 chunk, i64 i) { backward(chunk, i); });
 }
 
 void Trainer::initialize() {
@@ -74,50 +147,136 @@ void Trainer::initialize() {
     model::initialize_weights(map_, device_, pool, config_.seed, weights_);
 }
 
+// ---- a step -----------------------------------------------------------------------------------
+
 StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) {
-    Context context = this->context();
-    clear_step_sums();
-    for (i64 i = 0; i < n_micro_batches; ++i) {
-        const model::MicroBatch micro_batch{.first = i == 0, .last = i + 1 == n_micro_batches};
-        copy_in(next(), n_micro_batches);
-        gpt_->forward(context, micro_batch);
-        gpt_->loss(context, micro_batch, 1.0);
-        gpt_->backward(context, micro_batch);
-    }
-    device::sum_squares(context, {.x = gradients_, .out = step_sum(model::gradient_sum_squares)});
-    const auto sums = read_step_sums();
+    begin_pass({&next, n_micro_batches, true});
+    pipeline_->train(n_micro_batches);  // gradients leave as soon as backward has completed them
+    data_parallel_->finish_reduce();
+    sum_tied_embedding();
+    add_gradient_squares();
+    const StepSums sums = global_sums();
     StepResult result{.loss = sums[model::loss_sum],
                       .gradient_norm = std::sqrt(sums[model::gradient_sum_squares])};
     result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
     if (!result.updated) return result;
     ++optimizer_step_;
-    const double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
+    double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
+    if (clip_fault_) clip = clip_fault_(clip);
+    Context context = this->context();
     optimizer_->step(context, optimizer_step_, lr, clip);
+    data_parallel_->start_gather();  // weights arrive before the next forward reads them
     return result;
 }
 
 double Trainer::evaluate(const NextBatch& next, i64 n_micro_batches) {
-    Context context = this->context();
-    clear_step_sums();
-    for (i64 i = 0; i < n_micro_batches; ++i) {
-        copy_in(next(), n_micro_batches);
-        gpt_->forward(context, {.training = false});
-        gpt_->loss(context, {.training = false}, 1.0);
-    }
-    return read_step_sums()[model::loss_sum];
+    begin_pass({&next, n_micro_batches, false});
+    pipeline_->evaluate(n_micro_batches);
+    return global_sums()[model::loss_sum];
 }
 
-void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
+void Trainer::begin_pass(const Pass& pass) {
+    pass_ = pass;
+    constexpr StepSums zeros{};
+    device_.copy_from_host(chunks_.front().shared().step_sums, zeros.data());
+}
+
+model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {
+    return {.slot = pipeline_->slot_of(chunk, micro_batch),
+            .training = pass_.training,
+            .first = micro_batch == 0,
+            .last = micro_batch + 1 == pass_.n_micro_batches};
+}
+
+void Trainer::forward(i64 chunk, i64 micro_batch) {
     Context context = this->context();
-    copy_in(batch, 1);
-    gpt_->forward(context, {.training = false});
-    const device::View chunk = gpt_->shared().logits;
-    const i64 n_rows = gpt_->slot(0).final_norm[0];
+    model::Gpt& gpt = chunks_[static_cast<size_t>(chunk)];
+    const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
+    copy_in(batch_of(chunk, micro_batch), gpt.slot(at.slot));
+    gpt.forward(context, at);
+    if (gpt.part().head) gpt.loss(context, at, 1.0);
+}
+
+void Trainer::backward(i64 chunk, i64 micro_batch) {
+    Context context = this->context();
+    chunks_[static_cast<size_t>(chunk)].backward(context, micro_batch_of(chunk, micro_batch));
+}
+
+// Chunks take turns in rounds of as many micro-batches as there are stages, so the later ones find
+// a round's batches where the first has put them.
+const data::Batch& Trainer::batch_of(i64 chunk, i64 micro_batch) {
+    if (taken_.empty()) return (*pass_.next)();
+    data::Batch& batch = taken_[static_cast<size_t>(micro_batch) % taken_.size()];
+    if (chunk == 0) batch = (*pass_.next)();
+    return batch;
+}
+
+void Trainer::copy_in(const data::Batch& batch, const model::MicroBatchActivations& act) {
+    device_.copy_from_host(act.sample_ids, batch.sample_ids.data());
+    if (config_.document_attention) {
+        device_.copy_from_host(act.doc_start, batch.document_starts.data());
+    }
+    if (act.tokens) device_.copy_from_host(act.tokens, batch.tokens.data());
+    if (act.positions && !batch.positions.empty()) {
+        device_.copy_from_host(act.positions, batch.positions.data());
+    }
+    if (!act.targets) return;
+    device_.copy_from_host(act.targets, batch.targets.data());
+    double unmasked = static_cast<double>(loss_weight_.size());
+    if (!batch.loss_mask.empty()) {
+        unmasked = std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
+    }
+    const auto n = static_cast<double>(pass_.n_micro_batches * config_.parallel.dp);
+    const double scale = unmasked > 0 ? 1.0 / (unmasked * n) : 0;
+    for (size_t i = 0; i < loss_weight_.size(); ++i) {
+        const double mask = batch.loss_mask.empty() ? 1.0 : batch.loss_mask[i];
+        loss_weight_[i] = static_cast<float>(mask * scale);
+    }
+    device_.copy_from_host(act.loss_weight, loss_weight_.data());
+}
+
+// First and last stage each have the gradient of their use of the table.
+void Trainer::sum_tied_embedding() {
+    for (const Range& range : tied_) {
+        grid_.embedding->all_reduce(gradients_.rows(range.begin, range.end));
+    }
+}
+
+void Trainer::add_gradient_squares() {
+    Context context = this->context();
+    const device::View sum = chunks_.front().shared().step_sums.rows(
+        model::gradient_sum_squares, model::gradient_sum_squares + 1);
+    for (const Range& range : counted_) {
+        device::sum_squares(
+            context,
+            {.x = gradients_.rows(range.begin, range.end), .out = sum, .accumulate = true});
+    }
+}
+
+Trainer::StepSums Trainer::global_sums() {
+    StepSums sums{};
+    device_.copy_to_host(sums.data(), chunks_.front().shared().step_sums);
+    if (grid_.at.tp > 0) sums[model::loss_sum] = 0;  // the same on all tensor ranks
+    grid_.world->all_reduce({sums.data(), DType::fp64, {model::step_sum_count}});
+    return sums;
+}
+
+// ---- everything else --------------------------------------------------------------------------
+
+void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
+    LM_CHECK(grid_.world->size() == 1, "logits of a part of the model");
+    Context context = this->context();
+    model::Gpt& gpt = chunks_.front();
+    begin_pass({nullptr, 1, false});
+    copy_in(batch, gpt.slot(0));
+    gpt.forward(context, {.training = false});
+    const device::View chunk = gpt.shared().logits;
+    const i64 n_rows = gpt.slot(0).final_norm[0];
     std::vector<float> host(static_cast<size_t>(chunk.numel()));
     for (i64 begin = 0; begin < n_rows; begin += chunk[0]) {
         const i64 end = std::min(begin + chunk[0], n_rows);
         const device::View rows = chunk.rows(0, end - begin);
-        gpt_->logits(context, 0, begin, end, rows);
+        gpt.logits(context, 0, begin, end, rows);
         device_.copy_to_host(host.data(), rows);
         for (i64 row = begin; row < end; ++row) {
             const auto first = static_cast<size_t>((row - begin) * chunk[1]);
@@ -127,61 +286,61 @@ void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
     }
 }
 
-std::vector<ckpt::Piece> Trainer::state() const {
+std::vector<ckpt::Piece> Trainer::state() {
+    spec::RankLayout counted = map_.layout();
+    std::erase_if(counted.tensors, [this](const spec::LocalTensor& tensor) {
+        return tensor.copy || (tensor.replicated && grid_.at.tp > 0);
+    });
     std::vector<ckpt::Piece> pieces;
-    const auto add = [&](ckpt::Kind kind, const device::View& flat) {
-        const auto more = ckpt::pieces_of(map_.layout(), kind, flat.dtype, flat.data);
+    const auto add = [&](ckpt::Kind kind, const device::View& data, const Range& range) {
+        const auto more =
+            ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end);
         pieces.insert(pieces.end(), more.begin(), more.end());
     };
-    add(ckpt::Kind::weight, weights_);
-    add(ckpt::Kind::exp_avg, exp_avg_);
-    add(ckpt::Kind::exp_avg_sq, exp_avg_sq_);
+    const device::View weights = this->weights();
+    for (const Range& range : data_parallel_->owned()) {
+        add(ckpt::Kind::weight, weights.rows(range.begin, range.end), range);
+    }
+    i64 at = 0;
+    for (const Range& range : data_parallel_->owned()) {
+        const i64 first = data_parallel_->sharded() ? at : range.begin;
+        add(ckpt::Kind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
+        add(ckpt::Kind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
+        at += range.size();
+    }
     return pieces;
 }
 
 void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
-    const auto read = [&](ckpt::Kind kind, const device::View& flat) {
-        checkpoint.load(map_.table(), map_.layout(), kind, flat.dtype, flat.data);
-    };
-    read(ckpt::Kind::weight, weights_);
+    const device::View weights = this->weights();
+    checkpoint.load(map_.table(), map_.layout(), ckpt::Kind::weight, weights.dtype, weights.data);
     if (!with_optimizer) return;
-    read(ckpt::Kind::exp_avg, exp_avg_);
-    read(ckpt::Kind::exp_avg_sq, exp_avg_sq_);
+    i64 at = 0;
+    for (const Range& range : data_parallel_->updated()) {
+        const auto read = [&](ckpt::Kind kind, const device::View& moments) {
+            const device::View part = moments.rows(at, at + range.size());
+            checkpoint.load(map_.table(), map_.layout(), kind, part.dtype, part.data, range.begin,
+                            range.end);
+        };
+        read(ckpt::Kind::exp_avg, exp_avg_);
+        read(ckpt::Kind::exp_avg_sq, exp_avg_sq_);
+        at += range.size();
+    }
     optimizer_step_ = checkpoint.manifest().counters.optimizer_step;
 }
 
-void Trainer::copy_in(const data::Batch& batch, i64 n_micro_batches) {
-    const model::MicroBatchActivations& act = gpt_->slot(0);
-    device_.copy_from_host(act.tokens, batch.tokens.data());
-    device_.copy_from_host(act.targets, batch.targets.data());
-    device_.copy_from_host(act.sample_ids, batch.sample_ids.data());
-    if (!batch.positions.empty()) device_.copy_from_host(act.positions, batch.positions.data());
-    if (act.doc_start) device_.copy_from_host(act.doc_start, batch.document_starts.data());
-    double unmasked = static_cast<double>(loss_weight_.size());
-    if (!batch.loss_mask.empty()) {
-        unmasked = std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
-    }
-    const double scale = unmasked > 0 ? 1.0 / (unmasked * static_cast<double>(n_micro_batches)) : 0;
-    for (size_t i = 0; i < loss_weight_.size(); ++i) {
-        const double mask = batch.loss_mask.empty() ? 1.0 : batch.loss_mask[i];
-        loss_weight_[i] = static_cast<float>(mask * scale);
-    }
-    device_.copy_from_host(act.loss_weight, loss_weight_.data());
+void Trainer::check_replicas() {
+    const device::View weights = this->weights();
+    const std::vector<Range>& updated = data_parallel_->updated();
+    parallel::check_replicas(map_, grid_, device_,
+                             {{"weight", weights, {{0, weights.numel()}}},
+                              {"exp_avg", exp_avg_, updated},
+                              {"exp_avg_sq", exp_avg_sq_, updated}});
 }
 
-void Trainer::clear_step_sums() {
-    constexpr std::array<double, model::step_sum_count> zeros{};
-    device_.copy_from_host(gpt_->shared().step_sums, zeros.data());
-}
-
-device::View Trainer::step_sum(model::StepSum which) const {
-    return gpt_->shared().step_sums.rows(which, which + 1);
-}
-
-std::array<double, model::step_sum_count> Trainer::read_step_sums() {
-    std::array<double, model::step_sum_count> sums{};
-    device_.copy_to_host(sums.data(), gpt_->shared().step_sums);
-    return sums;
+device::View Trainer::weights() {
+    data_parallel_->finish_gather();
+    return weights_;
 }
 
 }  // namespace lm::train

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's training state and the step that advances it. All memory is allocated by the
-// constructor, exactly as spec::plan_memory says; a step allocates nothing and waits for the device
-// once. What to do around steps (data, logs, evaluation, saves) is the loop's (train/loop.hpp).
+// One rank's training state and the step that advances it, together with the other ranks of the
+// grid. All memory is allocated by the constructor, exactly as spec::plan_memory says; a step
+// allocates nothing and waits for the device once. What to do around steps (data, logs, evaluation,
+// saves) is the loop's (train/loop.hpp).
+//
+// step(), evaluate(), state(), load() and check_replicas() are collective: all ranks call them in
+// the same order. Operations may be under way between two calls, so a rank that gives up tells the
+// others (parallel::or_abort) before its trainer goes.
 #pragma once
 
 #include <array>
@@ -14,34 +19,44 @@
 #include "device/device.hpp"
 #include "model/gpt.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/data_parallel.hpp"
+#include "parallel/grid.hpp"
+#include "parallel/overlap.hpp"
+#include "parallel/pipeline.hpp"
 
 namespace lm::train {
 
 struct TrainerConfig {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
+    parallel::DataParallelConfig data_parallel;
     i64 micro_batch = 1;
+    // The most of a step on one data-parallel rank: a pipeline keeps several of them in flight.
+    i64 n_micro_batches = i64{1} << 30;
     optim::AdamWConfig adamw;
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
 };
 
-// What a trainer of this configuration will allocate on its device.
-spec::MemoryPlan memory_plan(const TrainerConfig& config);
+// What the trainer of this configuration on tensor rank `tp_rank` of stage `pp_rank` will allocate
+// on its device.
+spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
 
 struct StepResult {
-    double loss = 0;           // mean over the micro-batches, before the update
+    double loss = 0;           // mean over the micro-batches of all ranks, before the update
     double gradient_norm = 0;  // global, before clipping
     bool updated = false;      // false: loss or gradient was not finite, and nothing was changed
 };
 
 class Trainer {
   public:
-    // Gives the next micro-batch of the global batch; the reference is valid until the next call.
+    // Gives this data-parallel rank's next micro-batch; the reference is valid until the next call.
     using NextBatch = std::function<const data::Batch&()>;
 
-    Trainer(const TrainerConfig& config, device::Device& device);
+    // `grid` is that of config.parallel.
+    Trainer(const TrainerConfig& config, device::Device& device,
+            parallel::Grid grid = parallel::single());
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
@@ -52,55 +67,90 @@ class Trainer {
     // same memory, which is planned for the longest.
     void set_seq_length(i64 seq_length);
 
-    // One optimizer step over `n_micro_batches`.
+    // One optimizer step over `n_micro_batches` of each data-parallel rank. The result is the same
+    // on all ranks.
     StepResult step(const NextBatch& next, i64 n_micro_batches, double lr);
 
-    // Mean loss of `n_micro_batches`, without dropout; changes no state.
+    // Mean loss of `n_micro_batches` of each data-parallel rank, without dropout; changes no state.
     double evaluate(const NextBatch& next, i64 n_micro_batches);
 
-    // Logits of one micro-batch, without dropout: `take` is called for each of its rows (b * T + t)
-    // with the unpadded vocabulary's logits.
+    // Logits of one micro-batch, without dropout, on one rank that has the whole model: `take` is
+    // called for each of its rows (b * T + t) with the unpadded vocabulary's logits.
     using RowsOfLogits = std::function<void(i64 row, std::span<const float> logits)>;
     void logits(const data::Batch& batch, const RowsOfLogits& take);
 
     i64 optimizer_step() const { return optimizer_step_; }
     const spec::MemoryPlan& memory() const { return plan_; }
+    parallel::Grid& grid() { return grid_; }
 
-    // What a checkpoint holds of this rank; the pointers stay valid while the trainer lives.
-    std::vector<ckpt::Piece> state() const;
+    // What this rank writes to a checkpoint, so that all ranks together give each element once; the
+    // pointers stay valid while the trainer lives.
+    std::vector<ckpt::Piece> state();
     // `with_optimizer` false: weights only; moments start at zero and the step count at 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+
+    // Throws JointError(self_stopped) naming tensor and ranks when copies of the same state differ.
+    void check_replicas();
 
     // Gathers the time of every operation from now on; nullptr ends it.
     void measure(device::OpTimes* times) { times_ = times; }
 
-    // For tests: the gradient buffer's view of each tensor after a step's backward.
+    // For tests: flat buffers, the gradients as a step left them.
     const model::ParamMap& params() const { return map_; }
-    device::View weights() const { return weights_; }
+    device::View weights();
     device::View gradients() const { return gradients_; }
+    // For tests: plants a fault in this rank's clipping.
+    void distort_clipping(std::function<double(double)> fault) { clip_fault_ = std::move(fault); }
 
   private:
-    model::ChunkActivations place_activations();
+    // One call of step() or evaluate().
+    struct Pass {
+        const NextBatch* next = nullptr;
+        i64 n_micro_batches = 0;
+        bool training = false;
+    };
+    using StepSums = std::array<double, model::step_sum_count>;
+
+    spec::StepShape step_shape() const;
+    void build_chunks();
+    void build_data_parallel();
+    void bind_optimizer();
     device::Context context() { return {device_, workspace_, times_}; }
+
+    void forward(i64 chunk, i64 micro_batch);
+    void backward(i64 chunk, i64 micro_batch);
+    model::MicroBatch micro_batch_of(i64 chunk, i64 micro_batch) const;
+    const data::Batch& batch_of(i64 chunk, i64 micro_batch);
     // Copies a micro-batch to the device, its loss mask divided by what makes the step's loss a
-    // mean: over the unmasked tokens of a micro-batch, then over the micro-batches (as Megatron
-    // does).
-    void copy_in(const data::Batch& batch, i64 n_micro_batches);
-    void clear_step_sums();
-    device::View step_sum(model::StepSum which) const;
-    std::array<double, model::step_sum_count> read_step_sums();
+    // mean: over the unmasked tokens of a micro-batch, then over the micro-batches of all ranks (as
+    // Megatron does).
+    void copy_in(const data::Batch& batch, const model::MicroBatchActivations& act);
+
+    void begin_pass(const Pass& pass);
+    void sum_tied_embedding();
+    void add_gradient_squares();
+    StepSums global_sums();
 
     TrainerConfig config_;
     device::Device& device_;
+    parallel::Grid grid_;
     spec::MemoryPlan plan_;
     model::ParamMap map_;
     device::Buffer weight_buffer_, gradient_buffer_, optimizer_buffer_, activation_buffer_;
     device::View weights_, gradients_, exp_avg_, exp_avg_sq_, workspace_;
     i64 seq_length_ = 0;
-    std::unique_ptr<model::Gpt> gpt_;
+    std::unique_ptr<parallel::DataParallel> data_parallel_;
+    std::unique_ptr<parallel::Overlap> overlap_;
+    std::vector<model::Gpt> chunks_;
+    std::unique_ptr<parallel::Pipeline> pipeline_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
+    std::vector<Range> counted_;  // of what this rank owns: the elements that no other rank counts
+    std::vector<Range> tied_;     // of what this rank updates: the table of first and last stage
     std::vector<float> loss_weight_;  // host staging of one micro-batch
+    std::vector<data::Batch> taken_;  // batches that later chunks need again, one round
+    Pass pass_;
     i64 optimizer_step_ = 0;
+    std::function<double(double)> clip_fault_;
     device::OpTimes* times_ = nullptr;
 };
 

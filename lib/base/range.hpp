@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranges of elements [begin, end) in a flat buffer, and lists of them, ascending and apart.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm {
+
+struct Range {
+    i64 begin = 0;
+    i64 end = 0;
+    i64 size() const { return end - begin; }
+    friend bool operator==(const Range&, const Range&) = default;
+};
+
+// What both lists hold; ranges that touch stay apart.
+inline std::vector<Range> intersection(const std::vector<Range>& a, const std::vector<Range>& b) {
+    std::vector<Range> common;
+    for (size_t i = 0, j = 0; i < a.size() && j < b.size(); ++(a[i].end < b[j].end ? i : j)) {
+        const Range both{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
+        if (both.begin < both.end) common.push_back(both);
+    }
+    return common;
+}
+
+inline i64 total_size(const std::vector<Range>& ranges) {
+    i64 total = 0;
+    for (const Range& range : ranges) total += range.size();
+    return total;
+}
+
+}  // namespace lm

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/data_parallel.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::parallel {
+
+using comm::Reduction;
+using device::View;
+
+namespace {
+
+View rows(const View& flat, const Range& range) {
+    return flat.rows(range.begin, range.end);
+}
+
+}  // namespace
+
+DataParallel::DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
+                           View weights, View gradients, i64 n_elements, i64 shared_end)
+    : group_(group),
+      zero_stage_(zero_stage),
+      weights_(weights),
+      gradients_(gradients),
+      config_(config),
+      buckets_(cut_buckets(n_elements, group.size(), config.bucket_elements, shared_end)),
+      work_(buckets_.size()),
+      not_reduced_(buckets_.size()),
+      gathered_(buckets_.size()) {
+    const i64 n = buckets_.back().end;
+    LM_CHECK(weights.numel() == n && gradients.numel() == n, "flat buffers of another length");
+    for (const Range& bucket : buckets_) {
+        owned_.push_back(part_of(bucket, group.size(), group.rank()));
+    }
+    updated_ = sharded() ? owned_ : std::vector<Range>{{0, n}};
+}
+
+void DataParallel::start_reduce(size_t bucket) {
+    const View whole = rows(gradients_, buckets_[bucket]);
+    if (sharded()) {
+        const View part = rows(gradients_, owned_[bucket]);
+        work_[bucket] = group_.start_reduce_scatter(whole, part, Reduction::sum);
+    } else {
+        work_[bucket] = group_.start_all_reduce(whole, Reduction::sum);
+    }
+}
+
+void DataParallel::gradients_final(i64 from) {
+    if (!config_.overlap_grad_reduce) return;
+    while (not_reduced_ > 0 && buckets_[not_reduced_ - 1].begin >= from) {
+        start_reduce(--not_reduced_);
+    }
+    poll();
+}
+
+void DataParallel::finish_reduce() {
+    while (not_reduced_ > 0) start_reduce(--not_reduced_);
+    for (comm::Work& work : work_) work.wait();
+    not_reduced_ = buckets_.size();
+}
+
+void DataParallel::start_gather() {
+    if (!sharded()) return;
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+        work_[i] = group_.start_all_gather(rows(weights_, owned_[i]), rows(weights_, buckets_[i]));
+    }
+    gathered_ = 0;
+    if (!config_.overlap_param_gather) finish_gather();
+}
+
+void DataParallel::wait_weights(i64 end) {
+    while (gathered_ < buckets_.size() && buckets_[gathered_].begin < end) {
+        work_[gathered_++].wait();
+    }
+}
+
+void DataParallel::poll() {
+    for (comm::Work& work : work_) (void)work.done();
+}
+
+}  // namespace lm::parallel

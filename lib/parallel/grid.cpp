@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/grid.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::parallel {
+
+Coordinates coordinates_of(const spec::ParallelConfig& parallel, i64 rank) {
+    return {.tp = rank % parallel.tp,
+            .pp = rank / (parallel.tp * parallel.dp),
+            .dp = rank / parallel.tp % parallel.dp};
+}
+
+i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at) {
+    return (at.pp * parallel.dp + at.dp) * parallel.tp + at.tp;
+}
+
+Grid single() {
+    return {.parallel = {},
+            .at = {},
+            .world = comm::self("world"),
+            .tensor = comm::self("tensor"),
+            .pipeline = comm::self("pipeline"),
+            .pipeline_backward = comm::self("pipeline gradient"),
+            .data = comm::self("data"),
+            .embedding = comm::self("embedding")};
+}
+
+namespace {
+
+// The ranks that share `color`, ordered by their numbers. Splitting is collective, so whether a
+// group is needed at all is decided by what every rank knows.
+std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
+    if (size == 1) return comm::self(name);
+    return world.split(static_cast<int>(color), world.rank(), name);
+}
+
+}  // namespace
+
+Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
+    const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
+    if (n_ranks != world.size()) {
+        usage_error("--tensor-model-parallel-size",
+                    "{} ranks were started, but {} tensor x {} pipeline x {} data are {}",
+                    world.size(), parallel.tp, parallel.pp, parallel.dp, n_ranks);
+    }
+    const Coordinates at = coordinates_of(parallel, world.rank());
+    Grid grid = single();
+    grid.parallel = parallel;
+    grid.at = at;
+    grid.world = group_of(world, n_ranks, 0, "world");
+    grid.tensor = group_of(world, parallel.tp, rank_of(parallel, {0, at.pp, at.dp}), "tensor");
+    grid.pipeline = group_of(world, parallel.pp, rank_of(parallel, {at.tp, 0, at.dp}), "pipeline");
+    if (parallel.pp > 1) {
+        grid.pipeline_backward =
+            grid.pipeline->split(0, static_cast<int>(at.pp), "pipeline gradient");
+    }
+    grid.data = group_of(world, parallel.dp, rank_of(parallel, {at.tp, at.pp, 0}), "data");
+    if (parallel.pp == 1) return grid;
+    // Stages between the two ends go alone; they split too, since a split is collective.
+    const bool at_end = at.pp == 0 || at.pp == parallel.pp - 1;
+    const i64 color = rank_of(parallel, {at.tp, at_end ? 0 : at.pp, at.dp});
+    grid.embedding = group_of(world, 2, color, "embedding");
+    return grid;
+}
+
+}  // namespace lm::parallel

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/together.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "base/joint_error.hpp"
+
+namespace lm::parallel {
+namespace {
+
+std::string host_name() {
+    std::array<char, 256> host{};
+    return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "an unnamed host";
+}
+
+std::optional<Error> error_of(const std::function<void()>& body) {
+    try {
+        body();
+        return std::nullopt;
+    } catch (const Error& error) {
+        return error;
+    } catch (const std::bad_alloc&) {
+        return Error(Exit::failure, "out of memory");
+    }
+}
+
+}  // namespace
+
+void or_abort(comm::Group& group, const std::function<void()>& body) {
+    try {
+        body();
+    } catch (const std::exception& error) {
+        group.abort(error.what());
+        throw;
+    }
+}
+
+std::string broadcast_text(comm::Group& group, const std::string& text, int root) {
+    i64 size = static_cast<i64>(text.size());
+    group.broadcast({&size, DType::int64, {1}}, root);
+    std::string result = group.rank() == root ? text : std::string(static_cast<size_t>(size), '\0');
+    if (size > 0) group.broadcast({result.data(), DType::uint8, {size}}, root);
+    return result;
+}
+
+void together(comm::Group& group, const std::function<void()>& body) {
+    if (group.size() == 1) return body();
+    const std::optional<Error> own = error_of(body);
+    const i32 code = own ? static_cast<i32>(own->code()) : 0;
+    std::vector<i32> codes(static_cast<size_t>(group.size()));
+    i32 mine = code;
+    group.all_gather({&mine, DType::int32, {1}}, {codes.data(), DType::int32, {group.size()}});
+    const auto first = std::ranges::find_if(codes, [](i32 c) { return c != 0; });
+    if (first == codes.end()) return;
+    const int rank = static_cast<int>(first - codes.begin());
+    std::string text;
+    if (group.rank() == rank)
+        text = fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
+    throw JointError(static_cast<Exit>(*first), broadcast_text(group, text, rank));
+}
+
+}  // namespace lm::parallel

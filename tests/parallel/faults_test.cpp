@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong on one rank is noticed by all: copies that drift apart, losses that are not
+// finite, an error in the middle of a step.
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "base/joint_error.hpp"
+#include "parallel/training.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+Training small(const spec::ParallelConfig& parallel) {
+    train::TrainerConfig config{.model = odd_model(), .parallel = parallel, .micro_batch = 2};
+    config.parallel.vocab_divisible_by = 3;
+    return {.trainer = config, .global_batch = 4 * parallel.dp, .n_steps = 3};
+}
+
+std::string error_of(const Training& training, Exit code) {
+    try {
+        (void)train_on_ranks(training);
+    } catch (const Error& error) {
+        CHECK(error.code() == code);
+        return error.what();
+    }
+    return "";
+}
+
+// Changes one weight by one bit on one rank after the first step, in the middle of `tensor`.
+Training flipped(Training training, i64 rank, const std::string& tensor) {
+    training.after_step = [rank, tensor](train::Trainer& trainer, int step) {
+        if (step == 0 && trainer.grid().world->rank() == rank) {
+            for (const spec::LocalTensor& local : trainer.params().layout().tensors) {
+                if (trainer.params().spec_of(local).name != tensor) continue;
+                float& weight = trainer.weights().as<float>()[local.offset + local.numel() / 2];
+                weight = std::bit_cast<float>(std::bit_cast<u32>(weight) ^ 1U);
+            }
+        }
+        trainer.check_replicas();
+    };
+    return training;
+}
+
+}  // namespace
+
+TEST_CASE("copies that are alike pass the check") {
+    Training training = small({.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1});
+    training.after_step = [](train::Trainer& trainer, int) { trainer.check_replicas(); };
+    CHECK(error_of(training, Exit::done).empty());
+}
+
+TEST_CASE("a copy that differs by one bit is found, with tensor and ranks") {
+    using Catch::Matchers::Contains;
+    const std::string norm = "layers.2.mlp.norm.weight";
+    CHECK_THAT(error_of(flipped(small({.dp = 3, .zero_stage = 1}), 1, norm), Exit::self_stopped),
+               Contains(norm + " (weight)") && Contains("3 data ranks") && Contains("rank 1 of 3"));
+    CHECK_THAT(
+        error_of(flipped(small({.tp = 4}), 2, norm), Exit::self_stopped),
+        Contains(norm + " (weight)") && Contains("4 tensor ranks") && Contains("rank 2 of 4"));
+    CHECK_THAT(error_of(flipped(small({.tp = 2, .pp = 2}), 2, "embedding.word.weight"),
+                        Exit::self_stopped),
+               Contains("embedding.word.weight (weight)") && Contains("ranks 0, 2 of 4"));
+}
+
+// Gradients clipped on the first tensor rank only: what every rank has a copy of drifts apart.
+TEST_CASE("clipping that is skipped on tensor ranks above 0 is caught") {
+    for (const bool caught : {false, true}) {
+        Training training = small({.tp = 2, .dp = 2});
+        training.trainer.adamw.clip_grad = 0.05;  // below every norm: all steps are clipped
+        training.prepare = [caught](train::Trainer& trainer) {
+            if (!caught || trainer.grid().at.tp == 0) return;
+            trainer.distort_clipping([](double) { return 1.0; });
+        };
+        training.after_step = [](train::Trainer& trainer, int) { trainer.check_replicas(); };
+        const std::string error = error_of(training, Exit::self_stopped);
+        CHECK(error.empty() == !caught);
+        if (caught) CHECK_THAT(error, Catch::Matchers::Contains("tensor ranks differ"));
+    }
+}
+
+TEST_CASE("a gradient that is not finite on one rank stops the update on all") {
+    Training training = small({.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1});
+    training.n_steps = 2;
+    training.prepare = [](train::Trainer& trainer) {
+        // Of a layer that one rank alone holds.
+        if (trainer.grid().world->rank() != 5) return;
+        trainer.weights().as<float>()[3] = std::numeric_limits<float>::infinity();
+    };
+    training.after_step = [](train::Trainer& trainer, int) {
+        if (trainer.optimizer_step() != 0) throw std::runtime_error("a step was made");
+        throw Error(Exit::self_stopped, "as it should be");
+    };
+    CHECK(error_of(training, Exit::self_stopped) == "as it should be");
+}
+
+TEST_CASE("an error of one rank in the middle of a step ends all with its message") {
+    Training training = small({.tp = 1, .pp = 4, .dp = 2, .zero_stage = 1});
+    training.trainer.data_parallel = {
+        .bucket_elements = 500, .overlap_grad_reduce = true, .overlap_param_gather = true};
+    training.after_step = [](train::Trainer& trainer, int step) {
+        if (step == 1 && trainer.grid().world->rank() == 3)
+            throw Error(Exit::failure, "disk: full");
+    };
+    CHECK(error_of(training, Exit::failure) == "disk: full");
+}

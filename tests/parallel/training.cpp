@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/training.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+
+#include "comm/threads.hpp"
+#include "cpu/cpu.hpp"
+#include "data/mock_source.hpp"
+#include "parallel/together.hpp"
+
+namespace lm::test {
+namespace {
+
+// Puts a rank's pieces where they belong; every element must come once.
+class Gathered {
+  public:
+    explicit Gathered(const spec::ModelConfig& config) : table_(spec::tensor_table(config)) {
+        for (const spec::TensorSpec& tensor : table_) {
+            const auto n = static_cast<size_t>(tensor.shape.numel());
+            weights_[tensor.name].resize(n);
+            exp_avg_[tensor.name].resize(n);
+            n_seen_[tensor.name].resize(n);
+        }
+    }
+
+    void add(const std::vector<ckpt::Piece>& pieces) {
+        for (const ckpt::Piece& piece : pieces) {
+            if (piece.kind == ckpt::Kind::weight) add(piece, weights_, true);
+            if (piece.kind == ckpt::Kind::exp_avg) add(piece, exp_avg_, false);
+        }
+    }
+
+    void finish(Outcome& outcome) {
+        for (const auto& [name, counts] : n_seen_) {
+            for (const int n : counts) {
+                if (n != 1) throw std::runtime_error(name + ": not every element came once");
+            }
+        }
+        outcome.weights = std::move(weights_);
+        outcome.exp_avg = std::move(exp_avg_);
+    }
+
+  private:
+    using Values = std::map<std::string, std::vector<float>>;
+
+    void add(const ckpt::Piece& piece, Values& values, bool count) {
+        const spec::TensorSpec& tensor = table_[static_cast<size_t>(piece.tensor)];
+        const Shape box = piece.box.shape();
+        const i64 columns = box.rank() == 2 ? box[1] : 1;
+        const i64 all_columns = box.rank() == 2 ? tensor.shape[1] : 1;
+        const i64 first_column = box.rank() == 2 ? piece.box.start[1] : 0;
+        for (i64 i = piece.flat_begin; i < piece.flat_end; ++i) {
+            const i64 row = piece.box.start[0] + i / columns;
+            const auto at = static_cast<size_t>(row * all_columns + first_column + i % columns);
+            values[tensor.name].at(at) =
+                static_cast<const float*>(piece.data)[i - piece.flat_begin];
+            n_seen_[tensor.name].at(at) += count ? 1 : 0;
+        }
+    }
+
+    std::vector<spec::TensorSpec> table_;
+    Values weights_, exp_avg_;
+    std::map<std::string, std::vector<int>> n_seen_;
+};
+
+}  // namespace
+
+spec::ModelConfig odd_model() {
+    spec::ModelConfig model;
+    model.n_layers = 9;
+    model.hidden = 20;
+    model.n_heads = 5;
+    model.ffn_hidden = 37;
+    model.seq_length = 6;
+    model.max_positions = 7;
+    model.vocab_size = 53;
+    model.attention_dropout = 0.1;
+    model.hidden_dropout = 0.1;
+    model.resolve();
+    return model;
+}
+
+Outcome train_on_ranks(const Training& training) {
+    const train::TrainerConfig& config = training.trainer;
+    const spec::ParallelConfig& parallel = config.parallel;
+    const i64 n_micro = training.global_batch / (config.micro_batch * parallel.dp);
+    if (n_micro * config.micro_batch * parallel.dp != training.global_batch) {
+        throw std::runtime_error("a batch that does not divide");
+    }
+    Gathered gathered(config.model);
+    Outcome outcome;
+    std::mutex mutex;
+    const auto run = [&](train::Trainer& trainer) {
+        trainer.initialize();
+        if (training.prepare) training.prepare(trainer);
+        const data::MockSource source(config.model.seq_length, config.model.vocab_size, 5);
+        const data::BatchOptions options{.micro_batch = config.micro_batch};
+        data::Loader loader(source, options, 0, parallel.dp, trainer.grid().at.dp, 0);
+        const train::Trainer::NextBatch next = [&]() -> const data::Batch& {
+            return loader.next();
+        };
+        std::vector<double> losses, norms;
+        for (int step = 0; step < training.n_steps; ++step) {
+            const train::StepResult result = trainer.step(next, n_micro, training.lr);
+            losses.push_back(result.loss);
+            norms.push_back(result.gradient_norm);
+            if (training.after_step) training.after_step(trainer, step);
+        }
+        const double validation = trainer.evaluate(next, n_micro);
+        trainer.check_replicas();
+        const std::lock_guard lock(mutex);
+        if (!outcome.losses.empty() && (outcome.losses != losses || outcome.norms != norms)) {
+            throw std::runtime_error("ranks were told different losses or norms");
+        }
+        outcome.losses = losses;
+        outcome.norms = norms;
+        outcome.validation = validation;
+        gathered.add(trainer.state());
+    };
+    const auto body = [&](comm::Group& world) {
+        const auto device = cpu::make_device(config.n_threads);
+        train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
+        if (device->allocated_bytes() != trainer.memory().total()) {
+            throw std::runtime_error("another number of bytes than the plan's");
+        }
+        parallel::or_abort(world, [&] { run(trainer); });
+    };
+    comm::run_ranks(static_cast<int>(parallel.tp * parallel.pp * parallel.dp), body);
+    gathered.finish(outcome);
+    return outcome;
+}
+
+double weight_distance(const std::map<std::string, std::vector<float>>& a,
+                       const std::map<std::string, std::vector<float>>& b) {
+    double sum = 0;
+    for (const auto& [name, values] : a) {
+        if (name.ends_with("attention.key.bias")) continue;
+        const std::vector<float>& other = b.at(name);
+        for (size_t i = 0; i < values.size(); ++i) {
+            const double difference = static_cast<double>(values[i]) - other[i];
+            sum += difference * difference;
+        }
+    }
+    return std::sqrt(sum);
+}
+
+}  // namespace lm::test
