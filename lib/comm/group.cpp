@@ -19,8 +19,16 @@ void check_parts(const View& whole, const View& part, int size) {
 
 Work Group::begin(const Operation& operation) {
     LM_CHECK(operation.peer < size_, "a rank outside of the group");
+    const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
+    if (watch_) watch_->started(name_, operation, number);
     const i64 ticket = start(operation);
     return ticket == 0 ? Work() : Work(this, ticket);
+}
+
+void Group::finish(i64 ticket) {
+    if (watch_) watch_->waiting(name_);
+    wait(ticket);
+    if (watch_) watch_->waited(name_);
 }
 
 Work Group::start_all_reduce(const View& x, Reduction reduction) {
@@ -59,7 +67,11 @@ void Group::barrier() {
 }
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
-    return make_part(color, key, std::move(name));
+    const i64 number = n_collectives_++;
+    if (watch_) watch_->started(name_, {Kind::split}, number);
+    std::unique_ptr<Group> part = make_part(color, key, std::move(name));
+    part->watch(watch_);
+    return part;
 }
 
 }  // namespace lm::comm

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "comm/operation.hpp"
+#include "comm/watch.hpp"
 #include "device/view.hpp"
 
 namespace lm::comm {
@@ -70,6 +71,10 @@ class Group {
     // A negative color: the group of this rank alone.
     std::unique_ptr<Group> split(int color, int key, std::string name);
 
+    // Operations are recorded there from now on, those of parts cut from now on too; nullptr:
+    // nowhere. The watch outlives the groups.
+    void watch(Watch* watch) { watch_ = watch; }
+
     // Ends the operations of all members with Error(failure): this rank gives up, because `reason`.
     virtual void abort(const std::string& reason) noexcept = 0;
 
@@ -98,14 +103,18 @@ class Group {
 
   private:
     Work begin(const Operation& operation);
+    void finish(i64 ticket);
 
     std::string name_;
     int rank_;
     int size_;
+    i64 n_collectives_ = 0;
+    i64 n_messages_ = 0;
+    Watch* watch_ = nullptr;
 };
 
 inline void Work::wait() {
-    if (group_ != nullptr) group_->wait(ticket_);
+    if (group_ != nullptr) group_->finish(ticket_);
     group_ = nullptr;
 }
 

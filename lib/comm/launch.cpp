@@ -16,6 +16,7 @@ constexpr const char* plugin_file = "liblm_mpi.so";
 
 class Alone final : public Launch {
   public:
+    explicit Alone(const LaunchOptions& options) { world_->watch(options.watch); }
     Group& world() override { return *world_; }
     std::string describe() const override { return "1 rank"; }
 
@@ -80,7 +81,7 @@ LaunchedBy launched_by() {
 
 std::unique_ptr<Launch> launch(const LaunchOptions& options) {
     const LaunchedBy by = launched_by();
-    if (!by.mpi) return std::make_unique<Alone>();
+    if (!by.mpi) return std::make_unique<Alone>(options);
     return open_plugin(by).open(options);
 }
 

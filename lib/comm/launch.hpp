@@ -15,6 +15,9 @@ struct LaunchOptions {
     double timeout_s = 600;  // how long an operation waits for members that do not come
     // Compare the operations of all members before each collective: for finding bugs, slow.
     bool check_operations = false;
+    // What this rank does, for the others' messages when they miss it; operations of the world and
+    // its parts are recorded there. Or none.
+    Watch* watch = nullptr;
     // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.
     i64 max_count = i64{1} << 30;
 };

@@ -9,6 +9,7 @@
 //   may use its memory again when the message has left the channel.
 // - A collective begins when the last member has started it and the group's former one has ended.
 // - Channels do not share bandwidth with each other.
+// - A schedule must not depend on Work::done(), which tells of the real operation.
 #pragma once
 
 #include <functional>

@@ -27,7 +27,7 @@ struct MpiWorld::Answer {
     i64 n_started;
     char host[64];
     char ward_host[64];
-    char where[200];
+    char where[256];
 };
 
 namespace {
@@ -84,6 +84,7 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
     MPI_Comm comm = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
     group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
+    group_->watch(options_.watch);
     answering_ = std::thread([this] { answer_questions(); });
 }
 
@@ -171,7 +172,7 @@ void MpiWorld::answer_one(int asker) {
     answer.n_started = group == groups_.end() ? -1 : group->second->load();
     put(answer.host, host_);
     put(answer.ward_host, ward_host_);
-    put(answer.where, "");
+    put(answer.where, options_.watch ? options_.watch->where() : "");
     MPI_Request request = MPI_REQUEST_NULL;  // not waited for: the asker may be gone
     MPI_Isend(&answer, sizeof answer, MPI_BYTE, asker, answer_tag, control_, &request);
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);

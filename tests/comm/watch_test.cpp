@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a watch tells, and when the watchdog does.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <thread>
+
+#include "comm/threads.hpp"
+#include "comm/watch.hpp"
+
+using namespace lm;
+using namespace lm::comm;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+bool has(const std::vector<std::string>& lines, const std::string& word) {
+    for (const std::string& line : lines) {
+        if (line.find(word) != std::string::npos) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("a watch knows where its rank is") {
+    Watch watch;
+    CHECK(watch.where() == "not started yet");
+    watch.step(12);
+    CHECK(watch.where() == "step 12 for 0 s");
+    watch.enter("forward", 3);
+    CHECK(watch.where() == "forward 3 of step 12 for 0 s");
+    watch.waiting("tensor");
+    CHECK(watch.where() == "forward 3 of step 12 for 0 s, waiting in group 'tensor' for 0 s");
+    watch.waited("tensor");
+    watch.enter("optimizer");
+    CHECK(watch.where() == "optimizer of step 12 for 0 s");
+}
+
+TEST_CASE("a watch keeps the last events only, and names are cut") {
+    Watch watch;
+    for (i64 i = 0; i < 10000; ++i) watch.enter("forward", i);
+    watch.waiting(std::string(100, 'x'));
+    const std::vector<std::string> events = watch.events();
+    REQUIRE(events.size() == Watch::n_events);
+    CHECK_THAT(events[Watch::n_events - 2], Contains("s ago: forward 9999"));
+    CHECK_THAT(events[0], Contains("s ago: forward 9489"));
+    CHECK_THAT(events.back(), Contains("group 'xxxxxxxxxxxxxxxxxxxxxxx': waits"));
+}
+
+TEST_CASE("groups and the parts cut from them record their operations") {
+    std::vector<Watch> watches(2);
+    run_ranks(2, [&](Group& world) {
+        Watch& watch = watches[static_cast<size_t>(world.rank())];
+        world.watch(&watch);
+        watch.enter("forward", 1);
+        const std::unique_ptr<Group> part = world.split(0, 0, "tensor");
+        float x[3] = {};
+        world.barrier();
+        part->all_reduce({x, DType::fp32, {3}});
+        if (world.rank() == 0) part->send({x, DType::fp32, {3}}, 1);
+        if (world.rank() == 1) part->receive({x, DType::fp32, {3}}, 0);
+    });
+    const std::vector<std::string> events = watches[0].events();
+    CHECK(has(events, "group 'world': split, operation 0"));
+    CHECK(has(events, "group 'world': barrier, operation 1"));
+    CHECK(has(events, "group 'tensor': all_reduce(sum, 3 x fp32), operation 0, 12 bytes"));
+    CHECK(has(events, "group 'tensor': goes on"));
+    CHECK_THAT(watches[0].where(),
+               Contains("last started group 'tensor': send(3 x fp32 to rank 1), message 0"));
+    CHECK_THAT(watches[1].where(), StartsWith("forward 1 for"));
+}
+
+TEST_CASE("the watchdog tells when it is asked to, and once when nothing happens") {
+    Watch watch;
+    watch.enter("save");
+    std::atomic<bool> asked = true;
+    std::mutex mutex;
+    std::vector<std::string> lines;
+    const auto n_told = [&](const std::string& word) {
+        const std::lock_guard lock(mutex);
+        int n = 0;
+        for (const std::string& line : lines) n += line.starts_with(word);
+        return n;
+    };
+    {
+        const Watchdog dog(watch, {0.3, [&] { return asked.exchange(false); },
+                                   [&](const std::string& line) {
+                                       const std::lock_guard lock(mutex);
+                                       lines.push_back(line);
+                                   }});
+        while (n_told("nothing has happened for") < 1) std::this_thread::yield();
+        CHECK(n_told("state: save for") == 1);
+        watch.enter("forward");
+        while (n_told("nothing has happened for") < 2) std::this_thread::yield();
+    }
+    CHECK_THAT(lines.back(), Contains(": forward for"));
+    CHECK(n_told("nothing has happened for") == 2);
+}
