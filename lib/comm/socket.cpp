@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/socket.hpp"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "base/error.hpp"
+
+namespace lm::comm {
+namespace {
+
+// False: the deadline came first (errno ETIMEDOUT).
+bool wait_for(int fd, short events, const Deadline& deadline) {
+    while (true) {
+        const double left_ms = std::ceil(std::max(deadline.left_s(), 0.0) * 1000);
+        pollfd entry{fd, events, 0};
+        const int n = poll(&entry, 1, static_cast<int>(std::min(left_ms, 1e6)));
+        if (n > 0) return true;
+        if (n == 0 && deadline.passed()) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+        if (n < 0 && errno != EINTR) return false;
+    }
+}
+
+bool try_again() {
+    return errno == EAGAIN || errno == EINTR;
+}
+
+Socket bound(int family, int port) {
+    Socket listener(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener) return {};
+    const int on = 1;
+    const int off = 0;
+    setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    int code = 0;
+    if (family == AF_INET6) {
+        setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+        sockaddr_in6 address{};
+        address.sin6_family = AF_INET6;
+        address.sin6_port = htons(static_cast<u16>(port));
+        code = bind(listener.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+    } else {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(static_cast<u16>(port));
+        code = bind(listener.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+    }
+    if (code != 0 || listen(listener.fd(), SOMAXCONN) != 0) return {};
+    return listener;
+}
+
+}  // namespace
+
+bool Socket::send_all(std::span<const std::byte> bytes, const Deadline& deadline) const {
+    while (!bytes.empty()) {
+        const ssize_t n = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
+        if (n < 0 && !try_again()) return false;
+        if (n <= 0 && !wait_for(fd(), POLLOUT, deadline)) return false;
+    }
+    return true;
+}
+
+bool Socket::receive_all(std::span<std::byte> bytes, const Deadline& deadline) const {
+    while (!bytes.empty()) {
+        const ssize_t n = recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+        if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
+        if (n == 0) {
+            errno = ECONNRESET;
+            return false;
+        }
+        if (n < 0 && !try_again()) return false;
+        if (n < 0 && !wait_for(fd(), POLLIN, deadline)) return false;
+    }
+    return true;
+}
+
+Socket listen_on(int port) {
+    Socket listener = bound(AF_INET6, port);
+    if (!listener && errno != EADDRINUSE) listener = bound(AF_INET, port);  // a host without IPv6
+    if (!listener) {
+        run_error(fmt::format("port {}", port), "cannot listen: {}: choose another MASTER_PORT",
+                  std::strerror(errno));
+    }
+    return listener;
+}
+
+int port_of(const Socket& listener) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&address), &size);
+    const bool six = address.ss_family == AF_INET6;
+    return ntohs(six ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                     : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+Socket connect_to(const std::string& host, int port, const Deadline& deadline,
+                  std::string* trouble) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (code != 0) {
+        *trouble = gai_strerror(code);
+        return {};
+    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+        Socket connection(
+            socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
+        if (!connection) continue;
+        int error = connect(connection.fd(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+        if (error == EINPROGRESS) {
+            socklen_t size = sizeof error;
+            if (!wait_for(connection.fd(), POLLOUT, deadline) ||
+                getsockopt(connection.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+                error = errno;
+            }
+        }
+        if (error == 0) return connection;
+        *trouble = std::strerror(error);
+    }
+    return {};
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous among threads and processes, with strangers, missing ranks and second starts.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/error.hpp"
+#include "comm/rendezvous.hpp"
+#include "comm/socket.hpp"
+
+using namespace lm;
+using namespace lm::comm;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<std::byte> blob_of(size_t n) {
+    std::vector<std::byte> blob(n);
+    for (size_t i = 0; i < n; ++i) blob[i] = static_cast<std::byte>(i * 7);
+    return blob;
+}
+
+Meeting guest_of(const RendezvousHost& host, const Meeting& meeting, int rank) {
+    Meeting mine = meeting;
+    mine.port = host.port();
+    mine.rank = rank;
+    return mine;
+}
+
+std::string trouble_of(const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+// What one stranger says before anybody else comes; the connection stays open.
+Socket stranger(int port, const std::string& words) {
+    std::string trouble;
+    Socket socket = connect_to("127.0.0.1", port, Deadline(5), &trouble);
+    REQUIRE(socket);
+    (void)socket.send_all(std::as_bytes(std::span(words)), Deadline(5));
+    return socket;
+}
+
+}  // namespace
+
+TEST_CASE("all ranks get the blob of rank 0") {
+    const std::string host_name = GENERATE("127.0.0.1", "::1", "localhost");
+    const size_t n_bytes = GENERATE(0u, 128u, 65536u);
+    constexpr int size = 9;
+    const Meeting meeting{.rank = 0, .size = size, .host = host_name, .port = 0, .token = "a"};
+    RendezvousHost host(meeting);
+    std::vector<std::vector<std::byte>> got(size);
+    std::vector<std::string> trouble(size);
+    std::vector<std::thread> guests;
+    for (int rank = 1; rank < size; ++rank) {
+        guests.emplace_back([&, rank] {
+            const auto index = static_cast<size_t>(rank);
+            trouble[index] = trouble_of(
+                [&] { got[index] = receive_from_host(guest_of(host, meeting, rank), 20); });
+        });
+    }
+    host.hand_out(blob_of(n_bytes), 20);
+    for (std::thread& guest : guests) guest.join();
+    for (size_t rank = 1; rank < size; ++rank) {
+        CHECK(trouble[rank].empty());
+        CHECK(got[rank] == blob_of(n_bytes));
+    }
+}
+
+TEST_CASE("processes meet, and guests may come before the host") {
+    int port = 0;
+    {
+        const RendezvousHost probe({.size = 2, .host = "127.0.0.1"});
+        port = probe.port();
+    }
+    Meeting meeting{.rank = 0, .size = 4, .host = "127.0.0.1", .port = port, .token = "b"};
+    std::vector<pid_t> children;
+    for (int rank = 1; rank < meeting.size; ++rank) {
+        const pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            meeting.rank = rank;
+            bool same = false;
+            (void)trouble_of([&] { same = rendezvous(meeting, {}, 20) == blob_of(128); });
+            _exit(same ? 0 : 1);
+        }
+        children.push_back(child);
+    }
+    usleep(100'000);
+    rendezvous(meeting, blob_of(128), 20);
+    for (const pid_t child : children) {
+        int status = -1;
+        waitpid(child, &status, 0);
+        CHECK(status == 0);
+    }
+}
+
+TEST_CASE("ranks that do not come are named to all that did") {
+    const Meeting meeting{.rank = 0, .size = 64, .host = "127.0.0.1", .port = 0, .token = "c"};
+    RendezvousHost host(meeting);
+    std::string told;
+    std::thread guest(
+        [&] { told = trouble_of([&] { receive_from_host(guest_of(host, meeting, 6), 0.5); }); });
+    const std::string trouble = trouble_of([&] { host.hand_out(blob_of(128), 0.5); });
+    guest.join();
+    CHECK_THAT(trouble, Contains("ranks 1-5, 7-63 of 64 did not come within 0.5 s"));
+    CHECK(told == trouble);
+}
+
+TEST_CASE("a host that is not there is told with the reason") {
+    const Meeting meeting{.rank = 3, .size = 4, .host = "127.0.0.1", .port = 1, .token = "d"};
+    CHECK_THAT(trouble_of([&] { receive_from_host(meeting, 0.3); }),
+               Contains("rendezvous at 127.0.0.1:1: rank 0 did not answer rank 3") &&
+                   Contains("Connection refused"));
+    const Meeting nowhere{.rank = 3, .size = 4, .host = "no.such.host.invalid", .port = 9};
+    CHECK_THAT(trouble_of([&] { receive_from_host(nowhere, 0.3); }), Contains("invalid"));
+}
+
+TEST_CASE("strangers, garbage and other jobs do not disturb") {
+    const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .port = 0, .token = "e"};
+    RendezvousHost host(meeting);
+    std::vector<Socket> open;
+    open.push_back(stranger(host.port(), "GET / HTTP/1.1\r\n\r\n"));
+    open.push_back(stranger(host.port(), ""));
+    open.push_back(stranger(host.port(), "lm-meet1"));
+    open.push_back(stranger(host.port(), "lm-meet1" + std::string(48, '\xff')));
+    open.push_back(stranger(host.port(), std::string(100'000, '\0')));
+    for (int i = 0; i < 400; ++i) open.push_back(stranger(host.port(), ""));
+    stranger(host.port(), "bye").reset();
+    std::string others;
+    std::vector<std::thread> guests;
+    for (int rank = 1; rank < 3; ++rank) {
+        guests.emplace_back([&, rank] { receive_from_host(guest_of(host, meeting, rank), 20); });
+    }
+    guests.emplace_back([&] {
+        Meeting other_job = guest_of(host, meeting, 1);
+        other_job.token = "another";
+        others = trouble_of([&] { receive_from_host(other_job, 0.5); });
+    });
+    CHECK_NOTHROW(host.hand_out(blob_of(128), 20));
+    for (std::thread& guest : guests) guest.join();
+    CHECK_THAT(others, Contains("rank 0 did not answer rank 1"));
+}
+
+TEST_CASE("a job of another size is refused") {
+    const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .port = 0, .token = "f"};
+    RendezvousHost host(meeting);
+    std::string told;
+    std::thread guest([&] {
+        Meeting larger = guest_of(host, meeting, 5);
+        larger.size = 16;
+        told = trouble_of([&] { receive_from_host(larger, 5); });
+        receive_from_host(guest_of(host, meeting, 1), 20);
+    });
+    host.hand_out(blob_of(128), 20);
+    guest.join();
+    CHECK_THAT(told, Contains("rank 5 of 16 came, but rank 0 expects 2 ranks"));
+}
+
+TEST_CASE("a rank that is started again takes its former place") {
+    const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .port = 0, .token = "g"};
+    RendezvousHost host(meeting);
+    const pid_t first = fork();
+    if (first == 0) {
+        (void)trouble_of([&] { receive_from_host(guest_of(host, meeting, 1), 20); });
+        _exit(0);
+    }
+    std::thread guests([&] {
+        usleep(200'000);
+        kill(first, SIGKILL);
+        std::thread again([&] { receive_from_host(guest_of(host, meeting, 1), 20); });
+        usleep(200'000);
+        receive_from_host(guest_of(host, meeting, 2), 20);
+        again.join();
+    });
+    CHECK_NOTHROW(host.hand_out(blob_of(128), 20));
+    guests.join();
+    waitpid(first, nullptr, 0);
+}
+
+TEST_CASE("where ranks meet, from the environment") {
+    std::map<std::string, std::string> variables;
+    const auto get = [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+    };
+    CHECK_FALSE(meeting_of(get));
+    variables = {
+        {"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "6000"}};
+    const Meeting torch = *meeting_of(get);
+    CHECK(torch.rank == 3);
+    CHECK(torch.size == 8);
+    CHECK(torch.host == "fd00::1");
+    CHECK(torch.port == 6000);
+    variables["RANK"] = "8";
+    CHECK_THROWS_WITH(meeting_of(get), "RANK: '8' is not a number from 0 to 7");
+    variables["RANK"] = "3";
+    variables.erase("MASTER_ADDR");
+    CHECK_THROWS_WITH(meeting_of(get), "MASTER_ADDR: is not set, but the ranks need it to meet");
+
+    variables = {{"SLURM_PROCID", "5"},
+                 {"SLURM_NTASKS", "6"},
+                 {"SLURM_JOB_ID", "123456"},
+                 {"SLURM_JOB_NODELIST", "gpu[07-12,15],m3"}};
+    const Meeting slurm = *meeting_of(get);
+    CHECK(slurm.rank == 5);
+    CHECK(slurm.size == 6);
+    CHECK(slurm.host == "gpu07");
+    CHECK((slurm.port >= 20000 && slurm.port < 32000));
+    CHECK(slurm.token == "slurm 123456.0");
+    variables["MASTER_PORT"] = "6001";
+    CHECK(meeting_of(get)->port == 6001);
+    variables["LM_RENDEZVOUS_TOKEN"] = "secret";
+    CHECK(meeting_of(get)->token == "secret");
+    variables["SLURM_JOB_ID"] = "x";
+    CHECK_THROWS_WITH(meeting_of(get), Contains("SLURM_JOB_ID: 'x' is not a number"));
+}
+
+TEST_CASE("the first host of a node list") {
+    CHECK(first_host("n1") == "n1");
+    CHECK(first_host("n1,n2") == "n1");
+    CHECK(first_host("n[3-7]") == "n3");
+    CHECK(first_host("n[003,5-7]-ib,x") == "n003-ib");
+    CHECK(first_host("rack[1-2]node[3-4]") == "rack1node3");
+    CHECK(first_host("") == "");
+}
