@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.hpp"
@@ -65,14 +66,13 @@ const MpiPlugin& open_plugin(const LaunchedBy& by) {
 }  // namespace
 
 LaunchedBy launched_by() {
-    if (const i64 size = number_of("OMPI_COMM_WORLD_SIZE"); size >= 0) return {size > 1, "mpirun"};
-    const bool slurm_step = number_of("SLURM_STEP_NUM_TASKS") >= 0;
-    const std::string launcher = slurm_step ? "srun" : "mpirun";
-    if (const i64 size = number_of("PMI_SIZE"); size >= 0) return {size > 1, launcher};
-    if (number_of("PMIX_RANK") >= 0) {
-        return {!slurm_step || number_of("SLURM_STEP_NUM_TASKS") > 1, launcher};
+    const i64 n_tasks = number_of("SLURM_STEP_NUM_TASKS");
+    const std::string launcher = n_tasks >= 0 ? "srun" : "mpirun";
+    for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+        if (const i64 size = number_of(variable); size >= 0) return {size > 1, launcher, size};
     }
-    if (const i64 n_tasks = number_of("SLURM_STEP_NUM_TASKS"); n_tasks > 1) {
+    if (number_of("PMIX_RANK") >= 0) return {n_tasks != 1, launcher, std::max<i64>(n_tasks, 0)};
+    if (n_tasks > 1) {
         usage_error("srun", "started {} tasks that do not know of each other: use srun --mpi=pmix",
                     n_tasks);
     }
@@ -82,7 +82,13 @@ LaunchedBy launched_by() {
 std::unique_ptr<Launch> launch(const LaunchOptions& options) {
     const LaunchedBy by = launched_by();
     if (!by.mpi) return std::make_unique<Alone>(options);
-    return open_plugin(by).open(options);
+    std::unique_ptr<Launch> launch = open_plugin(by).open(options);
+    if (by.n_ranks > 0 && launch->world().size() != by.n_ranks) {
+        usage_error(by.launcher, "started {} ranks, but MPI knows of {}: use the launcher of {}{}",
+                    by.n_ranks, launch->world().size(), launch->describe(),
+                    by.launcher == "srun" ? ", or srun --mpi=pmix" : "");
+    }
+    return launch;
 }
 
 }  // namespace lm::comm

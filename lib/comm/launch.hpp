@@ -27,6 +27,7 @@ struct LaunchOptions {
 struct LaunchedBy {
     bool mpi = false;      // join the others through MPI
     std::string launcher;  // "mpirun", "srun"; empty when alone
+    i64 n_ranks = 0;       // 0: not told
 };
 LaunchedBy launched_by();
 

@@ -18,6 +18,9 @@ run log mpirun -n 4 test_conformance --check
 run log mpirun -n 1 test_conformance
 [ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
 
+# A launcher that this MPI does not understand: four processes that each believe to be alone.
+expect 2 "mpirun: started 4 ranks, but MPI knows of 1" env PMI_SIZE=4 PMI_RANK=0 test_conformance
+
 # Each failure ends the whole job with its exit code and a line that names it.
 conformance=(mpirun -n 4 test_conformance --timeout 1 --case)
 expect 3 "rank 1 on .*: the disk is full$" "${conformance[@]}" one_gives_up

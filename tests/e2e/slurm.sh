@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks started by srun of a real Slurm: the conformance suite on two nodes, and how failures end a step.
+# labels: mpi;long
+# timeout: 300
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+# shellcheck source=tests/e2e/slurm_box.bash
+. "$here/slurm_box.bash"
+
+start_slurm 2 2
+run log srun -N 2 -n 4 --mpi=pmix test_conformance
+grep -q "^4 ranks, Open MPI" log || fail "4 ranks: $(cat log)"
+run log srun -n 1 --mpi=pmix test_conformance
+[ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
+
+expect 2 "srun: started 4 tasks that do not know of each other: use srun --mpi=pmix" \
+    srun -n 4 --mpi=none test_conformance
+expect 3 "rank 1 of 4 did not come within 1 s; rank 1 on $(hostname) " \
+    srun -N 2 -n 4 --mpi=pmix test_conformance --timeout 1 --case one_never_comes
+expect 70 "rank 1 on .*no such file" srun -N 2 -n 4 --mpi=pmix test_conformance --case one_throws
+
+# kill -9 of one rank ends the step.
+srun -N 2 -n 4 --mpi=pmix test_conformance --case forever >pids 2>err </dev/null &
+step=$!
+until [ "$(wc -l <pids)" = 4 ]; do alive; done
+mapfile -t pids <pids
+kill -9 "${pids[2]}"
+code=0
+wait $step || code=$?
+[ $code != 0 ] || fail "a killed rank: exit 0"
+for pid in "${pids[@]}"; do
+    for _ in {1..200}; do
+        [[ $(ps -o stat= -p "$pid") =~ ^(Z.*)?$ ]] && continue 2
+        sleep 0.05
+    done
+    fail "process $pid is left"
+done
+echo "srun --mpi=pmix on 2 nodes; exit $code after a killed rank"

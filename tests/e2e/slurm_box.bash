@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# A real Slurm of a few nodes on this machine, for tests; sourced after common.bash, stopped with the
+# script. Its nodes are daemons on ports of the loopback device that share the host's name and /dev/shm:
+# hence MPI over TCP only. Skips the test (77) without root or without Slurm.
+# What slurm.conf(5) asks for and a single machine has not: accounting, control groups, systemd.
+box=${work:?}/slurm
+daemons=()
+
+skip_slurm() {
+    echo "skipped: $1"
+    exit 77
+}
+[ "$(id -u)" = 0 ] || skip_slurm "Slurm's daemons need root"
+for program in slurmctld slurmd srun munged; do
+    command -v $program >/dev/null || skip_slurm "$program is not installed (tools/install-deps --slurm)"
+done
+
+# start_slurm NODES CPUS: returns when all nodes are idle.
+start_slurm() {
+    local n=$1 cpus=$2 i port=$((21000 + RANDOM % 8000)) host
+    host=$(hostname -s)
+    mkdir -p "$box"/{munge,state,spool,tmp}
+    chmod 755 "$work" "$box"
+    chmod 711 "$box/munge"
+    (umask 077 && head -c 64 /dev/urandom >"$box/munge/key")
+    cat >"$box/slurm.conf" <<CONF
+ClusterName=box
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=root
+AuthInfo=socket=$box/munge/socket
+StateSaveLocation=$box/state
+SlurmdSpoolDir=$box/spool/%n
+TmpFS=$box/tmp/%n
+SlurmctldPidFile=$box/slurmctld.pid
+SlurmdPidFile=$box/slurmd.%n.pid
+SlurmctldLogFile=$box/slurmctld.log
+SlurmdLogFile=$box/slurmd.%n.log
+MpiDefault=pmix
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=2
+CONF
+    echo "CgroupPlugin=cgroup/v1" >"$box/cgroup.conf"
+    for ((i = 1; i <= n; i++)); do
+        mkdir -p "$box"/{spool,tmp}/n$i
+        echo "NodeName=n$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=$cpus RealMemory=1000"
+    done >>"$box/slurm.conf"
+    echo "PartitionName=box Nodes=ALL Default=YES State=UP" >>"$box/slurm.conf"
+    export SLURM_CONF=$box/slurm.conf
+    trap stop_slurm EXIT
+
+    daemon munged --foreground --force --key-file="$box/munge/key" --socket="$box/munge/socket" \
+        --pid-file="$box/munge/pid" --log-file="$box/munge/log" --seed-file="$box/munge/seed"
+    until [ -S "$box/munge/socket" ]; do alive; done
+    daemon slurmctld -D
+    for ((i = 1; i <= n; i++)); do daemon slurmd -D -N "n$i"; done
+    until [ "$(sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = "$n" ]; do alive; done
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+    export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
+}
+
+daemon() {
+    "$@" >>"$box/daemons.log" 2>&1 </dev/null &
+    daemons+=($!)
+}
+
+# All daemons run still; a little later.
+alive() {
+    local pid
+    for pid in "${daemons[@]}"; do
+        kill -0 "$pid" 2>/dev/null || fail "Slurm does not start: $(tail -n 5 "$box"/*.log)"
+    done
+    sleep 0.05
+}
+
+stop_slurm() {
+    local pid
+    scancel --full --user root 2>/dev/null || true
+    for _ in {1..100}; do
+        [ -n "$(squeue -h 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait
+    rm -rf "$work"
+}
