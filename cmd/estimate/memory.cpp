@@ -43,17 +43,18 @@ spec::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::Parall
 std::vector<Column> columns() {
     return {
         {"pp_rank", "stage", Unit::plain, ""},
-        {"layers", "layers", Unit::plain, "L (r+1) / PP - L r / PP, rounded down each"},
+        {"layers", "layers", Unit::plain,
+         "uniform: L (r+1) / PP - L r / PP, rounded down each; else by --pp-partition-method"},
         {"weights", "weights", Unit::bytes,
          "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
         {"masters", "masters", Unit::bytes, "fp32 copies of 16-bit weights: 4 bytes x elements"},
         {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
         {"optimizer", "optimizer", Unit::bytes, "Adam's two fp32 moments: 8 bytes x elements"},
         {"activations", "activations", Unit::bytes,
-         "the activation table of lm-train's CPU backend, in fp32, without recomputation: what "
-         "a layer keeps x layers x micro-batches in flight, and the larger scratch of forward "
-         "and backward; 1F1B keeps min(PP - stage, micro-batches) in flight (arXiv 2104.04473, "
-         "section 2.2)"},
+         "the activation table of lm-train's CPU backend, in fp32: what a layer keeps x layers x "
+         "micro-batches in flight, and the larger scratch of forward and backward; 1F1B keeps "
+         "min(PP - stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the "
+         "interleaved schedule more"},
         {"workspace", "workspace", Unit::bytes,
          "partial sums, and 4 MiB of packed operands for each of --threads"},
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly this"}};
@@ -94,15 +95,15 @@ int run(const Flags& flags) {
     at_least_one("--threads", n_threads);
     const spec::StepShape step{.micro_batch = flags.micro_batch,
                                .seq_length = model.seq_length,
-                               .n_micro_batches = flags.n_micro_batches.value_or(parallel.pp)};
+                               .n_micro_batches = flags.n_micro_batches.value_or(2 * parallel.pp)};
+    config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
     at_least_one("--micro-batches", step.n_micro_batches);
     i64 largest = 0;
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, n_threads, stage);
-        const i64 n_layers = model_part(model, parallel, stage).n_layers();
-        rows.push_back(row_of(stage, n_layers, plan));
+        rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
         largest = std::max(largest, plan.total());
     }
     Report report;

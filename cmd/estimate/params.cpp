@@ -63,13 +63,14 @@ void add_ranks(Report& report, const spec::ModelConfig& model,
                const spec::ParallelConfig& parallel) {
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
-        const i64 first = first_layer(model, parallel, stage);
-        rows.push_back({stage, first_layer(model, parallel, stage + 1) - first,
+        rows.push_back({stage, stage_layers(model, parallel, stage),
                         rank_parameters(model, parallel, 0, stage)});
     }
     report.table("rank",
                  {{"pp_rank", "stage", Unit::plain, ""},
-                  {"layers", "layers", Unit::plain, "L (r+1) / PP - L r / PP, rounded down each"},
+                  {"layers", "layers", Unit::plain,
+                   "uniform: L (r+1) / PP - L r / PP, rounded down each; else by "
+                   "--pp-partition-method"},
                   {"parameters", "parameters of a tensor rank", Unit::count,
                    "the rank's part of every tensor, vocabulary padded; Megatron prints the same"}},
                  std::move(rows));

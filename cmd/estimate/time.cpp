@@ -21,7 +21,6 @@ struct Flags {
     i64 micro_batch = 1;
     std::optional<i64> gpus;
     std::optional<double> tflops;
-    bool recompute = false;
     std::optional<i64> eval_interval;
     i64 eval_iters = 100;
     i64 eval_sets = 1;
@@ -42,14 +41,18 @@ struct Run {
     spec::ParallelConfig parallel;
     Schedule schedule;
     i64 data_parallel = 1;
+    // The forward pass is computed twice.
+    bool recompute() const {
+        return parallel.recompute.granularity == spec::Recompute::Granularity::full;
+    }
 };
 
 // How much longer a step of `batch` takes per sample than one of the full batch: the pipeline's
-// bubble is (PP - 1) / micro-batches of the step.
+// bubble is (PP - 1) / micro-batches of the step, less with chunks that take turns.
 double slowdown(const Run& run, i64 micro_batch, i64 batch) {
     const auto step_length = [&](i64 b) {
         const i64 n = std::max<i64>(1, b / (micro_batch * run.data_parallel));
-        return 1 + as_double(run.parallel.pp - 1) / as_double(n);
+        return 1 + as_double(run.parallel.pp - 1) / as_double(n * run.parallel.n_chunks);
     };
     return step_length(batch) / step_length(run.schedule.ramp.global_batch);
 }
@@ -70,7 +73,7 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
     const i64 vocab = padded_vocab(run.model, run.parallel);
     const double speed = as_double(*flags.gpus) * *flags.tflops * 1e12;
     const auto iteration = [&](i64 batch) {
-        return iteration_flops(run.model, vocab, batch, run.model.seq_length, flags.recompute) /
+        return iteration_flops(run.model, vocab, batch, run.model.seq_length, run.recompute()) /
                speed * slowdown(run, flags.micro_batch, batch);
     };
     Seconds seconds;
@@ -80,7 +83,7 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
     }
     if (flags.eval_interval) {
         // An evaluation runs forward only: one of three parts of a step, or of four.
-        const double forward = seconds.full_iteration / (flags.recompute ? 4 : 3);
+        const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
         seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
                               as_double(flags.eval_iters * flags.eval_sets) * forward;
     }
@@ -126,7 +129,7 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
     figures.push_back(
         {"iteration_flops", "operations per iteration", Unit::plain,
          iteration_flops(run.model, vocab, run.schedule.ramp.global_batch, run.model.seq_length,
-                         flags.recompute),
+                         run.recompute()),
          "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
          "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
     figures.push_back(days("iteration", "one iteration", seconds.full_iteration,
@@ -137,7 +140,7 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
     figures.push_back(
         days("rule", "rule of thumb",
              spec::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
-                                    flags.recompute),
+                                    run.recompute()),
              "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
              "BigScience's README and arXiv 2104.04473, equation 4"));
 }
@@ -229,8 +232,6 @@ void add_time_verb(cli::Options& program) {
     config::add_parallel_options(options, flags->parallel);
     add_schedule_options(options, flags->schedule);
     options.value("--micro-batch-size", &flags->micro_batch, "N", "sequences in a micro-batch");
-    options.flag("--checkpoint-activations", &flags->recompute,
-                 "the forward pass is computed twice");
     options.group("Speed");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run");
     options.value(

@@ -19,6 +19,8 @@ constexpr const char* one_kernel = "there is one implementation, chosen by the d
 constexpr const char* mapped_data = "batches are read from mapped files without loader processes";
 constexpr const char* no_rng_state =
     "random numbers depend on the seed and their place alone: there is no state";
+constexpr const char* own_rows =
+    "--sequence-parallel cuts what is kept over tensor ranks; without it they keep copies";
 constexpr const char* one_buffer = "gradients always lie in one contiguous fp32 buffer";
 
 // Accepted: what happens instead.
@@ -62,7 +64,9 @@ constexpr Flag accepted[] = {
     {"--overlap-param-gather", 0, "one rank has nothing to gather"},
     {"--use-distributed-optimizer", 0, "one rank holds the whole optimizer state"},
     {"--zero-stage", 1, "one rank holds the whole optimizer state"},
-    {"--sequence-parallel", 0, "one tensor rank has nothing to share"},
+    {"--distribute-saved-activations", 0, own_rows},
+    {"--distribute-checkpointed-activations", 0, own_rows},
+    {"--partition-activations", 0, own_rows},
     {"--empty-unused-memory-level", 1, "all memory is allocated once, before the first step"},
     {"--log-throughput", 0, "every log line has the throughput"},
     {"--log-level", 1, "messages have no levels"},
@@ -80,31 +84,17 @@ constexpr Flag accepted[] = {
 };
 
 constexpr const char* no_model = "no such model here";
-constexpr const char* no_recompute =
-    "activations cannot be recomputed yet: leave it out (results do not change, memory does)";
 constexpr const char* no_scaler = "fp16 training is not there yet";
 constexpr const char* no_moe = "mixtures of experts are not supported";
 constexpr const char* no_fp8 = "fp8 is not supported";
-constexpr const char* one_rank = "lm-train runs on one rank so far";
 
 // Not built yet: a plan goes on, a training does not.
 constexpr Flag not_yet[] = {
-    {"--num-layers-per-virtual-pipeline-stage", 1, one_rank},
-    {"--pp-partition-method", 1, one_rank},
     {"--loss-scale", 1, no_scaler},
     {"--initial-loss-scale", 1, no_scaler},
     {"--min-loss-scale", 1, no_scaler},
     {"--loss-scale-window", 1, no_scaler},
     {"--hysteresis", 1, no_scaler},
-    {"--checkpoint-activations", 0, no_recompute},
-    {"--checkpoint-num-layers", 1, no_recompute},
-    {"--recompute-activations", 0, no_recompute},
-    {"--recompute-granularity", 1, no_recompute},
-    {"--recompute-method", 1, no_recompute},
-    {"--recompute-num-layers", 1, no_recompute},
-    {"--distribute-saved-activations", 0, no_recompute},
-    {"--distribute-checkpointed-activations", 0, no_recompute},
-    {"--partition-activations", 0, no_recompute},
     {"--async-save", 0, "checkpoints are saved between two steps so far"},
     {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
     {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},

@@ -64,17 +64,29 @@ void require_trainable(const spec::ModelConfig& model);
 
 struct ParallelFlags {
     i64 tensor = 1;
+    bool sequence = false;  // --sequence-parallel
     i64 pipeline = 1;
+    std::optional<i64> layers_per_virtual_stage;
+    std::string partition_method = "uniform";
+    bool recompute_activations = false;
+    std::string recompute_granularity;  // empty: not given
+    std::string recompute_method;
+    std::optional<i64> recompute_layers;
+    bool checkpoint_activations = false;  // what Megatron called it earlier
+    std::optional<i64> checkpoint_layers;
 };
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
 // Everything about such a cut that the model does not allow: heads, groups, ffn, layers, each
-// "--flag: what is wrong: what would work".
+// "--flag: what is wrong: what would work". Shares need not be equal, but none may be empty.
 std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
 
 // Throws Error(usage) with the first of them.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
+
+// Throws Error(usage) when sequence parallelism cannot cut the rows of a micro-batch evenly.
+void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
 
 // lm-train runs on one rank so far.
 void require_one_rank(const spec::ParallelConfig& parallel);

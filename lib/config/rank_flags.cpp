@@ -1,20 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a model is cut over ranks, and in which precision it trains.
+#include <algorithm>
+#include <cctype>
+
 #include "base/error.hpp"
 #include "config/model_flags.hpp"
 
 namespace lm::config {
 namespace {
 
-// "4 or 8": the divisors of `n` next to `wanted`.
-std::string nearest_divisors(i64 n, i64 wanted) {
-    i64 below = 1;
-    for (i64 d = 1; d <= n; ++d) {
-        if (n % d != 0) continue;
-        if (d > wanted) return fmt::format("{} or {}", below, d);
-        below = d;
+using spec::PipelineBalance;
+using spec::Recompute;
+
+constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
+constexpr std::string_view virtual_flag = "--num-layers-per-virtual-pipeline-stage";
+constexpr std::string_view partition_flag = "--pp-partition-method";
+constexpr std::string_view granularity_flag = "--recompute-granularity";
+
+// What Megatron-DeepSpeed scripts say, the types in any order and case.
+PipelineBalance balance_of(std::string method) {
+    std::ranges::transform(method, method.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (method == "uniform" || method == "type:transformer") return PipelineBalance::layers;
+    if (method == "type:transformer|embedding" || method == "type:embedding|transformer") {
+        return PipelineBalance::layers_and_embedding;
     }
-    return fmt::format("{}", below);
+    if (method == "parameters") return PipelineBalance::parameters;
+    usage_error(partition_flag,
+                "'{}' is none of uniform, type:transformer, type:transformer|embedding, parameters",
+                method);
+}
+
+Recompute old_recompute(const ParallelFlags& flags) {
+    if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
+        usage_error("--checkpoint-activations", "is the old name of {} full: give one of the two",
+                    granularity_flag);
+    }
+    return {Recompute::Granularity::full, Recompute::Method::uniform,
+            flags.checkpoint_layers.value_or(1)};
+}
+
+Recompute recompute_of(const ParallelFlags& flags) {
+    using enum Recompute::Granularity;
+    const auto at_least_one = [](std::string_view flag, const std::optional<i64>& value) {
+        if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
+    };
+    at_least_one("--checkpoint-num-layers", flags.checkpoint_layers);
+    at_least_one("--recompute-num-layers", flags.recompute_layers);
+    if (flags.checkpoint_activations) return old_recompute(flags);
+    if (flags.recompute_activations && flags.recompute_granularity == "full") {
+        usage_error("--recompute-activations", "means {} selective: give one of the two",
+                    granularity_flag);
+    }
+    if (flags.recompute_granularity == "full") {
+        return {full,
+                flags.recompute_method == "block" ? Recompute::Method::block
+                                                  : Recompute::Method::uniform,
+                flags.recompute_layers.value_or(1)};
+    }
+    if (!flags.recompute_method.empty()) {
+        usage_error("--recompute-method", "goes with {} full", granularity_flag);
+    }
+    if (flags.recompute_layers) {
+        usage_error("--recompute-num-layers", "goes with {} full", granularity_flag);
+    }
+    const bool selected = flags.recompute_activations || !flags.recompute_granularity.empty();
+    return {.granularity = selected ? selective : none};
+}
+
+// Chunks of a stage with at most so many layers each.
+i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
+    if (!flags.layers_per_virtual_stage) return 1;
+    return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));
+}
+
+void add_recompute_options(cli::Options& options, ParallelFlags& flags) {
+    options.flag("--recompute-activations", &flags.recompute_activations,
+                 "the same as --recompute-granularity selective");
+    options.choice("--recompute-granularity", &flags.recompute_granularity, {"selective", "full"},
+                   "make activations again in backward instead of keeping them: selective makes "
+                   "the outputs of norms and activation functions, which costs little; full makes "
+                   "whole layers; results are the same to the bit");
+    options.choice("--recompute-method", &flags.recompute_method, {"uniform", "block"},
+                   "with full: keep the input of each group of --recompute-num-layers layers "
+                   "(uniform, the default), or make the first --recompute-num-layers layers of "
+                   "each stage again and keep the others (block)");
+    options.value("--recompute-num-layers", &flags.recompute_layers, "N",
+                  "layers of --recompute-method; default: 1");
+    options.flag("--checkpoint-activations", &flags.checkpoint_activations,
+                 "the old name of --recompute-granularity full");
+    options.value("--checkpoint-num-layers", &flags.checkpoint_layers, "N",
+                  "the old name of --recompute-num-layers");
 }
 
 }  // namespace
@@ -23,28 +100,51 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
     options.group("Parallel");
     options.value("--tensor-model-parallel-size", &flags.tensor, "N",
                   "ranks that share every layer");
+    options.flag("--sequence-parallel", &flags.sequence,
+                 "cut norms, dropout and what they keep over the tensor ranks as well, by rows");
     options.value("--pipeline-model-parallel-size", &flags.pipeline, "N",
                   "pipeline stages, each with its share of the layers");
+    options.value("--num-layers-per-virtual-pipeline-stage", &flags.layers_per_virtual_stage, "N",
+                  "give each stage several chunks of at most N layers and interleave them: less "
+                  "idle time, more messages");
+    options.value("--pp-partition-method", &flags.partition_method, "METHOD",
+                  "what stages are balanced by: uniform or type:transformer, layers; "
+                  "type:transformer|embedding, layers with the embedding and the head as one each; "
+                  "parameters, their parameters");
+    add_recompute_options(options, flags);
 }
 
 std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
-    constexpr std::string_view tensor = "--tensor-model-parallel-size";
-    constexpr std::string_view pipeline = "--pipeline-model-parallel-size";
     std::vector<std::string> problems;
-    if (flags.tensor < 1) problems.push_back(fmt::format("{}: must be at least 1", tensor));
-    if (flags.pipeline < 1) problems.push_back(fmt::format("{}: must be at least 1", pipeline));
+    const auto add = [&problems]<typename... Args>(std::string_view flag,
+                                                   fmt::format_string<Args...> format,
+                                                   Args&&... args) {
+        problems.push_back(
+            fmt::format("{}: {}", flag, fmt::format(format, std::forward<Args>(args)...)));
+    };
+    if (flags.tensor < 1) add(tensor_flag, "must be at least 1");
+    if (flags.pipeline < 1) add(pipeline_flag, "must be at least 1");
     const auto cut = [&](i64 value, std::string_view what) {
-        if (flags.tensor < 1 || value % flags.tensor == 0) return;
-        problems.push_back(fmt::format("{}: {} does not divide {} {}: {} would", tensor,
-                                       flags.tensor, what, value,
-                                       nearest_divisors(value, flags.tensor)));
+        if (flags.tensor <= value) return;
+        add(tensor_flag, "{} ranks are more than {} {}: at most {}", flags.tensor, what, value,
+            value);
     };
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
     if (flags.pipeline > model.n_layers) {
-        problems.push_back(fmt::format("{}: {} stages are more than --num-layers {}: at most {}",
-                                       pipeline, flags.pipeline, model.n_layers, model.n_layers));
+        add(pipeline_flag, "{} stages are more than --num-layers {}: at most {}", flags.pipeline,
+            model.n_layers, model.n_layers);
+    }
+    if (!flags.layers_per_virtual_stage || !problems.empty()) return problems;
+    const i64 n = *flags.layers_per_virtual_stage;
+    if (n < 1) {
+        add(virtual_flag, "must be at least 1");
+    } else if (flags.pipeline < 2) {
+        add(virtual_flag, "needs {} of at least 2", pipeline_flag);
+    } else if (chunks_of(flags, model) * flags.pipeline > model.n_layers) {
+        add(virtual_flag, "{} stages of {} chunks are more than --num-layers {}", flags.pipeline,
+            chunks_of(flags, model), model.n_layers);
     }
     return problems;
 }
@@ -59,8 +159,21 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
     parallel.pp = flags.pipeline;
     parallel.vocab_divisible_by = model_flags.vocab_divisible_by;
     parallel.pad_vocab_to = model_flags.pad_vocab_to.value_or(0);
-    (void)padded_vocab(model, parallel);  // checks the padding
+    parallel.sequence_parallel = flags.sequence && flags.tensor > 1;
+    parallel.n_chunks = chunks_of(flags, model);
+    parallel.balance = balance_of(flags.partition_method);
+    parallel.recompute = recompute_of(flags);
+    (void)padded_vocab(model, parallel);    // checks the padding
+    (void)first_layer(model, parallel, 0);  // checks that every part has a layer
     return parallel;
+}
+
+void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length) {
+    if (!parallel.sequence_parallel || micro_batch * seq_length % parallel.tp == 0) return;
+    usage_error("--sequence-parallel",
+                "{} tensor ranks cannot share the {} rows of a micro-batch equally: change "
+                "--seq-length {} or --micro-batch-size {}, or leave the flag out",
+                parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
 }
 
 void require_one_rank(const spec::ParallelConfig& parallel) {

@@ -36,6 +36,14 @@ ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, 
             .head = part == parallel.n_parts() - 1};
 }
 
+i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank) {
+    i64 n = 0;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        n += model_part(config, parallel, pp_rank, chunk).n_layers();
+    }
+    return n;
+}
+
 namespace {
 
 // The first of `n` granules that tensor rank `tp_rank` holds.

@@ -108,6 +108,8 @@ struct ModelPart {
 };
 ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank,
                      i64 chunk = 0);
+// Of all chunks of a stage.
+i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank);
 
 // ---- A tensor rank's share of a layer ----------------------------------------------------------
 

@@ -141,6 +141,7 @@ class Resolver {
             problems_.check_built([&] { usage_error(later.name, "{}", later.reason); });
         }
         if (!model_ || !schedule_ || flags_.schedule.micro_batch < 1) return std::nullopt;
+        problems_.check([&] { check_rows(); });
         RunConfig config = make(std::move(command_line));
         problems_.check([&] { config.batch.check(); });
         problems_.check([&] { set_sample_counts(config, flags_.schedule); });
@@ -206,6 +207,18 @@ class Resolver {
         for (std::string& text : batch_problems(schedule_->ramp(), flags_.schedule.micro_batch,
                                                 {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
+        }
+    }
+
+    // Tensor ranks can share the rows of a micro-batch of every length that the run will see.
+    void check_rows() const {
+        const i64 micro_batch = flags_.schedule.micro_batch;
+        config::require_equal_rows(parallel_, micro_batch, model_->seq_length);
+        const auto& curriculum = schedule_->curriculum();
+        if (!curriculum || !parallel_.sequence_parallel) return;
+        const i64 last = schedule_->total_iterations();
+        for (i64 i = 1; i <= last && !curriculum->finished(i); ++i) {
+            config::require_equal_rows(parallel_, micro_batch, curriculum->seq_length(i));
         }
     }
 

@@ -170,8 +170,9 @@ TEST_CASE("what lm-train cannot train yet is refused by flag") {
 
 TEST_CASE("cuts over ranks") {
     CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
-    CHECK(error_of(tiny + "--tensor-model-parallel-size 3") ==
-          "--tensor-model-parallel-size: 3 does not divide --num-attention-heads 4: 2 or 4 would");
+    CHECK(error_of(tiny + "--tensor-model-parallel-size 3").empty());  // 1, 1 and 2 heads
+    CHECK(error_of(tiny + "--tensor-model-parallel-size 5") ==
+          "--tensor-model-parallel-size: 5 ranks are more than --num-attention-heads 4: at most 4");
     CHECK(error_of(tiny + "--pipeline-model-parallel-size 3")
               .starts_with("--pipeline-model-parallel-size: 3 stages"));
     CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));
@@ -180,6 +181,64 @@ TEST_CASE("cuts over ranks") {
     two.tp = 2;
     CHECK_THROWS_AS(config::require_one_rank(two), Error);
     CHECK_THROWS_AS(config::require_fp32({DType::bf16}), Error);
+}
+
+TEST_CASE("stages, chunks and what balances them") {
+    const std::string deep =
+        "--num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 ";
+    const std::string chunks = "--num-layers-per-virtual-pipeline-stage ";
+    const auto parallel = [&](const std::string& more) {
+        Program program(deep + more);
+        return resolve_parallel(program.parallel, program.model, program.resolve());
+    };
+    CHECK(parallel("").n_chunks == 1);
+    CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "1").n_chunks == 5);
+    CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "2").n_chunks == 3);
+    CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "5").n_chunks == 1);
+    CHECK(
+        error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": needs"));
+    CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0").ends_with("least 1"));
+    CHECK(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1")
+              .ends_with("4 stages of 3 chunks are more than --num-layers 10"));
+    using enum PipelineBalance;
+    CHECK(parallel("--pp-partition-method type:transformer|embedding").balance ==
+          layers_and_embedding);
+    CHECK(parallel("--pp-partition-method TYPE:transformer").balance == layers);
+    CHECK(parallel("--pp-partition-method parameters").balance == parameters);
+    CHECK(
+        error_of(deep + "--pp-partition-method type:mlp").starts_with("--pp-partition-method: '"));
+    CHECK(!parallel("--sequence-parallel").sequence_parallel);  // one rank has nothing to cut
+    const ParallelConfig cut = parallel("--sequence-parallel --tensor-model-parallel-size 4");
+    CHECK(cut.sequence_parallel);
+    CHECK_NOTHROW(config::require_equal_rows(cut, 2, 6));
+    CHECK_THROWS_AS(config::require_equal_rows(cut, 1, 6), Error);
+}
+
+TEST_CASE("what is made again in backward") {
+    using enum Recompute::Granularity;
+    using enum Recompute::Method;
+    const auto recompute = [&](const std::string& more) {
+        Program program(tiny + more);
+        const Recompute r =
+            resolve_parallel(program.parallel, program.model, program.resolve()).recompute;
+        return std::tuple(r.granularity, r.method, r.n_layers);
+    };
+    CHECK(recompute("") == std::tuple(none, uniform, 1));
+    CHECK(recompute("--recompute-activations") == std::tuple(selective, uniform, 1));
+    CHECK(recompute("--recompute-granularity selective") == std::tuple(selective, uniform, 1));
+    CHECK(recompute("--recompute-granularity full") == std::tuple(full, uniform, 1));
+    CHECK(recompute("--recompute-granularity full --recompute-method block "
+                    "--recompute-num-layers 3") == std::tuple(full, block, 3));
+    CHECK(recompute("--checkpoint-activations") == std::tuple(full, uniform, 1));
+    CHECK(recompute("--checkpoint-activations --checkpoint-num-layers 2") ==
+          std::tuple(full, uniform, 2));
+    for (const char* wrong :
+         {"--recompute-activations --recompute-granularity full", "--recompute-method block",
+          "--recompute-num-layers 2", "--recompute-granularity full --recompute-num-layers 0",
+          "--checkpoint-activations --recompute-granularity full"}) {
+        CAPTURE(wrong);
+        CHECK(error_of(tiny + wrong).starts_with("--"));
+    }
 }
 
 TEST_CASE("a flag given with a value that cannot be is not taken for absent") {

@@ -73,8 +73,8 @@ fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64
     params "${tiny[@]}" --num-attention-heads 5
 fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model gpt5
 fails 2 'did you mean --num-layers' params --num-layer 2
-fails 2 '^lm-estimate: --tensor-model-parallel-size: 3 does not divide' \
-    memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 3
+fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks are more than' \
+    memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 5
 fails 2 '^lm-estimate: --tflops: must be given' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
 fails 2 '^lm-estimate: --train-samples: give one of' batch --global-batch-size 8
 fails 2 'needs --train-samples, not --train-iters' \

@@ -31,7 +31,7 @@ for flag in --distributed-backend --data-impl --use-flash-attn \
 done
 [ "$(grep -c 'ignored' "$dir/err")" = 6 ] || die "other notes than expected"
 
-for more in --checkpoint-activations --fp16 "--loss-scale 12" \
+for more in --async-save --fp16 "--loss-scale 12" \
     "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
     --swiglu "--position-embedding-type alibi" "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"

@@ -249,6 +249,115 @@ TEST_CASE("layers over stages: all of them, none twice, as even as can be") {
     }
 }
 
+TEST_CASE("stages balanced with the embedding and the head, as DeepSpeed does for BLOOM") {
+    ModelConfig config = small_gpt();
+    config.n_layers = 70;
+    const ParallelConfig parallel{.pp = 12, .balance = PipelineBalance::layers_and_embedding};
+    for (i64 stage = 0; stage < 12; ++stage) {
+        CHECK(stage_layers(config, parallel, stage) == (stage == 0 || stage == 11 ? 5 : 6));
+    }
+    // Whatever does not divide: all layers, and none is left out.
+    for (i64 layers : {5, 12, 13}) {
+        config.n_layers = layers;
+        for (i64 pp = 1; pp <= 3; ++pp) {
+            i64 n = 0;
+            for (i64 stage = 0; stage < pp; ++stage) {
+                n += stage_layers(
+                    config, {.pp = pp, .balance = PipelineBalance::layers_and_embedding}, stage);
+            }
+            CHECK(n == layers);
+        }
+    }
+    // The embedding and the head alone would fill a stage.
+    config.n_layers = 4;
+    CHECK_THROWS_AS(
+        stage_layers(config, {.pp = 4, .balance = PipelineBalance::layers_and_embedding}, 0),
+        Error);
+}
+
+TEST_CASE("stages balanced by parameters are as light as any") {
+    ModelConfig config = small_gpt();
+    for (const i64 vocab : {1, 1000, 5000}) {
+        for (const i64 layers : {4, 9, 11}) {
+            for (const i64 pp : {1, 2, 3, 4}) {
+                config.n_layers = layers;
+                config.vocab_size = vocab;
+                const ParameterCount count = count_parameters(config);
+                const double layer = static_cast<double>(count.attention + count.mlp + count.norm) /
+                                     static_cast<double>(layers);
+                const auto embedding = static_cast<double>(count.embedding);
+                const auto head = static_cast<double>(vocab * config.hidden);
+                // The heaviest of the stages that begin at `cuts`.
+                const auto heaviest = [&](const std::vector<i64>& cuts) {
+                    double most = 0;
+                    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+                        const double edges =
+                            (i == 0 ? embedding : 0) + (i + 2 == cuts.size() ? head : 0);
+                        most = std::max(most,
+                                        static_cast<double>(cuts[i + 1] - cuts[i]) * layer + edges);
+                    }
+                    return most;
+                };
+                std::vector<i64> cuts;
+                for (i64 part = 0; part <= pp; ++part) {
+                    cuts.push_back(first_layer(
+                        config, {.pp = pp, .balance = PipelineBalance::parameters}, part));
+                }
+                // All ways to cut, by which layers begin a stage.
+                double least = heaviest(cuts);
+                for (u64 bits = 0; bits < u64{1} << (layers - 1); ++bits) {
+                    std::vector<i64> other{0};
+                    for (i64 i = 1; i < layers; ++i) {
+                        if ((bits >> (i - 1) & 1) != 0) other.push_back(i);
+                    }
+                    other.push_back(layers);
+                    if (static_cast<i64>(other.size()) == pp + 1) {
+                        least = std::min(least, heaviest(other));
+                    }
+                }
+                CAPTURE(vocab, layers, pp);
+                CHECK(cuts.front() == 0);
+                CHECK(cuts.back() == layers);
+                CHECK(heaviest(cuts) <= least * (1 + 1e-9));
+            }
+        }
+    }
+}
+
+TEST_CASE("chunks of an interleaved stage lie pp parts apart") {
+    ModelConfig config = small_gpt();
+    config.n_layers = 10;
+    const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
+    const ModelPart part = model_part(config, parallel, 1, 0);  // part 1 of 4: layers 2 to 4
+    CHECK(part.first_layer == 2);
+    CHECK(part.end_layer == 5);
+    CHECK(!part.embedding);
+    CHECK(!part.head);
+    CHECK(model_part(config, parallel, 1, 1).head);
+    CHECK(stage_layers(config, parallel, 0) == 4);
+    const std::vector<TensorSpec> table = tensor_table(config);
+    for (const LocalTensor& local : rank_layout(config, table, parallel, 0, 1).tensors) {
+        const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
+        if (tensor.layer >= 0) {
+            CHECK(local.unit == unit_of_layer(tensor.layer));
+            CHECK(((tensor.layer >= 2 && tensor.layer < 5) || tensor.layer >= 7));
+        } else {
+            CHECK(local.unit == head_unit(config));
+            CHECK(local.copy == (tensor.name == "embedding.word.weight"));
+        }
+        CHECK(!local.replicated);
+    }
+}
+
+TEST_CASE("what every tensor rank has whole is replicated") {
+    const ModelConfig config = small_gpt();
+    const std::vector<TensorSpec> table = tensor_table(config);
+    for (const LocalTensor& local : rank_layout(config, table, {.tp = 2}, 1, 0).tensors) {
+        const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
+        CHECK(local.replicated == (local.shape == tensor.shape));
+    }
+}
+
 TEST_CASE("vocabulary padding as in Megatron") {
     ModelConfig config = small_gpt();
     config.vocab_size = 50257;
