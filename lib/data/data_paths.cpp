@@ -2,6 +2,7 @@
 #include "data/data_paths.hpp"
 
 #include <charconv>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "io/file.hpp"
@@ -61,6 +62,12 @@ DataPath parse_group_entry(std::string_view option, std::string_view entry) {
 }
 
 }  // namespace
+
+Range documents_of(const Fraction& fraction, i64 n_documents) {
+    const double n = static_cast<double>(n_documents);
+    return {static_cast<i64>(std::nearbyint(fraction.begin * n)),
+            static_cast<i64>(std::nearbyint(fraction.end * n))};
+}
 
 PathGroup parse_blend(std::string_view option, const std::vector<std::string>& words) {
     if (words.empty()) usage_error(option, "no data given");

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/types.hpp"
+#include "data/split.hpp"
 
 namespace lm::data {
 
@@ -18,6 +18,9 @@ struct Fraction {
     double begin = 0;
     double end = 1;
 };
+
+// Both ends rounded half to even, as BigScience's START:END.
+Range documents_of(const Fraction& fraction, i64 n_documents);
 
 struct DataPath {
     std::string prefix;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/datasets.hpp"
 
+#include <cmath>
 #include <map>
 
 #include "base/error.hpp"
@@ -157,6 +158,9 @@ std::vector<std::string> describe_use(std::string_view name, const SampleSource&
             "{}: {} documents [{}, {}) {} tokens, weight {:.4f}, {:.2f} epochs in {} samples", name,
             use.prefix, use.sequences.begin, use.sequences.end,
             human_count(static_cast<double>(use.tokens)), use.weight, use.epochs, use.samples));
+        if (use.epochs <= 1 || use.weight <= 0) continue;
+        const double all = std::ceil(static_cast<double>(use.epoch_samples) / use.weight);
+        lines.back() += fmt::format(", seen whole after {:.0f} samples of the set", all);
     }
     return lines;
 }

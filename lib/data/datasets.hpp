@@ -76,7 +76,8 @@ struct DataFacts {
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes);
 
 // One line a dataset for the plan: "train: P documents [0, 949) 1.2M tokens, weight 0.6000, 1.50
-// epochs in 12000 samples".
+// epochs in 12000 samples, seen whole after 8000 samples of the set" (the last when there is more
+// than one epoch).
 std::vector<std::string> describe_use(std::string_view name, const SampleSource& source,
                                       i64 n_samples);
 

@@ -90,11 +90,7 @@ std::shared_ptr<const IndexedDataset> SetBuilder::open(const std::string& prefix
 }
 
 Range SetBuilder::range_of(Part part, const DataPath& path, i64 n_sequences) const {
-    const double n = static_cast<double>(n_sequences);
-    if (path.fraction) {
-        return {static_cast<i64>(std::nearbyint(path.fraction->begin * n)),
-                static_cast<i64>(std::nearbyint(path.fraction->end * n))};
-    }
+    if (path.fraction) return documents_of(*path.fraction, n_sequences);
     if (config_.data_path.empty()) return {0, n_sequences};
     const SplitRounding rounding = config_.order == DataOrder::megatron_deepspeed
                                        ? SplitRounding::bigscience

@@ -76,4 +76,9 @@ std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 li
     return sizes;
 }
 
+i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters) {
+    const i64 validations = schedule.total_iterations() / std::max<i64>(1, eval_interval) + 1;
+    return checked_mul(checked_mul(validations, eval_iters), schedule.ramp().global_batch());
+}
+
 }  // namespace lm::optim

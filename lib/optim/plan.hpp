@@ -27,4 +27,8 @@ std::vector<std::string> describe_ramp(const Schedule& schedule);
 // `micro_batch`.
 std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 limit);
 
+// Samples of all validations of a training, as Megatron counts them beforehand (its orders hang on
+// the number): one for each interval begun.
+i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters);
+
 }  // namespace lm::optim

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
+#include "optim/plan.hpp"
 #include "train/constraints.hpp"
 #include "train/deepspeed.hpp"
 #include "train/schedule_flags.hpp"
@@ -117,11 +118,11 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
     if (config.output.eval_iters == 0 || config.output.benchmark) return;
     config.validation_samples =
         checked_mul(config.output.eval_iters, config.schedule.ramp().global_batch());
-    // Megatron's orders hang on how many samples a run asks for in all (formats.md 2.6).
-    const i64 validations = config.data.order == data::DataOrder::stateless
-                                ? 1
-                                : end.iteration / std::max<i64>(1, config.output.eval_interval) + 1;
-    config.data.valid_samples = checked_mul(config.validation_samples, validations);
+    config.data.valid_samples =
+        config.data.order == data::DataOrder::stateless
+            ? config.validation_samples
+            : optim::megatron_validation_samples(config.schedule, config.output.eval_interval,
+                                                 config.output.eval_iters);
     config.data.test_samples = config.validation_samples;
 }
 

@@ -253,6 +253,10 @@ TEST_CASE("group files hold quoted groups in one line") {
 }
 
 TEST_CASE("fractions of BigScience's ranges") {
+    const auto range = lm::data::documents_of({0.0, 0.950}, 1'000'001);
+    CHECK((range.begin == 0 && range.end == 950'001));
+    const auto rest = lm::data::documents_of({0.950, 1.0}, 1'000'001);
+    CHECK((rest.begin == 950'001 && rest.end == 1'000'001));
     const lm::test::TemporaryDirectory dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(1001, 5));
     DataConfig c = config(dir / "p");

@@ -18,6 +18,22 @@ def check(what, got, expected):
         live.fail(f"{what}: {got}, expected {expected}")
 
 
+def expected_tags():
+    """Megatron-DeepSpeed's (training.py, training_log and evaluate_and_print_results), one directory an axis."""
+    on_all = ["learning-rate/learning-rate", "lm-loss-training/lm loss", "loss-scale/loss-scale", "grad-norm/grad-norm",
+              "num-zeros/num-zeros", "params-norm/params-norm", "iteration-time/iteration-time"]
+    losses = [f"lm-loss-validation/{group}lm loss validation{kind}" for group in ("", "books/") for kind in ("", " ppl")]
+    gigaflos = [tag + " vs gigaflos (without embeddings)" for tag in losses + ["lm-loss-training/lm loss"]]
+    rates = ["samples per second", "samples per second per replica", "tokens per second", "tokens per second per replica",
+             "TFLOPs per gpu (estimated)", "world_size at restart"]
+    return {".": on_all + losses + ["batch-size/batch-size", "curriculum_seqlen", "steps-vs-samples/y=samples,x=steps",
+                                    "steps-vs-tokens/y=tokens,x=steps"] + ["iteration-time/" + rate for rate in rates],
+            "vs-samples": [tag + " vs samples" for tag in on_all + losses + ["batch-size/batch-size"]]
+            + ["steps-vs-samples/y=steps,x=samples"],
+            "vs-tokens": [tag + " vs tokens" for tag in on_all + losses] + ["steps-vs-tokens/y=steps,x=tokens"],
+            "vs-gigaflos": gigaflos}
+
+
 def main():
     program = os.path.join(live.BUILD, "tests", "test_metrics")
     with tempfile.TemporaryDirectory() as folder:
@@ -36,6 +52,10 @@ def main():
             check("loss" + tag, got, [(per_step * (k + 1), loss) for k, loss in enumerate(losses)])
         rates = [(step, round(rate, 9)) for step, rate in series(".", "learning-rate/learning-rate")][:3]
         check("learning rate", rates, [(1, 1e-4), (2, 2e-4), (3, 3e-4)])
+        check("curriculum", series(".", "curriculum_seqlen")[-1], (12, 768.0))
+        check("time", series("vs-tokens", "iteration-time/iteration-time vs tokens")[0], (2 * 8 * 2048, 2.0))
+        for run, tags in expected_tags().items():
+            check(f"tags of {run}", sorted(everything.GetAccumulator(run).Tags()["scalars"]), sorted(tags))
         check("validation", series(".", "lm-loss-validation/lm loss validation"), [(12, 3.5)])
     print(f"TensorBoard read {len(losses)} losses and purged what the resumed run replaced")
 

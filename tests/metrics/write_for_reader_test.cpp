@@ -19,6 +19,10 @@ void train(TensorBoard& board, i64 from, i64 to, double offset) {
         r.consumed_tokens = 8 * 2048 * k;
         r.learning_rate = 1e-4 * static_cast<double>(k);
         r.loss = offset + static_cast<double>(k);
+        r.global_batch = 8;
+        r.loss_scale = r.grad_norm = r.num_zeros = r.params_norm = 1.0;
+        r.seq_length = 64 * k;
+        r.step_s = 2.0;
         board.iteration(r);
         if (k % 2 == 0) board.interval(r);
     }
@@ -31,6 +35,8 @@ TEST_CASE("event files of a run that was resumed at iteration 7", "[.live]") {
     REQUIRE(out != nullptr);
     TensorBoardOptions options;
     options.directory = out;
+    options.batch_size = options.validation_ppl = options.timers = true;
+    options.queue_size = 5;
     {
         TensorBoard first(options);
         train(first, 1, 10, 0.0);
@@ -43,5 +49,7 @@ TEST_CASE("event files of a run that was resumed at iteration 7", "[.live]") {
     v.consumed_samples = 96;
     v.consumed_tokens = 96 * 2048;
     v.loss = 3.5;
+    second.validation(v);
+    v.name = "books";
     second.validation(v);
 }

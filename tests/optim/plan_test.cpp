@@ -85,3 +85,13 @@ TEST_CASE("data-parallel sizes that fit every stage") {
     CHECK(fitting_dp_sizes(BatchRamp(288), 1, 20) ==
           std::vector<i64>{1, 2, 3, 4, 6, 8, 9, 12, 16, 18});
 }
+
+TEST_CASE("samples of all validations") {
+    ScheduleRequest r;
+    r.seq_length = 2048;
+    r.global_batch = 288;
+    r.train_samples = 146'484'375;
+    r.lr = 6e-5;
+    CHECK(megatron_validation_samples(Schedule(r), 1000, 40) == 5'863'680);
+    CHECK(40 * Schedule(r).ramp().global_batch() == 11'520);
+}

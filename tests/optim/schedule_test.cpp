@@ -195,6 +195,24 @@ TEST_CASE("learning rates of the 13B run and of the AWS log") {
     CHECK(Schedule(request(2, 146'484'375)).total_iterations() == 73'242'187);
 }
 
+TEST_CASE("learning rates of the 104B runs") {
+    auto request = ramped(16, 16, 6'000'000, 2048, 300'000'000);
+    request.warmup_samples = 216'320;
+    request.decay_samples = 126'953'125;
+    const Schedule tr8(request);
+    // Iteration 3848: consumed samples say 2.105E-05; the log says 2.102E-05, because seven batches
+    // of 16 had been skipped for their loss scale and moved no learning rate.
+    CHECK(logged(tr8.rate(75'888, 0)) == "2.105E-05");
+    CHECK(logged(tr8.rate(75'888 - 7 * 16, 0)) == "2.102E-05");
+    // Iterations 12000 and 12001, between which the decay was changed.
+    CHECK(logged(tr8.rate(1'519'744, 0)) == "5.999E-05");
+    request.decay_samples = 12'695'312;
+    request.min_lr = 6e-7;
+    CHECK(logged(Schedule(request).rate(1'519'744, 0)) == "5.842E-05");
+    // 100 iterations of the full batch with which the moments were warmed up again.
+    CHECK(tr8.after(16'900).samples == 7'799'008);
+}
+
 TEST_CASE("iterations count as whole batches") {
     ScheduleRequest r = request(288, 0);
     r.train_samples.reset();
@@ -223,6 +241,9 @@ TEST_CASE("a partial last batch is not made; tokens are reached or passed") {
     CHECK(tokens.finished(tokens.end()));
     r.train_tokens = 500 * 2048 + 1;
     CHECK(Schedule(r).total_iterations() == 6);
+    r.global_batch = 2048;
+    r.train_tokens = 300'000'000'000;
+    CHECK(Schedule(r).total_iterations() == 71'526);  // 71525.57 batches of 2048 x 2048
 }
 
 TEST_CASE("iterations with a ramp are the batches really made") {

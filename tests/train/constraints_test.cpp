@@ -31,6 +31,9 @@ TEST_CASE("replicas follow from the ranks") {
 TEST_CASE("runs that were made fit") {
     CHECK(batch_problems(tr1, 1, replicas_of(128, 2, 4)).empty());
     CHECK(batch_problems(tr11, 2, replicas_of(384, 4, 12)).empty());
+    CHECK(replicas_of(128, 2, 4).dp == 16);
+    CHECK(replicas_of(512, 2, 4).dp == 64);
+    CHECK(batch_problems(BatchRamp(784), 2, replicas_of(384, 4, 12)).empty());  // 49 micro-batches
     CHECK(batch_problems(BatchRamp(288), 1, replicas_of(16, 4, 2)).empty());
 }
 
