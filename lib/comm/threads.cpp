@@ -46,8 +46,11 @@ class ThreadsGroup final : public Group {
         const Started* started = under_way_.find(ticket);
         if (!started) return true;
         if (hub_->world().failed()) hub_->world().throw_failure();
-        const bool complete = started->collective ? hub_->done(*started->collective)
-                                                  : started->message->complete.load();
+        const bool complete = started->collective
+                                  ? hub_->done(*started->collective) &&
+                                        hub_->has_passed(rank(), started->collective->finished_at)
+                                  : started->message->complete.load() &&
+                                        hub_->has_passed(rank(), started->message->finished_at);
         if (complete) finish(ticket, *started);
         return complete;
     }

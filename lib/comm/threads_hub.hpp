@@ -103,6 +103,9 @@ class Hub {
     void wait(int member, Message& message);
     void finish(int member, Message* message);
 
+    // Whether the member's virtual clock has reached it; always without virtual time.
+    bool has_passed(int member, double time) const { return !time_ || now(member) >= time; }
+
   private:
     struct Channel {  // from one member to another; at most one of the queues holds something
         Fifo<Message*> sends;

@@ -9,7 +9,9 @@
 //   may use its memory again when the message has left the channel.
 // - A collective begins when the last member has started it and the group's former one has ended.
 // - Channels do not share bandwidth with each other.
-// - A schedule must not depend on Work::done(), which tells of the real operation.
+// - Work::done() is true when the operation has ended by this rank's clock, and false before; it
+// may
+//   be false later too, while the real data is on its way: no schedule should depend on it.
 #pragma once
 
 #include <functional>

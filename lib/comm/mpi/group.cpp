@@ -23,7 +23,7 @@ constexpr int message_tag = 0;
 
 // A waiting rank tests without pause first, then lets others have the core, then sleeps between
 // tests: what takes a second does not mind 0.1 ms more.
-constexpr i64 eager_tests = 100;
+constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
 
@@ -256,6 +256,7 @@ void MpiGroup::wait_for(Started& started) {
     for (i64 n_tests = 0; !test(started); ++n_tests) {
         if (n_tests < eager_tests) continue;
         const double waited_s = watch.elapsed_s();
+        if (waited_s < world_.spin_s()) continue;
         if (waited_s > timeout_s) fail_missing(started, waited_s);
         if (waited_s < sleep_after_s) {
             sched_yield();

@@ -81,6 +81,7 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
     ops_ = std::make_unique<MpiOps>();
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
     exchange_hosts();
+    choose_spin();
     MPI_Comm comm = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
     group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
@@ -135,6 +136,18 @@ void MpiWorld::exchange_hosts() {
                      MPI_CHAR, (rank_ - half + size_) % size_, 0, control_, MPI_STATUS_IGNORE),
         "MPI_Sendrecv");
     ward_host_ = wards;
+}
+
+// With a core for each rank of this host a partner is soon there; with fewer it may need ours.
+void MpiWorld::choose_spin() {
+    constexpr double spin_with_own_core_s = 100e-6;
+    MPI_Comm host = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(control_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
+              "MPI_Comm_split_type");
+    int n_neighbours = 1;
+    MPI_Comm_size(host, &n_neighbours);
+    MPI_Comm_free(&host);
+    if (n_neighbours <= sysconf(_SC_NPROCESSORS_ONLN)) spin_s_ = spin_with_own_core_s;
 }
 
 void MpiWorld::add_group(u64 id, const std::atomic<i64>& n_started) {

@@ -40,6 +40,8 @@ class MpiWorld final : public Launch {
     const MpiOps& ops() const { return *ops_; }
     std::recursive_mutex& mutex() { return mutex_; }
     int size() const { return size_; }
+    // How long a waiting rank keeps its core before it offers it to others.
+    double spin_s() const { return spin_s_; }
 
     // Groups that this rank is asked about, by their number.
     void add_group(u64 id, const std::atomic<i64>& n_started);
@@ -58,6 +60,7 @@ class MpiWorld final : public Launch {
     struct Question;
     struct Answer;
     void exchange_hosts();
+    void choose_spin();
     void answer_questions();
     void answer_one(int asker);
     void put_questions(const std::vector<int>& ranks, u64 group, std::vector<Question>& questions,
@@ -69,6 +72,7 @@ class MpiWorld final : public Launch {
     int exceptions_at_start_;
     int rank_ = 0;
     int size_ = 1;
+    double spin_s_ = 0;
     std::string host_;
     std::string ward_host_;  // of the rank half the job before this one
     std::unique_ptr<MpiOps> ops_;
