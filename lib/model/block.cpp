@@ -99,18 +99,14 @@ void Gpt::attention_backward(const Pass& pass, i64 layer) {
     if (recompute_.granularity == spec::Recompute::Granularity::selective) {
         attention_norm_again(pass, layer);
     }
-    const View dqkv = as_rows(shared_.dqkv);
-    device::linear_backward_weight(pass.context,
-                                   {.dy = dqkv,
-                                    .x = tensor_.gather(a.attention_norm, shared_.gathered),
-                                    .dw = g.qkv_weight,
-                                    .dbias = g.qkv_bias,
-                                    .accumulate = pass.accumulate});
-    device::linear_backward_input(pass.context,
-                                  {.dy = dqkv, .w = w.qkv_weight, .dx = shared_.dnorm});
+    const View dnorm = column_backward(pass, {.dy = as_rows(shared_.dqkv),
+                                              .norm = a.attention_norm,
+                                              .w = w.qkv_weight,
+                                              .dw = g.qkv_weight,
+                                              .dbias = g.qkv_bias});
     const bool stage_input = layer == 0 && !part_.embedding;
     residual_norm_backward(
-        pass, {.dy = tensor_.sum(shared_.dnorm),
+        pass, {.dy = dnorm,
                .sum = a.residual,
                .weight = w.attention_norm_weight,
                .mean = a.attention_norm_mean,
@@ -179,14 +175,12 @@ void Gpt::mlp_backward(const Pass& pass, i64 layer) {
                                                  .dx = shared_.dmlp,
                                                  .activation = activation_of(config_.activation),
                                                  .pre_activation = a.mlp_up});
-    device::linear_backward_weight(pass.context, {.dy = shared_.dmlp,
-                                                  .x = tensor_.gather(a.mlp_norm, shared_.gathered),
-                                                  .dw = g.up_weight,
-                                                  .dbias = g.up_bias,
-                                                  .accumulate = pass.accumulate});
-    device::linear_backward_input(pass.context,
-                                  {.dy = shared_.dmlp, .w = w.up_weight, .dx = shared_.dnorm});
-    residual_norm_backward(pass, {.dy = tensor_.sum(shared_.dnorm),
+    const View dnorm = column_backward(pass, {.dy = shared_.dmlp,
+                                              .norm = a.mlp_norm,
+                                              .w = w.up_weight,
+                                              .dw = g.up_weight,
+                                              .dbias = g.up_bias});
+    residual_norm_backward(pass, {.dy = dnorm,
                                   .sum = a.residual_mid,
                                   .weight = w.mlp_norm_weight,
                                   .mean = a.mlp_norm_mean,
@@ -196,6 +190,22 @@ void Gpt::mlp_backward(const Pass& pass, i64 layer) {
                                                      device::attention_output_site),
                                   .dweight = g.mlp_norm_weight,
                                   .dbias = g.mlp_norm_bias});
+}
+
+// What travels does so behind a product.
+View Gpt::column_backward(const Pass& pass, const Column& product) {
+    auto norm = tensor_.start_gather(product.norm, shared_.gathered);
+    device::linear_backward_input(pass.context,
+                                  {.dy = product.dy, .w = product.w, .dx = shared_.dnorm});
+    norm.work.wait();
+    auto dnorm = tensor_.start_sum(shared_.dnorm);
+    device::linear_backward_weight(pass.context, {.dy = product.dy,
+                                                  .x = norm.x,
+                                                  .dw = product.dw,
+                                                  .dbias = product.dbias,
+                                                  .accumulate = pass.accumulate});
+    dnorm.work.wait();
+    return dnorm.x;
 }
 
 // ---- recompute ---------------------------------------------------------------------------------

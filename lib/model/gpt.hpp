@@ -111,6 +111,14 @@ class Gpt {
     void attention_norm_again(const Pass& pass, i64 layer);
     void mlp_norm_and_activation_again(const Pass& pass, i64 layer);
 
+    // The gradients of a column-parallel product's weights and of its input, a norm's output of
+    // which this rank has `norm`; the latter in this rank's rows.
+    struct Column {
+        View dy, norm;
+        View w, dw, dbias;
+    };
+    View column_backward(const Pass& pass, const Column& product);
+
     void zero_accumulated(const Pass& pass);
     void sum_over_rows(const View& weight, const View& bias);
     void residual_norm_backward(const Pass& pass, device::ResidualNormBackward args);

@@ -9,16 +9,28 @@ View TensorParallel::own_rows(const View& all) const {
     return all.rows(rank_ * n, (rank_ + 1) * n);
 }
 
+TensorParallel::Begun TensorParallel::start_gather(const View& own, const View& buffer) const {
+    if (!cut_rows_) return {own, {}};
+    return {buffer, group_->start_all_gather(own, buffer)};
+}
+
+TensorParallel::Begun TensorParallel::start_sum(const View& parts) const {
+    const View own = own_rows(parts);
+    if (!several()) return {own, {}};
+    return {own, cut_rows_ ? group_->start_reduce_scatter(parts, own, comm::Reduction::sum)
+                           : group_->start_all_reduce(parts, comm::Reduction::sum)};
+}
+
 View TensorParallel::gather(const View& own, const View& buffer) const {
-    if (!cut_rows_) return own;
-    group_->all_gather(own, buffer);
-    return buffer;
+    Begun begun = start_gather(own, buffer);
+    begun.work.wait();
+    return begun.x;
 }
 
 View TensorParallel::sum(const View& parts) const {
-    const View own = own_rows(parts);
-    sum(parts, own);
-    return own;
+    Begun begun = start_sum(parts);
+    begun.work.wait();
+    return begun.x;
 }
 
 void TensorParallel::sum(const View& parts, const View& own) const {

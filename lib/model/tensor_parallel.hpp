@@ -36,6 +36,13 @@ class TensorParallel {
     // From every rank's part of a sum over all rows, in place, to own_rows() of the sum: after a
     // row-parallel product, and after the gradient of a column-parallel one's input.
     View sum(const View& parts) const;
+    // The same, begun: usable after wait(), and `x` then lies where the plain form says.
+    struct Begun {
+        View x;
+        comm::Work work;
+    };
+    Begun start_gather(const View& own, const View& buffer) const;
+    Begun start_sum(const View& parts) const;
     // The same into `own`, which lies elsewhere (or is `parts` itself when rows are not cut).
     void sum(const View& parts, const View& own) const;
     // In place, over all ranks.
