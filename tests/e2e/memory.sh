@@ -7,9 +7,12 @@
 . "$(dirname "$0")/common.bash"
 
 model=(--num-layers 6 --hidden-size 384 --num-attention-heads 6 --seq-length 256 --vocab-size 50257 --micro-batch-size 4)
-lm-train "${model[@]}" --mock-data --train-iters 3 --lr 1e-4 --threads 2 --print-config >config.json
-lm-estimate memory "${model[@]}" --threads 2 --json >estimate.json
-python3 - <<'PY'
+same_plan() {
+    lm-train "${model[@]}" "$@" --mock-data --train-iters 3 --lr 1e-4 --threads 2 --print-config >config.json
+    lm-estimate memory "${model[@]}" "$@" --threads 2 --json >estimate.json
+    python3 compare.py || fail "$*"
+}
+cat >compare.py <<'PY'
 import json
 train = json.load(open("config.json"))["memory_bytes"]
 for line in open("estimate.json"):
@@ -22,6 +25,10 @@ for line in open("estimate.json"):
 else:
     raise SystemExit("no line of lm-estimate names these kinds")
 PY
+same_plan --recompute-activations
+same_plan --recompute-granularity full --recompute-num-layers 4
+same_plan --recompute-granularity full --recompute-method block --recompute-num-layers 2
+same_plan
 
 # Peak resident memory of three steps, from the kernel's own count.
 python3 - "${model[@]}" <<'PY'
