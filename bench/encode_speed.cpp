@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// encode_speed FILE.jsonl [PASSES]: one thread, text in memory. Speed of JSON parsing, splitting
-// and encoding, each alone, in MB/s of text; of processor time, the best of PASSES, the first (cold
-// caches) apart.
+// encode_speed FILE.jsonl [PASSES [TOKENIZER.json]]: one thread, text in memory. Speed of JSON
+// parsing, splitting and encoding, each alone, in MB/s of text; of processor time, the best of
+// PASSES, the first (cold caches) apart.
 #include <time.h>
 
 #include <algorithm>
@@ -91,9 +91,20 @@ int main(int argc, char** argv) {
     measure("scalar", corpus, std::min(passes, 2),
             [&](const std::string& text) { return split(*scalar, text); });
     measure("split", corpus, passes, [&](const std::string& text) { return split(*fast, text); });
-    const auto tokenizer = text::load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
-                                                     share_file("tokenizers/gpt2/merges.txt"),
-                                                     text::SpecialInText::plain);
+    for (const auto rule : {text::SplitRule::llama3, text::SplitRule::bloom}) {
+        const auto portable = text::make_scalar_splitter(rule);
+        const auto masked = text::make_splitter(rule);
+        const char* name = rule == text::SplitRule::llama3 ? "llama3" : "bloom";
+        measure(name, corpus, std::min(passes, 2),
+                [&](const std::string& text) { return split(*portable, text); });
+        measure(name, corpus, passes,
+                [&](const std::string& text) { return split(*masked, text); });
+    }
+    const auto tokenizer = argc > 3
+                               ? text::load_hf_tokenizer(argv[3], text::SpecialInText::parse)
+                               : text::load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
+                                                           share_file("tokenizers/gpt2/merges.txt"),
+                                                           text::SpecialInText::plain);
     const auto encoder = tokenizer->make_encoder();
     std::vector<u16> ids;
     measure("encode", corpus, passes, [&](const std::string& text) {

@@ -38,7 +38,17 @@ class CharReader {
         return position;
     }
 
+    u32 skip_letters_and_numbers(u32 position) const {
+        for (Char c = at(position); c.length > 0 && is_letter_or_number(c.cls); c = at(position))
+            position += c.length;
+        return position;
+    }
+
   private:
+    static bool is_letter_or_number(CharClass cls) {
+        return cls == CharClass::letter || cls == CharClass::number;
+    }
+
     std::string_view text_;
     const ClassTable* classes_;
 };

@@ -54,36 +54,58 @@ void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<
 
 constexpr size_t long_run = 4096;  // bytes: from here on it is cut where that is possible
 
-// Runs of ASCII are in every normal form; only their last character may go with what follows.
-void normal_form(std::string_view text, Kind kind, std::string& out) {
-    const auto options = static_cast<utf8proc_option_t>(options_of(kind));
-    std::vector<i32> buffer;
-    size_t plain = 0;  // where the characters begin that are not yet in `out`
-    bool is_plain = true;
-    for (size_t i = 0; i < text.size();) {
-        const auto byte = static_cast<u8>(text[i]);
-        if (byte < 0x80) {
-            if (!is_plain) normalize_run(text.substr(plain, i - plain), options, buffer, out);
-            if (is_plain) out.append(text.substr(plain, i - plain));
-            plain = i++;
-            is_plain = true;
-            // The run of ASCII at once, its last character apart.
-            while (i < text.size() && static_cast<u8>(text[i]) < 0x80) ++i;
-            out.append(text.substr(plain, i - 1 - plain));
-            plain = i - 1;
-            continue;
+// Feeds a text to utf8proc in runs that do not touch each other. Runs of ASCII are in every normal
+// form; only their last character may go with what follows.
+class NormalForm {
+  public:
+    NormalForm(Kind kind, std::string& out)
+        : options_(static_cast<utf8proc_option_t>(options_of(kind))), out_(out) {}
+
+    void add(std::string_view text) {
+        for (size_t i = 0; i < text.size();) {
+            const auto byte = static_cast<u8>(text[i]);
+            i = byte < 0x80 ? add_ascii(text, i) : add_wide(text, i);
         }
-        const Decoded c = decode_utf8(text.substr(i));
-        if (i - plain > long_run && may_cut_before(c.code_point)) {
-            normalize_run(text.substr(plain, i - plain), options, buffer, out);
-            plain = i;
-        }
-        is_plain = false;
-        i += static_cast<size_t>(c.length);
+        flush(text, text.size());
     }
-    const std::string_view rest = text.substr(plain);
-    is_plain ? void(out.append(rest)) : normalize_run(rest, options, buffer, out);
-}
+
+  private:
+    size_t add_ascii(std::string_view text, size_t at) {
+        flush(text, at);
+        size_t end = at + 1;
+        while (end < text.size() && static_cast<u8>(text[end]) < 0x80) ++end;
+        out_.append(text.substr(at, end - 1 - at));
+        begin_ = end - 1;
+        return end;
+    }
+
+    size_t add_wide(std::string_view text, size_t at) {
+        const Decoded c = decode_utf8(text.substr(at));
+        const size_t end = at + static_cast<size_t>(c.length);
+        if (is_newer_than_unicode_9(c.code_point)) {
+            flush(text, at);
+            out_.append(text.substr(at, end - at));
+            begin_ = end;
+            return end;
+        }
+        if (at - begin_ > long_run && may_cut_before(c.code_point)) flush(text, at);
+        is_wide_ = true;
+        return end;
+    }
+
+    void flush(std::string_view text, size_t end) {
+        const std::string_view run = text.substr(begin_, end - begin_);
+        is_wide_ ? normalize_run(run, options_, buffer_, out_) : void(out_.append(run));
+        begin_ = end;
+        is_wide_ = false;
+    }
+
+    utf8proc_option_t options_;
+    std::string& out_;
+    std::vector<i32> buffer_;
+    size_t begin_ = 0;      // of the run that is not yet in out_
+    bool is_wide_ = false;  // it has characters beyond ASCII
+};
 
 template <typename Use>
 void for_each_char(std::string_view text, Use use) {
@@ -108,7 +130,7 @@ void lowercase(std::string_view text, std::string& out) {
 
 void strip_accents(std::string_view text, std::string& out) {
     for_each_char(text, [&](u32 cp) {
-        if (!is_mark(cp)) append_utf8(out, cp);
+        if (!is_unicode_9_mark(cp)) append_utf8(out, cp);
     });
 }
 
@@ -145,7 +167,7 @@ void apply_step(const NormalizerStep& step, std::string_view text, std::string& 
         case Kind::nfd:
         case Kind::nfkc:
         case Kind::nfkd:
-            return normal_form(text, step.kind, out);
+            return NormalForm(step.kind, out).add(text);
         case Kind::lowercase:
             return lowercase(text, out);
         case Kind::strip_accents:
@@ -186,10 +208,6 @@ i64 growth_of(const NormalizerStep& step) {
 }
 
 }  // namespace
-
-std::string_view normalizer_unicode_version() {
-    return utf8proc_unicode_version();
-}
 
 std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
     std::string result;

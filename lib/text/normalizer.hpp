@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The normalizers of tokenizer.json that are simple and exact: Unicode normal forms (by utf8proc),
-// lower case, and a few edits of the text.
+// lower case, and a few edits of the text. Normal forms are those of Unicode 9, as in Hugging Face
+// tokenizers: newer characters stay as they are.
 #pragma once
 
 #include <string>
@@ -18,9 +19,6 @@ struct NormalizerStep {
     std::string content = {};        // replace: by this; prepend: this, unless the text is empty
     bool left = true, right = true;  // strip: on which sides
 };
-
-// The version of the Unicode Character Database behind the normal forms: "15.0.0".
-std::string_view normalizer_unicode_version();
 
 class Normalizer {
   public:

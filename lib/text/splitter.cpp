@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "text/split_gpt2.hpp"
 #include "text/split_gpt2_avx2.hpp"
+#include "text/split_masked.hpp"
 #include "text/split_rules.hpp"
 
 namespace lm::text {
@@ -67,14 +68,15 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
                 return llama3_piece_end(chars, begin, 1);
             });
         case SplitRule::bloom:
-            return walking(bloom_piece_end);
+            return walking(
+                [](const CharReader& chars, u32 begin) { return bloom_piece_end(chars, begin); });
     }
     bug(__FILE__, __LINE__, "unknown split rule");
 }
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
-    if (rule == SplitRule::gpt2 && has_vector_splitter()) return make_vector_gpt2_splitter();
-    return make_scalar_splitter(rule);
+    if (!has_vector_splitter() || rule == SplitRule::none) return make_scalar_splitter(rule);
+    return rule == SplitRule::gpt2 ? make_vector_gpt2_splitter() : make_masked_splitter(rule);
 }
 
 }  // namespace lm::text

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -81,6 +82,19 @@ bool is_mark(u32 cp) {
     const utf8proc_category_t category = utf8proc_category(static_cast<i32>(cp));
     return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
            category == UTF8PROC_CATEGORY_ME;
+}
+
+// Unicode 11 and 12 made a mark of one character and letters of two.
+bool is_unicode_9_mark(u32 cp) {
+    if (cp == 0x111C9) return false;
+    if (cp == 0x1CF2 || cp == 0x1CF3) return true;
+    return is_mark(cp) && !is_newer_than_unicode_9(cp);
+}
+
+bool is_newer_than_unicode_9(u32 cp) {
+    if (cp < newer_than_9[0].first) return false;
+    const auto at = std::ranges::lower_bound(newer_than_9, cp, {}, &Range::last);
+    return at != std::end(newer_than_9) && at->first <= cp;
 }
 
 }  // namespace lm::text

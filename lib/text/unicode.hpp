@@ -35,4 +35,9 @@ const ClassTable& class_table();
 bool is_word_char(u32 code_point);
 bool is_mark(u32 code_point);  // \p{M}
 
+bool is_unicode_9_mark(u32 code_point);
+
+// Marks, characters that normal forms change or move, and parts of such, that came after Unicode 9.
+bool is_newer_than_unicode_9(u32 code_point);
+
 }  // namespace lm::text

@@ -22,7 +22,21 @@ def distance(name, a, b):
     return float(np.linalg.norm(a.astype(np.float64) - b.astype(np.float64))) / scale
 
 
+def check_texts():
+    """Tokens: the same bytes."""
+    folder_of = os.path.join(GOLDEN, "text")
+    with tempfile.TemporaryDirectory() as folder:
+        for script in glob.glob(os.path.join(folder_of, "make_*.py")):
+            live.run(sys.executable, script, folder)
+        for file in sorted(os.listdir(folder)):
+            again, kept = (open(os.path.join(d, file), "rb").read() for d in (folder, folder_of))
+            if again != kept:
+                live.fail(f"text/{file} is not what {os.path.basename(folder_of)}/make_*.py makes today")
+            print(f"text/{file}: the same")
+
+
 def main():
+    check_texts()
     worst = (0.0, "nothing")
     with tempfile.TemporaryDirectory() as folder:
         for script in glob.glob(os.path.join(GOLDEN, "make_*.py")):

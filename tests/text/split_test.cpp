@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nasty_text.hpp"
+#include "support/slow_split.hpp"
 #include "text/splitter.hpp"
 
 using namespace lm;
@@ -61,14 +62,71 @@ TEST_CASE("gpt2 golden splits") {
     }
 }
 
-TEST_CASE("the fast splitter cuts where the portable one does") {
-    const auto fast = make_splitter(SplitRule::gpt2);
-    const auto scalar = make_scalar_splitter(SplitRule::gpt2);
-    test::NastyText nasty(1);
-    for (int i = 0; i < 20000; ++i) {
-        const std::string text = nasty.next(i % 400);
-        if (split(*fast, text) != split(*scalar, text)) {
-            FAIL("differs on: " << test::escaped(text));
+TEST_CASE("the fast splitters cut where the portable ones do") {
+    for (const SplitRule rule :
+         {SplitRule::gpt2, SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+        const auto fast = make_splitter(rule);
+        const auto scalar = make_scalar_splitter(rule);
+        test::NastyText nasty(1);
+        for (int i = 0; i < 20000; ++i) {
+            // Now and then longer than the window of the masked ones.
+            const std::string text = nasty.next(i % 1000 == 0 ? 9000 : i % 400);
+            if (split(*fast, text) != split(*scalar, text)) {
+                FAIL("rule " << static_cast<int>(rule) << ": " << test::escaped(text));
+            }
+        }
+    }
+}
+
+TEST_CASE("the portable splitters cut where the regular expressions do") {
+    for (const SplitRule rule :
+         {SplitRule::gpt2, SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+        const auto scalar = make_scalar_splitter(rule);
+        test::NastyText nasty(2);
+        for (int i = 0; i < 4000; ++i) {
+            const std::string text = nasty.next(i % 60);
+            std::vector<std::string> pieces;
+            u32 begin = 0;
+            for (const u32 end : test::slow_ends(rule, text)) {
+                pieces.push_back(text.substr(begin, end - begin));
+                begin = end;
+            }
+            if (split(*scalar, text) != pieces) {
+                FAIL("rule " << static_cast<int>(rule) << ": " << test::escaped(text));
+            }
+        }
+    }
+}
+
+TEST_CASE("long runs across the windows") {
+    for (const SplitRule rule : {SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+        const auto fast = make_splitter(rule);
+        const auto scalar = make_scalar_splitter(rule);
+        for (const char* unit :
+             {"a", "\u00E9", "\u4E00", "\U00010400", " ", "\u3000", "1", "\n", "!"}) {
+            for (int n = 4080; n < 4100; ++n) {
+                std::string text = "x ";
+                for (int i = 0; i < n; ++i) text += unit;
+                text += " y";
+                if (split(*fast, text) != split(*scalar, text)) {
+                    FAIL("rule " << static_cast<int>(rule) << ", " << n << " times " << unit);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
+    test::NastyText nasty(5);
+    for (const SplitRule rule :
+         {SplitRule::gpt2, SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+        const auto fast = make_splitter(rule);
+        for (int i = 0; i < 2000; ++i) {
+            std::string text = nasty.next(60);
+            for (char& c : text) {
+                if (nasty.draw(10) == 0) c = static_cast<char>(nasty.draw(256));
+            }
+            split(*fast, text);  // requires that the pieces make up the text
         }
     }
 }

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_hf.py: writes hf-styles.json and hf-ids.jsonl beside itself: what Hugging Face tokenizers makes of nasty text with the
+"""make_hf.py [DIR]: writes hf-styles.json and hf-ids.jsonl into DIR (default: beside itself): what Hugging Face tokenizers makes of nasty text with the
 pretokenizers, added tokens and templates of several models over GPT-2's vocabulary and merges. Needs the package tokenizers.
 """
 import json
 import os
 import random
+import sys
 
 import tokenizers
 
 here = os.path.dirname(os.path.abspath(__file__))
 share = os.path.join(here, "../../../share/tokenizers/gpt2")
+out_dir = sys.argv[1] if len(sys.argv) > 1 else here
 byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
@@ -50,7 +52,7 @@ styles = {
               "normalizer": sequence({"type": "Strip", "strip_left": True, "strip_right": False}, {"type": "NFD"}, {"type": "StripAccents"},
                                      {"type": "NFKC"}, {"type": "Prepend", "prepend": " ("})},
 }
-with open(os.path.join(here, "hf-styles.json"), "w", encoding="utf-8") as out:
+with open(os.path.join(out_dir, "hf-styles.json"), "w", encoding="utf-8") as out:
     json.dump(styles, out, indent=1)
     out.write("\n")
 
@@ -65,7 +67,7 @@ texts = ["", "Hello world", "I'LL  don't\r\n\r\n  x 12345 (yes)!\n\n", "trailing
 for i in range(60):
     items = plain if i % 2 else plain + wide + ["of"]
     texts.append("".join(rng.choice(items) * (rng.randrange(2, 9) if rng.random() < 0.1 else 1) for _ in range(rng.randrange(1, 40))))
-with open(os.path.join(here, "hf-ids.jsonl"), "w", encoding="utf-8") as out:
+with open(os.path.join(out_dir, "hf-ids.jsonl"), "w", encoding="utf-8") as out:
     for name, style in styles.items():
         model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
                  "fuse_unk": False, "byte_fallback": False, "ignore_merges": style.get("ignore_merges", False), "vocab": vocab,

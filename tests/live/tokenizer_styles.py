@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""lm-preprocess against Hugging Face tokenizers with the pretokenizers of GPT-2, BLOOM, Llama-3 and Qwen2, over tables that
+Hugging Face's trainer makes here: real text, random strings over a nasty alphabet, all code points, normal forms; and
+train-tokenizer against that trainer.
+
+Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, how many random
+strings a style (default 25000).
+"""
+import json
+import lzma
+import os
+import random
+import tempfile
+import unicodedata
+
+import numpy as np
+import tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+import live
+
+TOOL = live.tool("lm-preprocess")
+LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PATTERNS = {"bloom": " ?[^(\\s|[.,!?…。，、।۔،])]+", "llama3": LLAMA % "{1,3}", "qwen2": LLAMA % ""}
+SLICE = 3_000_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
+FORMS = {"nfc": normalizers.NFC, "nfd": normalizers.NFD, "nfkc": normalizers.NFKC, "nfkd": normalizers.NFKD}
+
+
+def untrained(style):
+    tokenizer = Tokenizer(models.BPE(ignore_merges=style == "llama3"))
+    if style == "gpt2":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        split = pre_tokenizers.Split(Regex(PATTERNS[style]), behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if style == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    return tokenizer
+
+
+def trained(style, texts, vocab_size):
+    tokenizer = untrained(style)
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, min_frequency=2, special_tokens=["<|endoftext|>"],
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def read_texts(path, limit=None):
+    opened = lzma.open(path, "rt", encoding="utf-8") if path.endswith(".xz") else open(path, encoding="utf-8")
+    texts, n = [], 0
+    with opened as lines:
+        for line in lines:
+            texts.append(json.loads(line)["text"])
+            n += len(texts[-1].encode())
+            if limit and n > limit:
+                break
+    return texts
+
+
+def corpora():
+    named = os.environ.get("LM_LIVE_CORPUS")
+    if named:
+        for path in named.split(":"):
+            yield path, read_texts(path)
+        return
+    yield live.corpus(), read_texts(live.corpus(), SLICE)
+    for shared in ("../shared", "../../shared"):
+        path = os.path.join(live.ROOT, shared, "data", "multi.jsonl.xz")
+        if os.path.exists(path):
+            yield path, read_texts(path, SLICE)
+            return
+    print("skipped: no multilingual text: shared/data/multi.jsonl.xz is not there")
+
+
+def nasty_strings(n):
+    rng = random.Random(20)
+    spaces = [chr(c) for c in (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)]
+    words = ["'s", "'S", "'re", "'RE", "'ll", "'Ll", "'d", "'M", "'ve", "'ſ", "'", "''", "a", "the", " of", "Z", "é", "e\u0301", "ß", "Привет",
+             "日本語", "한국어", "हिन्दी", "العربية", "ไทย", "1", "2024", "٣", "²", "Ⅷ", "½", ".", "!?", "...", "(", ")", "|", "[", "…", "。", "،",
+             "_", "-", "=", "\r\n", "\n\n", "\0", "\x1c", "\x7f", "\u200b", "\u200d", "\ufeff", "\u180e", "\ufffd", "\uffff", "\U0010ffff",
+             "👩\u200d💻", "🇩🇪", "👍🏽", "😀", "\u0301", "\u0327\u0301", "\u1100\u1161\u11a8", "𝟎", "𐐀", "𠀀", "<|endoftext|>", "<|", "ǆ", "ﬁ", "\u0345"]
+    items = [spaces * 2 + words, words, spaces + ["a", "1", "'s", "."], ["'", "s", "S", "l", "L", "r", "e", " ", "\n", "1"]]
+    for _ in range(n):
+        pick = rng.choice(items)
+        yield "".join(rng.choice(pick) * (rng.randrange(2, 40) if rng.random() < 0.05 else 1) for _ in range(rng.randrange(24)))
+
+
+def assigned():
+    """Code points that Unicode 14 knows: the regular expressions of Hugging Face tokenizers 0.19 know no others."""
+    for cp in range(0x110000):
+        category = unicodedata.category(chr(cp))
+        plain = category == "Co" or 0x3400 <= cp < 0xA000 or 0xAC00 <= cp < 0xD7A4 or cp > 0x20000
+        if category not in ("Cs", "Cn") and (not plain or cp % 13 == 0):
+            yield cp
+
+
+def code_point_strings():
+    group = []
+    for cp in assigned():
+        c = chr(cp)
+        group.append(f"{c}a{c}1{c} {c}\n{c}'s.{c}{c}")
+        if len(group) == 16:
+            yield "".join(group)
+            group = []
+    yield "".join(group)
+
+
+def our_ids(folder, model, texts):
+    """The ids of every text by lm-preprocess, and whether cat gives all texts back."""
+    source, prefix = os.path.join(folder, "in.jsonl"), os.path.join(folder, "out")
+    with open(source, "w", encoding="utf-8") as out:
+        for i, text in enumerate(texts):
+            out.write(json.dumps({"text": text}, ensure_ascii=i % 2 == 0) + "\n")
+    live.run(TOOL, "--input", source, "--output-prefix", prefix, "--keep-empty", "--force", "--quiet", "--tokenizer-model", model)
+    index = open(prefix + "_text_document.idx", "rb").read()
+    assert index[:9] == b"MMIDIDX\x00\x00"
+    dtype = {4: np.int32, 8: np.uint16}[index[17]]
+    n_sequences, n_documents = np.frombuffer(index, np.int64, 2, 18)
+    lengths = np.frombuffer(index, np.int32, n_sequences, 34)
+    documents = np.frombuffer(index, np.int64, n_documents, 34 + 12 * n_sequences)
+    if n_documents != len(texts) + 1:
+        live.fail(f"{n_documents - 1} documents instead of {len(texts)}")
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[documents]
+    back = live.run(TOOL, "cat", prefix + "_text_document", "--tokenizer-model", model).split("\n")[:-1]
+    return np.fromfile(prefix + "_text_document.bin", dtype), ends, [json.loads(line)["text"] for line in back]
+
+
+def compare(folder, style, referee, model, what, texts):
+    ids, ends, back = our_ids(folder, model, texts)
+    n_bytes = 0
+    for begin in range(0, len(texts), 10000):
+        for i, encoding in enumerate(referee.encode_batch(texts[begin:begin + 10000], add_special_tokens=False), begin):
+            if encoding.ids != ids[ends[i]:ends[i + 1]].tolist():
+                live.fail(f"{style}: {what}: text {i}: {texts[i][:200]!r}: {encoding.ids[:40]}, not {ids[ends[i]:ends[i + 1]].tolist()[:40]}")
+            n_bytes += len(texts[i].encode())
+    if style != "qwen2" and back != texts:  # its normal form changes text
+        at = next(i for i, text in enumerate(texts) if back[i] != text)
+        live.fail(f"{style}: {what}: text {at} does not come back: {texts[at][:200]!r}")
+    print(f"{style}: {what}: {len(texts)} texts, {n_bytes / 1e6:.1f} MB, {len(ids)} ids equal", flush=True)
+
+
+def check_normal_forms(folder):
+    """Over a vocabulary of bytes, ids are the bytes of the normalized text."""
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    model = os.path.join(folder, "bytes.json")
+    texts = []
+    for cp in assigned():
+        c = chr(cp)
+        texts.append(f"{c}|a{c}\u0301|{c}\u0323\u0307|\u1100{c}|{c}\u1161\u11a8")
+    for name, form in {**FORMS, "lowercase": normalizers.Lowercase, "strip accents": normalizers.StripAccents}.items():
+        tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(symbols)}, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.normalizer = form()
+        tokenizer.save(model)
+        ids, ends, back = our_ids(folder, model, texts)
+        different = [t for t, ours in zip(texts, back) if ours != form().normalize_str(t)]
+        print(f"{name}: {len(texts) - len(different)} of {len(texts)} equal")
+        if different:
+            live.fail(f"{name}: U+{ord(different[0][0]):04X} and {len(different) - 1} others")
+
+
+def check_training(folder, style, texts, referee):
+    source, out = os.path.join(folder, "train.jsonl"), os.path.join(folder, "trained-" + style)
+    with open(source, "w", encoding="utf-8") as lines:
+        lines.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    live.run(TOOL, "train-tokenizer", "--input", source, "--output", out, "--vocab-size", str(referee.get_vocab_size()), "--quiet",
+             "--pretokenizer", style, *(["--normalizer", "nfc"] if style == "qwen2" else []))
+    path = os.path.join(out, "tokenizer.json")
+    ours, theirs = json.load(open(path, encoding="utf-8"))["model"], json.loads(referee.to_str())["model"]
+    if ours["merges"] != theirs["merges"] or ours["vocab"] != theirs["vocab"]:
+        live.fail(f"{style}: train-tokenizer learned other merges")
+    loaded = Tokenizer.from_file(path)
+    for text in texts[:50]:
+        if loaded.encode(text).ids != referee.encode(text).ids:
+            live.fail(f"{style}: the tokenizer that train-tokenizer wrote gives other ids in Hugging Face tokenizers")
+    print(f"{style}: train-tokenizer: {len(ours['merges'])} merges equal", flush=True)
+
+
+def main():
+    strings = list(nasty_strings(int(os.environ.get("LM_LIVE_STRINGS", 25000))))
+    code_points = list(code_point_strings())
+    real = list(corpora())
+    sample = [text for _, texts in real for text in texts[:300]]
+    with tempfile.TemporaryDirectory() as folder:
+        check_normal_forms(folder)
+        for style in ("gpt2", "bloom", "llama3", "qwen2"):
+            referee = trained(style, sample, 6000)
+            check_training(folder, style, sample, referee)
+            model = os.path.join(folder, style + ".json")
+            referee.save(model)
+            compare(folder, style, referee, model, "random strings", strings)
+            compare(folder, style, referee, model, "code points", code_points)
+            for path, texts in real:
+                compare(folder, style, referee, model, os.path.basename(path), texts)
+    print("tokenizers", tokenizers.__version__)
+
+
+if __name__ == "__main__":
+    main()
