@@ -140,11 +140,10 @@ refused() { # refused NAME RANKS MORE...: and the lines on stdin are in the plan
 refused tr1-13B 256 <<'END'
 --rampup-batch-size: 32 of its 64 batches are no multiple of micro batch 1 x 32 data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456: 16 data-parallel ranks (128 ranks) would work
 END
-refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 3 --save "$work/corpus.jsonl" --eval-interval 0 <<'END'
+refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 33 --save "$work/corpus.jsonl" --eval-interval 0 <<'END'
 tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same
---tensor-model-parallel-size: 3 does not divide --num-attention-heads 32: 2 or 4 would
---tensor-model-parallel-size: 3 does not divide --ffn-hidden-size 20480: 2 or 4 would
---world-size: 390 ranks are no multiple of 3 tensor x 4 pipeline ranks = 12: 384 or 396 would work
+--tensor-model-parallel-size: 33 ranks are more than --num-attention-heads 32: at most 32
+--world-size: 390 ranks are no multiple of 33 tensor x 4 pipeline ranks = 132: 264 or 396 would work
 --eval-interval: must be at least 1, but is 0
 --save: 
 END
