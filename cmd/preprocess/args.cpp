@@ -59,6 +59,15 @@ void declare(cli::Options& options, Args& args) {
                   "padded vocabulary size that the side file states");
     options.group("Running");
     options.value("--workers", &args.workers, "N", "threads; 0 is one per core");
+    options.value("--shard", &args.shard, "I/N",
+                  "take share I (from 0) of N of the input; merged in order, the outputs of all N "
+                  "are what one run makes");
+    options.flag(
+        "--resume", &args.resume,
+        "go on with what a run that was stopped or killed left, if any, and leave the work "
+        "for another --resume when this one is stopped");
+    options.value("--rank-timeout", &args.rank_timeout, "TIME",
+                  "under mpirun or srun: how long a rank may show no sign of life");
     options.value("--log-interval", &args.log_interval, "N",
                   "a progress line every N documents instead of every minute");
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");

@@ -29,6 +29,9 @@ struct Args {
     i64 divisible_by = 128;
     std::optional<i64> pad_to;
     std::optional<i64> log_interval;
+    std::optional<std::string> shard;
+    bool resume = false;
+    cli::Duration rank_timeout{120};
     bool json = false;
     bool quiet = false;
 };

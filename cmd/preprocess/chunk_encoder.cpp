@@ -14,6 +14,15 @@ bool is_blank(std::string_view line) {
     return line.find_first_not_of(" \t\r") == line.npos;
 }
 
+template <typename Id>
+i64 largest_of(std::span<const std::byte> bytes) {
+    const Id* ids = reinterpret_cast<const Id*>(bytes.data());
+    Id largest = 0;
+    for (size_t i = 0; i < bytes.size() / sizeof(Id); ++i)
+        largest = ids[i] > largest ? ids[i] : largest;
+    return bytes.empty() ? -1 : static_cast<i64>(largest);
+}
+
 }  // namespace
 
 std::byte* KeyTokens::room(size_t n_bytes) {
@@ -27,11 +36,17 @@ std::byte* KeyTokens::room(size_t n_bytes) {
 }
 
 void KeyTokens::clear() {
-    constexpr size_t keep = size_t{16} << 20;
+    constexpr size_t keep = size_t{8} << 20;
     if (capacity > keep) *this = {};
     used = 0;
+    largest = -1;
     lengths.clear();
     sequences_per_document.clear();
+}
+
+void ChunkResult::release() {
+    chunk.release();
+    for (KeyTokens& key : keys) key.clear();
 }
 
 ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer)
@@ -48,9 +63,14 @@ void ChunkEncoder::encode(ChunkResult& result) {
     result.text_bytes = 0;
     result.bad.clear();
     for (std::string_view text = result.chunk.text(); !text.empty(); ++result.n_lines) {
-        const std::string_view line = data::take_line(text);
         try {
-            encode_line(line, result);
+            if (const auto plain = parser_.take_plain(text)) {
+                plain_.text = *plain;
+                encode_value(plain_, result.keys[0], result);
+                ++result.n_documents;
+                continue;
+            }
+            encode_line(data::take_line(text), result);
         } catch (const data::LineError& error) {
             ++result.n_bad;
             if (result.bad.size() < most_bad_lines_kept) {
@@ -59,6 +79,7 @@ void ChunkEncoder::encode(ChunkResult& result) {
             if (rules_->on_bad_line != OnBadLine::skip) return;
         }
     }
+    for (KeyTokens& key : result.keys) find_largest(key);
 }
 
 void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
@@ -75,6 +96,10 @@ void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
 void ChunkEncoder::encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result) {
     if (rules_->wide) return encode_sequences<i32>(value, out, result);
     encode_sequences<u16>(value, out, result);
+}
+
+void ChunkEncoder::find_largest(KeyTokens& key) const {
+    key.largest = rules_->wide ? largest_of<i32>(key.tokens()) : largest_of<u16>(key.tokens());
 }
 
 template <typename Id>

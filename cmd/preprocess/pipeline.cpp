@@ -9,6 +9,10 @@
 namespace lm::preprocess {
 namespace {
 
+// Of chunk text; with the ids, which can take twice as much, this bounds what is in flight. The
+// chunk that is due next is read in any case.
+constexpr i64 most_bytes_in_flight = i64{128} << 20;
+
 // Slots in a ring: ticket t lives in slot t % n. Whoever is free reads the next chunk, encodes it
 // and marks the slot full; the consumer empties slots in the order of tickets.
 class Ring {
@@ -41,9 +45,12 @@ class Ring {
             }
             if (slot.error) std::rethrow_exception(slot.error);
             take(slot.result);
+            const auto size = static_cast<i64>(slot.result.chunk.text().size());
+            slot.result.release();
             {
                 const std::lock_guard lock(mutex_);
                 slot.full = false;
+                bytes_in_flight_ -= size;
                 emptied_ = ticket + 1;
             }
             changed_.notify_all();
@@ -66,7 +73,9 @@ class Ring {
         {
             std::unique_lock lock(mutex_);
             changed_.wait(lock, [&] {
-                return stop_ || last_ >= 0 || ticket < emptied_ + static_cast<i64>(slots_.size());
+                return stop_ || last_ >= 0 || ticket == emptied_ ||
+                       (bytes_in_flight_ < most_bytes_in_flight &&
+                        ticket < emptied_ + static_cast<i64>(slots_.size()));
             });
             if (stop_ || last_ >= 0) return nullptr;
         }
@@ -79,6 +88,10 @@ class Ring {
             slot.error = std::current_exception();
         }
         ++next_;
+        {
+            const std::lock_guard lock(mutex_);
+            bytes_in_flight_ += static_cast<i64>(slot.result.chunk.text().size());
+        }
         if (!more || slot.error) {
             const std::lock_guard lock(mutex_);
             last_ = more ? ticket + 1 : ticket;
@@ -114,6 +127,7 @@ class Ring {
     std::condition_variable changed_;
     i64 next_ = 0;
     i64 emptied_ = 0;
+    i64 bytes_in_flight_ = 0;
     i64 last_ = -1;  // number of tickets, once known
     bool stop_ = false;
     std::vector<std::thread> threads_;
@@ -131,6 +145,7 @@ void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
         result.compressed_bytes = reader.compressed_bytes_read();
         encoder.encode(result);
         take(result);
+        result.release();
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reader, workers, in-order results: chunks of lines go through parsing and encoding on many
 // threads and come out in input order, so that the output has the same bytes for any number of
-// them. Memory is bounded by the number of chunks in flight.
+// them. Memory is bounded by the number of chunks in flight, and by their bytes when lines are
+// long.
 #pragma once
 
 #include <functional>
@@ -32,6 +33,7 @@ struct KeyTokens {
     size_t capacity = 0;
     std::vector<i32> lengths;  // of each sequence
     std::vector<i32> sequences_per_document;
+    i64 largest = -1;  // id
 
     std::byte* room(size_t n_bytes);  // at the end, for at least that many
     std::span<const std::byte> tokens() const { return {bytes.get(), used}; }
@@ -51,6 +53,8 @@ struct ChunkResult {
     i64 text_bytes = 0;        // of the texts that were encoded
     i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
     std::vector<BadLine> bad;  // the first few
+
+    void release();  // memory that only a long line needed
 };
 
 // Parses and encodes chunks; one per thread.
@@ -63,6 +67,7 @@ class ChunkEncoder {
 
   private:
     void encode_line(std::string_view line, ChunkResult& result);
+    void find_largest(KeyTokens& key) const;
     void encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
     template <typename Id>
     void encode_sequences(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
@@ -70,6 +75,7 @@ class ChunkEncoder {
     const EncodeRules* rules_;
     const text::Tokenizer* tokenizer_;
     data::LineParser parser_;
+    data::LineValue plain_;
     std::unique_ptr<text::Encoder> encoder_;
 };
 

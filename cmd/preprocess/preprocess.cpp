@@ -1,109 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main road: inputs through the pipeline into one indexed dataset per key.
-#include <unistd.h>
-
+// Parts grow in a work directory; when all are there, they are put together and renamed. Under a
+// launcher every rank makes its parts and puts them into place itself.
+#include <algorithm>
+#include <atomic>
 #include <csignal>
-#include <cstdio>
+#include <filesystem>
+#include <mutex>
 
 #include "args.hpp"
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
-#include "base/units.hpp"
 #include "base/version.hpp"
-#include "cli/main.hpp"
-#include "cli/progress.hpp"
 #include "cli/signals.hpp"
-#include "data/indexed_writer.hpp"
+#include "cluster/rendezvous.hpp"
+#include "data/dataset_assembly.hpp"
+#include "data/side_file.hpp"
+#include "io/checked.hpp"
 #include "io/json.hpp"
-#include "pipeline.hpp"
+#include "part_run.hpp"
+#include "plan.hpp"
+#include "report.hpp"
+#include "work_directory.hpp"
 
 namespace lm::preprocess {
 namespace {
-
-constexpr i64 chunk_bytes = i64{1} << 20;
-constexpr int most_warnings = 10;
-
-struct Totals {
-    i64 documents = 0, tokens = 0, text_bytes = 0, input_bytes = 0;
-    i64 blank = 0, bad = 0, replaced = 0;
-};
-
-template <typename Id>
-i32 largest_of(std::span<const std::byte> bytes) {
-    const Id* ids = reinterpret_cast<const Id*>(bytes.data());
-    Id largest = 0;
-    for (size_t i = 0; i < bytes.size() / sizeof(Id); ++i)
-        largest = ids[i] > largest ? ids[i] : largest;
-    return bytes.empty() ? -1 : static_cast<i32>(largest);
-}
-
-// One key's files.
-class Output {
-  public:
-    Output(std::string prefix, data::TokenType type, io::Overwrite overwrite)
-        : writer_(std::move(prefix), type, overwrite), wide_(type == data::TokenType::i32) {}
-
-    void add(const KeyTokens& key) {
-        writer_.add(key.tokens(), key.lengths, key.sequences_per_document);
-        largest_ = std::max(largest_,
-                            wide_ ? largest_of<i32>(key.tokens()) : largest_of<u16>(key.tokens()));
-    }
-    data::SideFile commit(data::SideFile facts) {
-        facts.largest_id = largest_;
-        return writer_.commit(std::move(facts));
-    }
-    const data::IndexedWriter& writer() const { return writer_; }
-
-  private:
-    data::IndexedWriter writer_;
-    bool wide_;
-    i32 largest_ = -1;
-};
-
-// Megatron's line where nobody watches, the toolkit's own bar where somebody does.
-class Reporter {
-  public:
-    Reporter(const Args& args, i64 total_bytes)
-        : interval_(args.log_interval.value_or(0)),
-          quiet_(args.quiet),
-          terminal_(cli::stderr_is_terminal()),
-          bar_("tokenizing", "B", total_bytes, args.quiet || !terminal_) {}
-
-    void update(const Totals& totals, i64 compressed_bytes) {
-        const double elapsed_s = std::max(watch_.elapsed_s(), 1e-9);
-        if (terminal_) {
-            bar_.update(compressed_bytes,
-                        fmt::format("{} documents, {} tokens/s",
-                                    human_count(static_cast<double>(totals.documents)),
-                                    human_count(static_cast<double>(totals.tokens) / elapsed_s)));
-        }
-        const bool due = interval_ > 0 ? totals.documents / interval_ > shown_ / interval_
-                                       : !terminal_ && elapsed_s > next_line_s_;
-        if (!due || quiet_) return;
-        shown_ = totals.documents;
-        next_line_s_ = elapsed_s + 60;
-        std::fprintf(stderr, "Processed %lld documents (%.1f docs/s, %.1f MB/s).\n",
-                     static_cast<long long>(totals.documents),
-                     static_cast<double>(totals.documents) / elapsed_s,
-                     static_cast<double>(totals.input_bytes) / elapsed_s / 1e6);
-    }
-
-    double finish() {
-        bar_.finish();
-        return watch_.elapsed_s();
-    }
-
-  private:
-    i64 interval_;
-    bool quiet_;
-    bool terminal_;
-    cli::Progress bar_;
-    Stopwatch watch_;
-    i64 shown_ = 0;
-    double next_line_s_ = 60;
-};
 
 void check(const Args& args) {
     if (args.inputs.empty())
@@ -140,44 +62,6 @@ EncodeRules rules_of(const Args& args, const text::Tokenizer& tokenizer, data::T
     return rules;
 }
 
-i64 total_size(const std::vector<std::string>& inputs) {
-    i64 total = 0;
-    for (const std::string& input : inputs) {
-        if (input == "-") return -1;
-        total += io::file_size(input);
-    }
-    return total;
-}
-
-// Follows the lines of the inputs as results come by, in order, and says where a bad one stands.
-class LineCounter {
-  public:
-    explicit LineCounter(const std::vector<std::string>& inputs) : inputs_(inputs) {}
-
-    void check(const ChunkResult& result, OnBadLine on_bad_line) {
-        if (result.chunk.first) lines_ = 0;
-        for (const BadLine& bad : result.bad) {
-            const std::string where =
-                fmt::format("{}:{}:{}", name(result.chunk.file), lines_ + bad.line + 1, bad.byte);
-            if (on_bad_line != OnBadLine::skip) {
-                run_error(where, "{}", bad.reason);
-            }
-            if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, bad.reason);
-        }
-        lines_ += result.n_lines;
-    }
-
-  private:
-    std::string name(int file) const {
-        const std::string& input = inputs_[static_cast<size_t>(file)];
-        return input == "-" ? "standard input" : input;
-    }
-
-    const std::vector<std::string>& inputs_;
-    i64 lines_ = 0;
-    int n_warned_ = 0;
-};
-
 // What a run that was killed left beside the outputs: said, never touched.
 void note_leftovers(const std::string& prefix) {
     for (const std::string& path :
@@ -187,8 +71,6 @@ void note_leftovers(const std::string& prefix) {
         }
     }
 }
-
-struct Stopped {};
 
 // The usual end of a program that a signal ended, once the unfinished outputs are gone.
 int die_by_signal() {
@@ -210,82 +92,283 @@ data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
     return facts;
 }
 
-void report(const Args& args, const Totals& totals, double seconds,
-            const std::vector<Output>& outputs) {
-    const double mb_per_s = static_cast<double>(totals.input_bytes) / std::max(seconds, 1e-9) / 1e6;
-    if (args.json) {
-        io::OrderedJson j;
-        j["documents"] = totals.documents;
-        j["tokens"] = totals.tokens;
-        j["input_bytes"] = totals.input_bytes;
-        j["text_bytes"] = totals.text_bytes;
-        j["blank_lines"] = totals.blank;
-        j["skipped_lines"] = totals.bad;
-        j["replaced_lines"] = totals.replaced;
-        j["seconds"] = seconds;
-        j["MB_per_s"] = mb_per_s;
-        for (const Output& output : outputs) j["prefixes"].push_back(output.writer().prefix());
-        cli::write_stdout(j.dump() + "\n");
-    }
-    if (args.quiet) return;
-    std::fprintf(stderr, "lm-preprocess: %lld documents, %lld tokens in %.1f s (%.1f MB/s)%s%s\n",
-                 static_cast<long long>(totals.documents), static_cast<long long>(totals.tokens),
-                 seconds, mb_per_s,
-                 totals.bad > 0 ? fmt::format(", {} lines skipped", totals.bad).c_str() : "",
-                 totals.replaced > 0
-                     ? fmt::format(", {} lines with replaced characters", totals.replaced).c_str()
-                     : "");
-}
+struct LaneStopped {};  // another one failed
 
-int run(const Args& args) {
-    check(args);
-    const auto tokenizer = text::load_tokenizer(args.tokenizer);
-    const data::TokenType type = data::token_type_for(tokenizer->vocab_size());
-    const EncodeRules rules = rules_of(args, *tokenizer, type);
-    const data::SideFile facts = facts_of(args, *tokenizer);
-    const std::vector<std::string> inputs = io::expand_inputs(args.inputs);
-    std::vector<Output> outputs;
-    for (const std::string& key : args.keys) {
-        outputs.emplace_back(fmt::format("{}_{}_document", args.output.prefix, key), type,
-                             args.output.force ? io::Overwrite::yes : io::Overwrite::no);
+// One run from the inputs to the outputs; under a launcher, this rank's share of it.
+class Run {
+  public:
+    explicit Run(const Args& args)
+        : args_(args),
+          launch_(cluster::detect_launch()),
+          tokenizer_(text::load_tokenizer(args.tokenizer)),
+          type_(data::token_type_for(tokenizer_->vocab_size())),
+          rules_(rules_of(args, *tokenizer_, type_)),
+          facts_(facts_of(args, *tokenizer_)),
+          n_workers_(args.workers > 0 ? static_cast<int>(args.workers) : available_cores()),
+          plan_(make_plan(args, launch_, n_workers_)),
+          work_(args.output.prefix, args.keys) {}
+
+    int run() {
+        if (nothing_left()) return 0;
+        const bool complete = take_work();
+        try {
+            cluster::Rendezvous ranks(work_.path(), launch_, args_.rank_timeout.seconds);
+            try {
+                ranks.publish("begin", complete ? "complete" : "");
+                const bool for_all =
+                    launch_.size > 1 ? !ranks.gather("begin")[0].empty() : complete;
+                return for_all ? publish(ranks) : make(ranks);
+            } catch (const Error& error) {
+                ranks.leave(error.what());
+                throw;
+            } catch (const Stopped&) {
+                ranks.leave("stopped by a signal");
+                throw;
+            }
+        } catch (...) {
+            if (is_first() && !args_.resume && !complete) work_.remove();
+            throw;
+        }
     }
-    for (const Output& output : outputs) note_leftovers(output.writer().prefix());
-    cli::install_stop_signals();
-    const int n_workers = args.workers > 0 ? static_cast<int>(args.workers) : available_cores();
-    data::ChunkReader reader(inputs, chunk_bytes);
-    Reporter reporter(args, total_size(inputs));
-    LineCounter lines(inputs);
-    Totals totals;
-    run_pipeline(reader, rules, *tokenizer, n_workers, [&](const ChunkResult& result) {
-        if (cli::stop_requested() != cli::StopRequest::none) throw Stopped();
-        lines.check(result, rules.on_bad_line);
-        for (size_t k = 0; k < outputs.size(); ++k) outputs[k].add(result.keys[k]);
-        totals.documents += result.n_documents;
-        totals.text_bytes += result.text_bytes;
-        totals.input_bytes += static_cast<i64>(result.chunk.text().size());
-        totals.blank += result.n_blank;
-        totals.bad += result.n_bad;
-        totals.replaced += result.n_replaced;
-        totals.tokens = 0;
-        for (const Output& output : outputs) totals.tokens += output.writer().n_tokens();
-        reporter.update(totals, result.compressed_bytes);
-    });
-    if (totals.documents == 0) {
-        run_error(inputs.size() == 1 ? inputs[0] : "--input",
-                  "holds no documents: nothing was written");
+
+  private:
+    bool is_first() const { return launch_.rank == 0; }
+    i64 part_of(i64 own) const { return launch_.rank * plan_.parts_per_rank + own; }
+
+    // With --resume: the outputs are there already, whole, by this tokenizer, newer than the
+    // inputs.
+    bool nothing_left() {
+        if (!args_.resume || args_.output.force || io::exists(work_.run_file())) return false;
+        if (!work_.outputs_exist()) return false;
+        for (size_t k = 0; k < args_.keys.size(); ++k) {
+            const auto dataset = data::IndexedDataset::open(work_.output_prefix(k));
+            const auto side = data::read_side_file(dataset);
+            const bool same = side && side->tokenizer.digest == tokenizer_->digest() &&
+                              side->appended_eod == args_.append_eod;
+            if (!same || !is_newer_than_inputs(data::idx_path(work_.output_prefix(k))))
+                return false;
+        }
+        if (is_first()) work_.remove();  // killed while it was cleared away
+        note("{}: complete already, nothing is left to do", work_.output_prefix(0));
+        return true;
     }
-    for (Output& output : outputs) output.commit(facts);
-    report(args, totals, reporter.finish(), outputs);
-    return 0;
-}
+
+    bool is_newer_than_inputs(const std::string& path) const {
+        const auto made = std::filesystem::last_write_time(path);
+        return std::ranges::all_of(plan_.inputs, [&](const std::string& input) {
+            return std::filesystem::last_write_time(input) <= made;
+        });
+    }
+
+    // Rank 0 takes the work directory for all. True: only the publishing is left.
+    bool take_work() {
+        if (!args_.resume) work_.refuse_existing_outputs(args_.output.force);
+        if (!is_first()) return false;
+        const auto found = work_.take(args_.resume, args_.output.force);
+        if (found == WorkDirectory::Found::complete_work) return true;
+        if (args_.resume) work_.refuse_existing_outputs(args_.output.force);
+        for (size_t k = 0; k < args_.keys.size(); ++k) note_leftovers(work_.output_prefix(k));
+        if (found == WorkDirectory::Found::nothing) {
+            io::write_file(work_.run_file(), io::json_text(describe(plan_, args_, *tokenizer_)),
+                           io::Overwrite::no);
+        }
+        return false;
+    }
+
+    // The parts are cut as the run that began the work cut them.
+    void adopt_plan() {
+        const io::Json begun = io::read_json(work_.run_file());
+        check_same_run(begun, describe(plan_, args_, *tokenizer_), work_.run_file());
+        plan_.parts_per_rank = io::json_get<i64>(begun, "parts_per_rank", work_.run_file());
+    }
+
+    int publish(cluster::Rendezvous& ranks) {
+        ranks.publish_last("end", "");
+        if (!is_first()) return 0;
+        if (launch_.size > 1) (void)ranks.gather("end");
+        work_.publish(args_.output.force);
+        return 0;
+    }
+
+    int make(cluster::Rendezvous& ranks) {
+        adopt_plan();
+        cli::install_stop_signals();
+        Reporter reporter(args_, rank_bytes());
+        encode_parts(ranks, reporter);
+        const Totals totals = gather_parts(ranks);
+        if (totals.documents == 0 && plan_.shard.count == 1) {
+            run_error(plan_.inputs.size() == 1 ? plan_.inputs[0] : "--input",
+                      "holds no documents: nothing was written");
+        }
+        put_together(ranks);
+        publish(ranks);
+        if (!is_first()) return 0;
+        std::vector<std::string> prefixes;
+        for (size_t k = 0; k < args_.keys.size(); ++k) prefixes.push_back(work_.output_prefix(k));
+        report(args_, totals, resumed_bytes_, reporter.finish(), prefixes);
+        return 0;
+    }
+
+    i64 rank_bytes() const {
+        return plan_.input_bytes < 0 ? -1 : plan_.input_bytes / plan_.shard.count / plan_.n_ranks;
+    }
+
+    // This rank's parts, several at a time when there are several.
+    void encode_parts(cluster::Rendezvous& ranks, Reporter& reporter) {
+        const auto n_parts = static_cast<size_t>(plan_.parts_per_rank);
+        const int n_lanes = static_cast<int>(std::min<i64>(plan_.parts_per_rank, n_workers_));
+        records_.resize(n_parts);
+        ThreadPool lanes(n_lanes);
+        std::atomic<bool> failed{false};
+        std::mutex mutex;
+        lanes.run(plan_.parts_per_rank, [&](i64 own, int) {
+            if (failed) return;
+            try {
+                const i64 part = part_of(own);
+                std::vector<std::string> stems;
+                for (size_t k = 0; k < args_.keys.size(); ++k) {
+                    stems.push_back(work_.part_stem(part, k));
+                    restore_bin(part, k);
+                }
+                PartRun run(work_.journal(part), stems, type_);
+                run.resume();
+                reporter.found(run.record().totals, 0);
+                {
+                    const std::lock_guard lock(mutex);
+                    resumed_bytes_ += run.record().totals.input_bytes;
+                }
+                run.run({&plan_.inputs, plan_.part(part), &rules_, tokenizer_.get(),
+                         std::max(1, n_workers_ / n_lanes), &reporter, [&] {
+                             if (failed) throw LaneStopped();
+                             ranks.check();
+                         }});
+                records_[static_cast<size_t>(own)] = run.record();
+            } catch (const LaneStopped&) {
+                return;
+            } catch (...) {
+                failed = true;
+                throw;
+            }
+        });
+    }
+
+    // A run that was killed while it put a single part together had renamed its tokens already.
+    void restore_bin(i64 part, size_t key) const {
+        const std::string bin = data::DatasetPart::bin_of(work_.part_stem(part, key));
+        if (plan_.n_parts() == 1 && !io::exists(bin) && io::exists(work_.assembled(key, ".bin")))
+            io::checked::rename(work_.assembled(key, ".bin"), bin);
+    }
+
+    // Tells the others about this rank's parts, and learns about theirs.
+    Totals gather_parts(cluster::Rendezvous& ranks) {
+        if (launch_.size > 1) {
+            std::string own;
+            for (const PartRecord& record : records_) own += record.to_line();
+            ranks.publish("done", own);
+            records_.clear();
+            for (const std::string& lines : ranks.gather("done")) {
+                for (std::string_view rest = lines; !rest.empty();) {
+                    auto record = PartRecord::parse(data::take_line(rest), work_.path());
+                    if (!record)
+                        run_error(work_.path(), "what a rank says of its parts is damaged");
+                    records_.push_back(std::move(*record));
+                }
+            }
+        }
+        Totals totals;
+        for (const PartRecord& record : records_) totals += record.totals;
+        return totals;
+    }
+
+    void put_together(cluster::Rendezvous& ranks) {
+        std::vector<data::DatasetAssembly> outputs;
+        for (size_t k = 0; k < args_.keys.size(); ++k) {
+            std::vector<data::PartState> parts;
+            for (const PartRecord& record : records_) parts.push_back(record.keys[k]);
+            outputs.emplace_back(std::move(parts), type_, work_.assembled(k, ".bin"),
+                                 work_.assembled(k, ".idx"));
+        }
+        ThreadPool pool(static_cast<int>(std::min<i64>(n_workers_, 8)));
+        for (size_t k = 0; k < outputs.size(); ++k) {
+            pool.run(plan_.parts_per_rank, [&](i64 own, int) {
+                const i64 part = part_of(own);
+                const std::string stem = work_.part_stem(part, k);
+                outputs[k].place(part, stem, plan_.n_parts() > 1);
+                if (plan_.n_parts() == 1)
+                    io::checked::rename(data::DatasetPart::bin_of(stem),
+                                        work_.assembled(k, ".bin"));
+            });
+        }
+        ranks.publish("placed", "");
+        if (launch_.size > 1) (void)ranks.gather("placed");
+        complete(outputs, digest_blocks(ranks, pool, outputs));
+    }
+
+    using BlockDigests = std::vector<std::vector<std::string>>;  // by output
+
+    // Every rank digests its share of the blocks.
+    BlockDigests digest_blocks(cluster::Rendezvous& ranks, ThreadPool& pool,
+                               const std::vector<data::DatasetAssembly>& outputs) {
+        BlockDigests digests;
+        for (const data::DatasetAssembly& output : outputs) {
+            std::vector<std::string>& blocks =
+                digests.emplace_back(static_cast<size_t>(output.n_blocks()));
+            const i64 own = ceil_div(output.n_blocks() - launch_.rank, i64{launch_.size});
+            pool.run(std::max<i64>(own, 0), [&](i64 i, int) {
+                const i64 block = launch_.rank + i * launch_.size;
+                blocks[static_cast<size_t>(block)] = output.block_digest(block);
+            });
+        }
+        if (launch_.size == 1) return digests;
+        ranks.publish("digests", io::Json(digests).dump());
+        if (!is_first()) return {};
+        int rank = 0;
+        for (const std::string& text : ranks.gather("digests")) {
+            const auto theirs = io::parse_json(text, work_.path()).get<BlockDigests>();
+            for (size_t k = 0; k < digests.size(); ++k) {
+                for (auto b = static_cast<size_t>(rank); b < digests[k].size();
+                     b += static_cast<size_t>(launch_.size))
+                    digests[k][b] = theirs[k][b];
+            }
+            ++rank;
+        }
+        return digests;
+    }
+
+    void complete(const std::vector<data::DatasetAssembly>& outputs, const BlockDigests& digests) {
+        if (!is_first()) return;
+        for (size_t k = 0; k < outputs.size(); ++k) {
+            data::SideFile facts = facts_;
+            outputs[k].fill_in(facts, digests[k]);
+            io::write_file(work_.assembled(k, ".json"), facts.to_json(), io::Overwrite::yes);
+        }
+        io::write_file(work_.file("complete"), "", io::Overwrite::yes);
+    }
+
+    const Args& args_;
+    cluster::Launch launch_;
+    std::shared_ptr<const text::Tokenizer> tokenizer_;
+    data::TokenType type_;
+    EncodeRules rules_;
+    data::SideFile facts_;
+    int n_workers_;
+    Plan plan_;
+    WorkDirectory work_;
+    std::vector<PartRecord> records_;  // of this rank's parts, later of all
+    i64 resumed_bytes_ = 0;
+};
 
 }  // namespace
 
 int preprocess(const Args& args) {
+    check(args);
     try {
-        return run(args);
+        return Run(args).run();
     } catch (const Stopped&) {
-        return die_by_signal();
+        if (!args.resume) return die_by_signal();
+        note("{}.unfinished: keeps what was done: the same command goes on with it",
+             args.output.prefix);
+        return static_cast<int>(Exit::run_again);
     }
 }
 

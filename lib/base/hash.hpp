@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.hpp"
 
@@ -30,6 +31,23 @@ class Digester {
   private:
     struct State;
     std::unique_ptr<State> state_;
+};
+
+// The digest of a large file, which many processes can compute together: "xxh3-64m:" and the
+// XXH3-128 over the digests (as digest() writes them) of its blocks of 64 MiB.
+class BlockDigester {
+  public:
+    static constexpr i64 block_bytes = i64{64} << 20;
+
+    void update(std::span<const std::byte> bytes);
+    std::string finish() const;  // of all that was added up to now; more may be added
+    // The same from the digests of the blocks, in order.
+    static std::string combine(const std::vector<std::string>& blocks);
+
+  private:
+    std::vector<std::string> blocks_;
+    Digester block_;
+    i64 n_in_block_ = 0;
 };
 
 }  // namespace lm

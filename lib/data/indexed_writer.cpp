@@ -110,7 +110,7 @@ void IndexedWriter::write_documents() {
 }
 
 std::string IndexedWriter::idx_digest() {
-    Digester digester;
+    BlockDigester digester;
     std::vector<std::byte> block;
     for (i64 at = 0; at < idx_.size(); at += static_cast<i64>(block.size())) {
         block.resize(static_cast<size_t>(std::min(i64{1} << 22, idx_.size() - at)));

@@ -54,7 +54,7 @@ class IndexedWriter {
     io::AtomicFile bin_, side_, idx_;
     // Sequences per document; made only once a document has another number than one.
     std::optional<io::AtomicFile> spool_;
-    Digester bin_digest_;
+    BlockDigester bin_digest_;
     i64 n_sequences_ = 0, n_documents_ = 0, n_bytes_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "data/plain_line.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::data {
@@ -16,74 +17,6 @@ constexpr size_t keep_bytes = size_t{32} << 20;  // a parser grown beyond this i
 
 }  // namespace
 
-void LineChunk::reserve(size_t bytes, size_t keep) {
-    if (bytes <= capacity_) return;
-    std::unique_ptr<char[]> larger(new char[bytes + padding]);
-    if (keep > 0) std::memcpy(larger.get(), buffer_.get(), keep);
-    std::memset(larger.get() + bytes, 0, padding);
-    buffer_ = std::move(larger);
-    capacity_ = bytes;
-}
-
-ChunkReader::ChunkReader(std::vector<std::string> inputs, i64 chunk_bytes)
-    : inputs_(std::move(inputs)), chunk_bytes_(static_cast<size_t>(chunk_bytes)) {}
-
-bool ChunkReader::open_next() {
-    if (next_input_ == inputs_.size()) return false;
-    stream_ = io::open_stream(inputs_[next_input_++]);
-    at_start_ = true;
-    return true;
-}
-
-i64 ChunkReader::compressed_bytes_read() const {
-    return finished_bytes_ + (stream_ ? stream_->compressed_bytes_read() : 0);
-}
-
-bool ChunkReader::next(LineChunk& chunk) {
-    chunk.size_ = 0;
-    while (chunk.size_ == 0) {
-        if (!stream_ && !open_next()) return false;
-        if (chunk.capacity_ > 4 * chunk_bytes_) chunk = LineChunk();  // a long line has gone by
-        chunk.reserve(std::max(chunk_bytes_, rest_.size() + chunk_bytes_ / 4), 0);
-        std::memcpy(chunk.buffer_.get(), rest_.data(), rest_.size());
-        size_t filled = rest_.size();
-        size_t whole = 0;  // bytes up to the end of the last whole line
-        rest_.clear();
-        for (;;) {
-            const std::span<char> room(chunk.buffer_.get() + filled, chunk.capacity_ - filled);
-            const auto got = static_cast<size_t>(stream_->read(std::as_writable_bytes(room)));
-            bytes_read_ += static_cast<i64>(got);
-            const void* end = ::memrchr(room.data(), '\n', got);
-            if (end != nullptr)
-                whole =
-                    static_cast<size_t>(static_cast<const char*>(end) - chunk.buffer_.get()) + 1;
-            filled += got;
-            if (got < room.size()) {
-                finished_bytes_ += stream_->compressed_bytes_read();
-                stream_.reset();
-                whole = filled;
-                break;
-            }
-            if (whole > 0) break;
-            chunk.reserve(chunk.capacity_ * 2, filled);
-        }
-        rest_.assign(chunk.buffer_.get() + whole, filled - whole);
-        chunk.size_ = whole;
-        std::memset(chunk.buffer_.get() + whole, 0, LineChunk::padding);
-        chunk.file = static_cast<int>(next_input_) - 1;
-        chunk.first = at_start_;
-        at_start_ = at_start_ && whole == 0;
-    }
-    return true;
-}
-
-std::string_view take_line(std::string_view& text) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-    return line;
-}
-
 struct LineParser::State {
     std::vector<std::string> keys;
     BadBytes bad_bytes;
@@ -92,6 +25,7 @@ struct LineParser::State {
     std::vector<JsonValue> slow;  // owns the strings that the slow path made
     std::string cleaned;
     bool replaced = false;
+    std::optional<PlainLineReader> plain;  // with a single key
 
     bool parse_fast(std::string_view line);
     bool take(LineValue& value, simdjson::dom::element element);
@@ -163,6 +97,7 @@ LineParser::LineParser(std::vector<std::string> keys, BadBytes bad_bytes)
     : state_(std::make_unique<State>()) {
     LM_CHECK(!keys.empty() && keys.size() < 64, "1 to 63 keys");
     state_->values.resize(keys.size());
+    if (keys.size() == 1) state_->plain.emplace(keys[0]);
     state_->keys = std::move(keys);
     state_->bad_bytes = bad_bytes;
 }
@@ -177,6 +112,10 @@ std::span<const LineValue> LineParser::parse(std::string_view line) {
     }
     if (!state_->parse_fast(line)) state_->parse_slow(line);
     return state_->values;
+}
+
+std::optional<std::string_view> LineParser::take_plain(std::string_view& rest) {
+    return state_->plain ? state_->plain->take(rest) : std::nullopt;
 }
 
 bool LineParser::replaced() const {

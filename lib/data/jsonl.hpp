@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: inputs cut into chunks of whole lines (one reader), and the wanted strings of each
-// line (one parser per thread, over simdjson). Document order is input order.
+// JSON Lines: the wanted strings of each line (one parser per thread, over simdjson).
 #pragma once
 
 #include <memory>
@@ -12,54 +11,9 @@
 
 #include "base/types.hpp"
 #include "data/json_line.hpp"
-#include "io/stream.hpp"
+#include "data/line_chunks.hpp"
 
 namespace lm::data {
-
-// Whole lines of one file, with room behind them for a vectorised parser to read past the end.
-class LineChunk {
-  public:
-    static constexpr size_t padding = 64;
-
-    std::string_view text() const { return {buffer_.get(), size_}; }
-    int file = 0;        // index into the reader's inputs
-    bool first = false;  // begins its file: line numbers start again at 1
-
-  private:
-    friend class ChunkReader;
-    void reserve(size_t bytes, size_t keep);
-
-    std::unique_ptr<char[]> buffer_;
-    size_t capacity_ = 0;  // without the padding
-    size_t size_ = 0;
-};
-
-class ChunkReader {
-  public:
-    // `inputs` as io::expand_inputs returns them. Chunks hold about `chunk_bytes`, more only when a
-    // line is longer.
-    ChunkReader(std::vector<std::string> inputs, i64 chunk_bytes);
-
-    // Fills `chunk`, reusing its memory; false after the last one. Throws Error(failure).
-    bool next(LineChunk& chunk);
-
-    const std::vector<std::string>& inputs() const { return inputs_; }
-    i64 bytes_read() const { return bytes_read_; }  // of text, decompressed
-    // Of the files as they lie on disk, for progress.
-    i64 compressed_bytes_read() const;
-
-  private:
-    bool open_next();
-
-    std::vector<std::string> inputs_;
-    size_t chunk_bytes_;
-    size_t next_input_ = 0;
-    std::unique_ptr<io::InputStream> stream_;
-    bool at_start_ = false;  // of the current file
-    std::string rest_;       // read, but after the last whole line
-    i64 bytes_read_ = 0;
-    i64 finished_bytes_ = 0;
-};
 
 // What a line holds under one key: one text, or a list of sentences.
 struct LineValue {
@@ -79,14 +33,15 @@ class LineParser {
     // The values of the keys, in the order of the keys; valid until the next call. `line` is
     // followed by LineChunk::padding readable bytes. Throws LineError.
     std::span<const LineValue> parse(std::string_view line);
+
+    // When `rest` begins with a line that is the object of one string under the only key: its text,
+    // as parse() would give it, and `rest` loses the line (see PlainLineReader). Else nullopt.
+    std::optional<std::string_view> take_plain(std::string_view& rest);
     bool replaced() const;  // whether the last line needed U+FFFD
 
   private:
     struct State;
     std::unique_ptr<State> state_;
 };
-
-// The next line of `text` without its end; `text` loses it.
-std::string_view take_line(std::string_view& text);
 
 }  // namespace lm::data

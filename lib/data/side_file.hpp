@@ -9,7 +9,7 @@
 //   eod_id, appended_eod             id of end-of-document or null; whether each document ends with
 //   it tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest of the tokenizer's tables (text::Tokenizer::digest)
-//   bin { bytes, digest }, idx { bytes, digest }    XXH3-128 of the whole files
+//   bin { bytes, digest }, idx { bytes, digest }    of the whole files (lm::BlockDigester)
 #pragma once
 
 #include <optional>

@@ -99,7 +99,7 @@ class Verifier {
         std::optional<i64> vocab = rules_.vocab_size;
         if (!vocab && side_) vocab = side_->tokenizer.vocab_size;
         std::vector<i64> ids;
-        Digester digester;
+        BlockDigester digester;
         for (i64 begin = 0; begin < dataset.n_tokens(); begin += block_tokens) {
             const i64 end = std::min(begin + block_tokens, dataset.n_tokens());
             ids.resize(static_cast<size_t>(end - begin));
@@ -145,7 +145,9 @@ class Verifier {
         if (side_->bin.digest != bin_digest_)
             fault(bin_path(prefix_), "its bytes have changed since {} was written", path);
         const io::MappedFile idx(idx_path(dataset.prefix()));
-        if (side_->idx.digest != digest(idx.bytes())) {
+        BlockDigester idx_digest;
+        idx_digest.update(idx.bytes());
+        if (side_->idx.digest != idx_digest.finish()) {
             fault(idx_path(prefix_), "its bytes have changed since {} was written", path);
         }
     }

@@ -7,9 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <vector>
 
 #include "base/error.hpp"
 #include "io/fault.hpp"
@@ -110,6 +112,39 @@ void write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
         offset += n;
     }
     if (action == fault::Action::short_write) system_error(path, "write", ENOSPC);
+}
+
+void truncate(int fd, const std::string& path, i64 size) {
+    const int result =
+        faulted("truncate", path) ? -1 : retried([&] { return ::ftruncate(fd, size); });
+    if (result != 0) system_error(path, "set the size", errno);
+}
+
+void copy_to(int fd, const std::string& path, i64 offset, int source,
+             const std::string& source_path, i64 n) {
+    loff_t from = 0;
+    loff_t to = offset;
+    if (faulted("write", path)) system_error(path, "write", errno);
+    while (from < n) {
+        const ssize_t got = retried([&] {
+            return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
+        });
+        if (got > 0) continue;
+        if (got == 0) run_error(source_path, "became shorter while it was being copied");
+        if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
+            system_error(path, "write", errno);
+        break;  // not between these file systems
+    }
+    std::vector<std::byte> block(static_cast<size_t>(std::min<i64>(n - from, i64{4} << 20)));
+    while (from < n) {
+        const auto want = static_cast<size_t>(std::min(n - from, static_cast<i64>(block.size())));
+        const ssize_t got = retried([&] { return ::pread(source, block.data(), want, from); });
+        if (got < 0) system_error(source_path, "read", errno);
+        if (got == 0) run_error(source_path, "became shorter while it was being copied");
+        write_at(fd, path, std::span(block).first(static_cast<size_t>(got)), to);
+        from += got;
+        to += got;
+    }
 }
 
 void fsync(int fd, const std::string& path) {

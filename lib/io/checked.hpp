@@ -21,6 +21,11 @@ namespace checked {
 // O_EXCL when it exists already.
 int create(const std::string& path, int flags);
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
+void truncate(int fd, const std::string& path, i64 size);
+// `n` bytes of `source` (a file named `source_path`) from its start to `offset` of `fd`; within the
+// kernel where the file system can.
+void copy_to(int fd, const std::string& path, i64 offset, int source,
+             const std::string& source_path, i64 n);
 void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // a file or directory by name
 void fsync_parent_of(const std::string& path);  // the directory that holds `path`

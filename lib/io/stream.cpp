@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
+constexpr u64 xz_threading_memory = u64{256} << 20;  // beyond it fewer blocks at once
 constexpr int zstd_window_log_limit = 31;
 
 // The compressed bytes: a descriptor, its name in messages, and one block that can be looked at
@@ -214,8 +215,15 @@ class GzipStream final : public SourceStream {
 
 class XzStream final : public SourceStream {
   public:
-    explicit XzStream(Source source) : SourceStream(std::move(source), Compression::xz) {
-        const lzma_ret result = lzma_stream_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
+    XzStream(Source source, int threads) : SourceStream(std::move(source), Compression::xz) {
+        lzma_mt options{};
+        options.flags = LZMA_CONCATENATED;
+        options.threads = static_cast<u32>(threads);
+        options.memlimit_threading = xz_threading_memory;
+        options.memlimit_stop = xz_memory_limit;
+        const lzma_ret result =
+            threads > 1 ? lzma_stream_decoder_mt(&lzma_, &options)
+                        : lzma_stream_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
         LM_CHECK(result == LZMA_OK, "liblzma did not start");
     }
     ~XzStream() override { lzma_end(&lzma_); }
@@ -356,19 +364,30 @@ Source open_source(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<InputStream> open_stream(const std::string& path) {
+std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
     Source source = open_source(path);
     switch (recognise(source)) {
         case Compression::gzip:
             return std::make_unique<GzipStream>(std::move(source));
         case Compression::xz:
-            return std::make_unique<XzStream>(std::move(source));
+            return std::make_unique<XzStream>(std::move(source), threads);
         case Compression::zstd:
             return std::make_unique<ZstdStream>(std::move(source));
         case Compression::none:
             break;
     }
     return std::make_unique<PlainStream>(std::move(source));
+}
+
+std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin) {
+    Fd fd = open_read(path);
+    if (::lseek(fd.get(), begin, SEEK_SET) != begin) system_error(path, "read", errno);
+    return std::make_unique<PlainStream>(Source(std::move(fd), path));
+}
+
+Compression compression_of(const std::string& path) {
+    Source source = open_source(path);
+    return recognise(source);
 }
 
 }  // namespace lm::io

@@ -29,7 +29,15 @@ class InputStream {
 
 // Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
 // an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
-std::unique_ptr<InputStream> open_stream(const std::string& path);
+// With more than one thread the blocks of xz and the frames of zstd and bgzip files that tell their
+// sizes are decompressed side by side, at most `threads` at once.
+std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1);
+
+// A regular file as it lies on disk, from byte `begin` on.
+std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
+
+// How the content of a regular file begins. Throws Error(failure) for a format that is refused.
+Compression compression_of(const std::string& path);
 
 // The files that --input arguments mean, in order: a directory stands for the regular files below
 // it in bytewise order of their paths, leaving out names that start with a dot and not following

@@ -14,17 +14,29 @@ namespace {
 
 constexpr u32 short_limit = 48;  // above it the heap wins over scanning; positions fit 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
+constexpr size_t filter_bits_per_slot = 4;  // a twelfth of the other pairs passes; 64 KiB for GPT-2
+
+size_t slots_for(size_t n_merges) {
+    return std::bit_ceil(std::max<size_t>(1024, n_merges * 2 + 2));
+}
 
 }  // namespace
 
 BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
                    std::vector<Merge> merges)
-    : tokens_(std::move(tokens)), byte_ids_(byte_ids), merges_(std::move(merges)) {
+    : tokens_(std::move(tokens)),
+      byte_ids_(byte_ids),
+      merges_(std::move(merges)),
+      results_(merges_.size() + 1),
+      byte_ranks_(size_t{1} << 16),
+      slots_(slots_for(merges_.size())),
+      filter_(slots_for(merges_.size()) * filter_bits_per_slot / 64) {
     LM_CHECK(tokens_.size() < (size_t{1} << id_bits) - 1, "a vocabulary of 2 million ids or more");
-    const size_t n_slots = std::bit_ceil(std::max<size_t>(1024, merges_.size() * 2 + 2));
-    slots_.assign(n_slots, empty);
+    const size_t n_slots = slots_for(merges_.size());
+    for (size_t slot = 0; slot < n_slots; ++slot) slots_[slot] = empty;
     slot_mask_ = n_slots - 1;
     slot_shift_ = 64 - std::countr_zero(n_slots);
+    filter_shift_ = slot_shift_ - std::countr_zero(filter_bits_per_slot);
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
         const u64 key = key_of(merge.left, merge.right);
@@ -34,15 +46,16 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
             slot = (slot + 1) & slot_mask_;
         }
         slots_[slot] = key << rank_bits | rank;
-        results_.push_back(merge.result);
+        results_[rank] = merge.result;
+        const u64 filter_bit = filter_bit_of(key);
+        filter_[filter_bit >> 6] |= u64{1} << (filter_bit & 63);
         // The joint is what counts: the pairs inside left and right have merges of their own.
         const auto a = static_cast<u8>(token(merge.left).back());
         const auto b = static_cast<u8>(token(merge.right).front());
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         joins_[bit >> 6] |= u64{1} << (bit & 63);
     }
-    byte_ranks_.resize(256 * 256);
-    for (size_t pair = 0; pair < byte_ranks_.size(); ++pair) {
+    for (size_t pair = 0; pair < size_t{1} << 16; ++pair) {
         byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
     }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "text/huge_array.hpp"
 
 namespace lm::text {
 
@@ -36,6 +37,9 @@ class BpeModel {
     // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
     u32 rank(i32 left, i32 right) const {
         const u64 key = key_of(left, right);
+        // Most pairs never merge, and a small table knows that.
+        const u64 bit = filter_bit_of(key);
+        if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return no_rank;
         for (size_t slot = slot_of(key);; slot = (slot + 1) & slot_mask_) {
             if (slots_[slot] >> rank_bits == key) return static_cast<u32>(slots_[slot]) & rank_mask;
             if (slots_[slot] == empty) return no_rank;
@@ -70,15 +74,18 @@ class BpeModel {
         return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
     }
     size_t slot_of(u64 key) const { return (key * 0x9E3779B97F4A7C15ULL) >> slot_shift_; }
+    u64 filter_bit_of(u64 key) const { return (key * 0xD6E8FEB86659FD93ULL) >> filter_shift_; }
 
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
-    std::vector<i32> results_;     // by rank
-    std::vector<u32> byte_ranks_;  // of pairs of single bytes
-    std::vector<u64> slots_;
+    HugeArray<i32> results_;     // by rank
+    HugeArray<u32> byte_ranks_;  // of pairs of single bytes
+    HugeArray<u64> slots_;
+    HugeArray<u64> filter_;  // a bit for every pair that merges, and for some others
     size_t slot_mask_ = 0;
     int slot_shift_ = 0;
+    int filter_shift_ = 0;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;
 };

@@ -104,14 +104,20 @@ class BpeEncoder : public Encoder {
                 return put_whole(piece, id, out);
         }
         if (piece.size() > LongPieceCache<Id>::longest) return encode_parts(piece, out);
-        // A short piece lies there only if its ids were too many for the other cache.
-        if (piece.size() > PieceCache<Id>::most_ids) {
+        // A short piece lies there only if its ids were too many for the other cache; rare but for
+        // scripts beyond ASCII.
+        const bool is_short = piece.size() <= PieceKey::longest;
+        if (!is_short || may_lie_in_long(piece)) {
             if (const size_t count = long_.find(piece, out)) return out + count;
         }
-        if (piece.size() <= PieceKey::longest) return encode_short(piece, out);
+        if (is_short) return encode_short(piece, out);
         Id* const end = encode_parts(piece, out);
         long_.insert(piece, out, static_cast<size_t>(end - out));
         return end;
+    }
+
+    static bool may_lie_in_long(std::string_view piece) {
+        return piece.size() > PieceCache<Id>::most_ids && !PieceKey::of(piece).is_ascii();
     }
 
     Id* put_whole(std::string_view piece, i32 id, Id* out) {
@@ -153,7 +159,7 @@ class BpeEncoder : public Encoder {
         const auto count = static_cast<size_t>(end - out);
         if (count <= PieceCache<Id>::most_ids) {
             short_.insert(PieceCache<Id>::slot_of(key), key, out, count);
-        } else {
+        } else if (may_lie_in_long(piece)) {
             long_.insert(piece, out, count);
         }
         return end;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 namespace lm::text {
 
@@ -18,9 +19,16 @@ class HugeArray {
   public:
     explicit HugeArray(std::size_t size)
         : size_(size), data_(static_cast<T*>(detail::map_zeroed(size * sizeof(T)))) {}
-    ~HugeArray() { detail::unmap(data_, size_ * sizeof(T)); }
-    HugeArray(const HugeArray&) = delete;
-    HugeArray& operator=(const HugeArray&) = delete;
+    ~HugeArray() {
+        if (data_ != nullptr) detail::unmap(data_, size_ * sizeof(T));
+    }
+    HugeArray(HugeArray&& other) noexcept
+        : size_(std::exchange(other.size_, 0)), data_(std::exchange(other.data_, nullptr)) {}
+    HugeArray& operator=(HugeArray&& other) noexcept {
+        std::swap(size_, other.size_);
+        std::swap(data_, other.data_);
+        return *this;
+    }
 
     T& operator[](std::size_t i) { return data_[i]; }
     const T& operator[](std::size_t i) const { return data_[i]; }

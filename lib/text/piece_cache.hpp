@@ -4,6 +4,10 @@
 // new one goes to the front and the one at the back is forgotten. Longer ones: two lines each.
 #pragma once
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -48,6 +52,8 @@ struct PieceKey {
         return load(padded, static_cast<u32>(piece.size()));
     }
 
+    bool is_ascii() const { return ((low | (high << 8)) & 0x8080'8080'8080'8080ULL) == 0; }
+
     u64 hash() const {
         const u64 h = (low ^ (high * 0x9E3779B97F4A7C15ULL)) * 0xD6E8FEB86659FD93ULL;
         return h >> 32;
@@ -69,11 +75,14 @@ class PieceCache {
     // depends on which of the two entries it is.
     int find(u32 slot, const PieceKey& key, Id* out) const {
         const Entry* entries = buckets_[slot].entries;
-        const u64 first = (entries[0].key.low ^ key.low) | (entries[0].key.high ^ key.high);
-        const u64 second = (entries[1].key.low ^ key.low) | (entries[1].key.high ^ key.high);
-        const Entry& entry = entries[first == 0 ? 0 : 1];
-        std::memcpy(out, entry.ids, 16);
-        return (first != 0) & (second != 0) ? 0 : static_cast<int>(entry.count);
+        const bool first = equal(entries[0].key, key);
+        const bool second = equal(entries[1].key, key);
+        size_t which = second;
+        u32 found = static_cast<u32>(first) | static_cast<u32>(second);
+        // Or the compiler makes branches of them again, which nobody can predict.
+        __asm__("" : "+r"(which), "+r"(found));
+        std::memcpy(out, entries[which].ids, 16);
+        return static_cast<int>(entries[which].count & (0 - found));
     }
 
     // `count` is at most most_ids.
@@ -86,6 +95,16 @@ class PieceCache {
     }
 
   private:
+    static bool equal(const PieceKey& a, const PieceKey& b) {
+#if defined(__SSE2__)
+        const __m128i same = _mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&a)),
+                                            _mm_loadu_si128(reinterpret_cast<const __m128i*>(&b)));
+        return _mm_movemask_epi8(same) == 0xFFFF;
+#else
+        return ((a.low ^ b.low) | (a.high ^ b.high)) == 0;
+#endif
+    }
+
     struct Entry {
         PieceKey key;  // a tag of 0 (memory as it comes) equals no piece
         Id ids[most_ids];

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One part of a run: its inputs through the pipeline into its files, with a journal that says after
+// every few megabytes how far all of them belong together. A later process checks the files against
+// the journal and goes on at its last line that they agree with: nothing needs to be durable before
+// the end.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset_part.hpp"
+#include "data/line_chunks.hpp"
+#include "pipeline.hpp"
+#include "report.hpp"
+
+namespace lm::preprocess {
+
+// Where a stop signal ended the work: its journal says how far it came.
+struct Stopped {};
+
+struct PartRecord {
+    data::ReadPosition next;
+    i64 lines = 0;  // of the current piece
+    bool finished = false;
+    Totals totals;
+    std::vector<data::PartState> keys;
+
+    std::string to_line() const;
+    // nullopt for a line that is cut short or damaged.
+    static std::optional<PartRecord> parse(std::string_view line, const std::string& path);
+};
+
+class PartRun {
+  public:
+    // `stems` name the files of each key. Throws Error(usage) when another process works on them.
+    PartRun(const std::string& journal, const std::vector<std::string>& stems,
+            data::TokenType type);
+
+    // Goes back to the last point at which all files are whole.
+    void resume();
+    const PartRecord& record() const { return record_; }
+
+    // Where the part's text comes from, and what everything is done with.
+    struct Work {
+        const std::vector<std::string>* inputs;
+        std::vector<data::InputPiece> pieces;
+        const EncodeRules* rules;
+        const text::Tokenizer* tokenizer;
+        int n_workers;
+        Reporter* reporter;
+        std::function<void()> check;  // called often; may throw
+    };
+    // Does what is left to do. Throws Stopped when a signal asks for it; the journal knows then.
+    void run(const Work& work);
+
+  private:
+    void take(const Work& work, const ChunkResult& result);
+    void check_lines(const Work& work, const ChunkResult& result);
+    void write_record();
+
+    io::AppendFile journal_;
+    std::vector<data::DatasetPart> parts_;
+    bool wide_;
+    PartRecord record_;
+    i64 unrecorded_bytes_ = 0;
+    i64 disk_bytes_ = 0;
+};
+
+}  // namespace lm::preprocess

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+constexpr i64 end_bytes = i64{1} << 16;  // of a file's start and end that identify it
+
+i64 parse_number(std::string_view text, const std::string& all) {
+    i64 value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0)
+        usage_error("--shard", "'{}' is not i/n, such as 0/8", all);
+    return value;
+}
+
+io::OrderedJson describe_input(const data::InputFile& input) {
+    io::OrderedJson j;
+    j["path"] = input.path;
+    if (input.size < 0) return j;
+    struct stat status {};
+    if (::stat(input.path.c_str(), &status) != 0) run_error(input.path, "has gone");
+    j["bytes"] = static_cast<i64>(status.st_size);
+    j["changed_ns"] = static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
+                      static_cast<i64>(status.st_mtim.tv_nsec);
+    const i64 n = std::min<i64>(end_bytes, input.size);
+    std::vector<std::byte> block(static_cast<size_t>(n));
+    const io::Fd fd = io::open_read(input.path);
+    io::read_exact(fd, input.path, block, 0);
+    j["head"] = digest(block);
+    io::read_exact(fd, input.path, block, input.size - n);
+    j["tail"] = digest(block);
+    return j;
+}
+
+// Compressed inputs are decompressed side by side, each part into files of its own.
+i64 parts_for(const Plan& plan, int n_workers) {
+    const i64 n_streams = std::ranges::count_if(
+        plan.files, [](const data::InputFile& f) { return !f.divisible && f.size >= 0; });
+    if (n_workers == 1 || plan.input_bytes < 0) return 1;
+    return std::clamp<i64>(n_streams / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
+}
+
+void check_inputs(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
+    const size_t n = std::min(theirs.size(), ours.size());
+    for (size_t i = 0; i < n; ++i) {
+        const io::Json mine = io::Json::parse(ours[i].dump());
+        if (theirs[i] == mine) continue;
+        const std::string name = mine["path"].get<std::string>();
+        if (theirs[i].value("path", "") != name) {
+            usage_error(path, "input {} was {}, now it is {}: --force starts again", i + 1,
+                        theirs[i].value("path", "?"), name);
+        }
+        usage_error(name, "has changed since the work in {} was begun: --force starts again", path);
+    }
+    if (theirs.size() != ours.size()) {
+        usage_error(path, "the work was begun with {} inputs, now there are {}: {}", theirs.size(),
+                    ours.size(), "--force starts again");
+    }
+}
+
+}  // namespace
+
+Shard parse_shard(const std::string& text) {
+    const size_t slash = text.find('/');
+    if (slash == text.npos) usage_error("--shard", "'{}' is not i/n, such as 0/8", text);
+    const std::string_view view = text;
+    const Shard shard{parse_number(view.substr(0, slash), text),
+                      parse_number(view.substr(slash + 1), text)};
+    if (shard.index >= shard.count) {
+        usage_error("--shard", "'{}': shards of {} count from 0 to {}", text, shard.count,
+                    shard.count - 1);
+    }
+    return shard;
+}
+
+std::vector<data::InputPiece> Plan::part(i64 index) const {
+    if (input_bytes >= 0)
+        return data::share_of(files, shard.index * n_parts() + index, shard.count * n_parts());
+    std::vector<data::InputPiece> pieces;
+    for (size_t f = 0; f < files.size(); ++f) pieces.push_back({static_cast<int>(f), 0, -1});
+    return pieces;
+}
+
+Plan make_plan(const Args& args, const cluster::Launch& launch, int n_workers) {
+    Plan plan;
+    plan.inputs = io::expand_inputs(args.inputs);
+    plan.files = data::examine_inputs(plan.inputs);
+    if (args.shard) plan.shard = parse_shard(*args.shard);
+    plan.n_ranks = launch.size;
+    for (const data::InputFile& file : plan.files) {
+        const std::string name = file.path == "-" ? "standard input" : file.path;
+        if (file.size < 0) plan.input_bytes = -1;
+        if (file.size >= 0 && plan.input_bytes >= 0) plan.input_bytes += file.size;
+        if (file.size >= 0) continue;
+        if (plan.shard.count > 1)
+            usage_error("--shard", "{} is not a file that several runs can read", name);
+        if (plan.n_ranks > 1) run_error(name, "is not a file that {} ranks can read", plan.n_ranks);
+        if (args.resume) usage_error("--resume", "{} cannot be read a second time", name);
+    }
+    plan.parts_per_rank = parts_for(plan, n_workers);
+    return plan;
+}
+
+io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer) {
+    io::OrderedJson j;
+    j["format"] = "lm-preprocess work";
+    j["version"] = 1;
+    j["tool"] = fmt::format("lm-preprocess {}", version());
+    j["parts_per_rank"] = plan.parts_per_rank;
+    j["tokenizer"] = tokenizer.digest();
+    j["--json-keys"] = args.keys;
+    j["--append-eod"] = args.append_eod;
+    j["--keep-empty"] = args.keep_empty;
+    j["--on-bad-line"] = args.on_bad_line;
+    j["--shard"] = fmt::format("{}/{}", plan.shard.index, plan.shard.count);
+    j["number of ranks"] = plan.n_ranks;
+    j["inputs"] = io::OrderedJson::array();
+    for (const data::InputFile& file : plan.files) j["inputs"].push_back(describe_input(file));
+    return j;
+}
+
+void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
+    for (const auto& [key, value] : ours.items()) {
+        if (key == "parts_per_rank" || key == "inputs") continue;
+        const std::string was = theirs.contains(key) ? theirs[key].dump() : "nothing";
+        if (was == value.dump()) continue;
+        usage_error(path, "the work was begun with {} {}, not {}: --force starts again", key, was,
+                    value.dump());
+    }
+    check_inputs(io::json_get<io::Json>(theirs, "inputs", path), ours["inputs"], path);
+}
+
+}  // namespace lm::preprocess

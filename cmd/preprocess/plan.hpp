@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is to make: its inputs, as they were found, cut into parts; and the options that
+// decide the bytes of the output. Written into the work directory, so that a later run knows
+// whether it may go on with the work.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "args.hpp"
+#include "cluster/launch.hpp"
+#include "data/line_chunks.hpp"
+#include "io/json.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::preprocess {
+
+struct Shard {
+    i64 index = 0, count = 1;
+};
+Shard parse_shard(const std::string& text);  // "i/n"; Error(usage)
+
+struct Plan {
+    std::vector<std::string> inputs;
+    std::vector<data::InputFile> files;
+    Shard shard;
+    int n_ranks = 1;
+    i64 parts_per_rank = 1;
+    i64 input_bytes = 0;  // on disk, of this shard; -1: unknown
+
+    i64 n_parts() const { return n_ranks * parts_per_rank; }
+    std::vector<data::InputPiece> part(i64 index) const;
+};
+
+// Examines the inputs. Throws Error(usage) for inputs that cannot be shared or read again.
+Plan make_plan(const Args& args, const cluster::Launch& launch, int n_workers);
+
+// The plan and the options as a document; inputs by size, time of change and digests of both ends.
+io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer);
+// Throws Error(usage) naming the first thing in which `ours` differs from `theirs`, the document
+// that `path` holds. The number of parts may differ.
+void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path);
+
+}  // namespace lm::preprocess

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/terminal.hpp"
+
+namespace lm::preprocess {
+
+Totals& Totals::operator+=(const Totals& other) {
+    documents += other.documents;
+    tokens += other.tokens;
+    text_bytes += other.text_bytes;
+    input_bytes += other.input_bytes;
+    blank += other.blank;
+    bad += other.bad;
+    replaced += other.replaced;
+    return *this;
+}
+
+io::OrderedJson Totals::to_json() const {
+    io::OrderedJson j;
+    j["documents"] = documents;
+    j["tokens"] = tokens;
+    j["input_bytes"] = input_bytes;
+    j["text_bytes"] = text_bytes;
+    j["blank_lines"] = blank;
+    j["skipped_lines"] = bad;
+    j["replaced_lines"] = replaced;
+    return j;
+}
+
+Totals Totals::parse(const io::Json& object, const std::string& path) {
+    Totals t;
+    t.documents = io::json_get<i64>(object, "documents", path);
+    t.tokens = io::json_get<i64>(object, "tokens", path);
+    t.input_bytes = io::json_get<i64>(object, "input_bytes", path);
+    t.text_bytes = io::json_get<i64>(object, "text_bytes", path);
+    t.blank = io::json_get<i64>(object, "blank_lines", path);
+    t.bad = io::json_get<i64>(object, "skipped_lines", path);
+    t.replaced = io::json_get<i64>(object, "replaced_lines", path);
+    return t;
+}
+
+Reporter::Reporter(const Args& args, i64 total_bytes)
+    : interval_(args.log_interval.value_or(0)),
+      quiet_(args.quiet),
+      terminal_(cli::stderr_is_terminal()),
+      bar_("tokenizing", "B", total_bytes, args.quiet || !terminal_) {}
+
+void Reporter::found(const Totals& done, i64 disk_bytes) {
+    const std::lock_guard lock(mutex_);
+    before_ += done;
+    disk_bytes_ += disk_bytes;
+}
+
+void Reporter::add(const Totals& chunk, i64 disk_bytes) {
+    const std::lock_guard lock(mutex_);
+    totals_ += chunk;
+    disk_bytes_ += disk_bytes;
+    const double elapsed_s = std::max(watch_.elapsed_s(), 1e-9);
+    if (terminal_) {
+        bar_.update(disk_bytes_,
+                    fmt::format("{} documents/s, {} tokens/s",
+                                human_count(static_cast<double>(totals_.documents) / elapsed_s),
+                                human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
+    }
+    const i64 documents = before_.documents + totals_.documents;
+    const bool due = interval_ > 0 ? documents / interval_ > shown_ / interval_
+                                   : !terminal_ && elapsed_s > next_line_s_;
+    if (!due || quiet_) return;
+    shown_ = documents;
+    next_line_s_ = elapsed_s + 60;
+    std::fprintf(stderr, "Processed %lld documents (%.1f docs/s, %.1f MB/s).\n",
+                 static_cast<long long>(documents),
+                 static_cast<double>(totals_.documents) / elapsed_s,
+                 static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6);
+}
+
+double Reporter::finish() {
+    bar_.finish();
+    return watch_.elapsed_s();
+}
+
+void report(const Args& args, const Totals& totals, i64 resumed_bytes, double seconds,
+            const std::vector<std::string>& prefixes) {
+    const double mb_per_s =
+        static_cast<double>(totals.input_bytes - resumed_bytes) / std::max(seconds, 1e-9) / 1e6;
+    if (args.json) {
+        io::OrderedJson j = totals.to_json();
+        j["resumed_bytes"] = resumed_bytes;
+        j["seconds"] = seconds;
+        j["MB_per_s"] = mb_per_s;
+        j["prefixes"] = prefixes;
+        cli::write_stdout(j.dump() + "\n");
+    }
+    if (args.quiet) return;
+    std::fprintf(stderr, "lm-preprocess: %lld documents, %lld tokens in %.1f s (%.1f MB/s)%s%s\n",
+                 static_cast<long long>(totals.documents), static_cast<long long>(totals.tokens),
+                 seconds, mb_per_s,
+                 totals.bad > 0 ? fmt::format(", {} lines skipped", totals.bad).c_str() : "",
+                 totals.replaced > 0
+                     ? fmt::format(", {} lines with replaced characters", totals.replaced).c_str()
+                     : "");
+}
+
+}  // namespace lm::preprocess

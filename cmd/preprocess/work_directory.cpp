@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "work_directory.hpp"
+
+#include <sys/stat.h>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "data/indexed_dataset.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+// Whether the open file is still the one of that name.
+bool is_current(const io::AppendFile& file) {
+    struct stat open {
+    }, named{};
+    return ::fstat(file.fd(), &open) == 0 && ::stat(file.path().c_str(), &named) == 0 &&
+           open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+WorkDirectory::WorkDirectory(std::string output_prefix, std::vector<std::string> keys)
+    : output_prefix_(std::move(output_prefix)),
+      keys_(std::move(keys)),
+      path_(output_prefix_ + ".unfinished") {}
+
+std::string WorkDirectory::output_prefix(size_t key) const {
+    return fmt::format("{}_{}_document", output_prefix_, keys_[key]);
+}
+
+std::string WorkDirectory::part_stem(i64 part, size_t key) const {
+    return file(fmt::format("part-{:04}.{}", part, keys_[key]));
+}
+
+std::string WorkDirectory::journal(i64 part) const {
+    return file(fmt::format("part-{:04}.journal", part));
+}
+
+std::string WorkDirectory::assembled(size_t key, const char* suffix) const {
+    return file(keys_[key] + suffix);
+}
+
+WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
+    if (io::exists(path_) && !io::is_directory(path_))
+        usage_error(path_, "exists and is not a directory: choose another --output-prefix");
+    const bool existed = io::exists(path_);
+    if (!existed) io::checked::make_directory(path_);
+    lock_ = std::make_unique<io::AppendFile>(file("lock"));
+    if (!lock_->lock() || !is_current(*lock_)) {
+        lock_.reset();
+        usage_error(path_, "another run is writing here: wait for it, or choose another prefix");
+    }
+    if (!io::exists(run_file())) {
+        clear();
+        return Found::nothing;
+    }
+    if (resume) return io::exists(file("complete")) ? Found::complete_work : Found::work;
+    if (!force) {
+        usage_error(path_, "left behind by a run that was killed: {}",
+                    "--resume goes on with it, --force starts again");
+    }
+    note("{}: left behind by a run that was killed: it is removed", path_);
+    clear();
+    return Found::nothing;
+}
+
+// run.json goes first: without it the rest counts as nothing, should this be cut short.
+void WorkDirectory::clear() const {
+    if (io::exists(run_file())) io::checked::unlink(run_file());
+    for (const std::string& name : io::list_directory(path_)) {
+        if (name != "lock") io::remove_tree(file(name));
+    }
+}
+
+void WorkDirectory::remove_all() const {
+    clear();
+    io::remove_tree(path_);
+}
+
+bool WorkDirectory::outputs_exist() const {
+    for (size_t k = 0; k < keys_.size(); ++k) {
+        if (!io::exists(data::idx_path(output_prefix(k)))) return false;
+    }
+    return true;
+}
+
+void WorkDirectory::refuse_existing_outputs(bool force) const {
+    for (size_t k = 0; k < keys_.size(); ++k) {
+        const std::string prefix = output_prefix(k);
+        for (const std::string& path :
+             {data::bin_path(prefix), data::idx_path(prefix), data::side_path(prefix)}) {
+            if (!io::exists(path)) continue;
+            if (!force) usage_error(path, "exists already: use --force to replace it");
+            struct stat status {};
+            if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+                usage_error(path, "exists and is not a regular file: choose another name");
+        }
+    }
+}
+
+void WorkDirectory::move(const std::string& from, const std::string& to, bool force) const {
+    if (!io::exists(from)) return;  // an earlier run came as far as this
+    if (force) {
+        io::checked::rename(from, to);
+    } else if (!io::checked::rename_new(from, to)) {
+        run_error(to, "came to exist while it was being written: it was left as it is");
+    }
+}
+
+void WorkDirectory::publish(bool force) {
+    for (size_t k = 0; k < keys_.size(); ++k) {
+        const std::string prefix = output_prefix(k);
+        const std::string idx = data::idx_path(prefix);
+        if (force && io::exists(assembled(k, ".idx")) && io::exists(idx)) io::checked::unlink(idx);
+        move(assembled(k, ".bin"), data::bin_path(prefix), force);
+        move(assembled(k, ".json"), data::side_path(prefix), force);
+        io::checked::fsync_parent_of(idx);
+        move(assembled(k, ".idx"), idx, force);
+        io::checked::fsync_parent_of(idx);
+    }
+    remove_all();
+}
+
+void WorkDirectory::remove() noexcept {
+    try {
+        if (io::exists(path_)) remove_all();
+    } catch (const std::exception& error) {
+        warn("{}", error.what());
+    }
+}
+
+}  // namespace lm::preprocess

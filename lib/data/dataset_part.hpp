@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A part of an indexed dataset in the making: tokens, lengths and documents of one stretch of the
+// input, in files of their own that grow and can be gone on with after a kill. DatasetAssembly puts
+// parts together.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/types.hpp"
+#include "data/indexed_dataset.hpp"
+#include "io/append_file.hpp"
+#include "io/json.hpp"
+
+namespace lm::data {
+
+// How far a part has come. The digests are those of its files up to there.
+struct PartState {
+    i64 bytes = 0, sequences = 0, documents = 0;
+    i64 largest_id = -1;
+    // Whether some document has another number of sequences than one: then STEM.documents says how
+    // many each has.
+    bool counted = false;
+    std::string bin_digest, lengths_digest, documents_digest;
+
+    io::OrderedJson to_json() const;
+    static PartState parse(const io::Json& object, const std::string& path);
+};
+
+class DatasetPart {
+  public:
+    // Opens STEM.bin, STEM.lengths and STEM.documents, which may hold work of an earlier process:
+    // resume() comes first then.
+    DatasetPart(const std::string& stem, TokenType type);
+
+    // Reads what the files hold and returns how many of `states` (ascending) they agree with.
+    size_t count_intact(std::span<const PartState> states);
+    // Cuts everything back to `state`, one of those that count_intact() agreed with.
+    void resume(const PartState& state);
+
+    // Appends documents: `tokens` back to back, the lengths of their sequences, and how many
+    // sequences each document has. `largest` is the largest id among the tokens.
+    void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
+             std::span<const i32> sequences_per_document, i64 largest);
+
+    // What was added so far, handed to the system.
+    PartState state();
+    i64 n_tokens() const { return state_.bytes / size_of(type_); }
+    void sync();
+
+    static std::string bin_of(const std::string& stem) { return stem + ".bin"; }
+    static std::string lengths_of(const std::string& stem) { return stem + ".lengths"; }
+    static std::string documents_of(const std::string& stem) { return stem + ".documents"; }
+
+  private:
+    TokenType type_;
+    io::AppendFile bin_, lengths_, documents_;
+    PartState state_;
+    BlockDigester bin_digest_, lengths_digest_, documents_digest_;
+};
+
+}  // namespace lm::data

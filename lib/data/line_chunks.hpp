@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs cut into chunks of whole lines, and into shares for processes that split the work. The
+// order of documents is the order of the inputs; a line belongs to the share that its first byte
+// lies in.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+#include "io/stream.hpp"
+
+namespace lm::data {
+
+// What a chunk reader reads: a whole input, or those lines of a plain file that begin in
+// [begin, end).
+struct InputPiece {
+    int file = 0;   // index into the inputs
+    i64 begin = 0;  // of a plain file
+    i64 end = -1;   // -1: the end of the input
+};
+
+struct InputFile {
+    std::string path;
+    i64 size = -1;           // on disk; -1: not a regular file
+    bool divisible = false;  // plain and regular
+};
+
+// Looks at the inputs (as io::expand_inputs returns them). Throws Error(failure).
+std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs);
+
+// Share `index` of `count` of the inputs' bytes on disk, in order: plain files are cut anywhere,
+// compressed ones belong whole to the share that their first byte lies in. The shares together are
+// the inputs; a share may be empty. All sizes are known.
+std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count);
+
+// A place between two lines of a list of pieces.
+struct ReadPosition {
+    i64 piece = 0;
+    i64 offset = -1;  // in the (decompressed) input; -1: the start of the piece
+    bool operator==(const ReadPosition&) const = default;
+};
+
+// Whole lines of one input, with room behind them for a vectorised parser to read past the end.
+class LineChunk {
+  public:
+    static constexpr size_t padding = 64;
+
+    std::string_view text() const { return {buffer_.get(), size_}; }
+    int file = 0;        // index into the reader's inputs
+    i64 piece = 0;       // index into the reader's pieces
+    i64 offset = 0;      // of the text in the (decompressed) input
+    bool first = false;  // begins its piece
+    ReadPosition next;   // where the following chunk begins
+
+    char* data() { return buffer_.get(); }
+    void release();  // gives memory back that only a long line needed
+
+  private:
+    friend class ChunkReader;
+    struct Free {
+        void operator()(char* memory) const;
+    };
+    void reserve(size_t bytes);
+
+    std::unique_ptr<char[], Free> buffer_;
+    size_t capacity_ = 0;  // without the padding
+    size_t size_ = 0;
+    size_t usual_ = 0;  // capacity that is kept
+};
+
+class ChunkReader {
+  public:
+    // Chunks hold about `chunk_bytes`, more only when a line is longer.
+    ChunkReader(std::vector<std::string> inputs, i64 chunk_bytes);  // all of them
+    ChunkReader(std::vector<std::string> inputs, std::vector<InputPiece> pieces, i64 chunk_bytes,
+                ReadPosition start, int threads);
+
+    // Fills `chunk`, reusing its memory; false after the last one. Throws Error(failure).
+    bool next(LineChunk& chunk);
+
+    const std::vector<std::string>& inputs() const { return inputs_; }
+    // Of the files as they lie on disk, for progress.
+    i64 compressed_bytes_read() const;
+
+  private:
+    bool open_next();
+    void skip(i64 n);
+    void skip_partial_line();
+    void fill(LineChunk& chunk);
+    void cut_at_end(LineChunk& chunk);
+
+    std::vector<std::string> inputs_;
+    std::vector<InputPiece> pieces_;
+    size_t chunk_bytes_;
+    ReadPosition start_;
+    int threads_;
+    i64 next_piece_ = 0;
+    std::unique_ptr<io::InputStream> stream_;
+    i64 stream_begin_ = 0;   // offset of its first byte
+    bool at_start_ = false;  // of the current piece
+    i64 offset_ = 0;         // of the next chunk's text
+    std::string rest_;       // read, but after the last whole line
+    i64 finished_bytes_ = 0;
+};
+
+// The next line of `text` without its end; `text` loses it.
+std::string_view take_line(std::string_view& text);
+
+}  // namespace lm::data

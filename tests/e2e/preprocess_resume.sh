@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-preprocess in pieces: shards, ranks, kill -9 with --resume, full disks. Always the bytes of one
+# undisturbed run. $LM_LONG=1: 50 kills instead of 8.
+# timeout: 300
+set -euo pipefail
+lm=$(realpath "$1")/bin/lm-preprocess
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# Without the shell's word about a killed child.
+quietly() { { "$@" 2> err; } 2> /dev/null; }
+fail() { echo "FAILED: $*"; exit 1; }
+expect() {
+    local code=$1 pattern=$2 got=0
+    shift 2
+    "$@" >out 2>err </dev/null || got=$?
+    [ "$got" = "$code" ] || fail "$*: exit $got, wanted $code: $(cat err)"
+    [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
+}
+nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
+same() { # PREFIX: the bytes of the undisturbed run
+    local suffix
+    for suffix in bin idx json; do
+        cmp "whole_text_document.$suffix" "$1_text_document.$suffix" || fail "$1 differs"
+    done
+}
+
+python3 - <<'PY'
+import json, random
+rng = random.Random(7)
+words = ["the", "of", "naïve", "don't", "  two", "\n\n", "日本語", "Привет", "😀", "x=1;", "\t", "2024"]
+for name, n in (("a", 9000), ("b", 1), ("c", 700), ("d", 4000)):
+    with open(name + ".jsonl", "w") as out:
+        for i in range(n):
+            text = "".join(" " + rng.choice(words) + str(rng.randrange(3000)) for _ in range(rng.randrange(0, 300)))
+            out.write(json.dumps({"text": text, "title": "t%d" % i}, ensure_ascii=i % 2 == 0) + "\n")
+PY
+inputs=(a.jsonl b.jsonl c.jsonl d.jsonl)
+"$lm" --input "${inputs[@]}" --output-prefix whole --append-eod --workers 1 --quiet
+bytes=$(cat "${inputs[@]}" | wc -c)
+
+# Shards, merged in order, are the whole; of compressed inputs too.
+gzip -k c.jsonl d.jsonl
+for set in "a.jsonl b.jsonl c.jsonl d.jsonl" "a.jsonl b.jsonl c.jsonl.gz d.jsonl.gz"; do
+    for n in 1 2 7; do
+        prefixes=()
+        for ((i = 0; i < n; i++)); do
+            # shellcheck disable=SC2086
+            "$lm" --input $set --output-prefix "s$i" --append-eod --shard "$i/$n" --quiet --force
+            prefixes+=("s${i}_text_document")
+        done
+        "$lm" merge --output-prefix merged --force --quiet "${prefixes[@]}"
+        cmp merged.bin whole_text_document.bin || fail "$n shards of $set"
+        cmp merged.idx whole_text_document.idx || fail "$n shards of $set"
+    done
+done
+expect 2 'shards of 3 count from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
+expect 2 "is not i/n" "$lm" --input a.jsonl --output-prefix bad --shard 3
+expect 2 'standard input is not a file' "$lm" --input - --output-prefix bad --shard 0/2
+# A line number counts from the start of the file, whatever the shard.
+{ head -n 8000 a.jsonl; echo '{"text":5}'; } > late.jsonl
+expect 3 "late.jsonl:8001:9: 'text' is a number" "$lm" --input late.jsonl --output-prefix bad --shard 3/4
+expect 3 "late.jsonl:8001:9: 'text' is a number" "$lm" --input late.jsonl --output-prefix bad --workers 3
+nothing_under bad
+
+# Several compressed files at once, each into parts of its own.
+mkdir zipped
+for f in a b c d; do gzip -c $f.jsonl > zipped/$f.jsonl.gz; done
+"$lm" --input zipped --output-prefix lanes --append-eod --workers 3 --quiet
+same lanes
+
+# Ranks: as a launcher starts them.
+ranks() { # N ARGUMENTS...
+    local n=$1 r code=0 pids=()
+    shift
+    for ((r = 0; r < n; r++)); do
+        PMIX_NAMESPACE=job$$ OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=$n \
+            "$lm" "$@" --rank-timeout 10s > "out.$r" 2> "err.$r" < /dev/null &
+        pids+=($!)
+    done
+    for ((r = 0; r < n; r++)); do wait "${pids[$r]}" || code=$?; done
+    return $code
+}
+for n in 2 5; do
+    for set in "a.jsonl b.jsonl c.jsonl d.jsonl" "zipped"; do
+        rm -f r_text_document.*
+        # shellcheck disable=SC2086
+        ranks $n --input $set --output-prefix r --append-eod --workers 2 || fail "$n ranks: $(cat err.*)"
+        same r
+        [ "$(cat err.* | grep -c ' documents, ')" = 1 ] || fail "every rank reports: $(cat err.*)"
+    done
+done
+[ ! -e r.unfinished ] || fail "ranks left their work"
+got=0
+ranks 3 --input late.jsonl --output-prefix bad || got=$?
+[ $got = 3 ] || fail "ranks with a bad line: exit $got"
+grep -q "late.jsonl:8001:9: 'text' is a number" err.2 || fail "$(cat err.*)"
+nothing_under bad
+# A rank that never comes is named.
+got=0
+OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$lm" --input a.jsonl --output-prefix bad --rank-timeout 1s 2> err || got=$?
+[ $got = 3 ] || fail "a missing rank: exit $got"
+grep -q 'rank 1 of 2 did not come within 1 s' err || fail "$(cat err)"
+nothing_under bad
+if command -v mpirun > /dev/null; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 3 \
+        "$lm" --input "${inputs[@]}" --output-prefix mpi --append-eod --quiet
+    same mpi
+else
+    echo "mpirun is not here: ranks were started without it"
+fi
+
+# kill -9 at random moments; --resume ends with the same bytes and does not begin again.
+n_kills=8
+[ "${LM_LONG:-0}" = 0 ] || n_kills=50
+for i in 1 2 3 4 5 6 7 8 9 10; do cat "${inputs[@]}"; done > large.jsonl
+"$lm" --input large.jsonl --output-prefix whole --append-eod --workers 2 --quiet --force
+rm -f k_text_document.*
+RANDOM=11
+killed=0
+for ((i = 0; i < n_kills; i++)); do
+    "$lm" --input large.jsonl --output-prefix k --append-eod --workers 2 --resume --quiet &
+    pid=$!
+    sleep "0.$(printf %03d $((RANDOM % 400 + 20)))"
+    kill -9 $pid 2> /dev/null && killed=$((killed + 1))
+    wait $pid 2> /dev/null || true
+    if [ -e k_text_document.idx ] && [ ! -e k.unfinished ]; then
+        same k
+        rm -f k_text_document.*
+    fi
+done
+"$lm" --input large.jsonl --output-prefix k --append-eod --workers 2 --resume --quiet
+same k
+[ ! -e k.unfinished ] || fail "the work directory stayed"
+echo "$killed kills"
+# At every operation on files, from the first to the last.
+head -c 3000000 large.jsonl > some.jsonl
+sed -i '$d' some.jsonl
+"$lm" --input some.jsonl --output-prefix whole --append-eod --quiet --force
+for ((k = 1; ; k++)); do
+    got=0
+    LM_IO_FAULT=kill:$k quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
+    [ $got = 137 ] || break
+    "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet 2> err || fail "resume after kill $k: $(cat err)"
+    same f
+    [ ! -e f.unfinished ] || fail "kill $k: the work directory stayed"
+    rm -f f_text_document.*
+done
+[ $got = 0 ] || fail "operation $k: exit $got: $(cat err)"
+[ $k -gt 20 ] || fail "only $k operations"
+rm -f f_text_document.*
+# Full disk, and any other failure, at every operation: one line, exit 3, nothing under a final name.
+for action in short fail; do
+    for ((k = 1; ; k++)); do
+        got=0
+        LM_IO_FAULT=$action:$k "$lm" --input some.jsonl --output-prefix f --append-eod --quiet --workers 1 2> err || got=$?
+        [ $got != 0 ] || break
+        [ $got = 3 ] || fail "$action $k: exit $got: $(cat err)"
+        [ "$(wc -l < err)" -le 3 ] || fail "$action $k: $(cat err)"
+        if [ -e f_text_document.idx ]; then same f; fi
+        rm -rf f_text_document.* f.unfinished
+    done
+    [ $k -gt 20 ] || fail "only $k operations"
+    rm -f f_text_document.*
+done
+rm -f k_text_document.*
+# Half done work is used: a resumed run reads less than the whole.
+LM_IO_FAULT=kill:30 quietly "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --quiet || true
+[ -e k.unfinished/run.json ] || fail "nothing was left to resume"
+expect 2 'k.unfinished: left behind by a run that was killed: --resume goes on' "$lm" --input large.jsonl --output-prefix k --append-eod
+expect 2 'begun with --append-eod true, not false' "$lm" --input large.jsonl --output-prefix k --resume
+expect 2 'input 1 was large.jsonl, now it is a.jsonl' "$lm" --input a.jsonl --output-prefix k --append-eod --resume
+touch -d '2020-01-01' large.jsonl
+expect 2 'large.jsonl: has changed since' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
+expect 0 'left behind by a run that was killed: it is removed' "$lm" --input large.jsonl --output-prefix k --append-eod --force
+expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
+expect 2 'exists already' "$lm" --input large.jsonl --output-prefix k --append-eod
+rm -f k_text_document.*
+# A stop signal with --resume keeps the work, and the exit code says so.
+"$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &
+pid=$!
+while [ ! -s k.unfinished/part-0000.journal ] && kill -0 $pid 2> /dev/null; do sleep 0.01; done
+kill -TERM $pid
+got=0
+wait $pid || got=$?
+[ $got = 75 ] || [ $got = 0 ] || fail "SIGTERM with --resume: exit $got"
+"$lm" --input large.jsonl --output-prefix k --append-eod --resume --json > stats 2> /dev/null
+if [ $got = 75 ]; then python3 -c 'import json; assert json.load(open("stats"))["resumed_bytes"] > 0'; fi
+# Two runs on one output: the second is refused.
+mkfifo pipe
+"$lm" --input pipe --output-prefix two --quiet &
+pid=$!
+exec 9> pipe
+while [ ! -e two.unfinished/part-0000.journal ]; do sleep 0.01; done
+expect 2 'another run is writing here' "$lm" --input a.jsonl --output-prefix two
+echo '{"text":"a"}' >&9
+exec 9>&-
+wait $pid
+echo "$bytes bytes: ok"
