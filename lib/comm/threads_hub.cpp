@@ -14,6 +14,11 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
+// Under way at once before more are made. How many really are depends on who runs ahead of whom, so
+// waiting for the need would allocate late in a run.
+constexpr int first_collectives = 16;
+constexpr int first_messages = 4;  // of each member
+
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
         case Kind::all_reduce:
@@ -47,7 +52,25 @@ Hub::Hub(ThreadsWorld& world, VirtualTime* time, std::string name, std::vector<i
       members_(std::move(members)),
       n_posted_(members_.size()),
       last_(members_.size()),
-      channels_(members_.size() * members_.size()) {}
+      channels_(members_.size() * members_.size()) {
+    for (int i = 0; i < first_collectives; ++i) add_collective();
+    for (int i = 0; i < first_messages * size(); ++i) add_message();
+    open_.reserve(first_collectives);
+}
+
+void Hub::add_collective() {
+    Collective& collective = *collectives_.emplace_back(std::make_unique<Collective>());
+    collective.posts.resize(members_.size());
+    collective.inputs.resize(members_.size());
+    free_collectives_.reserve(collectives_.capacity());
+    free_collectives_.push_back(&collective);
+}
+
+void Hub::add_message() {
+    Message& message = *messages_.emplace_back(std::make_unique<Message>());
+    free_messages_.reserve(messages_.capacity());
+    free_messages_.push_back(&message);
+}
 
 double Hub::now(int member) const {
     return time_ ? time_->now_s[static_cast<size_t>(world_rank(member))] : 0;
@@ -74,13 +97,7 @@ std::string Hub::describe(const Operation& operation) const {
 Collective& Hub::open(i64 number) {
     const auto index = static_cast<size_t>(number - first_open_);
     if (index < open_.size()) return *open_[index];
-    if (free_collectives_.empty()) {
-        collectives_.push_back(std::make_unique<Collective>());
-        collectives_.back()->posts.resize(members_.size());
-        collectives_.back()->inputs.resize(members_.size());
-        free_collectives_.reserve(collectives_.capacity());
-        free_collectives_.push_back(collectives_.back().get());
-    }
+    if (free_collectives_.empty()) add_collective();
     Collective& collective = *free_collectives_.back();
     free_collectives_.pop_back();
     collective.number = number;
@@ -282,11 +299,7 @@ Message* Hub::post_message(int member, const Operation& operation) {
     Message* other = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        if (free_messages_.empty()) {
-            messages_.push_back(std::make_unique<Message>());
-            free_messages_.reserve(messages_.capacity());
-            free_messages_.push_back(messages_.back().get());
-        }
+        if (free_messages_.empty()) add_message();
         mine = free_messages_.back();
         free_messages_.pop_back();
         mine->operation = operation;
@@ -295,7 +308,7 @@ Message* Hub::post_message(int member, const Operation& operation) {
         mine->finished_at = 0;
         mine->complete.store(false);
         Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
-        Fifo<Message*>& waiting = sends ? channel.receives : channel.sends;
+        MessageQueue& waiting = sends ? channel.receives : channel.sends;
         if (waiting.empty()) {
             (sends ? channel.sends : channel.receives).push(mine);
             return mine;

@@ -5,9 +5,11 @@
 // backend.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/operation.hpp"
@@ -26,7 +28,7 @@ class Fifo {
     size_t size() const { return n_; }
     T& operator[](size_t i) { return items_[(head_ + i) % items_.size()]; }
     void push(T item) {
-        if (n_ == items_.size()) grow();
+        if (n_ == items_.size()) reserve(std::max<size_t>(8, 2 * n_));
         items_[(head_ + n_++) % items_.size()] = item;
     }
     T pop() {
@@ -36,13 +38,15 @@ class Fifo {
         return item;
     }
 
-  private:
-    void grow() {
-        std::vector<T> larger(items_.empty() ? 8 : 2 * items_.size());
+    void reserve(size_t n) {
+        if (n <= items_.size()) return;
+        std::vector<T> larger(n);
         for (size_t i = 0; i < n_; ++i) larger[i] = (*this)[i];
         items_ = std::move(larger);
         head_ = 0;
     }
+
+  private:
     std::vector<T> items_;
     size_t head_ = 0;
     size_t n_ = 0;
@@ -82,6 +86,23 @@ struct Message {
     double posted_at = 0;  // virtual time
     double finished_at = 0;
     std::atomic<bool> complete{false};
+    Message* next = nullptr;  // in its queue
+};
+
+// First in, first out; the messages themselves are the links.
+class MessageQueue {
+  public:
+    bool empty() const { return first_ == nullptr; }
+    void push(Message* message) {
+        message->next = nullptr;
+        (first_ ? last_->next : first_) = message;
+        last_ = message;
+    }
+    Message* pop() { return std::exchange(first_, first_->next); }
+
+  private:
+    Message* first_ = nullptr;
+    Message* last_ = nullptr;
 };
 
 class Hub {
@@ -108,11 +129,13 @@ class Hub {
 
   private:
     struct Channel {  // from one member to another; at most one of the queues holds something
-        Fifo<Message*> sends;
-        Fifo<Message*> receives;
+        MessageQueue sends;
+        MessageQueue receives;
         double free_at = 0;  // virtual time
     };
 
+    void add_collective();
+    void add_message();
     Collective& open(i64 number);
     void check_agreement(const Collective& collective, int member) const;
     void make_ready(Collective& collective);

@@ -17,6 +17,13 @@ for program in "$build"/bin/lm-*; do
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done
 
+# The MPI plugin lies beside the libraries, where they look for it.
+plugin=liblm_mpi.so
+if [ -e "$build/lib/$plugin" ]; then
+    libraries=$(ldd "$(find "$dir" -name $plugin)")
+    [[ $libraries == *"liblm_train.so => $dir/"* ]] || die "$plugin: another liblm_train.so: $libraries"
+fi
+
 # The tables are those of the prefix.
 [ "$(echo Hello | "$dir/bin/lm-preprocess" encode)" = 15496 ] || die "lm-preprocess encode"
 tables=$dir/share/lm-utils/tokenizers/gpt2
