@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.hpp"
+#include "text/ascii_blocks_avx2.hpp"
 #include "text/char_masks_avx2.hpp"
 #include "text/split_rules.hpp"
 
@@ -82,46 +83,108 @@ class MaskReader {
     u64 masks_[4][n_blocks] = {};
 };
 
-template <typename PieceEnd>
+struct Llama3Rule {
+    int most_digits;
+    u32 piece_end(const MaskReader& chars, u32 begin) const {
+        return llama3_piece_end(chars, begin, most_digits);
+    }
+    static constexpr bool stops = false;
+    LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8* text) const {
+        u64 all = certain_starts(b, llama3_starts(b, static_cast<u32>(most_digits)));
+        for (u64 left = all & b.apostrophe; left != 0; left &= left - 1) {
+            const auto at = static_cast<u32>(std::countr_zero(left));
+            if (at + 2 >= b.n && !b.at_end) return all & low_bits(at + 1);
+            const u32 end = at + contraction(text + at, b.n - at);
+            if (end > at && end < 64) all |= u64{1} << end;
+        }
+        return all;
+    }
+
+  private:
+    // Length of the contraction at `text`, an apostrophe with `n` bytes to the end; 0: none.
+    static u32 contraction(const u8* text, u32 n) {
+        const u32 a = n > 1 ? text[1] | 0x20U : 0;
+        if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+        if (a != 'r' && a != 'v' && a != 'l') return 0;
+        const u32 b = n > 2 ? text[2] | 0x20U : 0;
+        return b == (a == 'l' ? 'l' : 'e') ? 3 : 0;
+    }
+};
+
+struct BloomRule {
+    u32 piece_end(const MaskReader& chars, u32 begin) const {
+        return bloom_piece_end(chars, begin);
+    }
+    static constexpr bool stops = true;
+    LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
+};
+
+// Blocks of ASCII by bit operations, other pieces by walking.
+template <typename Rule>
 class MaskedSplitter final : public Splitter {
   public:
-    explicit MaskedSplitter(PieceEnd piece_end) : piece_end_(piece_end) {}
+    explicit MaskedSplitter(Rule rule) : rule_(rule) {}
 
     void start(std::string_view text) override {
         chars_.start(text);
+        text_ = reinterpret_cast<const u8*>(text.data());
         position_ = 0;
+        walk_ = 0;
     }
     i64 next(u32* ends, i64 capacity) override {
         i64 n = 0;
         while (n < capacity && position_ < chars_.size()) {
+            if (walk_ == 0) {
+                if (capacity - n < block_bytes + 8) break;  // never at n = 0
+                const i64 n_block = next_block(ends + n);
+                n += n_block;
+                if (n_block > 0) continue;
+                walk_ = pieces_to_walk;
+            }
+            --walk_;
             chars_.look_at(position_);
             // Broken UTF-8 may end in the middle of a character.
-            position_ = std::min(piece_end_(chars_, position_), chars_.size());
+            position_ = std::min(rule_.piece_end(chars_, position_), chars_.size());
             ends[n++] = position_;
         }
         return n;
     }
 
   private:
-    PieceEnd piece_end_;
-    MaskReader chars_;
-    u32 position_ = 0;
-};
+    static constexpr int pieces_to_walk = 8;  // where a block was of no use, the next one seldom is
+    static constexpr u32 least_block = 12;
 
-template <typename PieceEnd>
-std::unique_ptr<Splitter> masked(PieceEnd piece_end) {
-    return std::make_unique<MaskedSplitter<PieceEnd>>(piece_end);
-}
+    LM_AVX2 i64 next_block(u32* ends) {
+        const AsciiBlock b = read_ascii_block(text_, chars_.size(), position_, Rule::stops);
+        if (b.n < least_block && !b.at_end) return 0;
+        if (b.n == 0) return 0;
+        u64 starts = rule_.starts(b, text_ + position_) & low_bits(b.n) & ~u64{1};
+        i64 n = std::popcount(starts);
+        for (i64 done = 0; done < n; done += 8) {
+            for (int k = 0; k < 8; ++k) {
+                ends[done + k] = position_ + static_cast<u32>(std::countr_zero(starts));
+                starts &= starts - 1;
+            }
+        }
+        if (b.at_end) ends[n++] = chars_.size();
+        if (n > 0) position_ = ends[n - 1];
+        return n;
+    }
+
+    Rule rule_;
+    MaskReader chars_;
+    const u8* text_ = nullptr;
+    u32 position_ = 0;
+    int walk_ = 0;  // pieces to walk before the next block is tried
+};
 
 }  // namespace
 
 std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule) {
-    if (rule == SplitRule::bloom)
-        return masked([](const MaskReader& c, u32 at) { return bloom_piece_end(c, at); });
-    if (rule == SplitRule::llama3)
-        return masked([](const MaskReader& c, u32 at) { return llama3_piece_end(c, at, 3); });
-    LM_CHECK(rule == SplitRule::qwen2, "no masked splitter for this rule");
-    return masked([](const MaskReader& c, u32 at) { return llama3_piece_end(c, at, 1); });
+    if (rule == SplitRule::bloom) return std::make_unique<MaskedSplitter<BloomRule>>(BloomRule{});
+    LM_CHECK(rule == SplitRule::llama3 || rule == SplitRule::qwen2, "no masked splitter for it");
+    return std::make_unique<MaskedSplitter<Llama3Rule>>(
+        Llama3Rule{rule == SplitRule::llama3 ? 3 : 1});
 }
 
 }  // namespace lm::text
