@@ -35,13 +35,12 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     for (size_t depth = 0; first != last; ++depth) {
         if (first->content.size() == depth) longest = &*first++;
         if (depth == text.size()) break;
+        const auto byte = static_cast<u8>(text[depth]);
         const auto byte_at = [depth](const AddedToken& token) {
             return static_cast<u8>(token.content[depth]);
         };
-        const auto range =
-            std::ranges::equal_range(first, last, static_cast<u8>(text[depth]), {}, byte_at);
-        first = range.begin();
-        last = range.end();
+        first = std::partition_point(first, last, [&](const auto& t) { return byte_at(t) < byte; });
+        last = std::partition_point(first, last, [&](const auto& t) { return byte_at(t) == byte; });
     }
     return longest;
 }
