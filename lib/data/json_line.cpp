@@ -21,6 +21,8 @@ class Reader {
         std::vector<JsonValue> values(keys.size());
         skip_spaces();
         if (at_end()) error("the line is empty");
+        if (line_.starts_with("\xEF\xBB\xBF"))
+            error("it begins with a byte order mark (U+FEFF): remove those three bytes");
         if (peek() != '{') error("an object {...} is expected");
         members([&](const std::string& key) {
             const auto found = std::ranges::find(keys, key);

@@ -29,8 +29,8 @@ class InputStream {
 
 // Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
 // an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
-// With more than one thread the blocks of xz and the frames of zstd and bgzip files that tell their
-// sizes are decompressed side by side, at most `threads` at once.
+// With more than one thread the blocks of an xz file that tell their sizes are decompressed side by
+// side, at most `threads` at once.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1);
 
 // A regular file as it lies on disk, from byte `begin` on.

@@ -37,8 +37,14 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
     slot_mask_ = n_slots - 1;
     slot_shift_ = 64 - std::countr_zero(n_slots);
     filter_shift_ = slot_shift_ - std::countr_zero(filter_bits_per_slot);
+    std::vector<bool> made(tokens_.size());
+    for (const i32 id : byte_ids_) made[static_cast<size_t>(id)] = true;
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
+        const auto is_made = [&](i32 id) { return made[static_cast<size_t>(id)]; };
+        if (!is_made(merge.left) || !is_made(merge.right) || is_made(merge.result))
+            orderly_ = false;
+        made[static_cast<size_t>(merge.result)] = true;
         const u64 key = key_of(merge.left, merge.right);
         size_t slot = slot_of(key);
         while (slots_[slot] != empty) {
@@ -71,6 +77,38 @@ std::span<const i32> PieceEncoder::encode(std::string_view piece) {
     operations_ += piece.size();
     if (begin < piece.size()) encode_part(piece.substr(begin));
     return ids_;
+}
+
+// Whether two tokens beside each other stay as they are.
+bool PieceEncoder::meet(i32 left, i32 right) {
+    const std::string both = std::string(model_->token(left)) + std::string(model_->token(right));
+    const std::span<const i32> ids = encode(both);
+    return ids.size() == 2 && ids[0] == left && ids[1] == right;
+}
+
+// The ids of some front of `piece`, in ids_, and its length. The window is encoded on its own; its
+// last tokens, which the text behind it may change, are left out; and where it is cut the tokens on
+// both sides must meet. 0: no such place.
+size_t PieceEncoder::encode_window(std::string_view piece) {
+    const std::string_view window = piece.substr(0, window_);
+    const std::span<const i32> encoded = encode(window);
+    std::vector<i32> ids(encoded.begin(), encoded.end());
+    size_t size = window.size();
+    const size_t least = window.size() / 2;
+    for (int tries = 0; tries < 64; ++tries) {
+        const size_t most = window.size() - window.size() / 8;
+        do {
+            if (ids.empty()) return 0;
+            size -= model_->token(ids.back()).size();
+            ids.pop_back();
+        } while (size > most);
+        if (size < least || ids.empty()) return 0;
+        const i32 following = encode(piece.substr(size, window_)).front();
+        if (!meet(ids.back(), following)) continue;
+        ids_ = std::move(ids);
+        return size;
+    }
+    return 0;
 }
 
 void PieceEncoder::encode_part(std::string_view part) {

@@ -58,6 +58,11 @@ class BpeModel {
     bool has_whole_pieces() const { return !whole_.empty(); }
     void add_whole_piece(i32 id) { whole_.emplace(token(id), id); }
 
+    // Whether every token but the single bytes is the result of exactly one merge, of parts that
+    // are made before: true of all tables that were learned. A sequence of tokens is then what the
+    // merges give as soon as that is true of every two neighbours.
+    bool is_orderly() const { return orderly_; }
+
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.
     bool may_join(u8 a, u8 b) const {
@@ -86,6 +91,7 @@ class BpeModel {
     size_t slot_mask_ = 0;
     int slot_shift_ = 0;
     int filter_shift_ = 0;
+    bool orderly_ = true;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;
 };
@@ -93,15 +99,30 @@ class BpeModel {
 // Encodes pieces; holds scratch memory, so one per thread.
 class PieceEncoder {
   public:
-    explicit PieceEncoder(const BpeModel& model) : model_(&model) {}
+    // Parts longer than `window` bytes are encoded window by window where the table allows.
+    explicit PieceEncoder(const BpeModel& model, size_t window = size_t{1} << 19)
+        : model_(&model), window_(window) {}
 
     // The ids of `piece`, valid until the next call.
     std::span<const i32> encode(std::string_view piece);
+    // Hands the ids of `piece` to use(span) in order, in the memory that one window needs.
+    template <typename Use>
+    void encode(std::string_view piece, Use use) {
+        while (piece.size() > window_ && model_->is_orderly()) {
+            const size_t done = encode_window(piece);
+            if (done == 0) break;
+            use(std::span<const i32>(ids_));
+            piece.remove_prefix(done);
+        }
+        use(encode(piece));
+    }
 
     // Pair look-ups and scan steps so far: tests hold it to linear growth.
     u64 operations() const { return operations_; }
 
   private:
+    size_t encode_window(std::string_view piece);
+    bool meet(i32 left, i32 right);
     void encode_part(std::string_view part);
     void encode_short(std::string_view part);
     void encode_long(std::string_view part);
@@ -118,6 +139,7 @@ class PieceEncoder {
     };
 
     const BpeModel* model_;
+    size_t window_;
     std::vector<i32> ids_;
     std::vector<Node> nodes_;
     std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost

@@ -166,7 +166,9 @@ class BpeEncoder : public Encoder {
     }
 
     Id* merge(std::string_view piece, Id* out) {
-        for (const i32 id : pieces_.encode(piece)) *out++ = static_cast<Id>(id);
+        pieces_.encode(piece, [&](std::span<const i32> ids) {
+            for (const i32 id : ids) *out++ = static_cast<Id>(id);
+        });
         return out;
     }
 

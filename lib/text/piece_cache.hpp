@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Caches from pieces to their ids, of fixed size, keyed by the piece's own bytes so that a hit is
-// certain. Short pieces (up to 15 bytes): one line of 64 bytes holds two of them with their ids; a
-// new one goes to the front and the one at the back is forgotten. Longer ones: two lines each.
+// certain. Short pieces (up to 15 bytes): one line of 64 bytes holds two of them with their ids;
+// the first that comes stays (common ones come early), the second makes room for a new one. Longer
+// ones: two lines each.
 #pragma once
 
 #if defined(__SSE2__)
@@ -88,10 +89,10 @@ class PieceCache {
     // `count` is at most most_ids.
     void insert(u32 slot, const PieceKey& key, const Id* ids, size_t count) {
         Entry* entries = buckets_[slot].entries;
-        entries[1] = entries[0];
-        entries[0].key = key;
-        std::memcpy(entries[0].ids, ids, count * sizeof(Id));
-        entries[0].count = static_cast<Id>(count);
+        Entry& entry = entries[entries[0].count == 0 ? 0 : 1];
+        entry.key = key;
+        std::memcpy(entry.ids, ids, count * sizeof(Id));
+        entry.count = static_cast<Id>(count);
     }
 
   private:

@@ -3,7 +3,9 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "nasty_text.hpp"
+#include "text/bpe_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;
@@ -109,6 +112,31 @@ TEST_CASE("work grows linearly on adversarial text") {
         INFO(unit << ": " << work[0] << " then " << work[1]);
         CHECK(work[1] < 11 * work[0] + 1000);
         CHECK(work[1] < 200'000 * 12);
+    }
+}
+
+TEST_CASE("long pieces, window by window, become what they become whole") {
+    const auto tokenizer = gpt2();
+    const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
+    REQUIRE(model.is_orderly());
+    std::mt19937 random(3);
+    for (const std::string alphabet :
+         {"a", "ab", "etaoinshr", "-=_*", "aeiouxyz", "ACGT", "0123"}) {
+        for (const size_t window : {40U, 64U, 200U}) {
+            std::string piece;
+            for (int i = 0; i < 3000; ++i) piece += alphabet[random() % alphabet.size()];
+            PieceEncoder whole(model), windows(model, window);
+            const std::span<const i32> want = whole.encode(piece);
+            std::vector<i32> got;
+            int n_windows = 0;
+            windows.encode(piece, [&](std::span<const i32> ids) {
+                got.insert(got.end(), ids.begin(), ids.end());
+                ++n_windows;
+            });
+            INFO(alphabet << " " << window);
+            CHECK(std::ranges::equal(got, want));
+            CHECK(n_windows > 1);
+        }
     }
 }
 
