@@ -203,12 +203,12 @@ void MpiWorld::stop_answering() {
 // ---- Asking ------------------------------------------------------------------------------------
 
 void MpiWorld::put_questions(const std::vector<int>& ranks, u64 group,
-                             std::vector<Question>& questions, std::vector<MPI_Request>& requests) {
+                             std::deque<Question>& questions, std::deque<MPI_Request>& requests) {
     questions.push_back({group});
     const std::lock_guard lock(mutex_);
     for (const int rank : ranks) {
         requests.emplace_back(MPI_REQUEST_NULL);
-        MPI_Isend(&questions.front(), sizeof(Question), MPI_BYTE, rank, question_tag, control_,
+        MPI_Isend(&questions.back(), sizeof(Question), MPI_BYTE, rank, question_tag, control_,
                   &requests.back());
     }
 }
@@ -233,9 +233,8 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 }
 
 std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
-    static std::vector<Question> questions;  // stay until the end: they may still be on their way
-    static std::vector<MPI_Request> requests;
-    questions.reserve(2);
+    static std::deque<Question> questions;  // stay until the end: they may still be on their way
+    static std::deque<MPI_Request> requests;
     std::vector<Answer> answers;
     put_questions(ranks, group, questions, requests);
     collect_answers(ranks.size(), answer_time_s, answers);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -63,8 +64,8 @@ class MpiWorld final : public Launch {
     void choose_spin();
     void answer_questions();
     void answer_one(int asker);
-    void put_questions(const std::vector<int>& ranks, u64 group, std::vector<Question>& questions,
-                       std::vector<MPI_Request>& requests);
+    void put_questions(const std::vector<int>& ranks, u64 group, std::deque<Question>& questions,
+                       std::deque<MPI_Request>& requests);
     void collect_answers(size_t n_wanted, double seconds, std::vector<Answer>& answers);
     void stop_answering();
 
