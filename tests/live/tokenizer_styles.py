@@ -14,6 +14,7 @@ import random
 import tempfile
 import unicodedata
 
+os.environ.setdefault("RAYON_NUM_THREADS", "1")  # its threads spin
 import numpy as np
 import tokenizers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers

@@ -140,6 +140,17 @@ TEST_CASE("long pieces, window by window, become what they become whole") {
     }
 }
 
+TEST_CASE("a megabyte of one character takes a few steps a byte") {
+    const auto tokenizer = gpt2();
+    for (const char* unit : {"^", "a", "=-"}) {
+        std::string text;
+        while (text.size() < (size_t{1} << 20)) text += unit;
+        const auto encoder = tokenizer->make_encoder();
+        ids_of(*encoder, *tokenizer, text);
+        CHECK(encoder->operations() < 12 * text.size());
+    }
+}
+
 TEST_CASE("special tokens in text") {
     const std::string text = "a<|endoftext|>b<|endoftext";
     CHECK(gpt2()->encode("<|endoftext|>") == std::vector<i32>{27, 91, 437, 1659, 5239, 91, 29});

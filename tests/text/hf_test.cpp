@@ -146,6 +146,29 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
 }
 
+TEST_CASE("work grows linearly with every style") {
+    const test::TempDir dir;
+    const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
+    for (const char* style : {"bloom", "llama3", "flags"}) {
+        io::write_file(dir / "tokenizer.json", whole(styles[style]).dump(), io::Overwrite::yes);
+        const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+        for (const char* unit : {"a", " ", "\u4E00", "'s", "\n", "1", "\u0301", "<|", "of"}) {
+            u64 work[2];
+            for (const size_t k : {size_t{0}, size_t{1}}) {
+                std::string text;
+                while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
+                std::vector<i32> ids(
+                    static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size()))));
+                const auto encoder = tokenizer->make_encoder();
+                encoder->encode(text, ids.data());
+                work[k] = encoder->operations();
+            }
+            INFO(style << ", " << unit << ": " << work[0] << " then " << work[1]);
+            CHECK(work[1] < 11 * work[0] + 1000);
+        }
+    }
+}
+
 TEST_CASE("an error names a token that no longer is one, and an id that never was") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
