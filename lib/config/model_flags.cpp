@@ -209,21 +209,4 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
     return model;
 }
 
-void require_trainable(const ModelConfig& model) {
-    const auto require = [](bool have, std::string_view flag, std::string_view what) {
-        if (!have) {
-            usage_error(flag, "lm-train cannot train {} yet; lm-estimate can count it", what);
-        }
-    };
-    require(model.position == PositionEmbedding::absolute, "--position-embedding-type",
-            name_of(model.position));
-    require(model.normalization == Normalization::layer_norm, "--normalization",
-            name_of(model.normalization));
-    require(!is_gated(model.activation), "--swiglu", name_of(model.activation));
-    require(model.n_groups == model.n_heads, "--group-query-attention", "grouped queries");
-    require(!model.embedding_norm, "--embed-layernorm", "a normalized embedding");
-    require(!model.untied_head, "--untie-embeddings-and-output-weights", "an untied head");
-    require(model.linear_bias, "--disable-bias-linear", "linear layers without bias");
-}
-
 }  // namespace lm::config

@@ -58,10 +58,6 @@ void add_model_options(cli::Options& options, ModelFlags& flags);
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt);
 
-// Throws Error(usage) for a model that lm-train cannot train yet, naming the first flag that it
-// lacks; lm-estimate counts them all.
-void require_trainable(const spec::ModelConfig& model);
-
 struct ParallelFlags {
     i64 tensor = 1;
     bool sequence = false;  // --sequence-parallel

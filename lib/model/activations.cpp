@@ -15,18 +15,30 @@ struct Field {
 #define FIELD(name) \
     { #name, &SharedActivations::name }
 constexpr Field<SharedActivations> shared_fields[] = {
-    FIELD(step_sums), FIELD(branch),     FIELD(gathered), FIELD(logits),
-    FIELD(row_stats), FIELD(dresidual),  FIELD(dbranch),  FIELD(dnorm),
-    FIELD(dmlp),      FIELD(dattention), FIELD(dqkv),
+    FIELD(step_sums), FIELD(branch),  FIELD(gathered),      FIELD(logits),       FIELD(row_stats),
+    FIELD(dresidual), FIELD(dbranch), FIELD(dnorm),         FIELD(dmlp),         FIELD(dattention),
+    FIELD(dqkv),      FIELD(dgated),  FIELD(rotary_angles), FIELD(alibi_slopes),
 };
 #undef FIELD
 
 #define FIELD(name) \
     { #name, &MicroBatchActivations::name }
 constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
-    FIELD(tokens),          FIELD(positions),       FIELD(targets),        FIELD(loss_weight),
-    FIELD(doc_start),       FIELD(sample_ids),      FIELD(final_residual), FIELD(final_norm),
-    FIELD(final_norm_mean), FIELD(final_norm_rstd), FIELD(losses),         FIELD(dfinal),
+    FIELD(tokens),
+    FIELD(positions),
+    FIELD(targets),
+    FIELD(loss_weight),
+    FIELD(doc_start),
+    FIELD(sample_ids),
+    FIELD(final_residual),
+    FIELD(final_norm),
+    FIELD(final_norm_mean),
+    FIELD(final_norm_rstd),
+    FIELD(losses),
+    FIELD(dfinal),
+    FIELD(embedding),
+    FIELD(embedding_norm_mean),
+    FIELD(embedding_norm_rstd),
 };
 #undef FIELD
 

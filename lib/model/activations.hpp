@@ -24,10 +24,12 @@ struct LayerActivations {
 
 // Of one micro-batch in flight. What the chunk's part of the model does not use is none.
 struct MicroBatchActivations {
-    View tokens, positions;     // [B, T] i32; embedding
+    View tokens, positions;     // [B, T] i32; embedding, and positions wherever heads are rotated
     View targets, loss_weight;  // [B, T] i32, f32; head
     View doc_start;             // [B, T] i32
     View sample_ids;            // [B] i64
+    // [R, C] the words before they are normalized; models with an embedding norm
+    View embedding, embedding_norm_mean, embedding_norm_rstd;
     std::vector<LayerActivations> layers;
     View final_residual;  // [R, C] the residual stream behind the last block
     View final_norm, final_norm_mean, final_norm_rstd;
@@ -39,6 +41,8 @@ struct SharedActivations {
     View step_sums;  // [step_sum_count] f64, read by the host once a step
     View branch, gathered, logits, row_stats;
     View dresidual, dbranch, dnorm, dmlp, dattention, dqkv;
+    View dgated;                       // [N, F] gradient of a gated activation's output
+    View rotary_angles, alibi_slopes;  // constants: model/positions.hpp
 };
 
 struct ChunkActivations {

@@ -4,7 +4,6 @@
 // stream row-parallel (Shoeybi et al., 2019, section 3).
 #include <cmath>
 
-#include "base/error.hpp"
 #include "model/gpt.hpp"
 #include "model/norm.hpp"
 
@@ -12,9 +11,12 @@ namespace lm::model {
 namespace {
 
 device::Activation activation_of(spec::Activation activation) {
-    LM_CHECK(!spec::is_gated(activation), "a gated activation in the GPT-2 block");
     return activation == spec::Activation::gelu_erf ? device::Activation::gelu_erf
                                                     : device::Activation::gelu_tanh;
+}
+
+device::Gate gate_of(spec::Activation activation) {
+    return activation == spec::Activation::geglu ? device::Gate::geglu : device::Gate::swiglu;
 }
 
 // [B, T, width] as [N, width].
@@ -52,6 +54,7 @@ void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
                                           .w = w.qkv_weight,
                                           .bias = w.qkv_bias,
                                           .y = as_rows(a.qkv)});
+    rotate(pass, a.qkv, false);
     device::attention_forward(
         pass.context,
         {.qkv = a.qkv,
@@ -62,12 +65,24 @@ void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
          .head_dim = config_.head_dim,
          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
          .doc_start = pass.act.doc_start,
+         .alibi_slopes = shared_.alibi_slopes,
          .dropout = dropout(pass, config_.attention_dropout, layer, device::attention_site)});
     device::linear_forward(pass.context, {.x = as_rows(a.attention),
                                           .w = w.output_weight,
                                           .bias = bias_once(w.output_bias),
                                           .y = shared_.branch});
     tensor_.sum(shared_.branch);
+}
+
+// Queries and keys, or their gradients back.
+void Gpt::rotate(const Pass& pass, const View& qkv, bool inverse) {
+    if (config_.position != spec::PositionEmbedding::rope) return;
+    device::rotary(pass.context, {.x = qkv,
+                                  .positions = pass.act.positions,
+                                  .angles = shared_.rotary_angles,
+                                  .n_heads = share_.n_heads + share_.n_groups,
+                                  .head_dim = config_.head_dim,
+                                  .inverse = inverse});
 }
 
 void Gpt::attention_backward(const Pass& pass, i64 layer) {
@@ -95,7 +110,9 @@ void Gpt::attention_backward(const Pass& pass, i64 layer) {
          .head_dim = config_.head_dim,
          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim)),
          .doc_start = pass.act.doc_start,
+         .alibi_slopes = shared_.alibi_slopes,
          .dropout = dropout(pass, config_.attention_dropout, layer, device::attention_site)});
+    rotate(pass, shared_.dqkv, true);
     if (recompute_.granularity == spec::Recompute::Granularity::selective) {
         attention_norm_again(pass, layer);
     }
@@ -137,12 +154,31 @@ void Gpt::mlp_forward(const Pass& pass, i64 layer) {
          .y = a.mlp_norm,
          .mean = a.mlp_norm_mean,
          .rstd = a.mlp_norm_rstd});
-    device::linear_forward(pass.context, {.x = tensor_.gather(a.mlp_norm, shared_.gathered),
-                                          .w = w.up_weight,
-                                          .bias = w.up_bias,
-                                          .y = a.mlp_activation,
-                                          .activation = activation_of(config_.activation),
-                                          .pre_activation = a.mlp_up});
+    device::LinearForward up{.x = tensor_.gather(a.mlp_norm, shared_.gathered),
+                             .w = w.up_weight,
+                             .bias = w.up_bias,
+                             .y = a.mlp_up};
+    if (spec::is_gated(config_.activation)) {
+        device::linear_forward(pass.context, up);
+        return activate(pass, a);
+    }
+    up.y = a.mlp_activation;
+    up.activation = activation_of(config_.activation);
+    up.pre_activation = a.mlp_up;
+    device::linear_forward(pass.context, up);
+}
+
+// From mlp_up to mlp_activation.
+void Gpt::activate(const Pass& pass, const LayerActivations& a) {
+    if (spec::is_gated(config_.activation)) {
+        device::gated_forward(
+            pass.context,
+            {.gate = gate_of(config_.activation), .x = a.mlp_up, .y = a.mlp_activation});
+    } else {
+        device::activation_forward(pass.context, {.x = a.mlp_up,
+                                                  .y = a.mlp_activation,
+                                                  .activation = activation_of(config_.activation)});
+    }
 }
 
 // Apart from the rest, because recompute needs it for the layers after this one only.
@@ -170,11 +206,19 @@ void Gpt::mlp_backward(const Pass& pass, i64 layer) {
                                                   .dw = g.down_weight,
                                                   .dbias = g.down_bias,
                                                   .accumulate = pass.accumulate});
-    device::linear_backward_input(pass.context, {.dy = dbranch,
-                                                 .w = w.down_weight,
-                                                 .dx = shared_.dmlp,
-                                                 .activation = activation_of(config_.activation),
-                                                 .pre_activation = a.mlp_up});
+    device::LinearBackwardInput down{.dy = dbranch, .w = w.down_weight, .dx = shared_.dmlp};
+    if (spec::is_gated(config_.activation)) {
+        down.dx = shared_.dgated;
+        device::linear_backward_input(pass.context, down);
+        device::gated_backward(pass.context, {.gate = gate_of(config_.activation),
+                                              .dy = shared_.dgated,
+                                              .x = a.mlp_up,
+                                              .dx = shared_.dmlp});
+    } else {
+        down.activation = activation_of(config_.activation);
+        down.pre_activation = a.mlp_up;
+        device::linear_backward_input(pass.context, down);
+    }
     const View dnorm = column_backward(pass, {.dy = shared_.dmlp,
                                               .norm = a.mlp_norm,
                                               .w = w.up_weight,
@@ -245,9 +289,7 @@ void Gpt::mlp_norm_and_activation_again(const Pass& pass, i64 layer) {
                                                  .y = a.mlp_norm,
                                                  .mean = a.mlp_norm_mean,
                                                  .rstd = a.mlp_norm_rstd});
-    device::activation_forward(
-        pass.context,
-        {.x = a.mlp_up, .y = a.mlp_activation, .activation = activation_of(config_.activation)});
+    activate(pass, a);
 }
 
 }  // namespace lm::model

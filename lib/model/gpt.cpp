@@ -65,19 +65,6 @@ void Gpt::forward(Context& context, const MicroBatch& micro_batch) {
     final_forward(pass);
 }
 
-// Each rank looks up the words that it holds; the positions are added once.
-void Gpt::embedding_forward(const Pass& pass) {
-    const bool positions = weight_.position && tensor_.first();
-    device::embedding_forward(pass.context,
-                              {.tokens = pass.act.tokens.flat(),
-                               .table = weight_.word,
-                               .vocab_start = share_.vocab_start,
-                               .positions = positions ? pass.act.positions.flat() : View{},
-                               .position_table = positions ? weight_.position : View{},
-                               .out = shared_.branch});
-    tensor_.sum(shared_.branch);
-}
-
 // The last branch joins the stream; the head wants it normalized, the next stage does not.
 void Gpt::final_forward(const Pass& pass) {
     const bool head = part_.head;
@@ -120,6 +107,9 @@ void Gpt::backward(Context& context, const MicroBatch& micro_batch) {
     }
     if (!part_.embedding) return;
     embedding_backward(pass);
+    if (micro_batch.last && grad_.embedding_norm_weight) {
+        sum_over_rows(grad_.embedding_norm_weight, grad_.embedding_norm_bias);
+    }
     after_backward(micro_batch, spec::embedding_unit);
 }
 
@@ -137,16 +127,6 @@ void Gpt::final_backward(const Pass& pass) {
                                   .dropout = dropout_before(pass, part_.n_layers()),
                                   .dweight = grad_.final_norm_weight,
                                   .dbias = grad_.final_norm_bias});
-}
-
-void Gpt::embedding_backward(const Pass& pass) {
-    device::embedding_backward(pass.context,
-                               {.tokens = pass.act.tokens.flat(),
-                                .dout = tensor_.gather(branch_gradient(), shared_.gathered),
-                                .dtable = grad_.word,
-                                .vocab_start = share_.vocab_start,
-                                .positions = grad_.position ? pass.act.positions.flat() : View{},
-                                .dposition_table = grad_.position});
 }
 
 // Completes what all residual joins share: the gradient of the stream is updated in place, the
@@ -167,6 +147,8 @@ void Gpt::zero_accumulated(const Pass& pass) {
         // A head with the same table has overwritten it.
         if (!part_.head || grad_.head.data != grad_.word.data) zero(grad_.word);
         zero(grad_.position);
+        zero(grad_.embedding_norm_weight);
+        zero(grad_.embedding_norm_bias);
     }
     for (const LayerParams& g : grad_.layers) {
         zero(g.attention_norm_weight);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One chunk of a GPT: adjacent layers, with the embedding when they are the first and the head when
 // they are the last; the whole model on one rank. Forward and backward of one micro-batch stand
-// side by side in the same order, over the operations of device/ops.hpp: the embedding and the walk
-// over the layers in gpt.cpp, a layer in block.cpp, the head and the loss in head.cpp. Written once
-// for all devices and layouts; allocates nothing.
-// Pre-norm transformer (Radford et al. 2019, "Language models are unsupervised multitask
-// learners").
+// side by side in the same order, over the operations of device/ops.hpp: the walk over the
+// layers in gpt.cpp, the embedding in embedding.cpp, a layer in block.cpp, the head and the loss in
+// head.cpp. Written once for all devices and layouts; allocates nothing. Pre-norm transformer
+// (Radford et al. 2019, "Language models are unsupervised multitask learners").
 #pragma once
 
 #include "device/ops.hpp"
@@ -101,9 +100,14 @@ class Gpt {
     void final_forward(const Pass& pass);
     void final_backward(const Pass& pass);
 
+    void embedding_norm_forward(const Pass& pass);
+    View embedding_norm_backward(const Pass& pass, const View& dy);
+
     void attention_forward(const Pass& pass, i64 layer, bool join);
     void attention_backward(const Pass& pass, i64 layer);
+    void rotate(const Pass& pass, const View& qkv, bool inverse);
     void mlp_forward(const Pass& pass, i64 layer);
+    void activate(const Pass& pass, const LayerActivations& activations);
     void mlp_branch_forward(const Pass& pass, i64 layer);
     void mlp_backward(const Pass& pass, i64 layer);
     // Recompute: layers of a group; the outputs of norms and of the activation function.

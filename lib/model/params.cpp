@@ -49,6 +49,9 @@ Params ParamMap::bind(const View& flat, i64 chunk) const {
     Params params;
     params.word = find("embedding.word.weight", flat);
     params.position = find("embedding.position.weight", flat);
+    params.embedding_norm_weight = find("embedding.norm.weight", flat);
+    params.embedding_norm_bias = find("embedding.norm.bias", flat);
+    const std::string up = spec::is_gated(config_.activation) ? "mlp.gate_up" : "mlp.up";
     for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
         const auto tensor = [&](std::string_view name) {
             return find(fmt::format("layers.{}.{}", layer, name), flat);
@@ -65,8 +68,8 @@ Params ParamMap::bind(const View& flat, i64 chunk) const {
             .output_bias = tensor("attention.output.bias"),
             .mlp_norm_weight = tensor("mlp.norm.weight"),
             .mlp_norm_bias = tensor("mlp.norm.bias"),
-            .up_weight = tensors("mlp.up.weight"),
-            .up_bias = tensors("mlp.up.bias"),
+            .up_weight = tensors(up + ".weight"),
+            .up_bias = tensors(up + ".bias"),
             .down_weight = tensor("mlp.down.weight"),
             .down_bias = tensor("mlp.down.bias"),
         });

@@ -19,13 +19,14 @@ struct LayerParams {
     View qkv_weight, qkv_bias;                        // [(H+2G)*D, C], [(H+2G)*D]
     View output_weight, output_bias;                  // [C, H*D], [C]
     View mlp_norm_weight, mlp_norm_bias;              // [C]
-    View up_weight, up_bias;                          // [F, C], [F]
+    View up_weight, up_bias;                          // [F, C], [F]; gate above up: [2F, C], [2F]
     View down_weight, down_bias;                      // [C, F], [C]
 };
 
 struct Params {
-    View word;      // [V padded, C]
-    View position;  // [P, C]
+    View word;                                        // [V padded, C]
+    View position;                                    // [P, C]
+    View embedding_norm_weight, embedding_norm_bias;  // [C]
     std::vector<LayerParams> layers;
     View final_norm_weight, final_norm_bias;  // [C]
     View head;  // [V padded, C], the output projection; `word` itself when tied

@@ -40,54 +40,67 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     // Rows of the residual stream and the norms: this rank's part under sequence parallelism.
     const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
     const bool made_again = parallel.recompute.granularity == Recompute::Granularity::full;
+    const bool rotary = config.position == PositionEmbedding::rope;
+    const DType x = step.compute;
     constexpr bool cheap = true;
     using enum Lifetime;
     using enum Holder;
     std::vector<ActivationSpec> table = {
         // Inputs of a micro-batch, copied from the loader.
         {"tokens", {b, t}, DType::int32, per_micro_batch, embedding},
-        {"positions", {b, t}, DType::int32, per_micro_batch, embedding},
+        {"positions", {b, t}, DType::int32, per_micro_batch, rotary ? all : embedding},
         {"targets", {b, t}, DType::int32, per_micro_batch, head},
         {"loss_weight", {b, t}, DType::fp32, per_micro_batch, head},
         {"doc_start", {b, t}, DType::int32, per_micro_batch},
         {"sample_ids", {b}, DType::int64, per_micro_batch},
         // A block: residual stream, norm, attention, residual stream, norm, MLP.
-        {"residual", {r, c}, DType::fp32, per_layer},
-        {"attention_norm", {r, c}, DType::fp32, per_layer, all, cheap},
+        {"residual", {r, c}, x, per_layer},
+        {"attention_norm", {r, c}, x, per_layer, all, cheap},
         {"attention_norm_mean", {r}, DType::fp32, per_layer},
         {"attention_norm_rstd", {r}, DType::fp32, per_layer},
-        {"qkv", {b, t, q}, DType::fp32, per_layer},
-        {"attention", {b, t, a}, DType::fp32, per_layer},
+        {"qkv", {b, t, q}, x, per_layer},
+        {"attention", {b, t, a}, x, per_layer},
         {"attention_lse", {b, share.n_heads, t}, DType::fp32, per_layer},
-        {"residual_mid", {r, c}, DType::fp32, per_layer},
-        {"mlp_norm", {r, c}, DType::fp32, per_layer, all, cheap},
+        {"residual_mid", {r, c}, x, per_layer},
+        {"mlp_norm", {r, c}, x, per_layer, all, cheap},
         {"mlp_norm_mean", {r}, DType::fp32, per_layer},
         {"mlp_norm_rstd", {r}, DType::fp32, per_layer},
-        {"mlp_up", {n, up}, DType::fp32, per_layer},
-        {"mlp_activation", {n, f}, DType::fp32, per_layer, all, cheap},
+        {"mlp_up", {n, up}, x, per_layer},
+        {"mlp_activation", {n, f}, x, per_layer, all, cheap},
         // After the last block: what the next stage gets, or the head.
-        {"final_residual", {r, c}, DType::fp32, per_micro_batch},
-        {"final_norm", {r, c}, DType::fp32, per_micro_batch, head},
+        {"final_residual", {r, c}, x, per_micro_batch},
+        {"final_norm", {r, c}, x, per_micro_batch, head},
         {"final_norm_mean", {r}, DType::fp32, per_micro_batch, head},
         {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
         {"losses", {b, t}, DType::fp32, per_micro_batch, head},
-        {"dfinal", {r, c}, DType::fp32, per_micro_batch, head},  // gradient of final_norm
-        {"step_sums", {2}, DType::fp64, once},                   // what the host reads once a step
+        {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
+        {"step_sums", {2}, DType::fp64, once},         // what the host reads once a step
         // A branch's output before it joins the residual stream.
-        {"branch", {n, c}, DType::fp32, made_again ? once : forward},
+        {"branch", {n, c}, x, made_again ? once : forward},
         // The head's logits, a chunk of rows, and three numbers of each row and of this rank's
         // share of it.
-        {"logits", {chunk, v}, DType::fp32, forward, head},
+        {"logits", {chunk, v}, x, forward, head},
         {"row_stats", {4, chunk}, DType::fp32, forward, head},
-        {"dresidual", {r, c}, DType::fp32, backward},
-        {"dbranch", {r, c}, DType::fp32, backward},
-        {"dnorm", {n, c}, DType::fp32, backward},
-        {"dmlp", {n, up}, DType::fp32, backward},
-        {"dattention", {b, t, a}, DType::fp32, backward},
-        {"dqkv", {b, t, q}, DType::fp32, backward},
+        {"dresidual", {r, c}, x, backward},
+        {"dbranch", {r, c}, x, backward},
+        {"dnorm", {n, c}, x, backward},
+        {"dmlp", {n, up}, x, backward},
+        {"dattention", {b, t, a}, x, backward},
+        {"dqkv", {b, t, q}, x, backward},
     };
     // All tensor ranks' rows of the input of a product.
-    if (r < n) table.push_back({"gathered", {n, c}, DType::fp32, once});
+    if (r < n) table.push_back({"gathered", {n, c}, x, once});
+    // What some architectures have besides.
+    if (config.embedding_norm) {
+        table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
+    }
+    if (rotary) table.push_back({"rotary_angles", {t, config.head_dim}, DType::fp32, once});
+    if (config.position == PositionEmbedding::alibi) {
+        table.push_back({"alibi_slopes", {share.n_heads}, DType::fp32, once});
+    }
+    if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
     return table;
 }
 
@@ -257,7 +270,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     const i64 share = parallel.zero_stage == 0 ? fp32 : fp32 / parallel.dp;
     plan.masters = precision.weights == DType::fp32 ? 0 : share;
     plan.optimizer = 2 * share;
-    plan.activations = plan_activations(config, parallel, step,
+    StepShape shape = step;
+    shape.compute = precision.weights;
+    plan.activations = plan_activations(config, parallel, shape,
                                         stage_shape(config, parallel, step, pp_rank, tp_rank))
                            .bytes;
     plan.workspace = cpu_workspace_bytes(config, parallel, step, n_threads);

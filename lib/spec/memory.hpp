@@ -14,9 +14,10 @@
 namespace lm::spec {
 
 struct StepShape {
-    i64 micro_batch = 1;      // B
-    i64 seq_length = 0;       // T
-    i64 n_micro_batches = 1;  // of a step and a rank; a pipeline keeps several in flight
+    i64 micro_batch = 1;          // B
+    i64 seq_length = 0;           // T
+    i64 n_micro_batches = 1;      // of a step and a rank; a pipeline keeps several in flight
+    DType compute = DType::fp32;  // of activations; statistics are fp32
     i64 rows() const { return micro_batch * seq_length; }
 };
 

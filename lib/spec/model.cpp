@@ -110,6 +110,9 @@ void ModelConfig::resolve() {
     probability("--attention-dropout", attention_dropout);
     probability("--hidden-dropout", hidden_dropout);
     if (!(init_std > 0.0)) usage_error("--init-method-std", "{} is not positive", init_std);
+    if (!(rotary_base > 0.0) || !std::isfinite(rotary_base)) {
+        usage_error("--rotary-base", "{} is not a positive number", rotary_base);
+    }
     if (!(norm_eps > 0.0)) usage_error("--layernorm-epsilon", "{} is not positive", norm_eps);
     check_size(*this);  // here, before anything is planned
 }

@@ -174,7 +174,6 @@ class Resolver {
         problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
         problems_.check_built([&] { config::require_fp32(precision_); });
         if (!model_) return;
-        problems_.check_built([&] { config::require_trainable(*model_); });
         data_.seq_length = model_->seq_length;
         data_.vocab_size = model_->vocab_size;
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "model/init.hpp"
+#include "model/positions.hpp"
 #include "parallel/replicas.hpp"
 
 namespace lm::train {
@@ -110,6 +111,9 @@ void Trainer::build_chunks() {
         spec::stage_shape(config_.model, config_.parallel, step, grid_.at.pp, grid_.at.tp);
     std::vector<model::ChunkActivations> activations = model::bind_activations(
         spec::plan_activations(config_.model, config_.parallel, step, stage), activation_buffer_);
+    model::write_position_constants(
+        config_.model, spec::tensor_share(config_.model, config_.parallel, grid_.at.tp).first_head,
+        device_, activations.front().shared);
     std::vector<i32> positions(static_cast<size_t>(step.rows()));
     for (i64 row = 0; row < step.rows(); ++row) {
         positions[static_cast<size_t>(row)] = static_cast<i32>(row % step.seq_length);
@@ -132,7 +136,9 @@ void Trainer::build_chunks() {
         const model::Gpt& gpt = chunks_.back();
         borders.emplace_back();
         for (int slot = 0; slot < gpt.n_slots(); ++slot) {
-            if (part.embedding) device_.copy_from_host(gpt.slot(slot).positions, positions.data());
+            if (const device::View& view = gpt.slot(slot).positions) {
+                device_.copy_from_host(view, positions.data());
+            }
             borders.back().push_back({gpt.stage_input(slot), gpt.stage_output(slot)});
         }
     }

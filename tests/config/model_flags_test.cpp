@@ -149,30 +149,14 @@ TEST_CASE("the flags that a preset notes mean the same model") {
     }
 }
 
-TEST_CASE("what lm-train cannot train yet is refused by flag") {
-    const auto refused = [](const std::string& more) -> std::string {
-        try {
-            config::require_trainable(model_of(tiny + more));
-        } catch (const Error& error) {
-            return error.what();
-        }
-        return "";
-    };
-    CHECK(refused("").empty());
-    CHECK(refused("--no-bias-gelu-fusion").empty());
-    for (const char* flag : {"--position-embedding-type alibi", "--normalization RMSNorm",
-                             "--swiglu", "--group-query-attention", "--embed-layernorm",
-                             "--untie-embeddings-and-output-weights", "--disable-bias-linear"}) {
-        const std::string name(flag, std::find(flag, flag + strlen(flag), ' '));
-        CHECK(refused(flag).starts_with(name + ": lm-train cannot train "));
-    }
-}
-
 TEST_CASE("cuts over ranks") {
     CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
     CHECK(error_of(tiny + "--tensor-model-parallel-size 3").empty());  // 1, 1 and 2 heads
     CHECK(error_of(tiny + "--tensor-model-parallel-size 5") ==
           "--tensor-model-parallel-size: 5 ranks are more than --num-attention-heads 4: at most 4");
+    CHECK(error_of(tiny + "--group-query-attention --num-query-groups 2 "
+                          "--tensor-model-parallel-size 4") ==
+          "--tensor-model-parallel-size: 4 ranks are more than --num-query-groups 2: at most 2");
     CHECK(error_of(tiny + "--pipeline-model-parallel-size 3")
               .starts_with("--pipeline-model-parallel-size: 3 stages"));
     CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));

@@ -117,7 +117,9 @@ TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
     CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
     const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, 2, 0, 0);
     CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
-    CHECK(bf16.activations == fp32.activations);
+    // All but statistics and inputs takes half.
+    CHECK(bf16.activations > fp32.activations / 2);
+    CHECK(bf16.activations < fp32.activations * 52 / 100);
     CHECK(fp32.total() == fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer +
                               fp32.activations + fp32.workspace);
 }

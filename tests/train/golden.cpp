@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "ckpt/manifest.hpp"
 #include "io/json.hpp"
 
 namespace lm::test {
@@ -64,6 +65,11 @@ spec::ModelConfig Golden::config() const {
     std::string text;
     for (const auto& [key, value] : file_.metadata()) {
         if (key == "config") text = value;
+        if (key != "model") continue;
+        spec::ModelConfig ours =
+            ckpt::model_from_json(io::parse_json(value, file_.path()), file_.path());
+        ours.resolve();
+        return ours;
     }
     const io::Json json = io::parse_json(text, file_.path());
     spec::ModelConfig config;
@@ -105,6 +111,15 @@ std::vector<NamedView> hugging_face_views(const model::Params& params,
                              params.layers[static_cast<size_t>(layer)].*name.field,
                              name.transposed});
         }
+    }
+    return views;
+}
+
+std::vector<NamedView> table_views(const model::ParamMap& map, const device::View& flat) {
+    std::vector<NamedView> views;
+    for (const spec::LocalTensor& local : map.layout().tensors) {
+        const device::View held = map.view_of(local, flat);
+        views.push_back({map.spec_of(local).name, held.rows(0, local.box.shape()[0])});
     }
     return views;
 }

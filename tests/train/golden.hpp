@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden GPT-2 numbers made by PyTorch (tests/golden/README.md), and our parameters under the names
-// that Hugging Face gives them.
+// Golden numbers made by PyTorch (tests/golden/README.md), and our parameters under the names that
+// the files give them: Hugging Face's in those of GPT-2, our own in the others.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace lm::test {
 
 class Golden {
   public:
-    explicit Golden(const std::string& name);  // "gpt2_tiny", "gpt2_odd"
+    explicit Golden(const std::string& name);  // "gpt2_tiny", "bloom_odd"...
 
     spec::ModelConfig config() const;
     i64 batch_size() const;
@@ -38,7 +38,10 @@ struct NamedView {
 std::vector<NamedView> hugging_face_views(const model::Params& params,
                                           const spec::ModelConfig& config);
 
-// Values in Hugging Face's order, from and to a host-accessible view. Padded rows stay out.
+// Every tensor of the tensor table under its own name.
+std::vector<NamedView> table_views(const model::ParamMap& map, const device::View& flat);
+
+// Values in the file's order, from and to a host-accessible view. Padded rows stay out.
 std::vector<float> values_of(const NamedView& named, i64 vocab_size);
 void set_values(const NamedView& named, const std::vector<float>& values);
 

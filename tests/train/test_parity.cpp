@@ -12,13 +12,19 @@ using namespace lm::test;
 
 namespace {
 
+#define LM_GOLDEN_MODELS                                                                        \
+    "gpt2_tiny", "gpt2_odd", "bloom_tiny", "bloom_odd", "llama_tiny", "llama_gqa", "llama_mqa", \
+        "neox_odd"
+
 struct Setup {
+    std::string name;
     Golden golden;
     std::unique_ptr<device::Device> device;
     train::Trainer trainer;
 
-    Setup(const std::string& name, cpu::Kernels kernels, int threads, i64 micro_batch)
-        : golden(name),
+    Setup(const std::string& golden_name, cpu::Kernels kernels, int threads, i64 micro_batch)
+        : name(golden_name),
+          golden(name),
           device(cpu::make_device(threads, kernels)),
           trainer({.model = golden.config(),
                    .micro_batch = micro_batch,
@@ -35,7 +41,10 @@ struct Setup {
     }
 
     std::vector<NamedView> views(const device::View& flat) const {
-        return hugging_face_views(trainer.params().bind(flat), golden.config());
+        if (name.starts_with("gpt2")) {
+            return hugging_face_views(trainer.params().bind(flat), golden.config());
+        }
+        return table_views(trainer.params(), flat);
     }
 
     train::StepResult step(i64 number, i64 micro_batch) {
@@ -70,7 +79,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("loss and the gradient of every parameter equal PyTorch's") {
-    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    const auto name = GENERATE(as<std::string>{}, LM_GOLDEN_MODELS);
     const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
     const bool accumulated = GENERATE(false, true);
     CAPTURE(name, static_cast<int>(kernels), accumulated);
@@ -84,12 +93,19 @@ TEST_CASE("loss and the gradient of every parameter equal PyTorch's") {
         CAPTURE(named.name);
         const std::vector<float> expected = setup.golden.floats("grad." + named.name);
         const std::vector<float> got = values_of(named, setup.golden.config().vocab_size);
-        CHECK(distance(got, expected) < 1e-4 * std::max(norm(expected), 1e-6 * global_norm));
+        double scale = std::max(norm(expected), 1e-6 * global_norm);
+        // Scores that all keys of a query share change nothing: without rotation the exact gradient
+        // of a key's bias is zero, and what the file has is rounding.
+        if (named.name.ends_with("attention.key.bias")) {
+            const std::string layer = named.name.substr(0, named.name.size() - 8);
+            scale = norm(setup.golden.floats("grad." + layer + "value.bias"));
+        }
+        CHECK(distance(got, expected) < 1e-4 * scale);
     }
 }
 
 TEST_CASE("logits equal PyTorch's") {
-    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    const auto name = GENERATE(as<std::string>{}, LM_GOLDEN_MODELS);
     Setup setup(name, cpu::Kernels::fast, 2, Golden(name).batch_size());
     const std::vector<float> expected = setup.golden.floats("logits");
     double worst = 0;
@@ -105,7 +121,7 @@ TEST_CASE("logits equal PyTorch's") {
 }
 
 TEST_CASE("ten AdamW steps follow PyTorch's losses and gradient norms") {
-    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "gpt2_odd");
+    const auto name = GENERATE(as<std::string>{}, LM_GOLDEN_MODELS);
     const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
     CAPTURE(name, static_cast<int>(kernels));
     const i64 micro_batch = Golden(name).batch_size();

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make_models.py [DIR]: writes the golden files of BLOOM, Llama and GPT-NeoX (README.md says what is in them).
+
+The referees are transformers' BloomForCausalLM, LlamaForCausalLM and GPTNeoXForCausalLM under PyTorch, on the CPU, in
+fp32 and once more in float64. Weights and gradients stand under lm-utils' names: fused projections are taken apart.
+"""
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+from make_gpt2 import ADAM, CLIP, STEPS, WEIGHT_DECAY, forward, load_weights, train
+
+COMMON = dict(bos_token_id=0, eos_token_id=0, use_cache=False)
+
+
+def bloom(layers, hidden, heads, vocab, length):
+    config = transformers.BloomConfig(
+        n_layer=layers, hidden_size=hidden, n_head=heads, vocab_size=vocab, hidden_dropout=0.0, attention_dropout=0.0,
+        layer_norm_epsilon=1e-5, **COMMON)
+    ours = dict(num_layers=layers, hidden_size=hidden, ffn_hidden_size=4 * hidden, num_attention_heads=heads,
+                num_query_groups=heads, kv_channels=hidden // heads, seq_length=length, vocab_size=vocab,
+                position_embedding_type="alibi", embed_layernorm=True)
+    return transformers.BloomForCausalLM(config), ours, fused_names("transformer.h.", "self_attention.", dict(
+        word_embeddings="embedding.word", word_embeddings_layernorm="embedding.norm", ln_f="final_norm")), heads
+
+
+def llama(layers, hidden, ffn, heads, groups, vocab, length, base=10000.0):
+    config = transformers.LlamaConfig(
+        num_hidden_layers=layers, hidden_size=hidden, intermediate_size=ffn, num_attention_heads=heads,
+        num_key_value_heads=groups, vocab_size=vocab, max_position_embeddings=length, rope_theta=base,
+        rms_norm_eps=1e-5, tie_word_embeddings=False, **COMMON)
+    config._attn_implementation = "eager"
+    ours = dict(num_layers=layers, hidden_size=hidden, ffn_hidden_size=ffn, num_attention_heads=heads,
+                num_query_groups=groups, kv_channels=hidden // heads, seq_length=length, vocab_size=vocab,
+                position_embedding_type="rope", rotary_base=base, normalization="RMSNorm", activation="swiglu",
+                untie_embeddings_and_output_weights=True, linear_bias=False)
+    parts = {"input_layernorm": "attention.norm", "self_attn.q_proj": "attention.query",
+             "self_attn.k_proj": "attention.key", "self_attn.v_proj": "attention.value",
+             "self_attn.o_proj": "attention.output", "post_attention_layernorm": "mlp.norm",
+             "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up", "mlp.down_proj": "mlp.down"}
+    outer = {"embed_tokens": "embedding.word", "norm": "final_norm", "lm_head": "head"}
+    return transformers.LlamaForCausalLM(config), ours, ("model.layers.", parts, outer), heads
+
+
+def neox(layers, hidden, heads, vocab, length):
+    config = transformers.GPTNeoXConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=3 * hidden,
+        vocab_size=vocab, max_position_embeddings=length, rotary_pct=1.0, hidden_act="gelu",
+        use_parallel_residual=False, layer_norm_eps=1e-5, attention_dropout=0.0, hidden_dropout=0.0,
+        tie_word_embeddings=False, **COMMON)
+    config._attn_implementation = "eager"
+    ours = dict(num_layers=layers, hidden_size=hidden, ffn_hidden_size=3 * hidden, num_attention_heads=heads,
+                num_query_groups=heads, kv_channels=hidden // heads, seq_length=length, vocab_size=vocab,
+                position_embedding_type="rope", activation="gelu_erf", untie_embeddings_and_output_weights=True)
+    return transformers.GPTNeoXForCausalLM(config), ours, fused_names("gpt_neox.layers.", "attention.", dict(
+        embed_in="embedding.word", final_layer_norm="final_norm", embed_out="head")), heads
+
+
+def fused_names(layers, attention, outer):
+    parts = {"input_layernorm": "attention.norm", attention + "query_key_value": "attention.qkv",
+             attention + "dense": "attention.output", "post_attention_layernorm": "mlp.norm",
+             "mlp.dense_h_to_4h": "mlp.up", "mlp.dense_4h_to_h": "mlp.down"}
+    return layers, parts, outer
+
+
+CASES = {
+    "bloom_tiny": (lambda: bloom(2, 32, 4, 101, 16), 2, 11),
+    "bloom_odd": (lambda: bloom(2, 36, 12, 77, 13), 3, 12),
+    "llama_tiny": (lambda: llama(2, 32, 88, 4, 4, 101, 16), 2, 13),
+    "llama_gqa": (lambda: llama(2, 48, 100, 6, 2, 77, 13, base=500000.0), 3, 14),
+    "llama_mqa": (lambda: llama(2, 40, 52, 5, 1, 77, 13), 2, 15),
+    "neox_odd": (lambda: neox(2, 48, 6, 77, 13), 2, 16),
+}
+
+
+def our_tensors(tensors, names, heads):
+    """The tensors under our names; the fused projection holds q, k and v of one head after the other."""
+    layers, parts, outer = names
+    ours = {}
+    for name, x in tensors.items():
+        stem, kind = name.rsplit(".", 1)
+        if stem.startswith(layers):
+            layer, part = stem[len(layers):].split(".", 1)
+            target = f"layers.{layer}.{parts[part]}"
+        else:
+            target = outer[stem.split(".", 1)[-1] if stem.split(".", 1)[-1] in outer else stem]
+        if target.endswith(".qkv"):
+            split = x.reshape(heads, 3, -1, *x.shape[1:])
+            for i, projection in enumerate(("query", "key", "value")):
+                ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))
+        else:
+            ours[f"{target}.{kind}"] = x
+    return ours
+
+
+def make_weights(model, rng):
+    weights = {}
+    for name, p in model.named_parameters():
+        x = rng.standard_normal(tuple(p.shape))
+        if p.dim() == 1 and name.endswith("weight"):
+            x = 1.0 + 0.2 * x
+        elif name.endswith("bias"):
+            x = 0.1 * x
+        else:
+            x = 0.15 * x
+        weights[name] = (np.round(x * 4096) / 4096).astype(np.float32)
+    return weights
+
+
+def make_case(build, batch, seed):
+    rng = np.random.RandomState(seed)
+    model, config, names, heads = build()
+    model.eval()
+    weights = make_weights(model, rng)
+    tokens = rng.randint(0, config["vocab_size"], (STEPS, batch, config["seq_length"] + 1)).astype(np.int32)
+    out = {"tokens": tokens}
+    for name, w in our_tensors(weights, names, heads).items():
+        out["weight." + name] = w
+    load_weights(model, weights)
+    logits, loss = forward(model, tokens[0])
+    loss.backward()
+    out["logits"] = logits.detach().numpy()
+    out["loss"] = np.array([loss.item()], np.float32)
+    grads = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
+    for name, grad in our_tensors(grads, names, heads).items():
+        out["grad." + name] = grad
+    losses, norms = train(model, tokens)
+    out["losses"] = np.array(losses, np.float32)
+    out["grad_norms"] = np.array(norms, np.float32)
+    load_weights(model, weights)
+    torch.set_default_dtype(torch.float64)  # GPT-NeoX makes its mask in it
+    losses, norms = train(model.double(), tokens)
+    torch.set_default_dtype(torch.float32)
+    out["losses_f64"] = np.array(losses, np.float64)
+    out["grad_norms_f64"] = np.array(norms, np.float64)
+    return out, config
+
+
+def full(config):
+    """Every key of the model's JSON in a manifest."""
+    defaults = dict(max_position_embeddings=config["seq_length"], normalization="LayerNorm", activation="gelu_tanh",
+                    layernorm_epsilon=1e-5, rotary_base=10000.0, attention_dropout=0.0, hidden_dropout=0.0,
+                    init_method_std=0.02, embed_layernorm=False, untie_embeddings_and_output_weights=False,
+                    linear_bias=True)
+    return {**defaults, **config}
+
+
+def main():
+    out_dir = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    torch.set_num_threads(1)
+    for name, (build, batch, seed) in CASES.items():
+        tensors, config = make_case(build, batch, seed)
+        adam = dict(ADAM, weight_decay=WEIGHT_DECAY, clip_grad=CLIP, steps=STEPS)
+        save_file(tensors, os.path.join(out_dir, name + ".safetensors"), {
+            "format": "pt", "model": json.dumps(full(config)), "optimizer": json.dumps(adam),
+            "made_by": f"make_models.py, torch {torch.__version__}, transformers {transformers.__version__}"})
+        print(name, "losses", tensors["losses"], "norms", tensors["grad_norms"])
+        print(name, "max |f32 - f64| of the losses", np.abs(tensors["losses"] - tensors["losses_f64"]).max())
+
+
+if __name__ == "__main__":
+    main()

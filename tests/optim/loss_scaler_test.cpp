@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/loss_scaler.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/rng.hpp"
+
+using namespace lm;
+using namespace lm::optim;
+
+namespace {
+
+// Scales after each step of a script: 'x' an overflow, '.' a good step.
+std::vector<double> run(const LossScaleConfig& config, const std::string& script) {
+    LossScaler scaler(config);
+    std::vector<double> scales;
+    for (const char step : script) {
+        scaler.update(step == 'x');
+        scales.push_back(scaler.scale());
+    }
+    return scales;
+}
+
+// The rule as sentences over the whole history, without counters that are carried along: the scale
+// halves at an overflow when, with it, at least `hysteresis` overflows have come since the last
+// doubling; it doubles when the good steps since the last overflow or doubling are `window`.
+std::vector<double> by_history(const LossScaleConfig& config, const std::string& script) {
+    std::vector<double> scales;
+    double scale = config.initial;
+    size_t last_doubling = 0;  // one past its step
+    for (size_t i = 0; i < script.size(); ++i) {
+        const std::string since = script.substr(last_doubling, i + 1 - last_doubling);
+        if (script[i] == 'x') {
+            const auto overflows = std::count(since.begin(), since.end(), 'x');
+            if (overflows >= config.hysteresis) scale = std::max(0.5 * scale, config.min);
+        } else {
+            const size_t last_overflow = since.rfind('x');
+            const size_t good = last_overflow == std::string::npos
+                                    ? since.size()
+                                    : since.size() - last_overflow - 1;
+            if (static_cast<i64>(good) == config.window) {
+                scale = 2 * scale;
+                last_doubling = i + 1;
+            }
+        }
+        scales.push_back(scale);
+    }
+    return scales;
+}
+
+}  // namespace
+
+TEST_CASE("three overflows from 2^32, as Megatron logs them") {
+    CHECK(run({}, "xxx") == std::vector<double>{4294967296.0, 2147483648.0, 1073741824.0});
+}
+
+TEST_CASE("hysteresis comes back with a doubling only") {
+    const LossScaleConfig config{.initial = 1024, .window = 3, .hysteresis = 2};
+    CHECK(run(config, "x..x...xx") ==
+          std::vector<double>{1024, 1024, 1024, 512, 512, 512, 1024, 1024, 512});
+}
+
+TEST_CASE("the scale never falls below its minimum") {
+    const LossScaleConfig config{.initial = 4, .min = 2, .window = 2, .hysteresis = 1};
+    CHECK(run(config, "xxx..x") == std::vector<double>{2, 2, 2, 2, 4, 2});
+}
+
+TEST_CASE("random series of overflows follow the rule") {
+    for (u64 seed = 1; seed <= 200; ++seed) {
+        const LossScaleConfig config{
+            .initial = 65536,
+            .min = 16,
+            .window = 1 + static_cast<i64>(uniform(seed, 0) * 12),
+            .hysteresis = 1 + static_cast<i64>(uniform(seed, 1) * 4),
+        };
+        const double rate = uniform(seed, 2) * 0.6;
+        std::string script;
+        for (u64 i = 0; i < 300; ++i) script += uniform(seed, 3 + i) < rate ? 'x' : '.';
+        INFO(script << " window " << config.window << " hysteresis " << config.hysteresis);
+        CHECK(run(config, script) == by_history(config, script));
+    }
+}
+
+TEST_CASE("a fixed scale stays, whatever happens and whatever a checkpoint says") {
+    LossScaler scaler({.fixed = 12.0});
+    CHECK_FALSE(scaler.dynamic());
+    scaler.update(true);
+    scaler.update(true);
+    scaler.restore({.scale = 99});
+    CHECK(scaler.scale() == 12.0);
+}
+
+TEST_CASE("a restored scaler goes on as the undisturbed one") {
+    const LossScaleConfig config{.initial = 256, .window = 4, .hysteresis = 2};
+    const std::string script = "x...x....x..xx....x";
+    const std::vector<double> whole = run(config, script);
+    for (size_t cut = 0; cut < script.size(); ++cut) {
+        LossScaler first(config);
+        for (size_t i = 0; i < cut; ++i) first.update(script[i] == 'x');
+        LossScaler second(config);
+        second.restore(first.state());
+        for (size_t i = cut; i < script.size(); ++i) {
+            second.update(script[i] == 'x');
+            CHECK(second.scale() == whole[i]);
+        }
+    }
+}
+
+TEST_CASE("scales that make no sense are refused by flag") {
+    const auto refused = [](const LossScaleConfig& config, const std::string& flag) {
+        try {
+            LossScaler scaler(config);
+        } catch (const Error& error) {
+            return error.code() == Exit::usage &&
+                   std::string(error.what()).find(flag) != std::string::npos;
+        }
+        return false;
+    };
+    CHECK(refused({.fixed = 0.0}, "--loss-scale"));
+    CHECK(refused({.initial = -1}, "--initial-loss-scale"));
+    CHECK(refused({.initial = std::nan("")}, "--initial-loss-scale"));
+    CHECK(refused({.initial = 1, .min = 2}, "--initial-loss-scale"));
+    CHECK(refused({.window = 0}, "--loss-scale-window"));
+    CHECK(refused({.hysteresis = 0}, "--hysteresis"));
+}
+
+TEST_CASE("without fp16 the scale is 1") {
+    LossScaler scaler;
+    scaler.update(true);
+    CHECK(scaler.scale() == 1.0);
+    CHECK_FALSE(scaler.dynamic());
+}
