@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
-# bench/run.sh [train|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
+# bench/run.sh [train|precision|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
 # Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +43,47 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     echo "Where a step of lm-train goes (the last round):"
     echo
     sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
+fi
+
+# Tokens a second of CPU time, for which a machine that others use will do: that of 8 iterations less that of 2.
+shape=(--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size 8192)
+cpu_seconds() { # ITERATIONS FLAGS...
+    local n=$1
+    shift
+    (
+        "$bin/lm-train" "${shape[@]}" --attention-dropout 0 --hidden-dropout 0 --mock-data --micro-batch-size 4 \
+            --global-batch-size 4 --train-iters "$n" --lr 1e-4 --device cpu --threads "$threads" --benchmark "$@" >"$work/log" 2>&1
+        times | awk 'NR == 2 { split($1, u, /[ms]/); split($2, s, /[ms]/); print u[1] * 60 + u[2] + s[1] * 60 + s[2] }'
+    )
+}
+precision_ours() { # NAME FLAGS...
+    local name=$1 two eight
+    shift
+    two=$(cpu_seconds 2 "$@")
+    eight=$(cpu_seconds 8 "$@")
+    awk -v n="$name" -v a="$two" -v b="$eight" \
+        'BEGIN { printf "{\"tool\": \"%s\", \"tokens_per_cpu_s\": %.1f}\n", n, 6 * 4 * 256 / (b - a) }'
+}
+
+if [ "$what" = all ] || [ "$what" = precision ]; then
+    bloom=(--position-embedding-type alibi --embed-layernorm)
+    llama=(--use-rotary-position-embeddings --swiglu --normalization RMSNorm --untie-embeddings-and-output-weights
+        --disable-bias-linear --group-query-attention --num-query-groups 4)
+    for arch in gpt2 bloom llama; do
+        flags=()
+        [ $arch = bloom ] && flags=("${bloom[@]}")
+        [ $arch = llama ] && flags=("${llama[@]}")
+        precision_ours "$arch, fp32, lm-train" "${flags[@]}"
+        for precision in bf16 fp16; do
+            precision_ours "$arch, $precision, lm-train" "${flags[@]}" "--$precision" --initial-loss-scale 1024
+        done
+        for precision in fp32 bf16; do
+            .venv/bin/python bench/train_pytorch.py --arch $arch --precision $precision --layers 4 --hidden 512 --heads 8 \
+                --vocab 8192 --threads "$threads" | jq -c --arg n "$arch, $precision, " '.tool = $n + .tool'
+        done
+    done >"$work/precision.json"
+    table "Training, 4 layers of 512, vocabulary 8192, B=4 T=256, $threads threads" "tokens a second of CPU time" \
+        tokens_per_cpu_s <"$work/precision.json"
 fi
 
 if [ "$what" = all ] || [ "$what" = tokenize ]; then

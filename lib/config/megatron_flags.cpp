@@ -21,6 +21,7 @@ constexpr const char* no_rng_state =
     "random numbers depend on the seed and their place alone: there is no state";
 constexpr const char* own_rows =
     "--sequence-parallel cuts what is kept over tensor ranks; without it they keep copies";
+constexpr const char* no_size = "no size and no time depends on it";
 constexpr const char* one_buffer = "gradients always lie in one contiguous fp32 buffer";
 
 // Accepted: what happens instead.
@@ -31,6 +32,11 @@ constexpr Flag accepted[] = {
     {"--no-contiguous-buffers-in-local-ddp", 0, one_buffer},
     {"--use-contiguous-buffers-in-local-ddp", 0, one_buffer},
     {"--accumulate-allreduce-grads-in-fp32", 0, "gradients are always accumulated in fp32"},
+    {"--loss-scale", 1, no_size},
+    {"--initial-loss-scale", 1, no_size},
+    {"--min-loss-scale", 1, no_size},
+    {"--loss-scale-window", 1, no_size},
+    {"--hysteresis", 1, no_size},
     {"--data-impl", 1, "the data's format is read from its index"},
     {"--num-workers", 1, mapped_data},
     {"--valid-num-workers", 1, mapped_data},
@@ -51,7 +57,6 @@ constexpr Flag accepted[] = {
     {"--apply-query-key-layer-scaling", 0,
      "attention scores are fp32 and need no scaling by layer, which cancels out anyway"},
     {"--no-query-key-layer-scaling", 0, "attention scores are never scaled by layer"},
-    {"--fp32-residual-connection", 0, "the residual stream is always fp32"},
     {"--sync-tp-duplicated-parameters", 0, "copies of a parameter get the same bits in each step"},
     {"--deepspeed", 0, "DeepSpeed is not used; the file of --deepspeed_config is read"},
     {"--deepspeed-activation-checkpointing", 0, "DeepSpeed is not used"},
@@ -79,22 +84,16 @@ constexpr Flag accepted[] = {
     {"--no-load-rng", 0, no_rng_state},
     {"--tensorboard-log-interval", 1, "TensorBoard gets every iteration"},
     {"--no-log-learnig-rate-to-tensorboard", 0, "TensorBoard gets the learning rate"},
-    {"--no-log-loss-scale-to-tensorboard", 0, "there is no loss scale in fp32"},
+    {"--no-log-loss-scale-to-tensorboard", 0, "TensorBoard gets the loss scale of fp16"},
     {"--log-memory-to-tensorboard", 0, "all memory is allocated before the first step"},
 };
 
 constexpr const char* no_model = "no such model here";
-constexpr const char* no_scaler = "fp16 training is not there yet";
 constexpr const char* no_moe = "mixtures of experts are not supported";
 constexpr const char* no_fp8 = "fp8 is not supported";
 
 // Not built yet: a plan goes on, a training does not.
 constexpr Flag not_yet[] = {
-    {"--loss-scale", 1, no_scaler},
-    {"--initial-loss-scale", 1, no_scaler},
-    {"--min-loss-scale", 1, no_scaler},
-    {"--loss-scale-window", 1, no_scaler},
-    {"--hysteresis", 1, no_scaler},
     {"--async-save", 0, "checkpoints are saved between two steps so far"},
     {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
     {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},

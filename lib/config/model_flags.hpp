@@ -90,11 +90,10 @@ void require_one_rank(const spec::ParallelConfig& parallel);
 struct PrecisionFlags {
     bool fp16 = false;
     bool bf16 = false;
+    bool fp32_residual = false;  // --fp32-residual-connection
 };
 void add_precision_options(cli::Options& options, PrecisionFlags& flags);
+// Throws Error(usage) for flags that contradict each other.
 spec::Precision resolve_precision(const PrecisionFlags& flags);
-
-// lm-train computes in fp32 so far.
-void require_fp32(const spec::Precision& precision);
 
 }  // namespace lm::config

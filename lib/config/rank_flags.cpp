@@ -188,20 +188,20 @@ void add_precision_options(cli::Options& options, PrecisionFlags& flags) {
     options.group("Precision");
     options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default fp32 throughout");
     options.flag("--bf16", &flags.bf16, "bf16 weights with fp32 masters");
+    options.flag("--fp32-residual-connection", &flags.fp32_residual,
+                 "refused with --fp16 and --bf16, whose residual stream has their type");
 }
 
 spec::Precision resolve_precision(const PrecisionFlags& flags) {
     if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
+    if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
+        usage_error("--fp32-residual-connection",
+                    "the residual stream has the type of the weights: leave it out, or train in "
+                    "fp32");
+    }
     if (flags.fp16) return {DType::fp16};
     if (flags.bf16) return {DType::bf16};
     return {DType::fp32};
-}
-
-void require_fp32(const spec::Precision& precision) {
-    if (precision.weights != DType::fp32) {
-        usage_error(precision.weights == DType::bf16 ? "--bf16" : "--fp16",
-                    "lm-train computes in fp32 so far: leave it out");
-    }
 }
 
 }  // namespace lm::config

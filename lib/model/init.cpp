@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/init.hpp"
 
+#include <algorithm>
+
 #include "base/rng.hpp"
 
 namespace lm::model {
@@ -48,7 +50,15 @@ void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool&
         const std::vector<float> values = initial_values(map.spec_of(local), local.box, pool, seed);
         const View held = map.view_of(local, weights);
         // Padding, if any, is rows after the box's own.
-        device.copy_from_host(held.rows(0, local.box.shape()[0]), values.data());
+        const View rows = held.rows(0, local.box.shape()[0]);
+        if (!is_half(rows.dtype)) {
+            device.copy_from_host(rows, values.data());
+            continue;
+        }
+        std::vector<u16> bits(values.size());
+        std::ranges::transform(values, bits.begin(),
+                               rows.dtype == DType::bf16 ? bf16_from_f32 : f16_from_f32);
+        device.copy_from_host(rows, bits.data());
     }
 }
 

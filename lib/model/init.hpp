@@ -7,7 +7,8 @@
 
 namespace lm::model {
 
-// `weights` is the flat buffer of `map`, zero-filled; padded rows and alignment gaps stay zero.
+// `weights` is the flat buffer of `map`, zero-filled, of any compute type; padded rows and
+// alignment gaps stay zero.
 void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool& pool, u64 seed,
                         const View& weights);
 

@@ -31,14 +31,16 @@ std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
 
 AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
                                const std::vector<Range>& updated, device::View weights,
-                               device::View gradients, device::View exp_avg,
+                               device::View masters, device::View gradients, device::View exp_avg,
                                device::View exp_avg_sq)
     : config_(config),
       weights_(weights),
+      masters_(masters),
       gradients_(gradients),
       exp_avg_(exp_avg),
       exp_avg_sq_(exp_avg_sq) {
     LM_CHECK(exp_avg.numel() == total_size(updated), "moments of other elements");
+    LM_CHECK(bool(masters) == is_half(weights.dtype), "masters are of 16-bit weights");
     for (const bool decay : {true, false}) {
         const std::vector<Range> ranges = with_decay(map, decay);
         i64 moments = 0;
@@ -59,7 +61,8 @@ void AdamWOptimizer::step(device::Context& context, i64 step, double lr, double 
         const auto moments = [&](const device::View& view) {
             return view.rows(part.moments, part.moments + part.flat.size());
         };
-        device::adamw(context, {.master = flat(weights_),
+        device::adamw(context, {.master = masters_ ? moments(masters_) : flat(weights_),
+                                .weight = masters_ ? flat(weights_) : device::View{},
                                 .grad = flat(gradients_),
                                 .m = moments(exp_avg_),
                                 .v = moments(exp_avg_sq_),

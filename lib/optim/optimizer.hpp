@@ -23,11 +23,13 @@ double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {
   public:
-    // `weights` (fp32) and `gradients` are the flat buffers of `map`. Elements in `updated` are
-    // this rank's to update: the moments hold those alone, one range behind the other.
+    // `weights` and `gradients` are the flat buffers of `map`. Elements in `updated` are this
+    // rank's to update: masters and moments hold those alone, one range behind the other. Without
+    // masters the weights are fp32 themselves; with them they are 16-bit and get what the masters
+    // are, rounded.
     AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
-                   const std::vector<Range>& updated, device::View weights, device::View gradients,
-                   device::View exp_avg, device::View exp_avg_sq);
+                   const std::vector<Range>& updated, device::View weights, device::View masters,
+                   device::View gradients, device::View exp_avg, device::View exp_avg_sq);
 
     // One update, number `step` (from 1), with gradients multiplied by `grad_scale`.
     void step(device::Context& context, i64 step, double lr, double grad_scale);
@@ -37,12 +39,12 @@ class AdamWOptimizer {
   private:
     struct Part {
         Range flat;
-        i64 moments;  // where its first element lies in the moments
+        i64 moments;  // where its first element lies in masters and moments
         bool decay;
     };
     AdamWConfig config_;
     std::vector<Part> parts_;
-    device::View weights_, gradients_, exp_avg_, exp_avg_sq_;
+    device::View weights_, masters_, gradients_, exp_avg_, exp_avg_sq_;
 };
 
 }  // namespace lm::optim

@@ -2,7 +2,7 @@
 #include "parallel/replicas.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <span>
@@ -22,13 +22,16 @@ using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
 u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     constexpr i64 piece = 1 << 14;
-    std::array<float, piece> host;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    const i64 width = size_of(data.dtype);
+    LM_CHECK(width <= i64{sizeof(u32)}, "state of a type too wide");
+    std::array<std::byte, piece * sizeof(u32)> host;  // NOLINT(*-pro-type-member-init)
     u64 sum = 0;
     for (i64 begin = 0; begin < data.numel(); begin += piece) {
         const i64 end = std::min(begin + piece, data.numel());
         device.copy_to_host(host.data(), data.rows(begin, end));
         for (i64 i = begin; i < end; ++i) {
-            const u64 bits = std::bit_cast<u32>(host[static_cast<size_t>(i - begin)]);
+            u32 bits = 0;
+            std::memcpy(&bits, host.data() + (i - begin) * width, static_cast<size_t>(width));
             sum += mix(static_cast<u64>(first_place + i), bits);
         }
     }

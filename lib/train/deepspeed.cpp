@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -98,6 +99,22 @@ class Reader {
         if (bf16 && flags_.precision.fp16) wrong("bf16", "is enabled, but --fp16 is given");
         flags_.precision.fp16 = flags_.precision.fp16 || fp16 != nullptr;
         flags_.precision.bf16 = flags_.precision.bf16 || bf16;
+        if (fp16) read_loss_scale(*fp16);
+    }
+
+    // DeepSpeed's scale counts and Megatron's --loss-scale beside it does not, as in the trainings
+    // that had both; it moves by Megatron's rule.
+    void read_loss_scale(const io::Json& fp16) {
+        optim::LossScaleConfig& to = flags_.loss_scale;
+        const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
+        if (given_.given("--loss-scale")) {
+            note("{}: fp16: takes the place of --loss-scale {}", path_, *to.fixed);
+        }
+        to.fixed = fixed > 0 ? std::optional(fixed) : std::nullopt;
+        to.initial = std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));
+        to.window = io::json_get_or<i64>(fp16, "loss_scale_window", to.window, path_);
+        to.hysteresis = io::json_get_or<i64>(fp16, "hysteresis", to.hysteresis, path_);
+        to.min = io::json_get_or<double>(fp16, "min_loss_scale", to.min, path_);
     }
 
     void read_curriculum() {

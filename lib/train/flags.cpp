@@ -195,6 +195,17 @@ void add_output(cli::Options& options, OutputFlags& output) {
         "measure: no validation, no saves; print tokens/s, FLOP/s and the time of each operation");
 }
 
+void add_loss_scale(cli::Options& options, optim::LossScaleConfig& scale) {
+    options.value("--loss-scale", &scale.fixed, "X",
+                  "fixed factor of the loss with --fp16; default: a scale that moves");
+    options.value("--initial-loss-scale", &scale.initial, "X", "where the moving scale begins");
+    options.value("--min-loss-scale", &scale.min, "X", "where it stops to fall");
+    options.value("--loss-scale-window", &scale.window, "N",
+                  "steps without overflow after which it doubles");
+    options.value("--hysteresis", &scale.hysteresis, "N",
+                  "overflows since the last doubling from which on each one halves it");
+}
+
 }  // namespace
 
 void add_train_options(cli::Options& options, TrainFlags& flags) {
@@ -202,6 +213,7 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     add_data(options, flags.data);
     add_schedule(options, flags.schedule);
     config::add_precision_options(options, flags.precision);
+    add_loss_scale(options, flags.loss_scale);
     config::add_parallel_options(options, flags.parallel);
     options.value("--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
                   "take batch sizes, precision, clipping and curriculum from a DeepSpeed "

@@ -9,6 +9,7 @@
 #include "cli/options.hpp"
 #include "config/megatron_flags.hpp"
 #include "config/model_flags.hpp"
+#include "optim/loss_scaler.hpp"
 #include "text/tokenizer_choice.hpp"
 
 namespace lm::train {
@@ -87,6 +88,7 @@ struct TrainFlags {
     config::ModelFlags model;
     config::ParallelFlags parallel;
     config::PrecisionFlags precision;
+    optim::LossScaleConfig loss_scale;
     config::MegatronChoices megatron;
     DataFlags data;
     ScheduleFlags schedule;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/clock.hpp"
@@ -89,8 +90,8 @@ class Run {
         const StepResult result =
             trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
                           taken.global_batch / config_.trainer.micro_batch, rate);
-        if (!result.updated) stop_at_non_finite(position_.done.iteration + 1, result);
-        advance();
+        check_finite(position_.done.iteration + 1, result);
+        advance(result.updated);
         report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
     }
 
@@ -107,13 +108,16 @@ class Run {
         return truncated_;
     }
 
-    void advance() {
+    // A batch was consumed. As in Megatron, the learning rate does not go on at a step that was not
+    // made because fp16 gradients overflowed.
+    void advance(bool updated = true) {
         const optim::Counters before = position_.done;
         position_.done = config_.schedule.next(before);
+        ++run_iterations_;
+        if (!updated) return;
         position_.stepped.samples += position_.done.samples - before.samples;
         position_.stepped.tokens += position_.done.tokens - before.tokens;
         ++position_.stepped.iteration;
-        ++run_iterations_;
     }
 
     // Takes the next iteration's batch without training on it, when the flags say so. It counts
@@ -132,6 +136,20 @@ class Run {
                 range->first, range->last, position_.done.samples);
         }
         return true;
+    }
+
+    // Overflow of fp16 gradients is cured by the loss scale, unless it goes on and on; anything
+    // else that is not finite ends the training.
+    void check_finite(i64 iteration, const StepResult& result) {
+        skipped_in_a_row_ = result.updated ? 0 : skipped_in_a_row_ + 1;
+        if (result.updated) return;
+        const bool fp16 = config_.trainer.precision.weights == DType::fp16;
+        if (!fp16 || !std::isfinite(result.loss)) stop_at_non_finite(iteration, result);
+        if (skipped_in_a_row_ < most_skipped_in_a_row) return;
+        fail(Exit::self_stopped, fmt::format("iteration {}", iteration),
+             "{} steps in a row had gradients beyond fp16, at last with a loss scale of {}: use "
+             "--bf16, or resume from an earlier checkpoint with a lower --lr or other data",
+             skipped_in_a_row_, result.loss_scale);
     }
 
     // Nothing was changed by the step, but no later one would be better: the data and the weights
@@ -246,6 +264,7 @@ class Run {
     ckpt::Generation generation_;
     Stopwatch since_start_;
     i64 run_iterations_ = 0;
+    i64 skipped_in_a_row_ = 0;
 };
 
 }  // namespace

@@ -50,6 +50,9 @@ metrics::StepRecord Report::record(const optim::Counters& done, double rate) con
             .consumed_tokens = done.tokens,
             .learning_rate = rate,
             .global_batch = last_.global_batch,
+            .loss_scale = config_.trainer.precision.weights == DType::fp16
+                              ? std::optional(loss_scale_)
+                              : std::nullopt,
             .grad_norm = last_norm_,
             .seq_length = curriculum ? std::optional(last_.seq_length) : std::nullopt,
             .unix_time_s = unix_time_s()};
@@ -57,7 +60,9 @@ metrics::StepRecord Report::record(const optim::Counters& done, double rate) con
 
 void Report::add(const optim::Counters& done, double rate, const Taken& taken,
                  const StepResult& result, double elapsed_s) {
-    last_norm_ = result.gradient_norm;
+    last_norm_.reset();
+    if (result.updated) last_norm_ = result.gradient_norm;
+    loss_scale_ = result.loss_scale;
     last_ = taken;
     const spec::ModelConfig& model = config_.trainer.model;
     const i64 tokens = taken.global_batch * taken.seq_length;
@@ -65,6 +70,7 @@ void Report::add(const optim::Counters& done, double rate, const Taken& taken,
         spec::iteration_flops(model, spec::padded_vocab(model, config_.trainer.parallel),
                               taken.global_batch, taken.seq_length, false);
     interval_.add({.loss = result.loss,
+                   .stepped = result.updated,
                    .samples = taken.global_batch,
                    .tokens = tokens,
                    .elapsed_s = elapsed_s,

@@ -47,6 +47,7 @@ class Report {
 
     const RunConfig& config_;
     metrics::Interval interval_;
+    double loss_scale_ = 1;
     std::optional<double> last_norm_;  // none: the last iteration was skipped
     Taken last_;
     std::optional<metrics::LineFile> log_file_, json_file_;

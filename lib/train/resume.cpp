@@ -50,6 +50,18 @@ std::string text_of(const io::Json& value) {
     return value.is_null() || value.empty() ? "not given" : value.dump();
 }
 
+io::OrderedJson loss_scale_json(const optim::LossScaleState& state) {
+    return {{"scale", state.scale},
+            {"steps_since_overflow", state.steps_since_overflow},
+            {"hysteresis_left", state.hysteresis_left}};
+}
+
+optim::LossScaleState loss_scale_from(const io::Json& object, const std::string& path) {
+    return {.scale = io::json_get<double>(object, "scale", path),
+            .steps_since_overflow = io::json_get<i64>(object, "steps_since_overflow", path),
+            .hysteresis_left = io::json_get<i64>(object, "hysteresis_left", path)};
+}
+
 // Values of the command line hold; a change against the checkpoint is said, never silent.
 void note_changes(const io::Json& saved, const io::OrderedJson& now) {
     for (const auto& [key, value] : now.items()) {
@@ -122,6 +134,10 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     const auto stepped = manifest.state.find("stepped");
     position.stepped = stepped == manifest.state.end() ? position.done
                                                        : counters_from(*stepped, checkpoint.path());
+    if (const auto scale = manifest.state.find("loss_scale");
+        scale != manifest.state.end() && with_optimizer) {
+        trainer.restore(loss_scale_from(*scale, checkpoint.path()));
+    }
     if (const auto interval = manifest.state.find("interval"); interval != manifest.state.end()) {
         position.interval = interval_from(*interval, checkpoint.path());
     }
@@ -198,18 +214,23 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
 
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
                          const Position& position) {
-    return {.model = config.trainer.model,
-            .parallel = config.trainer.parallel,
-            .counters = {.iteration = position.done.iteration,
-                         .consumed_samples = position.done.samples,
-                         .consumed_tokens = position.done.tokens,
-                         .optimizer_step = trainer.optimizer_step()},
-            .tokenizer = config.tokenizer,
-            .seed = static_cast<i64>(config.trainer.seed),
-            .state = {{"schedule", schedule_json(config)},
-                      {"stepped", counters_json(position.stepped)},
-                      {"interval", interval_json(position.interval)}},
-            .command_line = config.command_line};
+    ckpt::SaveInfo info{.model = config.trainer.model,
+                        .parallel = config.trainer.parallel,
+                        .counters = {.iteration = position.done.iteration,
+                                     .consumed_samples = position.done.samples,
+                                     .consumed_tokens = position.done.tokens,
+                                     .optimizer_step = trainer.optimizer_step()},
+                        .tokenizer = config.tokenizer,
+                        .seed = static_cast<i64>(config.trainer.seed),
+                        .state = {{"schedule", schedule_json(config)},
+                                  {"stepped", counters_json(position.stepped)},
+                                  {"interval", interval_json(position.interval)}},
+                        .command_line = config.command_line,
+                        .weights = config.trainer.precision.weights};
+    if (info.weights == DType::fp16) {
+        info.state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
+    }
+    return info;
 }
 
 }  // namespace lm::train

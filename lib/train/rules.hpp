@@ -23,6 +23,10 @@ struct IterationRange {
 // --skip-train-iteration-range A-B C-D: sorted, ranges that touch joined. Throws Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
 
+// From the largest scale that fp32 holds down to 1 there are 127 halvings: a training whose
+// gradients overflow so often in a row has another problem.
+constexpr i64 most_skipped_in_a_row = 150;
+
 struct LoopRules {
     i64 log_interval = 100;
     i64 eval_interval = 1000;

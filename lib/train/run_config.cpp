@@ -172,7 +172,9 @@ class Resolver {
     void resolve_model() {
         problems_.check([&] { model_ = config::resolve_model(flags_.model, vocabulary_.size); });
         problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
-        problems_.check_built([&] { config::require_fp32(precision_); });
+        problems_.check([&] {
+            if (precision_.weights == DType::fp16) flags_.loss_scale.check();
+        });
         if (!model_) return;
         data_.seq_length = model_->seq_length;
         data_.vocab_size = model_->vocab_size;
@@ -229,6 +231,8 @@ class Resolver {
             .trainer = {.model = *model_,
                         .parallel = parallel_,
                         .micro_batch = flags_.schedule.micro_batch,
+                        .precision = precision_,
+                        .loss_scale = flags_.loss_scale,
                         .adamw = adamw_,
                         .seed = static_cast<u64>(flags_.model.seed),
                         .document_attention = flags_.data.reset_attention_mask,

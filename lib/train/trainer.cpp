@@ -44,8 +44,8 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
 
 spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank, i64 pp_rank) {
     const spec::StepShape step{config.micro_batch, config.model.seq_length, config.n_micro_batches};
-    return spec::plan_memory(config.model, config.parallel, step, {}, config.n_threads, tp_rank,
-                             pp_rank);
+    return spec::plan_memory(config.model, config.parallel, step, config.precision,
+                             config.n_threads, tp_rank, pp_rank);
 }
 
 Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid)
@@ -55,6 +55,7 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
       plan_(memory_plan(config, grid_.at.tp, grid_.at.pp)),
       map_(config.model, config.parallel, grid_.at.tp, grid_.at.pp),
       weight_buffer_(device.allocate(plan_.weights, "weights")),
+      master_buffer_(device.allocate(plan_.masters, "masters")),
       gradient_buffer_(device.allocate(plan_.gradients, "gradients")),
       optimizer_buffer_(device.allocate(plan_.optimizer, "optimizer state")),
       activation_buffer_(device.allocate(plan_.activations + plan_.workspace, "activations")) {
@@ -63,7 +64,8 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
                  grid_.data->size() == config.parallel.dp,
              "a grid of another layout");
     const Shape flat{spec::flat_elements(map_.layout(), config.parallel)};
-    weights_ = weight_buffer_.view(DType::fp32, flat);
+    weights_ = weight_buffer_.view(config.precision.weights, flat);
+    if (config.precision.weights == DType::fp16) scaler_ = optim::LossScaler(config.loss_scale);
     gradients_ = gradient_buffer_.view(DType::fp32, flat);
     workspace_ = activation_buffer_.view(plan_.activations, DType::uint8, {plan_.workspace});
     build_data_parallel();
@@ -85,15 +87,16 @@ void Trainer::build_data_parallel() {
 
 void Trainer::bind_optimizer() {
     const Shape moments{total_size(data_parallel_->updated())};
+    if (is_half(weights_.dtype)) masters_ = master_buffer_.view(DType::fp32, moments);
     exp_avg_ = optimizer_buffer_.view(DType::fp32, moments);
     exp_avg_sq_ = optimizer_buffer_.view(exp_avg_.bytes(), DType::fp32, moments);
-    optimizer_ =
-        std::make_unique<optim::AdamWOptimizer>(config_.adamw, map_, data_parallel_->updated(),
-                                                weights_, gradients_, exp_avg_, exp_avg_sq_);
+    optimizer_ = std::make_unique<optim::AdamWOptimizer>(
+        config_.adamw, map_, data_parallel_->updated(), weights_, masters_, gradients_, exp_avg_,
+        exp_avg_sq_);
 }
 
 spec::StepShape Trainer::step_shape() const {
-    return {config_.micro_batch, seq_length_, config_.n_micro_batches};
+    return {config_.micro_batch, seq_length_, config_.n_micro_batches, config_.precision.weights};
 }
 
 void Trainer::set_seq_length(i64 seq_length) {
@@ -151,11 +154,30 @@ void Trainer::build_chunks() {
 void Trainer::initialize() {
     ThreadPool pool(config_.n_threads);
     model::initialize_weights(map_, device_, pool, config_.seed, weights_);
+    masters_from_weights();
+}
+
+template <typename Body>
+void Trainer::for_masters(const Body& body) {
+    i64 at = 0;
+    for (const Range& range : data_parallel_->updated()) {
+        if (masters_) body(range, masters_.rows(at, at + range.size()));
+        at += range.size();
+    }
+}
+
+// As Megatron does: the masters begin as the rounded weights.
+void Trainer::masters_from_weights() {
+    Context context = this->context();
+    for_masters([&](const Range& range, const device::View& masters) {
+        device::cast(context, {.x = weights_.rows(range.begin, range.end), .y = masters});
+    });
 }
 
 // ---- a step -----------------------------------------------------------------------------------
 
 StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) {
+    const double scale = scaler_.scale();
     begin_pass({&next, n_micro_batches, true});
     pipeline_->train(n_micro_batches);  // gradients leave as soon as backward has completed them
     data_parallel_->finish_reduce();
@@ -163,14 +185,16 @@ StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) 
     add_gradient_squares();
     const StepSums sums = global_sums();
     StepResult result{.loss = sums[model::loss_sum],
-                      .gradient_norm = std::sqrt(sums[model::gradient_sum_squares])};
+                      .gradient_norm = std::sqrt(sums[model::gradient_sum_squares]) / scale};
     result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+    scaler_.update(!std::isfinite(result.gradient_norm));
+    result.loss_scale = scaler_.scale();
     if (!result.updated) return result;
     ++optimizer_step_;
     double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
     if (clip_fault_) clip = clip_fault_(clip);
     Context context = this->context();
-    optimizer_->step(context, optimizer_step_, lr, clip);
+    optimizer_->step(context, optimizer_step_, lr, clip / scale);
     data_parallel_->start_gather();  // weights arrive before the next forward reads them
     return result;
 }
@@ -200,7 +224,7 @@ void Trainer::forward(i64 chunk, i64 micro_batch) {
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
     copy_in(batch_of(chunk, micro_batch), gpt.slot(at.slot));
     gpt.forward(context, at);
-    if (gpt.part().head) gpt.loss(context, at, 1.0);
+    if (gpt.part().head) gpt.loss(context, at, scaler_.scale());
 }
 
 void Trainer::backward(i64 chunk, i64 micro_batch) {
@@ -279,11 +303,18 @@ void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
     const device::View chunk = gpt.shared().logits;
     const i64 n_rows = gpt.slot(0).final_norm[0];
     std::vector<float> host(static_cast<size_t>(chunk.numel()));
+    std::vector<u16> bits(is_half(chunk.dtype) ? host.size() : 0);
     for (i64 begin = 0; begin < n_rows; begin += chunk[0]) {
         const i64 end = std::min(begin + chunk[0], n_rows);
         const device::View rows = chunk.rows(0, end - begin);
         gpt.logits(context, 0, begin, end, rows);
-        device_.copy_to_host(host.data(), rows);
+        if (bits.empty()) {
+            device_.copy_to_host(host.data(), rows);
+        } else {
+            device_.copy_to_host(bits.data(), rows);
+            std::ranges::transform(bits, host.begin(),
+                                   rows.dtype == DType::bf16 ? f32_from_bf16 : f32_from_f16);
+        }
         for (i64 row = begin; row < end; ++row) {
             const auto first = static_cast<size_t>((row - begin) * chunk[1]);
             take(row,
@@ -310,6 +341,7 @@ std::vector<ckpt::Piece> Trainer::state() {
     i64 at = 0;
     for (const Range& range : data_parallel_->owned()) {
         const i64 first = data_parallel_->sharded() ? at : range.begin;
+        if (masters_) add(ckpt::Kind::master, masters_.rows(first, first + range.size()), range);
         add(ckpt::Kind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
         add(ckpt::Kind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
         at += range.size();
@@ -319,7 +351,13 @@ std::vector<ckpt::Piece> Trainer::state() {
 
 void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
     const device::View weights = this->weights();
-    checkpoint.load(map_.table(), map_.layout(), ckpt::Kind::weight, weights.dtype, weights.data);
+    // fp32 weights are the masters of a checkpoint with 16-bit weights.
+    checkpoint.load(map_.table(), map_.layout(), masters_ ? ckpt::Kind::weight : ckpt::Kind::master,
+                    weights.dtype, weights.data);
+    for_masters([&](const Range& range, const device::View& masters) {
+        checkpoint.load(map_.table(), map_.layout(), ckpt::Kind::master, masters.dtype,
+                        masters.data, range.begin, range.end);
+    });
     if (!with_optimizer) return;
     i64 at = 0;
     for (const Range& range : data_parallel_->updated()) {
@@ -338,10 +376,11 @@ void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
 void Trainer::check_replicas() {
     const device::View weights = this->weights();
     const std::vector<Range>& updated = data_parallel_->updated();
-    parallel::check_replicas(map_, grid_, device_,
-                             {{"weight", weights, {{0, weights.numel()}}},
-                              {"exp_avg", exp_avg_, updated},
-                              {"exp_avg_sq", exp_avg_sq_, updated}});
+    std::vector<parallel::HeldState> state{{"weight", weights, {{0, weights.numel()}}},
+                                           {"exp_avg", exp_avg_, updated},
+                                           {"exp_avg_sq", exp_avg_sq_, updated}};
+    if (masters_) state.push_back({"master", masters_, updated});
+    parallel::check_replicas(map_, grid_, device_, state);
 }
 
 device::View Trainer::weights() {

@@ -18,6 +18,7 @@
 #include "data/loader.hpp"
 #include "device/device.hpp"
 #include "model/gpt.hpp"
+#include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/grid.hpp"
@@ -33,6 +34,8 @@ struct TrainerConfig {
     i64 micro_batch = 1;
     // The most of a step on one data-parallel rank: a pipeline keeps several of them in flight.
     i64 n_micro_batches = i64{1} << 30;
+    spec::Precision precision;
+    optim::LossScaleConfig loss_scale;  // of fp16
     optim::AdamWConfig adamw;
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
@@ -47,6 +50,7 @@ struct StepResult {
     double loss = 0;           // mean over the micro-batches of all ranks, before the update
     double gradient_norm = 0;  // global, before clipping
     bool updated = false;      // false: loss or gradient was not finite, and nothing was changed
+    double loss_scale = 1;     // of the next step
 };
 
 class Trainer {
@@ -80,6 +84,8 @@ class Trainer {
     void logits(const data::Batch& batch, const RowsOfLogits& take);
 
     i64 optimizer_step() const { return optimizer_step_; }
+    const optim::LossScaler& loss_scaler() const { return scaler_; }
+    void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
     const spec::MemoryPlan& memory() const { return plan_; }
     parallel::Grid& grid() { return grid_; }
 
@@ -115,6 +121,10 @@ class Trainer {
     void build_chunks();
     void build_data_parallel();
     void bind_optimizer();
+    // body(range of the flat buffer, the masters of its elements), of what this rank updates.
+    template <typename Body>
+    void for_masters(const Body& body);
+    void masters_from_weights();
     device::Context context() { return {device_, workspace_, times_}; }
 
     void forward(i64 chunk, i64 micro_batch);
@@ -136,8 +146,9 @@ class Trainer {
     parallel::Grid grid_;
     spec::MemoryPlan plan_;
     model::ParamMap map_;
-    device::Buffer weight_buffer_, gradient_buffer_, optimizer_buffer_, activation_buffer_;
-    device::View weights_, gradients_, exp_avg_, exp_avg_sq_, workspace_;
+    device::Buffer weight_buffer_, master_buffer_, gradient_buffer_, optimizer_buffer_,
+        activation_buffer_;
+    device::View weights_, masters_, gradients_, exp_avg_, exp_avg_sq_, workspace_;
     i64 seq_length_ = 0;
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<parallel::Overlap> overlap_;
@@ -149,6 +160,7 @@ class Trainer {
     std::vector<float> loss_weight_;  // host staging of one micro-batch
     std::vector<data::Batch> taken_;  // batches that later chunks need again, one round
     Pass pass_;
+    optim::LossScaler scaler_;
     i64 optimizer_step_ = 0;
     std::function<double(double)> clip_fault_;
     device::OpTimes* times_ = nullptr;

@@ -11,6 +11,7 @@
 #include "comm/threads.hpp"
 #include "model/gpt.hpp"
 #include "model/init.hpp"
+#include "model/positions.hpp"
 
 namespace lm::test {
 namespace {
@@ -53,6 +54,9 @@ class Stage {
                 run.config, run.parallel, step_,
                 spec::stage_shape(run.config, run.parallel, step_, pp_rank, tensor.rank())),
             activations_);
+        write_position_constants(
+            run.config, spec::tensor_share(run.config, run.parallel, tensor.rank()).first_head,
+            device, chunks.front().shared);
         for (i64 chunk = 0; chunk < run.parallel.n_chunks; ++chunk) {
             hooks_.push_back(std::make_unique<Recorder>());
             const ChunkSetup setup{
@@ -121,8 +125,8 @@ class Stage {
                 act.doc_start.span<i32>()[row] = at < t / 2 ? 0 : static_cast<i32>(t / 2);
                 if (act.tokens) {
                     act.tokens.span<i32>()[row] = number(1, place, run_.config.vocab_size);
-                    act.positions.span<i32>()[row] = static_cast<i32>(at);
                 }
+                if (act.positions) act.positions.span<i32>()[row] = static_cast<i32>(at);
                 if (!act.targets) continue;
                 act.targets.span<i32>()[row] = number(2, place, run_.config.vocab_size);
                 act.loss_weight.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
@@ -289,6 +293,34 @@ spec::ModelConfig odd_model() {
     config.init_std = 0.2;
     config.attention_dropout = 0.2;
     config.hidden_dropout = 0.1;
+    config.resolve();
+    return config;
+}
+
+spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim) {
+    spec::ModelConfig config = odd_model();
+    config.n_layers = 3;
+    config.n_heads = config.n_groups = n_heads;
+    config.head_dim = head_dim;
+    config.hidden = n_heads * head_dim;
+    config.position = spec::PositionEmbedding::alibi;
+    config.embedding_norm = true;
+    config.resolve();
+    return config;
+}
+
+spec::ModelConfig llama_model(i64 n_heads, i64 n_groups) {
+    spec::ModelConfig config = odd_model();
+    config.n_layers = 3;
+    config.n_heads = n_heads;
+    config.n_groups = n_groups;
+    config.head_dim = 4;
+    config.hidden = 4 * n_heads;
+    config.position = spec::PositionEmbedding::rope;
+    config.normalization = spec::Normalization::rms_norm;
+    config.activation = spec::Activation::swiglu;
+    config.untied_head = true;
+    config.linear_bias = false;
     config.resolve();
     return config;
 }

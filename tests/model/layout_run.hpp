@@ -35,4 +35,9 @@ Outcome run_layout(const LayoutRun& run);
 // Nothing divides: 5 heads, 5 layers, 37 words, an MLP of 30.
 spec::ModelConfig odd_model();
 
+// ALiBi and a normalized embedding.
+spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim);
+// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
+spec::ModelConfig llama_model(i64 n_heads, i64 n_groups);
+
 }  // namespace lm::test

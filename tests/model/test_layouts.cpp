@@ -88,6 +88,44 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
     }
 }
 
+TEST_CASE("the other architectures compute in every layout what one rank computes") {
+    spec::ModelConfig wide_104b = odd_model();  // learned positions behind a normalized embedding
+    wide_104b.embedding_norm = true;
+    spec::ModelConfig mixture = odd_model();
+    mixture.position = spec::PositionEmbedding::rope;
+    mixture.activation = spec::Activation::geglu;
+    spec::ModelConfig no_positions = odd_model();
+    no_positions.position = spec::PositionEmbedding::none;
+    const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
+        {"bloom 12 heads", bloom_model(12, 2)},
+        {"bloom 112 heads", bloom_model(112, 1)},
+        {"llama", llama_model(6, 6)},
+        {"llama 2 groups", llama_model(6, 2)},
+        {"llama 3 groups", llama_model(6, 3)},
+        {"104b", wide_104b},
+        {"mixture", mixture},
+        {"no positions", no_positions}};
+    const std::vector<spec::ParallelConfig> layouts = {
+        layout(2, 1),          layout(4, 1),          layout(1, 3), layout(2, 1, 1, true),
+        layout(4, 1, 1, true), layout(2, 3, 1, true), layout(3, 2)};
+    for (const auto& [name, config] : models) {
+        const Outcome one = run_layout({.config = config, .parallel = layout(1, 1)});
+        CHECK(one.faults == std::vector<std::string>{});
+        for (const spec::ParallelConfig& parallel : layouts) {
+            if (parallel.tp > config.n_groups) continue;
+            INFO(name << ": " << describe(parallel));
+            compare(run_layout({.config = config, .parallel = parallel}), one);
+        }
+        for (const Recompute& recompute : recomputes) {
+            LayoutRun run{.config = config, .parallel = layout(2, 1)};
+            const Outcome kept = run_layout(run);
+            run.parallel.recompute = recompute;
+            INFO(name << ": " << describe(run.parallel));
+            CHECK(run_layout(run) == kept);
+        }
+    }
+}
+
 TEST_CASE("recompute changes no bit") {
     for (const auto& parallel :
          {layout(1, 1), layout(2, 2), layout(4, 1, 1, true), layout(2, 2, 2, true), layout(1, 3)}) {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_loss_scaler: for each line "INITIAL MIN WINDOW HYSTERESIS STEPS" of standard input, STEPS of
+// 'x' (an overflow) and '.', the scale after each step, for comparison with Megatron's.
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "base/error.hpp"
+#include "optim/loss_scaler.hpp"
+
+using namespace lm;
+
+int main() try {
+    optim::LossScaleConfig config;
+    std::string steps;
+    while (std::cin >> config.initial >> config.min >> config.window >> config.hysteresis >>
+           steps) {
+        optim::LossScaler scaler(config);
+        for (const char step : steps) {
+            scaler.update(step == 'x');
+            std::printf("%.17g ", scaler.scale());
+        }
+        std::printf("\n");
+    }
+    return 0;
+} catch (const Error& error) {
+    std::fprintf(stderr, "test_loss_scaler: %s\n", error.what());
+    return static_cast<int>(error.code());
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// With --reset-position-ids, --reset-attention-mask and --eod-mask-loss, two documents in one
+// sample are two documents: loss and every gradient are those of the two on their own.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "cpu/cpu.hpp"
+#include "golden.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+constexpr i32 eod = 0;
+const data::BatchOptions one_row{.micro_batch = 1,
+                                 .eod_id = eod,
+                                 .reset_position_ids = true,
+                                 .reset_attention_mask = true,
+                                 .eod_mask_loss = true};
+
+void mark(data::Batch& batch, i64 row) {
+    const auto at = static_cast<size_t>(row * batch.seq_length);
+    const auto n = static_cast<size_t>(batch.seq_length);
+    data::mark_documents(
+        std::span(batch.tokens).subspan(at, n), eod, std::span(batch.positions).subspan(at, n),
+        std::span(batch.document_starts).subspan(at, n), std::span(batch.loss_mask).subspan(at, n));
+}
+
+// A sample of two documents of half its length, each ended by its eod.
+data::Batch both(i64 t, const std::vector<i32>& first, const std::vector<i32>& second) {
+    data::Batch batch(t, one_row);
+    std::ranges::copy(first, batch.tokens.begin());
+    std::ranges::copy(second, batch.tokens.begin() + t / 2);
+    std::ranges::copy(std::span(batch.tokens).subspan(1), batch.targets.begin());
+    batch.targets.back() = 5;
+    mark(batch, 0);
+    return batch;
+}
+
+// Each document at the beginning of a sample of its own, behind it nothing that counts.
+data::Batch apart(i64 t, const std::vector<i32>& first, const std::vector<i32>& second) {
+    data::BatchOptions options = one_row;
+    options.micro_batch = 2;
+    data::Batch batch(t, options);
+    for (const i64 row : {0, 1}) {
+        const std::vector<i32>& document = row == 0 ? first : second;
+        const auto at = static_cast<size_t>(row * t);
+        std::fill_n(batch.tokens.begin() + row * t, t, 7);
+        std::ranges::copy(document, batch.tokens.begin() + row * t);
+        std::fill_n(batch.targets.begin() + row * t, t, 3);
+        std::copy_n(batch.tokens.begin() + row * t + 1, t - 1, batch.targets.begin() + row * t);
+        mark(batch, row);
+        std::fill(batch.loss_mask.begin() + row * t + t / 2,
+                  batch.loss_mask.begin() + (row + 1) * t, 0.0F);
+        batch.sample_ids[static_cast<size_t>(row)] = row;
+        CHECK(batch.loss_mask[at + static_cast<size_t>(t) / 2 - 1] == 0.0F);  // at the eod
+    }
+    return batch;
+}
+
+struct Result {
+    double loss;
+    std::vector<float> gradients;
+};
+
+Result run(const spec::ModelConfig& model, const data::Batch& batch) {
+    const auto device = cpu::make_device(2);
+    train::Trainer trainer(
+        {.model = model, .micro_batch = batch.n_rows, .document_attention = true, .n_threads = 2},
+        *device);
+    trainer.initialize();
+    const double loss = trainer.step([&]() -> const data::Batch& { return batch; }, 1, 1e-3).loss;
+    const auto gradients = trainer.gradients().span<const float>();
+    return {loss, {gradients.begin(), gradients.end()}};
+}
+
+}  // namespace
+
+TEST_CASE("documents of a sample do not see each other, in any architecture") {
+    const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "bloom_tiny", "llama_tiny",
+                               "llama_gqa", "neox_odd");
+    spec::ModelConfig model = Golden(name).config();
+    model.seq_length = model.max_positions = 16;
+    model.init_std = 0.3;
+    const std::vector<i32> first{3, 14, 15, 9, 26, 5, 35, eod};
+    const std::vector<i32> second{27, 18, 28, 18, 28, 45, 9, eod};
+    const Result one = run(model, both(16, first, second));
+    const Result two = run(model, apart(16, first, second));
+    CHECK(one.loss == Approx(two.loss).epsilon(1e-6));
+    double difference = 0;
+    double whole = 0;
+    for (size_t i = 0; i < one.gradients.size(); ++i) {
+        difference += std::pow(static_cast<double>(one.gradients[i]) - two.gradients[i], 2);
+        whole += std::pow(static_cast<double>(two.gradients[i]), 2);
+    }
+    INFO(name);
+    CHECK(whole > 1e-4);
+    CHECK(std::sqrt(difference) < 1e-6 * std::sqrt(whole));
+    // And they would, without the flags.
+    data::Batch mixed = both(16, first, second);
+    std::ranges::fill(mixed.document_starts, 0);
+    CHECK(std::abs(run(model, mixed).loss - one.loss) > 1e-4);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training in 16 bits: memory, accumulation, overflow, and checkpoints that go on bitwise.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "ckpt/generation.hpp"
+#include "cpu/cpu.hpp"
+#include "golden.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+struct Run {
+    Golden golden;
+    std::unique_ptr<device::Device> device;
+    std::unique_ptr<train::Trainer> trainer;
+
+    Run(const std::string& name, DType weights, i64 micro_batch = 0,
+        const optim::LossScaleConfig& loss_scale = {.initial = 1024})
+        : golden(name), device(cpu::make_device(2)) {
+        const train::TrainerConfig config{
+            .model = golden.config(),
+            .micro_batch = micro_batch > 0 ? micro_batch : golden.batch_size(),
+            .precision = {weights},
+            .loss_scale = loss_scale,
+            .n_threads = 2};
+        trainer = std::make_unique<train::Trainer>(config, *device);
+        trainer->initialize();
+    }
+    train::StepResult step(i64 number) {
+        const data::Batch batch = golden.batch(number, 0, golden.batch_size());
+        return trainer->step([&]() -> const data::Batch& { return batch; }, 1, 1e-3);
+    }
+    std::vector<std::byte> weights() const {
+        const device::View view = trainer->weights();
+        const auto* const bytes = static_cast<const std::byte*>(view.data);
+        return {bytes, bytes + view.bytes()};
+    }
+};
+
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+    double difference = 0;
+    double whole = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+        whole += std::pow(static_cast<double>(b[i]), 2);
+    }
+    return std::sqrt(difference / whole);
+}
+
+// The same samples, over and over: 64 of them as micro-batches of `micro_batch`.
+std::vector<float> gradients_of_64(const std::string& name, DType weights, i64 micro_batch) {
+    Run run(name, weights, micro_batch);
+    data::Batch batch;
+    i64 next = 0;
+    const auto take = [&]() -> const data::Batch& {
+        batch = data::Batch(run.golden.config().seq_length, {.micro_batch = micro_batch});
+        for (i64 row = 0; row < micro_batch; ++row, ++next) {
+            const i64 in_batch = next % run.golden.batch_size();
+            const data::Batch one =
+                run.golden.batch(next / run.golden.batch_size() % 10, in_batch, 1);
+            const auto at = row * one.seq_length;
+            std::ranges::copy(one.tokens, batch.tokens.begin() + at);
+            std::ranges::copy(one.targets, batch.targets.begin() + at);
+            batch.sample_ids[static_cast<size_t>(row)] = next;
+        }
+        return batch;
+    };
+    CHECK(run.trainer->step(take, 64 / micro_batch, 1e-3).updated);
+    const auto gradients = run.trainer->gradients().span<const float>();
+    const double scale = weights == DType::fp16 ? 1024 : 1;
+    std::vector<float> result;
+    for (const float g : gradients) result.push_back(static_cast<float>(g / scale));
+    return result;
+}
+
+constexpr const char* models[] = {"gpt2_odd", "bloom_odd", "llama_gqa"};
+
+}  // namespace
+
+TEST_CASE("16-bit trainers allocate what the plan says") {
+    for (const char* name : models) {
+        for (const DType weights : {DType::fp32, DType::bf16, DType::fp16}) {
+            const Run run(name, weights);
+            CHECK(run.device->allocated_bytes() == run.trainer->memory().total());
+        }
+    }
+}
+
+TEST_CASE("64 micro-batches add up to what one batch gives, in fp32") {
+    for (const char* name : models) {
+        const std::vector<float> exact = gradients_of_64(name, DType::fp32, 64);
+        for (const DType weights : {DType::bf16, DType::fp16}) {
+            INFO(name << " " << name_of(weights));
+            const std::vector<float> many = gradients_of_64(name, weights, 1);
+            CHECK(relative_distance(many, gradients_of_64(name, weights, 64)) < 1e-3);
+            // And they are those of fp32 but for the rounding of what is stored.
+            CHECK(relative_distance(many, exact) < (weights == DType::bf16 ? 0.05 : 0.01));
+        }
+    }
+}
+
+TEST_CASE("16-bit losses are fp32's but for rounding") {
+    for (const char* name : models) {
+        Run exact(name, DType::fp32);
+        for (const DType weights : {DType::bf16, DType::fp16}) {
+            INFO(name << " " << name_of(weights));
+            Run run(name, weights);
+            Run again(name, DType::fp32);
+            for (i64 i = 0; i < 10; ++i) {
+                CHECK(run.step(i).loss == Approx(again.step(i).loss).epsilon(3e-3));
+            }
+        }
+    }
+}
+
+TEST_CASE("weights are their masters, rounded") {
+    Run run("llama_gqa", DType::bf16);
+    for (i64 i = 0; i < 3; ++i) CHECK(run.step(i).updated);
+    i64 checked = 0;
+    const auto pieces = run.trainer->state();
+    for (const ckpt::Piece& master : pieces) {
+        if (master.kind != ckpt::Kind::master) continue;
+        const auto weight = std::ranges::find_if(pieces, [&](const ckpt::Piece& piece) {
+            return piece.kind == ckpt::Kind::weight && piece.tensor == master.tensor;
+        });
+        REQUIRE(weight != pieces.end());
+        CHECK(weight->dtype == DType::bf16);
+        for (i64 i = 0; i < master.flat_end - master.flat_begin; ++i, ++checked) {
+            const u16 rounded = bf16_from_f32(static_cast<const float*>(master.data)[i]);
+            if (static_cast<const u16*>(weight->data)[i] != rounded) FAIL("element " << i);
+        }
+    }
+    CHECK(checked == count_parameters(run.golden.config()).total());
+}
+
+TEST_CASE("fp16: a step that overflows changes nothing but the scale") {
+    Run run("gpt2_tiny", DType::fp16, 0, {});
+    const std::vector<std::byte> before = run.weights();
+    std::vector<double> scales;
+    i64 skipped = 0;
+    for (i64 i = 0; i < 40; ++i) {
+        const train::StepResult result = run.step(i % 10);
+        CHECK(std::isfinite(result.loss));
+        scales.push_back(result.loss_scale);
+        if (result.updated) break;
+        ++skipped;
+        CHECK(run.weights() == before);
+        CHECK(run.trainer->optimizer_step() == 0);
+    }
+    REQUIRE(skipped >= 3);
+    CHECK(skipped < 30);
+    CHECK(scales[0] == 4294967296.0);
+    CHECK(scales[1] == 2147483648.0);
+    CHECK(scales[2] == 1073741824.0);
+    CHECK(run.trainer->optimizer_step() == 1);
+    CHECK(run.weights() != before);
+}
+
+TEST_CASE("the loss scale is taken out of gradient norms and updates") {
+    Run small("llama_tiny", DType::fp16, 0, {.fixed = 64.0});
+    Run large("llama_tiny", DType::fp16, 0, {.fixed = 2048.0});
+    for (i64 i = 0; i < 5; ++i) {
+        const train::StepResult a = small.step(i);
+        const train::StepResult b = large.step(i);
+        CHECK(a.updated);
+        CHECK(a.loss_scale == 64.0);
+        CHECK(b.loss_scale == 2048.0);
+        CHECK(a.gradient_norm == Approx(b.gradient_norm).epsilon(5e-3));
+        CHECK(a.loss == Approx(b.loss).epsilon(1e-3));
+    }
+}
+
+TEST_CASE("a run resumed in 16 bits is bitwise the run that went on") {
+    for (const char* name : models) {
+        for (const DType weights : {DType::bf16, DType::fp16}) {
+            INFO(name << " " << name_of(weights));
+            const TempDir scratch;
+            Run whole(name, weights);
+            for (i64 i = 0; i < 4; ++i) whole.step(i);
+            ckpt::SaveInfo info;
+            info.model = whole.golden.config();
+            info.counters.iteration = 4;
+            info.counters.optimizer_step = whole.trainer->optimizer_step();
+            info.weights = weights;
+            ckpt::save(ckpt::claim(scratch / "run"), info, whole.trainer->state());
+            Run resumed(name, weights);
+            resumed.trainer->load(ckpt::open(scratch / "run"), true);
+            resumed.trainer->restore(whole.trainer->loss_scaler().state());
+            for (i64 i = 4; i < 8; ++i) CHECK(resumed.step(i).loss == whole.step(i).loss);
+            CHECK(resumed.weights() == whole.weights());
+        }
+    }
+}
