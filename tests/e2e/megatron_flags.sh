@@ -31,9 +31,14 @@ for flag in --distributed-backend --data-impl --use-flash-attn \
 done
 [ "$(grep -c 'ignored' "$dir/err")" = 6 ] || die "other notes than expected"
 
-for more in --async-save --fp16 "--loss-scale 12" \
+for more in --bf16 "--fp16 --loss-scale 12" "--fp16 --initial-loss-scale 4096 --hysteresis 1" --swiglu \
+    "--position-embedding-type alibi --embed-layernorm" "--use-rotary-position-embeddings --normalization RMSNorm"; do
+    read -ra words <<<"$more"
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
+done
+for more in --async-save "--loss-scale 0 --fp16" \
     "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
-    --swiglu "--position-embedding-type alibi" "--tensor-model-parallel-size 2" "--optimizer sgd"; do
+    "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"
     code=0
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || code=$?

@@ -18,8 +18,8 @@ shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64
 llama=(--use-rotary-position-embeddings --swiglu --normalization RMSNorm --untie-embeddings-and-output-weights
     --disable-bias-linear --group-query-attention --num-query-groups 2)
 bloom=(--position-embedding-type alibi --embed-layernorm)
-data=(--data-path data_text_document --threads 2)
-schedule=(--micro-batch-size 8 --global-batch-size 16 --lr 3e-3 --min-lr 3e-4 --lr-decay-style cosine
+data=(--data-path data_text_document --threads 1)
+schedule=(--micro-batch-size 8 --global-batch-size 8 --lr 3e-3 --min-lr 3e-4 --lr-decay-style cosine
     --lr-warmup-iters 20 --log-interval 1)
 
 # Validation loss after 300 steps.
@@ -73,7 +73,7 @@ run scale.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters
     fail "loss scales: $(fields scale.log 'loss scale' | head -3 | tr '\n' ' ')"
 [ "$(fields scale.log 'number of skipped iterations' | head -3 | tr '\n' ' ')" = "1 1 1 " ] || fail "skipped iterations"
 [ "$(fields scale.log 'learning rate' | head -3 | sort -u)" = 0.000E+00 ] || fail "the learning rate went on"
-[ "$(fields scale.log 'consumed samples' | sed -n 3p)" = 48 ] || fail "samples of skipped steps"
+[ "$(fields scale.log 'consumed samples' | sed -n 3p)" = 24 ] || fail "samples of skipped steps"
 [ "$(fields scale.log 'number of skipped iterations' | tail -1)" = 0 ] || fail "never trained"
 [ "$(fields scale.log 'number of nan iterations' | sort -u)" = 0 ] || fail "nan iterations"
 run fixed.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters 3 --eval-iters 0 --fp16 --loss-scale 512

@@ -152,7 +152,7 @@ wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-i
 wrong 2 'missing: --load: no such directory' lm-train "${args[@]}" --load missing
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
 wrong 2 'unknown option' lm-train "${args[@]}" --hiden-size 64
-wrong 2 '--bf16' lm-train "${args[@]}" --bf16
+wrong 2 '--bf16' lm-train "${args[@]}" --bf16 --fp16
 wrong 2 '--tensor-model-parallel-size' lm-train "${args[@]}" --tensor-model-parallel-size 2
 wrong 2 '--global-batch-size|batch' lm-train "${args[@]}" --global-batch-size 7
 wrong 2 '--save-interval' lm-train "${args[@]}" --save-interval 5
