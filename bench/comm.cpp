@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives, wall and CPU time of the slowest rank:
 //   bench_comm threads N     ranks as threads
-//   mpirun -n N bench_comm mpi   comm::Group over MPI
+//   mpirun -n N bench_comm mpi [M]   comm::Group over MPI; at most M elements a call
 //   mpirun -n N bench_comm raw   MPI's own blocking calls, to compare with
 #include <time.h>
 
@@ -137,7 +137,9 @@ int main(int argc, char** argv) {
     if (mode == "threads" && argc == 3) {
         comm::run_ranks(std::atoi(argv[2]), [](comm::Group& world) { run(of_group(world)); });
     } else if (mode == "mpi") {
-        const std::unique_ptr<comm::Launch> launch = comm::launch();
+        comm::LaunchOptions options;
+        if (argc == 3) options.max_count = std::atoll(argv[2]);
+        const std::unique_ptr<comm::Launch> launch = comm::launch(options);
         run(of_group(launch->world()));
 #ifdef LM_BENCH_MPI
     } else if (mode == "raw") {
@@ -145,7 +147,7 @@ int main(int argc, char** argv) {
 #endif
     } else {
         std::fprintf(stderr,
-                     "usage: bench_comm threads N | mpi | raw (the last two under mpirun)\n");
+                     "usage: bench_comm threads N | mpi [M] | raw (the last two under mpirun)\n");
         return 2;
     }
     return 0;
