@@ -262,12 +262,15 @@ class Run {
     // Tells the others about this rank's parts, and learns about theirs.
     Totals gather_parts(cluster::Rendezvous& ranks) {
         if (launch_.size > 1) {
-            std::string own;
+            std::string own = std::to_string(resumed_bytes_) + "\n";
             for (const PartRecord& record : records_) own += record.to_line();
             ranks.publish("done", own);
             records_.clear();
+            resumed_bytes_ = 0;
             for (const std::string& lines : ranks.gather("done")) {
-                for (std::string_view rest = lines; !rest.empty();) {
+                std::string_view rest = lines;
+                resumed_bytes_ += std::stoll(std::string(data::take_line(rest)));
+                while (!rest.empty()) {
                     auto record = PartRecord::parse(data::take_line(rest), work_.path());
                     if (!record)
                         run_error(work_.path(), "what a rank says of its parts is damaged");
@@ -355,7 +358,7 @@ class Run {
     Plan plan_;
     WorkDirectory work_;
     std::vector<PartRecord> records_;  // of this rank's parts, later of all
-    i64 resumed_bytes_ = 0;
+    i64 resumed_bytes_ = 0;            // found done, by this rank, later by all
 };
 
 }  // namespace

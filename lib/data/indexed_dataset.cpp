@@ -193,6 +193,10 @@ i64 IndexedDataset::length(i64 sequence) const {
     LM_CHECK(sequence >= 0 && sequence < n_sequences_, "sequence number out of range");
     const i64 value = load<i32>(lengths_ + 4 * sequence);
     if (value < 0) run_error(idx_.path(), "length {} of sequence {} is negative", value, sequence);
+    if (value > n_tokens_ - position(sequence)) {
+        run_error(idx_.path(), "sequence {} of {} tokens ends behind the {} that there are",
+                  sequence, value, n_tokens_);
+    }
     return value;
 }
 

@@ -195,3 +195,14 @@ TEST_CASE("Megatron's rule for the token type") {
     CHECK(token_type_for(65499) == TokenType::u16);
     CHECK(token_type_for(65500) == TokenType::i32);
 }
+
+TEST_CASE("a sequence that ends behind the tokens is the file's fault, not ours") {
+    const test::TempDir scratch;
+    const std::string prefix = write_small(scratch, "a");
+    std::string idx = io::read_file(idx_path(prefix));
+    put<i32>(idx, idx_header_bytes, 7);  // of 6 tokens in all
+    io::write_file(idx_path(prefix), idx, io::Overwrite::yes);
+    const auto d = IndexedDataset::open(prefix);
+    CHECK_THROWS_WITH(d.length(0), Contains("sequence 0 of 7 tokens ends behind the 6"));
+    CHECK_FALSE(verify_dataset(prefix, {}).faults.empty());
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer: any bytes as the .idx of a dataset, beside a .bin of as many tokens as its lengths
+// say. Opening, verifying and reading everything ends with an Error or well, never outside the
+// files.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "data/indexed_dataset.hpp"
+#include "data/verify_dataset.hpp"
+#include "io/file.hpp"
+
+namespace {
+
+using namespace lm;
+
+const std::string& prefix() {
+    static const std::string name = [] {
+        std::string pattern = "/dev/shm/idx_fuzz.XXXXXX";
+        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+        return pattern + "/p";
+    }();
+    return name;
+}
+
+// Bytes of the .bin that goes with the first lengths; small.
+size_t bin_bytes(std::string_view idx) {
+    i64 total = 0;
+    i64 n = 0;
+    if (idx.size() >= 34) std::memcpy(&n, idx.data() + 18, 8);
+    for (i64 i = 0; i < n && 34 + 4 * static_cast<size_t>(i) + 4 <= idx.size() && i < 1000; ++i) {
+        i32 length;
+        std::memcpy(&length, idx.data() + 34 + 4 * i, 4);
+        total += length;
+    }
+    const i64 item = idx.size() > 17 && idx[17] == 8 ? 2 : 4;
+    return total > 0 && total < 10000 ? static_cast<size_t>(total * item) : 0;
+}
+
+void read_all(const data::IndexedDataset& dataset) {
+    std::vector<i32> ids;
+    for (i64 s = 0; s < dataset.n_sequences(); ++s) {
+        ids.resize(static_cast<size_t>(dataset.length(s)));
+        dataset.read(dataset.position(s), ids);
+        (void)dataset.sequence_at(dataset.position(s));
+    }
+    for (i64 d = 0; d <= dataset.n_documents(); ++d) (void)dataset.document(d);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+    const std::string idx(reinterpret_cast<const char*>(bytes), size);
+    io::write_file(data::idx_path(prefix()), idx, io::Overwrite::yes);
+    io::write_file(data::bin_path(prefix()), std::string(bin_bytes(idx), '\1'), io::Overwrite::yes);
+    try {
+        read_all(data::IndexedDataset::open(prefix()));
+    } catch (const Error& error) {
+        if (error.code() != Exit::failure) std::abort();
+    }
+    (void)data::verify_dataset(prefix(), {});
+    return 0;
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer: any bytes as a line of JSON. The fast readers agree with simdjson's DOM wherever that
+// takes the line, and what the one-pass reader takes is right.
+#include <simdjson.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "data/jsonl.hpp"
+#include "data/plain_line.hpp"
+
+namespace {
+
+using namespace lm::data;
+
+void require(bool condition) {
+    if (!condition) std::abort();
+}
+
+// The string under the only "text" of an object, as simdjson reads the line; nullopt: something
+// else.
+std::optional<std::string> reference(const std::string& line) {
+    static simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    if (parser.parse(line).get_object().get(object) != simdjson::SUCCESS) return std::nullopt;
+    std::optional<std::string> text;
+    for (const auto field : object) {
+        if (field.key != "text") continue;
+        std::string_view value;
+        if (text || field.value.get_string().get(value) != simdjson::SUCCESS) return std::nullopt;
+        text = std::string(value);
+    }
+    return text;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    std::string line(reinterpret_cast<const char*>(data), size);
+    line = line.substr(0, line.find('\n'));
+    std::string padded = line + std::string(LineChunk::padding, '\0');
+    const std::optional<std::string> want = reference(line);
+
+    static PlainLineReader plain("text");
+    std::string_view rest(padded.data(), line.size());
+    if (const auto got = plain.take(rest)) require(rest.empty() && want && *got == *want);
+
+    static LineParser parser({"text"}, BadBytes::refuse);
+    std::optional<std::string> got;
+    try {
+        const auto values = parser.parse(std::string_view(padded.data(), line.size()));
+        if (!values[0].is_list) got = std::string(values[0].text);
+    } catch (const LineError& error) {
+        require(error.byte >= 1 && error.byte <= static_cast<lm::i64>(size) + 1);
+    }
+    if (want) require(got == want);
+    return 0;
+}
