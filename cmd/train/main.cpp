@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
+#include "comm/launch.hpp"
+#include "parallel/hosts.hpp"
+#include "parallel/together.hpp"
 #include "train/dry_run.hpp"
 #include "train/loop.hpp"
 #include "train/show_samples.hpp"
+
+#include <optional>
 
 using namespace lm;
 
@@ -16,19 +21,26 @@ int main(int argc, char** argv) {
         options.exits_with(code);
     }
     return cli::run_main(argc, argv, options, [&] {
+        const std::string command_line = cli::command_line(argc, argv);
+        const auto launch = comm::launch({.timeout_s = 60 * flags.data_parallel.timeout_min});
+        comm::Group& world = launch->world();
+        const bool speaks = world.rank() == 0;
         if (flags.output.dry_run) {
-            return static_cast<int>(train::dry_run(flags, cli::command_line(argc, argv)));
+            return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
         }
-        const train::RunConfig config = train::resolve(flags, cli::command_line(argc, argv));
+        std::optional<train::RunConfig> config;
+        if (!flags.threads) flags.threads = parallel::cores_of_rank(world);
+        parallel::together(world,
+                           [&] { config = train::resolve(flags, command_line, world.size()); });
         if (flags.output.print_config) {
-            cli::write_stdout(train::to_json(config).dump(2) + "\n");
+            if (speaks) cli::write_stdout(train::to_json(*config).dump(2) + "\n");
             return 0;
         }
         if (!flags.output.show_samples.empty()) {
-            train::show_samples(config, flags.data,
-                                train::parse_sample_range(flags.output.show_samples));
+            const auto range = train::parse_sample_range(flags.output.show_samples);
+            if (speaks) train::show_samples(*config, flags.data, range);
             return 0;
         }
-        return static_cast<int>(train::run(config));
+        return static_cast<int>(train::run(*config, world));
     });
 }

@@ -26,6 +26,15 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
     return common;
 }
 
+// Behind the others; put together with the last one when they touch.
+inline void append(std::vector<Range>& ranges, const Range& range) {
+    if (!ranges.empty() && ranges.back().end == range.begin) {
+        ranges.back().end = range.end;
+    } else {
+        ranges.push_back(range);
+    }
+}
+
 inline i64 total_size(const std::vector<Range>& ranges) {
     i64 total = 0;
     for (const Range& range : ranges) total += range.size();

@@ -84,9 +84,6 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
 // Throws Error(usage) when sequence parallelism cannot cut the rows of a micro-batch evenly.
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
 
-// lm-train runs on one rank so far.
-void require_one_rank(const spec::ParallelConfig& parallel);
-
 struct PrecisionFlags {
     bool fp16 = false;
     bool bf16 = false;

@@ -176,14 +176,6 @@ void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i
                 parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
 }
 
-void require_one_rank(const spec::ParallelConfig& parallel) {
-    const auto require_one = [](std::string_view flag, i64 value) {
-        if (value != 1) usage_error(flag, "lm-train runs on one rank so far: use 1");
-    };
-    require_one("--tensor-model-parallel-size", parallel.tp);
-    require_one("--pipeline-model-parallel-size", parallel.pp);
-}
-
 void add_precision_options(cli::Options& options, PrecisionFlags& flags) {
     options.group("Precision");
     options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default fp32 throughout");

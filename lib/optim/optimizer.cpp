@@ -13,16 +13,11 @@ double clip_coefficient(double norm, double clip) {
 
 namespace {
 
-// Elements of the flat buffer with and without weight decay, neighbours joined. Alignment gaps
-// between them hold zeros everywhere and stay zero under the update.
+// Elements of the flat buffer with or without weight decay.
 std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
     std::vector<Range> ranges;
-    bool open = false;
     for (const spec::LocalTensor& local : map.layout().tensors) {
-        const bool same = map.spec_of(local).weight_decay == decay;
-        if (same && open) ranges.back().end = local.end();
-        if (same && !open) ranges.push_back({local.offset, local.end()});
-        open = same;
+        if (map.spec_of(local).weight_decay == decay) append(ranges, {local.offset, local.end()});
     }
     return ranges;
 }

@@ -22,16 +22,16 @@ using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
 u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     constexpr i64 piece = 1 << 14;
-    const i64 width = size_of(data.dtype);
-    LM_CHECK(width <= i64{sizeof(u32)}, "state of a type too wide");
-    std::array<std::byte, piece * sizeof(u32)> host;  // NOLINT(*-pro-type-member-init)
+    std::array<std::byte, 4 * piece> host;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    const auto size = static_cast<size_t>(size_of(data.dtype));
+    LM_CHECK(size <= 4, "replicas of a wider type");
     u64 sum = 0;
     for (i64 begin = 0; begin < data.numel(); begin += piece) {
         const i64 end = std::min(begin + piece, data.numel());
         device.copy_to_host(host.data(), data.rows(begin, end));
         for (i64 i = begin; i < end; ++i) {
-            u32 bits = 0;
-            std::memcpy(&bits, host.data() + (i - begin) * width, static_cast<size_t>(width));
+            u64 bits = 0;
+            std::memcpy(&bits, host.data() + static_cast<size_t>(i - begin) * size, size);
             sum += mix(static_cast<u64>(first_place + i), bits);
         }
     }
@@ -126,10 +126,6 @@ class Comparison {
     std::string message_;
 };
 
-bool is_whole(const HeldState& state) {
-    return state.held.size() == 1 && state.held.front().begin == 0;
-}
-
 }  // namespace
 
 void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& device,
@@ -151,10 +147,11 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
     };
     const std::vector<Fingerprints> replicas = gather(*grid.data, own);
     comparison.compare(
-        replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; }, is_whole);
+        replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; },
+        [](const HeldState& kind) { return kind.whole; });
     // What data ranks share among them is compared as a whole from here on.
     for (size_t place = 0; place < own.size(); ++place) {
-        if (is_whole(state[place / tensors.size()])) continue;
+        if (state[place / tensors.size()].whole) continue;
         own[place] = 0;
         for (const Fingerprints& part : replicas) own[place] += part[place];
     }

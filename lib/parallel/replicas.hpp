@@ -19,6 +19,7 @@ struct HeldState {
     std::string kind;  // "weight", for messages
     device::View data;
     std::vector<Range> held;
+    bool whole = true;  // `held` is everything; false: every data rank has its part
 };
 
 // Throws JointError(self_stopped) on all ranks when copies differ, naming the first such tensor,

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/together.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <vector>
 
 #include "base/joint_error.hpp"
+#include "parallel/hosts.hpp"
 
 namespace lm::parallel {
 namespace {
-
-std::string host_name() {
-    std::array<char, 256> host{};
-    return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "an unnamed host";
-}
 
 std::optional<Error> error_of(const std::function<void()>& body) {
     try {
@@ -59,8 +52,11 @@ void together(comm::Group& group, const std::function<void()>& body) {
     if (first == codes.end()) return;
     const int rank = static_cast<int>(first - codes.begin());
     std::string text;
-    if (group.rank() == rank)
-        text = fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
+    if (group.rank() == rank) {
+        // Rank 0 speaks for all, as in every other message of its own.
+        text = rank == 0 ? own->what()
+                         : fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
+    }
     throw JointError(static_cast<Exit>(*first), broadcast_text(group, text, rank));
 }
 

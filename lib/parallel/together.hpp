@@ -10,8 +10,8 @@
 namespace lm::parallel {
 
 // Runs `body` on this rank. When it threw an Error on any member, all of them throw
-// JointError with the code of the first such rank, and its message behind its number and host.
-// Collective.
+// JointError with the code of the first such rank, and its message, behind its number and host
+// unless it is rank 0. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
 
 // Runs `body`; when it throws, the operations of all members end with that error, before anything

@@ -45,6 +45,18 @@ std::string what_would_work(const optim::BatchRamp& ramp, i64 micro_batch, const
 
 }  // namespace
 
+Ranks started_replicas(i64 n, i64 tp, i64 pp) {
+    const i64 replica = checked_mul(tp, pp);
+    if (n % replica != 0) {
+        usage_error(
+            tp > 1 ? "--tensor-model-parallel-size" : "--pipeline-model-parallel-size",
+            "{} tensor x {} pipeline ranks hold one model, but {} ranks were started: start "
+            "{} (mpirun -n, srun -n)",
+            tp, pp, n, multiples_around(n, replica));
+    }
+    return {n / replica, replica};
+}
+
 Ranks replicas_of(i64 n, i64 tp, i64 pp) {
     const i64 replica = checked_mul(tp, pp);
     if (n < 1) usage_error("--world-size", "must be at least 1, but is {}", n);

@@ -20,6 +20,9 @@ struct Ranks {
 // over.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
+// The same for `n` ranks that were started, naming the flags of the cut.
+Ranks started_replicas(i64 n, i64 tp, i64 pp);
+
 // "--flag: what does not fit: what would": the full batch, and the batches of the ramp.
 std::vector<std::string> batch_problems(const optim::BatchRamp& ramp, i64 micro_batch,
                                         const Ranks& ranks);

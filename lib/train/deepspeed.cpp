@@ -89,6 +89,12 @@ class Reader {
         if (stage != 0 && stage != 1) {
             wrong("zero_optimization", "stage {} is not supported: use 0 or 1", stage);
         }
+        config::DataParallelFlags& to = flags_.data_parallel;
+        if (to.zero_stage.value_or(stage) != stage) {
+            wrong("zero_optimization", "stage is {}, but --zero-stage is {}: give the same", stage,
+                  *to.zero_stage);
+        }
+        to.zero_stage = stage;
     }
 
     void read_precision() {

@@ -8,10 +8,11 @@
 
 namespace lm::train {
 
-Exit dry_run(const TrainFlags& flags, std::string command_line) {
+Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks) {
     Problems problems(flags.output.world_size ? Problems::Mode::collect_plan
                                               : Problems::Mode::collect);
-    const auto config = resolve(flags, std::move(command_line), problems);
+    const auto config = resolve(flags, std::move(command_line),
+                                flags.output.world_size.value_or(n_ranks), problems);
     if (config) {
         problems.check([&] { check_checkpoints(*config); });
         problems.check([&] { check_writable(config->output); });

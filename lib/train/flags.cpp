@@ -215,13 +215,15 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     config::add_precision_options(options, flags.precision);
     add_loss_scale(options, flags.loss_scale);
     config::add_parallel_options(options, flags.parallel);
+    config::add_data_parallel_options(options, flags.data_parallel);
     options.value("--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
                   "take batch sizes, precision, clipping and curriculum from a DeepSpeed "
                   "configuration, as if they had been given as flags");
     options.group("Device");
     options.choice("--device", &flags.device, {"auto", "cpu"}, "where to compute");
     options.value("--threads", &flags.threads, "N",
-                  "CPU threads; default: all cores this process may use");
+                  "CPU threads of each rank; default: all cores that it may use, shared equally by "
+                  "the ranks of a host");
     add_output(options, flags.output);
     config::add_megatron_flags(options, flags.megatron);
 }

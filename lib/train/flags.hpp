@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/options.hpp"
+#include "config/data_parallel_flags.hpp"
 #include "config/megatron_flags.hpp"
 #include "config/model_flags.hpp"
 #include "optim/loss_scaler.hpp"
@@ -87,6 +88,7 @@ struct OutputFlags {
 struct TrainFlags {
     config::ModelFlags model;
     config::ParallelFlags parallel;
+    config::DataParallelFlags data_parallel;
     config::PrecisionFlags precision;
     optim::LossScaleConfig loss_scale;
     config::MegatronChoices megatron;

@@ -3,21 +3,26 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <span>
 
 #include "base/clock.hpp"
-#include "base/error.hpp"
+#include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
 #include "cpu/cpu.hpp"
 #include "device/op_times.hpp"
 #include "io/file.hpp"
+#include "parallel/together.hpp"
 #include "train/plan.hpp"
 #include "train/report.hpp"
 #include "train/resume.hpp"
 #include "train/rules.hpp"
+#include "train/save.hpp"
 
 namespace lm::train {
 namespace {
@@ -37,25 +42,29 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
                     .exit_interval = output.exit_interval,
                     .exit_iteration = output.exit_iteration,
                     .exit_samples = output.exit_samples,
+                    .check_replicas = config.check_replicas,
                     .skip = parse_skip_ranges(output.skip_ranges)};
     if (output.exit_duration_min) rules.exit_duration_s = *output.exit_duration_min * 60.0;
     return rules;
 }
 
-// The training of one process, from the command line to the exit code.
+// The training of one rank, from the command line to the exit code. All ranks decide alike: by what
+// they all know, and what they tell each other in situation().
 class Run {
   public:
-    Run(const RunConfig& config, const data::DataSets& data)
+    Run(const RunConfig& config, const data::DataSets& data, comm::Group& world)
         : config_(config),
           data_(data),
+          world_(world),
           rules_(rules_of(config, data)),
           device_(cpu::make_device(config.trainer.n_threads)),
-          trainer_(config.trainer, *device_),
-          position_(start(config, trainer_)),
-          loader_(*data.train, config.batch, position_.done.samples),
-          report_(config, position_.done) {
+          trainer_(config.trainer, *device_, parallel::make_grid(world, config.trainer.parallel)),
+          position_(start_together()),
+          loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
+                  trainer_.grid().at.dp),
+          report_(config, position_.done, is_first()) {
         report_.restore(position_.interval);
-        if (rules_.saves) generation_ = ckpt::claim(config.output.save);
+        if (rules_.saves) generation_ = claim(world, config.output.save);
     }
 
     Exit go() {
@@ -70,6 +79,7 @@ class Run {
             const Situation now = situation();
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
+            if (should_check_replicas(rules_, now)) trainer_.check_replicas();
             if (should_save(rules_, now)) save();
             const bool complete = (!should_evaluate(rules_, now) || validate()) &&
                                   (!should_test(rules_, now) || test());
@@ -81,6 +91,20 @@ class Run {
     }
 
   private:
+    bool is_first() const { return world_.rank() == 0; }
+    const spec::ParallelConfig& parallel() const { return config_.trainer.parallel; }
+
+    Position start_together() {
+        Position position;
+        parallel::together(world_, [&] { position = start(config_, trainer_); });
+        return position;
+    }
+
+    // Of each data-parallel rank.
+    i64 n_micro_batches(i64 global_batch) const {
+        return global_batch / (config_.trainer.micro_batch * parallel().dp);
+    }
+
     void iterate() {
         if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
         const Stopwatch watch;
@@ -89,7 +113,7 @@ class Run {
         trainer_.set_seq_length(taken.seq_length);
         const StepResult result =
             trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
-                          taken.global_batch / config_.trainer.micro_batch, rate);
+                          n_micro_batches(taken.global_batch), rate);
         check_finite(position_.done.iteration + 1, result);
         advance(result.updated);
         report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
@@ -155,27 +179,45 @@ class Run {
     // Nothing was changed by the step, but no later one would be better: the data and the weights
     // that made it are the same again. What to do is for people to decide.
     [[noreturn]] void stop_at_non_finite(i64 iteration, const StepResult& result) const {
-        fail(Exit::self_stopped, fmt::format("iteration {}", iteration),
-             "loss {} and gradient norm {} are not both finite: no weight was changed: resume from "
-             "an earlier checkpoint with a lower --lr or other data",
-             result.loss, result.gradient_norm);
+        throw JointError(
+            Exit::self_stopped,
+            fmt::format("iteration {}: loss {} and gradient norm {} are not both finite: no weight "
+                        "was changed: resume from an earlier checkpoint with a lower --lr or other "
+                        "data",
+                        iteration, result.loss, result.gradient_norm));
     }
 
     double next_rate() const {
         return config_.schedule.rate(position_.stepped.samples, position_.stepped.tokens);
     }
 
-    Situation situation() const {
-        const auto present = [](const std::string& file) {
-            return !file.empty() && io::exists(file);
+    // The same on all ranks: a signal to any of them counts, and what rank 0 sees of files and
+    // time.
+    Situation situation() {
+        const auto present = [this](const std::string& file) {
+            return is_first() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
         };
+        std::array<double, 4> seen = {got_stop_signal(), present(config_.output.kill_switch),
+                                      present(config_.output.save_switch),
+                                      is_first() ? since_start_.elapsed_s() : 0.0};
+        agree(seen);
         return {.done = position_.done,
                 .run_iterations = run_iterations_,
-                .elapsed_s = since_start_.elapsed_s(),
+                .elapsed_s = seen[3],
                 .finished = config_.schedule.finished(position_.done),
-                .stop_signal = cli::stop_requested() != cli::StopRequest::none,
-                .kill_switch = present(config_.output.kill_switch),
-                .save_switch = present(config_.output.save_switch)};
+                .stop_signal = seen[0] != 0,
+                .kill_switch = seen[1] != 0,
+                .save_switch = seen[2] != 0};
+    }
+
+    static double got_stop_signal() {
+        return cli::stop_requested() != cli::StopRequest::none ? 1.0 : 0.0;
+    }
+
+    // The largest of all ranks.
+    void agree(std::span<double> values) {
+        world_.all_reduce({values.data(), DType::fp64, {static_cast<i64>(values.size())}},
+                          comm::Reduction::max);
     }
 
     // SIGUSR2: where the run is, and on.
@@ -191,8 +233,9 @@ class Run {
     void save() {
         const Stopwatch watch;
         position_.interval = report_.unlogged();
-        const ckpt::SaveResult saved =
-            ckpt::save(generation_, save_info(config_, trainer_, position_), trainer_.state());
+        const ckpt::SaveResult saved = train::save(
+            world_, generation_, save_info(config_, trainer_, position_), trainer_.state());
+        if (!is_first()) return;
         report_.saved(saved, watch.elapsed_s());
         if (!config_.output.save_switch.empty()) {
             std::error_code ignored;
@@ -210,25 +253,32 @@ class Run {
     // False when a signal asked to stop in the middle: the rest is left out.
     bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
                   const std::string& when) {
-        struct Stopped {};
-        const i64 n_micro_batches = config_.validation_samples / config_.trainer.micro_batch;
         trainer_.set_seq_length(config_.trainer.model.seq_length);
         for (const data::NamedSource& set : sets) {
             const Stopwatch watch;
-            data::Loader loader(*set.source, config_.batch, first_sample);
-            const auto next = [&loader]() -> const data::Batch& {
-                if (cli::stop_requested() != cli::StopRequest::none) throw Stopped{};
-                return loader.next();
-            };
-            try {
-                const double loss = trainer_.evaluate(next, n_micro_batches);
-                report_.validation(set.name, when, position_.done, loss, config_.validation_samples,
-                                   watch.elapsed_s());
-            } catch (const Stopped&) {
-                return false;
-            }
+            data::Loader loader(*set.source, config_.batch, first_sample, parallel().dp,
+                                trainer_.grid().at.dp);
+            const std::optional<double> loss = mean_loss(loader);
+            if (!loss) return false;
+            report_.validation(set.name, when, position_.done, *loss, config_.validation_samples,
+                               watch.elapsed_s());
         }
         return true;
+    }
+
+    // Over --eval-iters global batches; none when a signal came.
+    std::optional<double> mean_loss(data::Loader& loader) {
+        const i64 batch = config_.schedule.ramp().global_batch();
+        const i64 n_batches = config_.validation_samples / batch;
+        double sum = 0;
+        for (i64 i = 0; i < n_batches; ++i) {
+            std::array<double, 1> stop = {got_stop_signal()};
+            agree(stop);
+            if (stop[0] != 0) return std::nullopt;
+            sum += trainer_.evaluate([&]() -> const data::Batch& { return loader.next(); },
+                                     n_micro_batches(batch));
+        }
+        return sum / static_cast<double>(n_batches);
     }
 
     // The same samples each time, so that the points of a run compare; Megatron goes on through the
@@ -240,20 +290,24 @@ class Run {
     }
 
     Exit leave(Stop stop) {
-        if (config_.output.benchmark) report_.benchmark(trainer_, config_);
+        if (config_.output.benchmark && is_first()) report_.benchmark(trainer_, config_);
         if (stop != Stop::signal) return exit_code(stop);
+        const char* const own = cli::stop_signal_name();
+        const std::string name = own != nullptr ? own : "a signal to another rank";
         // 75 promises that the state was saved.
         if (!rules_.saves) {
-            run_error(cli::stop_signal_name(),
-                      "stopped after iteration {}: nothing was saved, there is no --save",
-                      position_.done.iteration);
+            throw JointError(Exit::failure,
+                             fmt::format("{}: stopped after iteration {}: nothing was saved, there "
+                                         "is no --save",
+                                         name, position_.done.iteration));
         }
-        note("{}: stopped after iteration {}", cli::stop_signal_name(), position_.done.iteration);
+        note("{}: stopped after iteration {}", name, position_.done.iteration);
         return exit_code(stop);
     }
 
     const RunConfig& config_;
     const data::DataSets& data_;
+    comm::Group& world_;
     LoopRules rules_;
     std::unique_ptr<device::Device> device_;
     Trainer trainer_;
@@ -269,16 +323,19 @@ class Run {
 
 }  // namespace
 
-Exit run(const RunConfig& config) {
+Exit run(const RunConfig& config, comm::Group& world) {
     // First of all: what comes before the first iteration can take minutes.
     cli::install_stop_signals();
     cli::install_dump_signal();
     cli::ignore_sigpipe();
-    check_checkpoints(config);
-    check_writable(config.output);
-    const data::DataSets data = open_data(config);
-    print_plan(config, data);
-    return Run(config, data).go();
+    data::DataSets data;
+    parallel::together(world, [&] {
+        check_checkpoints(config);
+        if (world.rank() == 0) check_writable(config.output);
+        data = open_data(config);
+    });
+    if (world.rank() == 0) print_plan(config, data);
+    return Run(config, data, world).go();
 }
 
 }  // namespace lm::train

@@ -9,6 +9,7 @@
 #include "base/units.hpp"
 #include "optim/plan.hpp"
 #include "spec/cost.hpp"
+#include "train/layout_plan.hpp"
 
 namespace lm::train {
 namespace {
@@ -71,8 +72,7 @@ void print_ranks(const RunConfig& config) {
         i64 least = config.trainer.model.n_layers;
         i64 most = 0;
         for (i64 stage = 0; stage < p.pp; ++stage) {
-            const i64 n = spec::first_layer(config.trainer.model, p, stage + 1) -
-                          spec::first_layer(config.trainer.model, p, stage);
+            const i64 n = spec::stage_layers(config.trainer.model, p, stage);
             least = std::min(least, n);
             most = std::max(most, n);
         }
@@ -81,6 +81,8 @@ void print_ranks(const RunConfig& config) {
     }
     line("ranks", "{} = {} tensor x {} pipeline x {} data{}", p.tp * p.pp * p.dp, p.tp, p.pp, p.dp,
          layers);
+    if (!config.output.dry_run) return;
+    for (const LayoutLine& each : describe_layout(config)) line(each.what, "{}", each.text);
 }
 
 // What --dry-run says on top: every stage of the ramp, and the rate where it matters.

@@ -35,7 +35,9 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
 
 }  // namespace
 
-Report::Report(const RunConfig& config, const optim::Counters& start) : config_(config) {
+Report::Report(const RunConfig& config, const optim::Counters& start, bool writes)
+    : config_(config), writes_(writes) {
+    if (!writes) return;
     const OutputFlags& output = config.output;
     if (!output.log_file.empty()) log_file_.emplace(output.log_file);
     if (!output.log_json.empty()) json_file_.emplace(output.log_json);
@@ -65,17 +67,22 @@ void Report::add(const optim::Counters& done, double rate, const Taken& taken,
     loss_scale_ = result.loss_scale;
     last_ = taken;
     const spec::ModelConfig& model = config_.trainer.model;
+    const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = taken.global_batch * taken.seq_length;
-    const double flops =
-        spec::iteration_flops(model, spec::padded_vocab(model, config_.trainer.parallel),
-                              taken.global_batch, taken.seq_length, false);
+    // Of one rank, as Megatron logs it.
+    const auto flops = [&](bool recompute) {
+        return spec::iteration_flops(model, spec::padded_vocab(model, parallel), taken.global_batch,
+                                     taken.seq_length, recompute) /
+               static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    };
+    using Granularity = spec::Recompute::Granularity;
     interval_.add({.loss = result.loss,
                    .stepped = result.updated,
                    .samples = taken.global_batch,
                    .tokens = tokens,
                    .elapsed_s = elapsed_s,
-                   .flops = flops,
-                   .model_flops = flops});
+                   .flops = flops(parallel.recompute.granularity == Granularity::full),
+                   .model_flops = flops(false)});
     if (tensorboard_) {
         metrics::StepRecord step = record(done, rate);
         step.loss = result.loss;
@@ -97,7 +104,7 @@ void Report::skipped(const optim::Counters& done, double rate, const Taken& take
 void Report::print(const std::string& lines) {
     // A log that cannot be written must not end a training.
     try {
-        if (stdout_works_) {
+        if (writes_ && stdout_works_) {
             cli::write_stdout(lines + "\n");
             cli::flush_stdout();
         }

@@ -15,7 +15,8 @@ namespace lm::train {
 
 class Report {
   public:
-    Report(const RunConfig& config, const optim::Counters& start);
+    // `writes` false: a rank that keeps the sums but leaves the writing to rank 0.
+    Report(const RunConfig& config, const optim::Counters& start, bool writes = true);
 
     // What an iteration took.
     struct Taken {
@@ -46,6 +47,7 @@ class Report {
     metrics::StepRecord record(const optim::Counters& done, double rate) const;
 
     const RunConfig& config_;
+    bool writes_;
     metrics::Interval interval_;
     double loss_scale_ = 1;
     std::optional<double> last_norm_;  // none: the last iteration was skipped

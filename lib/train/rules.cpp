@@ -62,6 +62,10 @@ const IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
     return nullptr;
 }
 
+bool should_check_replicas(const LoopRules& rules, const Situation& now) {
+    return due(rules.check_replicas, now.done.iteration);
+}
+
 bool should_log(const LoopRules& rules, const Situation& now) {
     return now.done.iteration % rules.log_interval == 0 || now.finished;
 }

@@ -39,6 +39,7 @@ struct LoopRules {
     std::optional<i64> exit_iteration;  // absolute
     std::optional<i64> exit_samples;    // consumed, absolute
     std::optional<double> exit_duration_s;
+    std::optional<i64> check_replicas;
     std::vector<IterationRange> skip;  // batches of these are taken but not trained on
 };
 
@@ -53,6 +54,9 @@ struct Situation {
     bool save_switch = false;
 };
 
+// Copies on several ranks are compared before the save of the same iteration, which must not keep
+// what is damaged.
+bool should_check_replicas(const LoopRules& rules, const Situation& now);
 bool should_log(const LoopRules& rules, const Situation& now);
 // On its own account; a run that stops saves as well.
 bool should_save(const LoopRules& rules, const Situation& now);

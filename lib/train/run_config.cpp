@@ -129,7 +129,8 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
 // From the flags to a run, one kind of flag after the other; what fits badly goes to `problems`.
 class Resolver {
   public:
-    Resolver(const TrainFlags& flags, Problems& problems) : flags_(flags), problems_(problems) {}
+    Resolver(const TrainFlags& flags, i64 n_ranks, Problems& problems)
+        : flags_(flags), n_ranks_(n_ranks), problems_(problems) {}
 
     std::optional<RunConfig> resolve(std::string command_line) {
         problems_.check([&] { apply_deepspeed(flags_); });
@@ -187,15 +188,15 @@ class Resolver {
             problems_.check([&] {
                 parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_);
             });
-            problems_.check_built([&] { config::require_one_rank(parallel_); });
         }
         const i64 tensor = flags_.parallel.tensor;
         const i64 pipeline = flags_.parallel.pipeline;
         if (tensor < 1 || pipeline < 1) return;
         per_replica_ = checked_mul(tensor, pipeline);
-        problems_.check([&] {
-            parallel_.dp = replicas_of(flags_.output.world_size.value_or(1), tensor, pipeline).dp;
-        });
+        const auto replicas = flags_.output.dry_run ? replicas_of : started_replicas;
+        problems_.check([&] { parallel_.dp = replicas(n_ranks_, tensor, pipeline).dp; });
+        problems_.check(
+            [&] { parallel_.zero_stage = config::resolve_zero_stage(flags_.data_parallel); });
     }
 
     void resolve_schedule() {
@@ -210,6 +211,22 @@ class Resolver {
                                                 {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
         }
+        n_micro_batches_ =
+            schedule_->ramp().global_batch() / (flags_.schedule.micro_batch * parallel_.dp);
+        for (const spec::RampStep& stage : schedule_->ramp().stages()) {
+            problems_.check([&] {
+                spec::check_pipeline({parallel_.pp, parallel_.n_chunks,
+                                      stage.batch / (flags_.schedule.micro_batch * parallel_.dp)});
+            });
+        }
+    }
+
+    parallel::DataParallelConfig data_parallel() const {
+        const config::DataParallelFlags& flags = flags_.data_parallel;
+        return {.bucket_elements =
+                    flags.bucket_elements.value_or(parallel::default_bucket_elements(parallel_.dp)),
+                .overlap_grad_reduce = flags.overlap_grad_reduce,
+                .overlap_param_gather = flags.overlap_param_gather};
     }
 
     // Tensor ranks can share the rows of a micro-batch of every length that the run will see.
@@ -230,7 +247,9 @@ class Resolver {
         return {
             .trainer = {.model = *model_,
                         .parallel = parallel_,
+                        .data_parallel = data_parallel(),
                         .micro_batch = flags_.schedule.micro_batch,
+                        .n_micro_batches = std::max<i64>(1, n_micro_batches_),
                         .precision = precision_,
                         .loss_scale = flags_.loss_scale,
                         .adamw = adamw_,
@@ -246,6 +265,7 @@ class Resolver {
                       .reset_attention_mask = flags_.data.reset_attention_mask,
                       .eod_mask_loss = flags_.data.eod_mask_loss},
             .schedule = *schedule_,
+            .check_replicas = flags_.data_parallel.check_replicas,
             .tokenizer = {.end_of_document = vocabulary_.eod.value_or(-1),
                           .digest = vocabulary_.digest},
             .output = flags_.output,
@@ -253,28 +273,30 @@ class Resolver {
     }
 
     TrainFlags flags_;
+    i64 n_ranks_;
     Problems& problems_;
     data::DataConfig data_;
     Vocabulary vocabulary_;
     std::optional<spec::ModelConfig> model_;
     spec::Precision precision_;
     spec::ParallelConfig parallel_;
-    i64 per_replica_ = 1;  // ranks
+    i64 per_replica_ = 1;      // ranks
+    i64 n_micro_batches_ = 1;  // of a full batch on one replica
     std::optional<optim::Schedule> schedule_;
     optim::AdamWConfig adamw_;
 };
 
 }  // namespace
 
-std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line,
+std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line, i64 n_ranks,
                                  Problems& problems) {
-    return Resolver(flags, problems).resolve(std::move(command_line));
+    return Resolver(flags, n_ranks, problems).resolve(std::move(command_line));
 }
 
-RunConfig resolve(const TrainFlags& flags, std::string command_line) {
+RunConfig resolve(const TrainFlags& flags, std::string command_line, i64 n_ranks) {
     if (flags.output.world_size) usage_error("--world-size", "goes with --dry-run");
     Problems problems(Problems::Mode::stop);
-    return *resolve(flags, std::move(command_line), problems);
+    return *resolve(flags, std::move(command_line), n_ranks, problems);
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,

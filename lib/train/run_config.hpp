@@ -25,16 +25,17 @@ struct RunConfig {
     i64 validation_samples = 0;  // of each set, each time
     data::BatchOptions batch;
     optim::Schedule schedule;
+    std::optional<i64> check_replicas;  // iterations between two checks
     ckpt::TokenizerInfo tokenizer;
     OutputFlags output;
     std::string command_line;
 };
 
-// Throws Error(usage) naming the flag that does not fit.
-RunConfig resolve(const TrainFlags& flags, std::string command_line);
+// Of a run on `n_ranks`. Throws Error(usage) naming the flag that does not fit.
+RunConfig resolve(const TrainFlags& flags, std::string command_line, i64 n_ranks = 1);
 // For a plan: all that does not fit goes to `problems`; nullopt when model or schedule cannot be
 // told.
-std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line,
+std::optional<RunConfig> resolve(const TrainFlags& flags, std::string command_line, i64 n_ranks,
                                  Problems& problems);
 
 // What made the data of the run: the tokenizer that the flags name, else the one of the data's side

@@ -17,16 +17,13 @@ using device::Context;
 namespace {
 
 // Elements of the flat buffer that this rank counts, in the gradient norm and in checkpoints: not
-// those of tensors that another tensor rank or stage has as well.
+// those of tensors that another tensor rank or stage has as well, nor what lies between tensors,
+// where a reduction in place may leave anything.
 std::vector<Range> counted_elements(const spec::RankLayout& layout, i64 tp_rank) {
     std::vector<Range> ranges;
-    bool open = false;
     for (const spec::LocalTensor& tensor : layout.tensors) {
-        const bool counts = !tensor.copy && !(tensor.replicated && tp_rank > 0);
-        // Alignment gaps between neighbours hold zeros.
-        if (counts && open) ranges.back().end = tensor.end();
-        if (counts && !open) ranges.push_back({tensor.offset, tensor.end()});
-        open = counts;
+        if (tensor.copy || (tensor.replicated && tp_rank > 0)) continue;
+        append(ranges, {tensor.offset, tensor.end()});
     }
     return ranges;
 }
@@ -376,10 +373,11 @@ void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
 void Trainer::check_replicas() {
     const device::View weights = this->weights();
     const std::vector<Range>& updated = data_parallel_->updated();
+    const bool whole = !data_parallel_->sharded();
     std::vector<parallel::HeldState> state{{"weight", weights, {{0, weights.numel()}}},
-                                           {"exp_avg", exp_avg_, updated},
-                                           {"exp_avg_sq", exp_avg_sq_, updated}};
-    if (masters_) state.push_back({"master", masters_, updated});
+                                           {"exp_avg", exp_avg_, updated, whole},
+                                           {"exp_avg_sq", exp_avg_sq_, updated, whole}};
+    if (masters_) state.push_back({"master", masters_, updated, whole});
     parallel::check_replicas(map_, grid_, device_, state);
 }
 

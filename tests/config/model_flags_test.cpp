@@ -161,9 +161,6 @@ TEST_CASE("cuts over ranks") {
               .starts_with("--pipeline-model-parallel-size: 3 stages"));
     CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));
     CHECK(error_of(tiny + "--fp16 --bf16").starts_with("--bf16"));
-    ParallelConfig two;
-    two.tp = 2;
-    CHECK_THROWS_AS(config::require_one_rank(two), Error);
     CHECK(error_of(tiny + "--bf16 --fp32-residual-connection")
               .starts_with("--fp32-residual-connection"));
     CHECK(error_of(tiny + "--fp32-residual-connection").empty());

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks share a machine.
+#pragma once
+
+#include "comm/group.hpp"
+
+namespace lm::parallel {
+
+std::string host_name();
+
+// The cores that this rank may use, shared equally with the ranks of its host that may use the same
+// ones: its own where the launcher has bound it. Collective.
+i64 cores_of_rank(comm::Group& world);
+
+}  // namespace lm::parallel
