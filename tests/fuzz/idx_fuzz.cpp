@@ -46,7 +46,7 @@ void read_all(const data::IndexedDataset& dataset) {
     for (i64 s = 0; s < dataset.n_sequences(); ++s) {
         ids.resize(static_cast<size_t>(dataset.length(s)));
         dataset.read(dataset.position(s), ids);
-        (void)dataset.sequence_at(dataset.position(s));
+        if (!ids.empty()) (void)dataset.sequence_at(dataset.position(s));
     }
     for (i64 d = 0; d <= dataset.n_documents(); ++d) (void)dataset.document(d);
 }
