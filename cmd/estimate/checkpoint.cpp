@@ -43,7 +43,7 @@ void add_total(Report& report, const Flags& flags, const spec::ModelConfig& mode
     report.figures("all", {{"iterations", "iterations", Unit::count, iterations,
                             "as lm-estimate batch counts them"},
                            {"saves", "checkpoints", Unit::count, saves,
-                            "multiples of each range's interval, and the ends of ranges"},
+                            "multiples of the intervals, the ends of ranges and of the run"},
                            {"weights", "weights of all", Unit::bytes,
                             checked_mul(saves, size.weights), "checkpoints x weights"},
                            {"total", "all of them", Unit::bytes, checked_mul(saves, size.total()),

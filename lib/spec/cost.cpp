@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/cost.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/units.hpp"
 
@@ -65,6 +67,7 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text) {
 
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations) {
     i64 saves = 0;
+    i64 last = 0;   // saved so far
     i64 begin = 0;  // the range is (begin, end]
     for (const SaveRange& range : ranges) {
         const bool whole = range.until != 0 && range.until <= n_iterations;
@@ -72,9 +75,10 @@ i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations) {
         if (end <= begin) break;
         saves += end / range.interval - begin / range.interval;
         if (whole && end % range.interval != 0) ++saves;
+        last = whole ? end : std::max(last, end / range.interval * range.interval);
         begin = end;
     }
-    return saves;
+    return last < n_iterations ? saves + 1 : saves;
 }
 
 double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,

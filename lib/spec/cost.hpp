@@ -41,6 +41,7 @@ struct SaveRange {
 };
 // Parses "10@100,18@1000,1500". Throws Error(usage) naming --save-schedule.
 std::vector<SaveRange> parse_save_schedule(const std::string& text);
+// Checkpoints of a training of n_iterations, the one at its end among them.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
 // Operations of one iteration, forward and backward: 24BsLh^2 k (1 + s/6h + V/16Lh) with k = 3, or

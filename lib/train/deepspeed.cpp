@@ -25,6 +25,25 @@ constexpr std::array meaningless = {"steps_per_print",
                                     "data_types",
                                     "checkpoint"};
 
+// Keys of blocks that are read or say what is so anyway.
+constexpr std::array known_in_blocks = {
+    "zero_optimization.stage",
+    "fp16.enabled",
+    "fp16.loss_scale",
+    "fp16.initial_scale_power",
+    "fp16.loss_scale_window",
+    "fp16.hysteresis",
+    "fp16.min_loss_scale",
+    "bf16.enabled",
+    "bfloat16.enabled",
+    "curriculum_learning.enabled",
+    "curriculum_learning.curriculum_type",
+    "curriculum_learning.schedule_type",
+    "curriculum_learning.min_difficulty",
+    "curriculum_learning.max_difficulty",
+    "curriculum_learning.schedule_config",
+};
+
 class Reader {
   public:
     explicit Reader(TrainFlags& flags)
@@ -145,16 +164,45 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
+    // Beside the ramp of a batch it says nothing; but alone it would be the batch's size.
+    void check_accumulation() const {
+        constexpr const char* key = "gradient_accumulation_steps";
+        const auto at = config_.find(key);
+        if (at == config_.end() || *at == "auto" || flags_.schedule.global_batch) return;
+        wrong(key, "alone is not read: give train_batch_size or --global-batch-size");
+    }
+
     void check_rest() {
+        check_accumulation();
         std::string ignored;
+        const auto ignore = [&ignored](const std::string& key) {
+            ignored += (ignored.empty() ? "" : ", ") + key;
+        };
         for (const auto& [key, value] : config_.items()) {
-            if (std::ranges::find(known_, key) != known_.end()) continue;
+            if (std::ranges::find(known_, key) != known_.end()) {
+                for (const std::string& inner : unread(key, value)) ignore(inner);
+                continue;
+            }
             if (std::ranges::find(meaningless, key) == meaningless.end()) {
                 wrong(key, "is not read here: leave it out and give the flag that says the same");
             }
-            ignored += (ignored.empty() ? "" : ", ") + key;
+            ignore(key);
         }
         if (!ignored.empty()) note("{}: ignored, it means nothing here: {}", path_, ignored);
+    }
+
+    // What a block says that nothing here reads; nothing when the block is off.
+    std::vector<std::string> unread(const std::string& block, const io::Json& value) const {
+        std::vector<std::string> keys;
+        if (!value.is_object()) return keys;
+        if (value.contains("enabled") && value["enabled"] == false) return keys;
+        for (const auto& [key, ignored] : value.items()) {
+            std::string name = block + "." + key;
+            if (std::ranges::find(known_in_blocks, name) == known_in_blocks.end()) {
+                keys.push_back(std::move(name));
+            }
+        }
+        return keys;
     }
 
     TrainFlags& flags_;

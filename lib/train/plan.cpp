@@ -154,8 +154,7 @@ void print_checkpoints(const RunConfig& config) {
     std::vector<spec::SaveRange> ranges;
     if (!output.save_schedule.empty()) ranges = spec::parse_save_schedule(output.save_schedule);
     if (output.save_interval) ranges = {{.interval = *output.save_interval, .until = 0}};
-    const i64 saves =
-        ranges.empty() ? 1 : spec::count_saves(ranges, config.schedule.total_iterations());
+    const i64 saves = spec::count_saves(ranges, config.schedule.total_iterations());
     const i64 each = spec::checkpoint_size(config.trainer.model, config.precision).total();
     line("checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), output.save,
          human_size(saves * each));

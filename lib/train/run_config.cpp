@@ -2,14 +2,18 @@
 #include "train/run_config.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
+#include "data/side_file.hpp"
 #include "optim/plan.hpp"
 #include "train/constraints.hpp"
 #include "train/deepspeed.hpp"
 #include "train/schedule_flags.hpp"
+#include "train/unused_flags.hpp"
 
 namespace lm::train {
 namespace {
@@ -66,8 +70,27 @@ void check_mock(const data::DataConfig& data, bool mock_data) {
     if (!is_mock(data) && mock_data) usage_error("--mock-data", "excludes --data-path");
 }
 
+// The same tokenizer can come in other files, as GPT-2's does; but its end of document is one.
+void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
+    const auto side = data::read_side_file(prefix);
+    if (!side || side->tokenizer.digest == named.digest()) return;
+    if (side->eod_id && named.eod() && *side->eod_id != *named.eod()) {
+        usage_error(data::side_path(prefix),
+                    "the data was made with another tokenizer ({}, end of document {}) than the "
+                    "one named (end of document {}): name that one, or none",
+                    side->tokenizer.type, *side->eod_id, *named.eod());
+    }
+    warn("{}: the data was made with another tokenizer ({}, {} ids) than the one named ({} ids)",
+         data::side_path(prefix), side->tokenizer.type, side->tokenizer.vocab_size,
+         named.vocab_size());
+}
+
 Vocabulary find_vocabulary(const DataFlags& flags, const data::DataConfig& data) {
     if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
+        const auto prefixes = data::data_prefixes(data);
+        for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
+            compare_with_data(*tokenizer, prefix);
+        }
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
     if (is_mock(data)) return {};
@@ -88,6 +111,9 @@ void check_output(const OutputFlags& output) {
     at_least("--eval-iters", output.eval_iters, 0);
     at_least("--tensorboard-queue-size", output.tensorboard_queue_size, 1);
     if (output.save_interval) at_least("--save-interval", *output.save_interval, 1);
+    if (output.save_interval && !output.save_schedule.empty()) {
+        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
+    }
     if (output.exit_interval) at_least("--exit-interval", *output.exit_interval, 1);
     if (output.exit_duration_min && *output.exit_duration_min < 0) {
         usage_error("--exit-duration-in-mins", "{} is negative", *output.exit_duration_min);
@@ -133,6 +159,7 @@ class Resolver {
         : flags_(flags), n_ranks_(n_ranks), problems_(problems) {}
 
     std::optional<RunConfig> resolve(std::string command_line) {
+        problems_.check([&] { check_unused_flags(flags_); });
         problems_.check([&] { apply_deepspeed(flags_); });
         check_numbers();
         resolve_data();

@@ -71,7 +71,7 @@ validation: CORPUS documents [949, 999)
 test: CORPUS documents [999, 1000)
 5120 samples of each set every 1000 iterations
 5120 samples of each set at the end
-207 of 168 GiB each
+208 of 168 GiB each
 tr1-13B.json: ignored, it means nothing here: steps_per_print, wall_clock_breakdown
 END
 noted tr1-13B "${noted_by_all[@]}"
@@ -84,7 +84,7 @@ planned tr8-104B 512 <<'END'
 iterations 2954 to 4430: batch 32, from sample 47248
 iterations 16023 to 159576: batch 2048, from sample 6000864
 6.000E-06 at the end of the decay: iteration 75081, 126953696 samples
-531 of 1.32 TiB each
+532 of 1.32 TiB each
 END
 noted tr8-104B "${noted_by_all[@]}"
 
@@ -114,7 +114,7 @@ train: corpus_text_document documents [0, 950)
 all: corpus_text_document documents [950, 1000)
 first: corpus_text_document documents [950, 975)
 2048 samples of each set every 1000 iterations
-1153 of 2.24 TiB each
+1154 of 2.24 TiB each
 END
 noted tr11-176B-ml "${noted_by_all[@]}" --sync-tp-duplicated-parameters --abort-on-unmet-fused-kernel-constraints \
     --num-workers --valid-num-workers

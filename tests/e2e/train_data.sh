@@ -55,6 +55,42 @@ expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-trai
 
 jq '.optimizer = {}' ds.json >bad.json
 expect 2 'bad.json: optimizer: is not read here' lm-train "${args[@]}" --deepspeed_config bad.json
+jq '.zero_optimization.offload_optimizer = {"device": "cpu"} | .fp16 = {"enabled": false, "other": 1}' ds.json >more.json
+run more.log lm-train "${args[@]}" --deepspeed_config more.json --dry-run
+grep -q 'more.json: ignored, it means nothing here: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
+    fail "a key of a block is not noted: $(cat more.log.err)"
+echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >alone.json
+expect 2 'alone.json: gradient_accumulation_steps: alone is not read: give train_batch_size' \
+    lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
+
+# No flag does nothing in silence.
+expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
+expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' \
+    lm-train "${args[@]}" --deepspeed_config ds.json --curriculum-total-steps 5
+expect 2 '--curriculum-max-steps: goes with --curriculum-schedule fixed_discrete' lm-train "${args[@]}" "${grow[@]}" --curriculum-max-steps 5
+expect 2 '--curriculum-root-degree: goes with --curriculum-schedule fixed_root' lm-train "${args[@]}" "${grow[@]}" --curriculum-root-degree 3
+expect 2 '--curriculum-min-difficulty: goes with --curriculum-schedule fixed_linear or' \
+    lm-train "${args[@]}" "${stages[@]}" --curriculum-min-difficulty 8
+expect 2 '--split: goes with --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
+expect 2 '--save-schedule: contradicts --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
+run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache
+for flag in --lr-wsd-decay-iters --data-cache-path; do
+    grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
+done
+
+# As many checkpoints as the plan says, the one at the end among them.
+run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
+grep -q 'checkpoints  3 of .* in saves' saves.log.err || fail "saves: the plan: $(cat saves.log.err)"
+[ "$(find saves -name 'global_step*' | wc -l)" = 3 ] || fail "saves: $(ls saves)"
+
+# Data of another tokenizer than the one that is named.
+expect 2 'data_text_document.json: the data was made with another tokenizer .ByteTokenizer, end of document 256. than the one named' \
+    lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
+jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
+run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run
+grep -q 'warning: data_text_document.json: the data was made with another tokenizer (ByteTokenizer, 257 ids) than the one named (50257 ids)' \
+    other.log.err || fail "another tokenizer: $(cat other.log.err)"
+mv kept.json data_text_document.json
 
 # The test set: once, at the end, under its own name; the default split leaves it out where it has no documents.
 run tested.log lm-train "${args[@]}" --split 8,1,1

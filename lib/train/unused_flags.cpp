@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/unused_flags.hpp"
+
+#include <initializer_list>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+namespace lm::train {
+namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+class Given {
+  public:
+    explicit Given(const TrainFlags& flags) : options_(*flags.model.options) {}
+
+    void refuse(bool used, Names names, std::string_view owner) const {
+        for (const std::string_view name : names) {
+            if (!used && options_.given(name)) usage_error(name, "goes with {}", owner);
+        }
+    }
+    void ignore(bool used, Names names, std::string_view why) const {
+        for (const std::string_view name : names) {
+            if (!used && options_.given(name)) note("{}: ignored: {}", name, why);
+        }
+    }
+
+  private:
+    const cli::Options& options_;
+};
+
+void check_curriculum(const Given& given, const CurriculumFlags& curriculum) {
+    given.refuse(
+        !curriculum.type.empty(),
+        {"--curriculum-schedule", "--curriculum-min-difficulty", "--curriculum-max-difficulty",
+         "--curriculum-total-steps", "--curriculum-difficulty-step", "--curriculum-root-degree",
+         "--curriculum-difficulties", "--curriculum-max-steps"},
+        "--curriculum-learning-type");
+    const bool discrete = curriculum.schedule == "fixed_discrete";
+    given.refuse(discrete, {"--curriculum-difficulties", "--curriculum-max-steps"},
+                 "--curriculum-schedule fixed_discrete");
+    given.refuse(!discrete,
+                 {"--curriculum-min-difficulty", "--curriculum-max-difficulty",
+                  "--curriculum-total-steps", "--curriculum-difficulty-step"},
+                 "--curriculum-schedule fixed_linear or fixed_root");
+    given.refuse(curriculum.schedule == "fixed_root", {"--curriculum-root-degree"},
+                 "--curriculum-schedule fixed_root");
+}
+
+}  // namespace
+
+void check_unused_flags(const TrainFlags& flags) {
+    const Given given(flags);
+    check_curriculum(given, flags.schedule.curriculum);
+    given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
+    given.ignore(flags.schedule.lr_decay_style == "WSD",
+                 {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
+                 "only --lr-decay-style WSD ends so");
+    given.ignore(flags.data.order != "stateless", {"--data-cache-path"},
+                 "--data-order stateless has no index");
+}
+
+}  // namespace lm::train
