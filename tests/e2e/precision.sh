@@ -19,7 +19,7 @@ llama=(--use-rotary-position-embeddings --swiglu --normalization RMSNorm --untie
     --disable-bias-linear --group-query-attention --num-query-groups 2)
 bloom=(--position-embedding-type alibi --embed-layernorm)
 data=(--data-path data_text_document --threads 1)
-schedule=(--micro-batch-size 16 --global-batch-size 16 --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine
+schedule=(--micro-batch-size 16 --global-batch-size 16 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine
     --lr-warmup-iters 20 --log-interval 1)
 
 # Validation loss after 300 steps.
