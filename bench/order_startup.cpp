@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     config.seq_length = seq_length;
     config.vocab_size = 50257;
     config.order = data::parse_data_order(argc > 3 ? argv[3] : "stateless");
-    config.train_samples = 1'000'000;
+    config.train_samples = std::atoll(argv[2]) / 300;  // most of an epoch
 
     config.n_threads = available_cores();
     if (argc > 4) config.index_cache.directory = argv[4];
