@@ -127,13 +127,15 @@ class Reader {
         if (fp16) read_loss_scale(*fp16);
     }
 
-    // DeepSpeed's scale counts and Megatron's --loss-scale beside it does not, as in the trainings
-    // that had both; it moves by Megatron's rule.
+    // DeepSpeed's scale counts and Megatron's flags beside it do not, as in the trainings that had
+    // both; it moves by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         optim::LossScaleConfig& to = flags_.loss_scale;
+        to = {};
         const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
-        if (given_.given("--loss-scale")) {
-            note("{}: fp16: takes the place of --loss-scale {}", path_, *to.fixed);
+        for (const char* flag : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale",
+                                 "--loss-scale-window", "--hysteresis"}) {
+            if (given_.given(flag)) note("{}: fp16: takes the place of {}", path_, flag);
         }
         to.fixed = fixed > 0 ? std::optional(fixed) : std::nullopt;
         to.initial = std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));

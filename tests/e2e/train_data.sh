@@ -59,6 +59,11 @@ jq '.zero_optimization.offload_optimizer = {"device": "cpu"} | .fp16 = {"enabled
 run more.log lm-train "${args[@]}" --deepspeed_config more.json --dry-run
 grep -q 'more.json: ignored, it means nothing here: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
     fail "a key of a block is not noted: $(cat more.log.err)"
+jq '.fp16 = {"enabled": true, "initial_scale_power": 12, "loss_scale_window": 500}' ds.json >fp16.json
+run fp16.log lm-train "${args[@]}" --deepspeed_config fp16.json --dry-run --loss-scale 12 --loss-scale-window 7
+for flag in --loss-scale --loss-scale-window; do
+    grep -q "note: fp16.json: fp16: takes the place of $flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
+done
 echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >alone.json
 expect 2 'alone.json: gradient_accumulation_steps: alone is not read: give train_batch_size' \
     lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
