@@ -53,7 +53,8 @@ cpu_seconds() { # ITERATIONS FLAGS...
     (
         "$bin/lm-train" "${shape[@]}" --attention-dropout 0 --hidden-dropout 0 --mock-data --micro-batch-size 4 \
             --global-batch-size 4 --train-iters "$n" --lr 1e-4 --device cpu --threads "$threads" --benchmark "$@" >"$work/log" 2>&1
-        times | awk 'NR == 2 { split($1, u, /[ms]/); split($2, s, /[ms]/); print u[1] * 60 + u[2] + s[1] * 60 + s[2] }'
+        times >"$work/times" # not in a pipe: that would be another shell's
+        awk 'NR == 2 { split($1, u, /[ms]/); split($2, s, /[ms]/); print u[1] * 60 + u[2] + s[1] * 60 + s[2] }' "$work/times"
     )
 }
 precision_ours() { # NAME FLAGS...
