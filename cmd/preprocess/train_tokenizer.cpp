@@ -53,10 +53,11 @@ text::TokenizerDesign design_of(const TrainArgs& args) {
     using Kind = text::NormalizerStep::Kind;
     text::TokenizerDesign design;
     design.special = args.special;
-    design.rule = args.pretokenizer == "llama3"  ? SplitRule::llama3
-                  : args.pretokenizer == "qwen2" ? SplitRule::qwen2
-                  : args.pretokenizer == "bloom" ? SplitRule::bloom
-                                                 : SplitRule::gpt2;
+    design.rule = args.pretokenizer == "llama3"      ? SplitRule::llama3
+                  : args.pretokenizer == "qwen2"     ? SplitRule::qwen2
+                  : args.pretokenizer == "bloom"     ? SplitRule::bloom
+                  : args.pretokenizer == "starcoder" ? SplitRule::starcoder
+                                                     : SplitRule::gpt2;
     if (args.normalizer != "none") {
         design.form = args.normalizer == "nfc"    ? Kind::nfc
                       : args.normalizer == "nfd"  ? Kind::nfd
@@ -311,7 +312,8 @@ void declare_train_tokenizer(cli::Options& options) {
     verb.value("--min-frequency", &args->min_frequency, "N",
                "pairs that occur less often are not merged");
     verb.values("--special-tokens", &args->special, "TOKEN", "the first tokens, in this order");
-    verb.choice("--pretokenizer", &args->pretokenizer, {"gpt2", "llama3", "qwen2", "bloom"},
+    verb.choice("--pretokenizer", &args->pretokenizer,
+                {"gpt2", "llama3", "qwen2", "bloom", "starcoder"},
                 "how text is cut into the pieces that tokens never cross");
     verb.choice("--normalizer", &args->normalizer, {"none", "nfc", "nfd", "nfkc", "nfkd"},
                 "Unicode normal form of the text, in training and in tokenizer.json");

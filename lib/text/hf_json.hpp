@@ -15,7 +15,8 @@ namespace lm::text {
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> format,
                          Args&&... args) {
-    run_error(path, "{} is not supported", fmt::format(format, std::forward<Args>(args)...));
+    run_error(path, "{} is not supported (lm-preprocess(1) says what is)",
+              fmt::format(format, std::forward<Args>(args)...));
 }
 
 // One component ({"type": ..., ...}) of a tokenizer.json.

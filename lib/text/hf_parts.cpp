@@ -101,6 +101,14 @@ SplitRule rule_of_split(const HfPart& part) {
     refuse(part.path(), "the Split pattern {}", pattern.dump());
 }
 
+// Digits before ByteLevel, as StarCoder and SmolLM have it; without individual_digits it is
+// another.
+SplitRule rule_of_digits(const HfPart& part) {
+    part.only({"individual_digits"});
+    if (!part.flag("individual_digits")) refuse(part.path(), "Digits without individual_digits");
+    return SplitRule::starcoder;
+}
+
 PreTokenizer byte_level(const HfPart& part) {
     part.only({"add_prefix_space", "trim_offsets", "use_regex"});
     return {part.flag("use_regex", true) ? SplitRule::gpt2 : SplitRule::none,
@@ -167,12 +175,15 @@ PreTokenizer read_pre_tokenizer(const Json& json, const std::string& path) {
     const Json& parts = part.array("pretokenizers");
     if (parts.size() == 1) return read_pre_tokenizer(parts[0], path);
     if (parts.size() != 2) refuse(path, "a pre_tokenizer Sequence of {} parts", parts.size());
-    const SplitRule rule = rule_of_split(HfPart(parts[0], "pre_tokenizer", path));
+    const HfPart first(parts[0], "pre_tokenizer", path);
+    const bool digits = first.type() == "Digits";
+    const SplitRule rule = digits ? rule_of_digits(first) : rule_of_split(first);
     const HfPart last(parts[1], "pre_tokenizer", path);
     if (last.type() != "ByteLevel") last.refuse_type();
     const PreTokenizer bytes = byte_level(last);
-    if (bytes.rule != SplitRule::none) refuse(path, "ByteLevel with use_regex behind a Split");
-    if (bytes.prefix_space) refuse(path, "ByteLevel with add_prefix_space behind a Split");
+    if (digits != (bytes.rule == SplitRule::gpt2))
+        refuse(path, "ByteLevel {} use_regex behind {}", digits ? "without" : "with", first.type());
+    if (bytes.prefix_space) refuse(path, "ByteLevel with add_prefix_space behind {}", first.type());
     return {rule, false};
 }
 

@@ -37,4 +37,14 @@ u32 gpt2_piece_end(const CharReader& chars, u32 begin) {
     return chars.skip(word + c.length, c.cls);
 }
 
+u32 starcoder_piece_end(const CharReader& chars, u32 begin) {
+    const Char c = chars.at(begin);
+    if (c.cls == CharClass::number) return begin + c.length;
+    if (c.cls == CharClass::space) {
+        const u32 end = chars.skip(begin, CharClass::space);
+        if (chars.at(end).cls == CharClass::number) return end;
+    }
+    return gpt2_piece_end(chars, begin);
+}
+
 }  // namespace lm::text

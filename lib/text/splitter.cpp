@@ -59,6 +59,8 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
             return std::make_unique<WholeSplitter>();
         case SplitRule::gpt2:
             return walking(gpt2_piece_end);
+        case SplitRule::starcoder:
+            return walking(starcoder_piece_end);
         case SplitRule::llama3:
             return walking([](const CharReader& chars, u32 begin) {
                 return llama3_piece_end(chars, begin, 3);
@@ -75,7 +77,8 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
 }
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
-    if (!has_vector_splitter() || rule == SplitRule::none) return make_scalar_splitter(rule);
+    const bool only_scalar = rule == SplitRule::none || rule == SplitRule::starcoder;
+    if (!has_vector_splitter() || only_scalar) return make_scalar_splitter(rule);
     return rule == SplitRule::gpt2 ? make_vector_gpt2_splitter() : make_masked_splitter(rule);
 }
 

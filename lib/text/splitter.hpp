@@ -10,6 +10,7 @@
 
 namespace lm::text {
 
+// Part of a tokenizer's digest: new ones go to the end.
 enum class SplitRule {
     none,  // the whole text is one piece
     // GPT-2: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -17,6 +18,7 @@ enum class SplitRule {
     llama3,  // see split_rules.hpp
     qwen2,
     bloom,
+    starcoder,  // every number is a piece; between them GPT-2's, text by text
 };
 
 class Splitter {

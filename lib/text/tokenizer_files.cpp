@@ -35,6 +35,10 @@ OrderedJson byte_level(bool use_regex) {
 OrderedJson pre_tokenizer(SplitRule rule) {
     if (rule == SplitRule::gpt2 || rule == SplitRule::none)
         return byte_level(rule == SplitRule::gpt2);
+    if (rule == SplitRule::starcoder) {
+        const OrderedJson digits = {{"type", "Digits"}, {"individual_digits", true}};
+        return {{"type", "Sequence"}, {"pretokenizers", {digits, byte_level(true)}}};
+    }
     const OrderedJson split = {{"type", "Split"},
                                {"pattern", {{"Regex", split_pattern(rule)}}},
                                {"behavior", "Isolated"},

@@ -90,6 +90,8 @@ class SlowSplit {
         switch (rule_) {
             case text::SplitRule::gpt2:
                 return gpt2(at);
+            case text::SplitRule::starcoder:
+                return starcoder(at);
             case text::SplitRule::llama3:
                 return llama3(at, 3);
             case text::SplitRule::qwen2:
@@ -108,6 +110,13 @@ class SlowSplit {
             if (const size_t end = optional_then_run(at, blank, cls); end > at) return end;
         }
         return spaces(at);
+    }
+    // GPT-2's rule on the text up to the next number, as if nothing came behind it.
+    size_t starcoder(size_t at) const {
+        if (number(chars_[at])) return at + 1;
+        SlowSplit stretch = *this;
+        stretch.chars_.resize(run(at, [](u32 c) { return !number(c); }));
+        return stretch.gpt2(at);
     }
     size_t llama3(size_t at, size_t digits) const {
         if (const size_t end = contraction(at, true); end > at) return end;

@@ -121,6 +121,18 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
         return with("/pre_tokenizer",
                     {{"type", "Sequence"}, {"pretokenizers", Json::array({part, bytes})}});
     };
+    const auto digits = [&](const Json& part, bool use_regex) {
+        const Json bytes = {
+            {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}};
+        return with("/pre_tokenizer",
+                    {{"type", "Sequence"}, {"pretokenizers", Json::array({part, bytes})}});
+    };
+    const Json each = {{"type", "Digits"}, {"individual_digits", true}};
+    CHECK(digits(each, true) == "loads");
+    CHECK_THAT(digits(each, false), Contains("ByteLevel without use_regex behind Digits"));
+    CHECK_THAT(digits({{"type", "Digits"}, {"individual_digits", false}}, true),
+               Contains("Digits without individual_digits is not supported (lm-preprocess(1)"));
+    CHECK_THAT(digits({{"type", "Punctuation"}}, true), Contains("pre_tokenizer 'Punctuation'"));
     const Json llama = {{"Regex", split_pattern(SplitRule::llama3)}};
     CHECK(split("Isolated", llama) == "loads");
     CHECK_THAT(split("Removed", llama), Contains("'Removed'"));

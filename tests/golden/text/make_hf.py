@@ -42,6 +42,8 @@ styles = {
                "pre_tokenizer": split(LLAMA % "{1,3}"), "post_processor": {"type": "Sequence", "processors": [byte_level, bos]},
                "ignore_merges": True},
     "qwen2": {"added_tokens": [end], "pre_tokenizer": split(LLAMA % ""), "normalizer": {"type": "NFC"}},
+    "starcoder": {"added_tokens": [end],
+                  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]}},
     "prefix": {"added_tokens": [end], "pre_tokenizer": dict(byte_level, add_prefix_space=True),
                "post_processor": {"type": "RobertaProcessing", "sep": ["!", 0], "cls": ['"', 1], "trim_offsets": True, "add_prefix_space": True}},
     "flags": {"added_tokens": [added("<|endoftext|>", 50256, lstrip=True, rstrip=True), added("of", 1659, True, single_word=True),
