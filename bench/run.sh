@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
 # bench/run.sh [train|precision|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
-# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin).
+# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines; the demo's).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -88,16 +88,19 @@ if [ "$what" = all ] || [ "$what" = precision ]; then
 fi
 
 if [ "$what" = all ] || [ "$what" = tokenize ]; then
-    corpus=build/corpus.jsonl
-    [ -s $corpus ] || tools/make-corpus $corpus >&2
-    n_bytes=$(jq -j .text $corpus | wc -c)
+    corpus=${CORPUS:-build/corpus.jsonl}
+    [ -s "$corpus" ] || tools/make-corpus "$corpus" >&2
+    n_bytes=$(jq -j .text "$corpus" | wc -c)
+    TIMEFORMAT='%R %U'
     for _ in $(seq "$rounds"); do
-        start=$(date +%s.%N)
-        "$bin/lm-preprocess" --input $corpus --output-prefix "$work/x" --append-eod --workers 1 --force --quiet
-        end=$(date +%s.%N)
-        awk -v a="$start" -v b="$end" -v n="$n_bytes" \
-            'BEGIN { printf "{\"tool\": \"lm-preprocess, whole program\", \"mb_per_s\": %.2f}\n", n / 1e6 / (b - a) }'
+        for workers in 1 2; do
+            { time "$bin/lm-preprocess" --input "$corpus" --output-prefix "$work/x" --append-eod --workers $workers \
+                --force --quiet; } 2>&1 |
+                awk -v n="$n_bytes" -v w=$workers '{ printf "{\"tool\": \"lm-preprocess, whole program, %d worker%s\", " \
+                    "\"mb_per_s\": %.2f, \"mb_per_cpu_s\": %.2f}\n", w, (w > 1 ? "s" : ""), n / 1e6 / $1, n / 1e6 / $2 }'
+        done
     done >"$work/tokenize.json"
-    .venv/bin/python bench/tokenizer_speed.py $corpus share/tokenizers/gpt2/{vocab.json,merges.txt} >>"$work/tokenize.json"
-    table "GPT-2's tokenizer, the demo's corpus, 1 thread" "MB/s" mb_per_s <"$work/tokenize.json"
+    .venv/bin/python bench/tokenizer_speed.py "$corpus" share/tokenizers/gpt2/{vocab.json,merges.txt} >>"$work/tokenize.json"
+    table "GPT-2's tokenizer, wall time" "MB/s" mb_per_s <"$work/tokenize.json"
+    table "GPT-2's tokenizer, user time of all threads" "MB/s" mb_per_cpu_s <"$work/tokenize.json"
 fi

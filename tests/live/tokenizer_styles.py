@@ -5,7 +5,8 @@ Hugging Face's trainer makes here: real text, random strings over a nasty alphab
 train-tokenizer against that trainer.
 
 Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, how many random
-strings a style (default 25000).
+strings a style (default 25000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
+(else one in 13 of them).
 """
 import json
 import lzma
@@ -24,6 +25,7 @@ import live
 TOOL = live.tool("lm-preprocess")
 LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PATTERNS = {"bloom": " ?[^(\\s|[.,!?…。，、।۔،])]+", "llama3": LLAMA % "{1,3}", "qwen2": LLAMA % ""}
+EVERY = os.environ.get("LM_LIVE_CODE_POINTS") == "all"
 SLICE = 3_000_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
 FORMS = {"nfc": normalizers.NFC, "nfd": normalizers.NFD, "nfkc": normalizers.NFKC, "nfkd": normalizers.NFKD}
 
@@ -96,7 +98,7 @@ def assigned():
     for cp in range(0x110000):
         category = unicodedata.category(chr(cp))
         plain = category == "Co" or 0x3400 <= cp < 0xA000 or 0xAC00 <= cp < 0xD7A4 or cp > 0x20000
-        if category not in ("Cs", "Cn") and (not plain or cp % 13 == 0):
+        if category not in ("Cs", "Cn") and (not plain or EVERY or cp % 13 == 0):
             yield cp
 
 
