@@ -5,7 +5,14 @@ set -euo pipefail
 bin=$(realpath "$1")/bin
 export PATH="$bin:$PATH"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# However the script ends, the programs that it has started in the background end first.
+end_jobs() {
+    local jobs
+    mapfile -t jobs < <(jobs -p)
+    [ ${#jobs[@]} = 0 ] || kill "${jobs[@]}" 2>/dev/null || true
+    wait
+}
+trap 'end_jobs; rm -rf "$work"' EXIT
 cd "$work"
 
 fail() {

@@ -12,3 +12,9 @@
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
+# A job lives no longer than the script that started it, even when that is killed by SIGKILL: mpirun gets SIGTERM, and
+# ends its ranks. In a file, so that the process of `mpirun ... &` is mpirun itself.
+mkdir launcher
+printf '#!/bin/sh\nexec setpriv --pdeathsig TERM "%s" "$@"\n' "$(command -v mpirun)" >launcher/mpirun
+chmod +x launcher/mpirun
+export PATH="$PWD/launcher:$PATH"
