@@ -28,7 +28,11 @@ class Gathered {
 
     void add(const std::vector<ckpt::Piece>& pieces) {
         for (const ckpt::Piece& piece : pieces) {
-            if (piece.kind == ckpt::Kind::weight) add(piece, weights_, true);
+            // 16-bit weights are their masters, rounded.
+            if (piece.kind == ckpt::Kind::weight && piece.dtype != DType::fp32) continue;
+            const bool weight =
+                piece.kind == ckpt::Kind::weight || piece.kind == ckpt::Kind::master;
+            if (weight) add(piece, weights_, true);
             if (piece.kind == ckpt::Kind::exp_avg) add(piece, exp_avg_, false);
         }
     }
@@ -83,6 +87,34 @@ spec::ModelConfig odd_model() {
     return model;
 }
 
+spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim) {
+    spec::ModelConfig model = odd_model();
+    model.n_layers = 8;
+    model.n_heads = model.n_groups = n_heads;
+    model.head_dim = head_dim;
+    model.hidden = n_heads * head_dim;
+    model.position = spec::PositionEmbedding::alibi;
+    model.embedding_norm = true;
+    model.resolve();
+    return model;
+}
+
+spec::ModelConfig llama_model(i64 n_heads, i64 n_groups) {
+    spec::ModelConfig model = odd_model();
+    model.n_layers = 8;
+    model.n_heads = n_heads;
+    model.n_groups = n_groups;
+    model.head_dim = 4;
+    model.hidden = n_heads * model.head_dim;
+    model.position = spec::PositionEmbedding::rope;
+    model.normalization = spec::Normalization::rms_norm;
+    model.activation = spec::Activation::swiglu;
+    model.untied_head = true;
+    model.linear_bias = false;
+    model.resolve();
+    return model;
+}
+
 Outcome train_on_ranks(const Training& training) {
     const train::TrainerConfig& config = training.trainer;
     const spec::ParallelConfig& parallel = config.parallel;
@@ -98,25 +130,35 @@ Outcome train_on_ranks(const Training& training) {
         if (training.prepare) training.prepare(trainer);
         const data::MockSource source(config.model.seq_length, config.model.vocab_size, 5);
         const data::BatchOptions options{.micro_batch = config.micro_batch};
-        data::Loader loader(source, options, 0, parallel.dp, trainer.grid().at.dp, 0);
+        data::Loader loader(source, options, training.first_sample, parallel.dp,
+                            trainer.grid().at.dp, 0);
         const train::Trainer::NextBatch next = [&]() -> const data::Batch& {
             return loader.next();
         };
-        std::vector<double> losses, norms;
+        std::vector<double> losses, norms, scales;
+        std::vector<bool> updated;
         for (int step = 0; step < training.n_steps; ++step) {
             const train::StepResult result = trainer.step(next, n_micro, training.lr);
             losses.push_back(result.loss);
             norms.push_back(result.gradient_norm);
+            scales.push_back(result.loss_scale);
+            updated.push_back(result.updated);
             if (training.after_step) training.after_step(trainer, step);
         }
         const double validation = trainer.evaluate(next, n_micro);
         trainer.check_replicas();
         const std::lock_guard lock(mutex);
-        if (!outcome.losses.empty() && (outcome.losses != losses || outcome.norms != norms)) {
-            throw std::runtime_error("ranks were told different losses or norms");
+        for (std::vector<double>* values : {&losses, &norms}) {
+            for (double& value : *values) value = std::isfinite(value) ? value : -1;
+        }
+        if (!outcome.losses.empty() && (outcome.losses != losses || outcome.norms != norms ||
+                                        outcome.scales != scales || outcome.updated != updated)) {
+            throw std::runtime_error("ranks were told different losses, norms or loss scales");
         }
         outcome.losses = losses;
         outcome.norms = norms;
+        outcome.scales = scales;
+        outcome.updated = updated;
         outcome.validation = validation;
         gathered.add(trainer.state());
     };

@@ -14,10 +14,15 @@ namespace lm::test {
 
 // An odd model: nothing divides anything. Dropout is on.
 spec::ModelConfig odd_model();
+// ALiBi, a normalized embedding, a tied head.
+spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim);
+// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
+spec::ModelConfig llama_model(i64 n_heads, i64 n_groups);
 
 struct Training {
     train::TrainerConfig trainer;
     i64 global_batch = 16;
+    i64 first_sample = 0;
     int n_steps = 10;
     double lr = 1e-3;
     // Called on every rank at the start and behind every step.
@@ -26,9 +31,11 @@ struct Training {
 };
 
 struct Outcome {
-    std::vector<double> losses, norms;
+    std::vector<double> losses, norms;  // -1 where not finite
+    std::vector<double> scales;         // of the loss, behind each step
+    std::vector<bool> updated;
     double validation = 0;
-    // By tensor name and kind of state, in the global shape.
+    // By tensor name and kind of state, in the global shape; of 16-bit weights the masters.
     std::map<std::string, std::vector<float>> weights, exp_avg;
 };
 

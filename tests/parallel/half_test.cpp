@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training in 16 bits on several ranks: the losses of one rank but for rounding, bitwise resume,
+// and overflows on which all ranks agree.
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "base/half.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "parallel/training.hpp"
+#include "support/temp_dir.hpp"
+#include "train/save.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+Training half(DType weights, const spec::ParallelConfig& parallel) {
+    train::TrainerConfig config{.model = llama_model(6, 2), .parallel = parallel, .micro_batch = 2};
+    config.model.n_layers = 4;
+    config.parallel.vocab_divisible_by = 3;
+    config.precision = {weights};
+    config.loss_scale = {.initial = 1024, .window = 3};
+    return {.trainer = config, .global_batch = 8, .n_steps = 6};
+}
+
+const spec::ParallelConfig cuts[] = {
+    {.tp = 2}, {.dp = 2, .zero_stage = 1}, {.pp = 2}, {.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1}};
+
+void save(train::Trainer& trainer, const train::TrainerConfig& config, const std::string& directory,
+          i64 iteration) {
+    ckpt::SaveInfo info;
+    info.model = config.model;
+    info.parallel = config.parallel;
+    info.counters.iteration = iteration;
+    info.counters.optimizer_step = trainer.optimizer_step();
+    info.weights = config.precision.weights;
+    comm::Group& world = *trainer.grid().world;
+    train::save(world, train::claim(world, directory), info, trainer.state());
+}
+
+}  // namespace
+
+TEST_CASE("16-bit losses of several ranks are one rank's but for rounding") {
+    for (const DType weights : {DType::bf16, DType::fp16}) {
+        const Outcome one = train_on_ranks(half(weights, {}));
+        for (const spec::ParallelConfig& cut : cuts) {
+            INFO(name_of(weights) << " tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
+            Training training = half(weights, cut);
+            training.after_step = [](train::Trainer& trainer, int) { trainer.check_replicas(); };
+            const Outcome got = train_on_ranks(training);
+            for (size_t step = 0; step < one.losses.size(); ++step) {
+                INFO("step " << step);
+                // Means over 48 tokens of values that were rounded once more at each cut.
+                CHECK(got.losses[step] ==
+                      Approx(one.losses[step]).epsilon(epsilon_of(weights) / 4));
+                CHECK(got.updated[step]);
+            }
+            CHECK(got.scales == one.scales);
+        }
+    }
+}
+
+TEST_CASE("several ranks go on bitwise from a checkpoint in 16 bits") {
+    for (const DType weights : {DType::bf16, DType::fp16}) {
+        for (const spec::ParallelConfig& cut : cuts) {
+            INFO(name_of(weights) << " tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
+            const TempDir scratch(memory_root());
+            optim::LossScaleState scaler;
+            Training whole = half(weights, cut);
+            whole.after_step = [&](train::Trainer& trainer, int step) {
+                if (step != 3) return;
+                save(trainer, whole.trainer, scratch / "run", 4);
+                if (trainer.grid().world->rank() == 0) scaler = trainer.loss_scaler().state();
+            };
+            const Outcome undisturbed = train_on_ranks(whole);
+            Training rest = half(weights, cut);
+            rest.first_sample = 4 * rest.global_batch;
+            rest.n_steps = 2;
+            rest.prepare = [&](train::Trainer& trainer) {
+                trainer.load(ckpt::open(scratch / "run"), true);
+                trainer.restore(scaler);
+            };
+            const Outcome resumed = train_on_ranks(rest);
+            for (size_t step = 0; step < 2; ++step) {
+                CHECK(resumed.losses[step] == undisturbed.losses[step + 4]);
+                CHECK(resumed.norms[step] == undisturbed.norms[step + 4]);
+                CHECK(resumed.scales[step] == undisturbed.scales[step + 4]);
+            }
+            CHECK(resumed.weights == undisturbed.weights);
+            CHECK(resumed.exp_avg == undisturbed.exp_avg);
+        }
+    }
+}
+
+// train_on_ranks() throws when ranks disagree on a step.
+TEST_CASE("fp16: an overflow on one rank skips the step on all") {
+    for (const spec::ParallelConfig& cut : cuts) {
+        INFO("tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
+        Training training = half(DType::fp16, cut);
+        training.trainer.loss_scale = {.initial = 1024, .window = 100, .hysteresis = 1};
+        Fp16 kept{};
+        training.after_step = [&kept](train::Trainer& trainer, int step) {
+            // Infinity in a weight of the last rank, for one step.
+            const bool last = trainer.grid().world->rank() + 1 == trainer.grid().world->size();
+            Fp16& weight = *trainer.weights().as<Fp16>();
+            if (last && step == 2) weight = kept;
+            trainer.check_replicas();
+            if (last && step == 1) kept = std::exchange(weight, Fp16{0x7c00});
+        };
+        const Outcome got = train_on_ranks(training);
+        CHECK(got.updated == std::vector<bool>{true, true, false, true, true, true});
+        CHECK(got.scales == std::vector<double>{1024, 1024, 512, 512, 512, 512});
+    }
+}
