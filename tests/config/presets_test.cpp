@@ -33,6 +33,16 @@ TEST_CASE("presets have the published parameter counts") {
     CHECK(parameters_of("llama-70b") == 68'976'648'192);
 }
 
+// Those of arXiv 2104.04473, table 1, are named by it, in billions.
+TEST_CASE("presets that are named by their size have it") {
+    for (const char* name :
+         {"1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b"}) {
+        INFO(name);
+        CHECK(static_cast<double>(parameters_of(name)) / 1e9 ==
+              Approx(std::stod(name)).margin(0.06));
+    }
+}
+
 TEST_CASE("an unknown preset names the known ones") {
     try {
         config::preset_named("gpt2-small");
