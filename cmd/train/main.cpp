@@ -22,7 +22,9 @@ int main(int argc, char** argv) {
     }
     return cli::run_main(argc, argv, options, [&] {
         const std::string command_line = cli::command_line(argc, argv);
-        const auto launch = comm::launch({.timeout_s = 60 * flags.data_parallel.timeout_min});
+        comm::Watch watch;  // outlives the groups
+        const double timeout_s = 60 * flags.data_parallel.timeout_min;
+        const auto launch = comm::launch({.timeout_s = timeout_s, .watch = &watch});
         comm::Group& world = launch->world();
         const bool speaks = world.rank() == 0;
         if (flags.output.dry_run) {
@@ -41,6 +43,6 @@ int main(int argc, char** argv) {
             if (speaks) train::show_samples(*config, flags.data, range);
             return 0;
         }
-        return static_cast<int>(train::run(*config, world));
+        return static_cast<int>(train::run(*config, world, watch, timeout_s));
     });
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -52,17 +53,21 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
 // they all know, and what they tell each other in situation().
 class Run {
   public:
-    Run(const RunConfig& config, const data::DataSets& data, comm::Group& world)
+    Run(const RunConfig& config, const data::DataSets& data, comm::Group& world, comm::Watch& watch,
+        double quiet_s)
         : config_(config),
           data_(data),
           world_(world),
+          watch_(watch),
           rules_(rules_of(config, data)),
           device_(cpu::make_device(config.trainer.n_threads)),
           trainer_(config.trainer, *device_, parallel::make_grid(world, config.trainer.parallel)),
           position_(start_together()),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
-          report_(config, position_.done, is_first()) {
+          report_(config, position_.done, is_first()),
+          watchdog_(watch, watchdog_options(quiet_s)) {
+        trainer_.watch(&watch);
         report_.restore(position_.interval);
         if (rules_.saves) generation_ = claim(world, config.output.save);
     }
@@ -75,11 +80,12 @@ class Run {
         Stop stop = should_stop(rules_, situation());
         while (stop == Stop::no) {
             if (!skip()) iterate();
-            if (cli::take_dump_request()) dump();
+            watch_.enter("log");
+            if (dump_requested_.exchange(false)) dump();
             const Situation now = situation();
             stop = should_stop(rules_, now);
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
-            if (should_check_replicas(rules_, now)) trainer_.check_replicas();
+            if (should_check_replicas(rules_, now)) check_replicas();
             if (should_save(rules_, now)) save();
             const bool complete = (!should_evaluate(rules_, now) || validate()) &&
                                   (!should_test(rules_, now) || test());
@@ -95,6 +101,7 @@ class Run {
     const spec::ParallelConfig& parallel() const { return config_.trainer.parallel; }
 
     Position start_together() {
+        watch_.enter("start");
         Position position;
         parallel::together(world_, [&] { position = start(config_, trainer_); });
         return position;
@@ -108,6 +115,7 @@ class Run {
     void iterate() {
         if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
         const Stopwatch watch;
+        watch_.step(position_.done.iteration + 1);
         const Report::Taken taken = next_taken();
         const double rate = next_rate();
         trainer_.set_seq_length(taken.seq_length);
@@ -230,7 +238,26 @@ class Run {
             human_duration(since_start_.elapsed_s()));
     }
 
+    void check_replicas() {
+        watch_.enter("check of replicas");
+        trainer_.check_replicas();
+    }
+
+    // Tells where the rank is also while that waits for what does not come.
+    comm::WatchdogOptions watchdog_options(double quiet_s) {
+        return {.timeout_s = quiet_s,
+                .dump_requested =
+                    [this] {
+                        const bool requested = cli::take_dump_request();
+                        if (requested) dump_requested_ = true;
+                        return requested;
+                    },
+                .report =
+                    [this](const std::string& line) { note("rank {}: {}", world_.rank(), line); }};
+    }
+
     void save() {
+        watch_.enter("save");
         const Stopwatch watch;
         position_.interval = report_.unlogged();
         const ckpt::SaveResult saved = train::save(
@@ -308,6 +335,7 @@ class Run {
     const RunConfig& config_;
     const data::DataSets& data_;
     comm::Group& world_;
+    comm::Watch& watch_;
     LoopRules rules_;
     std::unique_ptr<device::Device> device_;
     Trainer trainer_;
@@ -319,11 +347,13 @@ class Run {
     Stopwatch since_start_;
     i64 run_iterations_ = 0;
     i64 skipped_in_a_row_ = 0;
+    std::atomic<bool> dump_requested_ = false;  // SIGUSR2, for the loop
+    comm::Watchdog watchdog_;
 };
 
 }  // namespace
 
-Exit run(const RunConfig& config, comm::Group& world) {
+Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
     // First of all: what comes before the first iteration can take minutes.
     cli::install_stop_signals();
     cli::install_dump_signal();
@@ -335,7 +365,7 @@ Exit run(const RunConfig& config, comm::Group& world) {
         data = open_data(config);
     });
     if (world.rank() == 0) print_plan(config, data);
-    return Run(config, data, world).go();
+    return Run(config, data, world, watch, quiet_s).go();
 }
 
 }  // namespace lm::train

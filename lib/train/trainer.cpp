@@ -177,6 +177,7 @@ StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) 
     const double scale = scaler_.scale();
     begin_pass({&next, n_micro_batches, true});
     pipeline_->train(n_micro_batches);  // gradients leave as soon as backward has completed them
+    enter("gradient reduction");
     data_parallel_->finish_reduce();
     sum_tied_embedding();
     add_gradient_squares();
@@ -187,6 +188,7 @@ StepResult Trainer::step(const NextBatch& next, i64 n_micro_batches, double lr) 
     scaler_.update(!std::isfinite(result.gradient_norm));
     result.loss_scale = scaler_.scale();
     if (!result.updated) return result;
+    enter("optimizer");
     ++optimizer_step_;
     double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
     if (clip_fault_) clip = clip_fault_(clip);
@@ -216,6 +218,7 @@ model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {
 }
 
 void Trainer::forward(i64 chunk, i64 micro_batch) {
+    enter(pass_.training ? "forward" : "evaluation", micro_batch);
     Context context = this->context();
     model::Gpt& gpt = chunks_[static_cast<size_t>(chunk)];
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
@@ -225,6 +228,7 @@ void Trainer::forward(i64 chunk, i64 micro_batch) {
 }
 
 void Trainer::backward(i64 chunk, i64 micro_batch) {
+    enter("backward", micro_batch);
     Context context = this->context();
     chunks_[static_cast<size_t>(chunk)].backward(context, micro_batch_of(chunk, micro_batch));
 }

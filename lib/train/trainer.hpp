@@ -15,6 +15,7 @@
 
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/save.hpp"
+#include "comm/watch.hpp"
 #include "data/loader.hpp"
 #include "device/device.hpp"
 #include "model/gpt.hpp"
@@ -100,6 +101,8 @@ class Trainer {
 
     // Gathers the time of every operation from now on; nullptr ends it.
     void measure(device::OpTimes* times) { times_ = times; }
+    // Tells the phases of each step from now on; nullptr ends it.
+    void watch(comm::Watch* watch) { watch_ = watch; }
 
     // For tests: flat buffers, the gradients as a step left them.
     const model::ParamMap& params() const { return map_; }
@@ -136,6 +139,9 @@ class Trainer {
     // Megatron does).
     void copy_in(const data::Batch& batch, const model::MicroBatchActivations& act);
 
+    void enter(const char* phase, i64 micro_batch = -1) {
+        if (watch_) watch_->enter(phase, micro_batch);
+    }
     void begin_pass(const Pass& pass);
     void sum_tied_embedding();
     void add_gradient_squares();
@@ -164,6 +170,7 @@ class Trainer {
     i64 optimizer_step_ = 0;
     std::function<double(double)> clip_fault_;
     device::OpTimes* times_ = nullptr;
+    comm::Watch* watch_ = nullptr;
 };
 
 }  // namespace lm::train
