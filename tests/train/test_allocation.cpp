@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 
+#include "comm/threads.hpp"
 #include "cpu/cpu.hpp"
 #include "golden.hpp"
 
@@ -89,5 +90,44 @@ TEST_CASE("no step after the first allocates anything of ours") {
     ::operator delete(::operator new(8));
     watching = false;
     CHECK(ours > 0);
+}
+
+TEST_CASE("a step of several ranks allocates nothing of ours either") {
+    test::Golden golden("gpt2_tiny");
+    const data::Batch batch = golden.batch(0, 0, 2);
+    const auto allocated = [&](const spec::ParallelConfig& parallel) {
+        const train::TrainerConfig config{
+            .model = golden.config(),
+            .parallel = parallel,
+            .data_parallel = {.overlap_grad_reduce = true, .overlap_param_gather = true},
+            .micro_batch = 2,
+            .n_micro_batches = 2,
+            .n_threads = 1};
+        comm::run_ranks(4, [&](comm::Group& world) {
+            const auto device = cpu::make_device(1);
+            train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
+            trainer.initialize();
+            const auto steps = [&](int n) {
+                for (int i = 0; i < n; ++i) {
+                    trainer.step([&]() -> const data::Batch& { return batch; }, 2, 1e-3);
+                }
+                world.barrier();
+            };
+            inside_onednn();
+            steps(2);
+            if (world.rank() == 0) {
+                ours = 0;
+                watching = true;
+            }
+            world.barrier();
+            steps(3);
+            watching = false;
+            world.barrier();
+        });
+        return ours.load();
+    };
+    CHECK(allocated({.tp = 2, .dp = 2, .zero_stage = 1}) == 0);
+    CHECK(allocated({.tp = 2, .pp = 2, .sequence_parallel = true}) == 0);
+    CHECK(allocated({.pp = 2, .dp = 2}) == 0);
 }
 #endif
