@@ -47,6 +47,16 @@ run whole.log ranks 4 "${tp2dp2[@]}" --save whole
 same_figures one.log whole.log
 lm-ckpt verify whole >verified || fail "lm-ckpt verify: $(cat verified)"
 
+# Documents kept apart and sequences that grow.
+apart=(--reset-position-ids --reset-attention-mask --eod-mask-loss --curriculum-learning-type seqlen
+    --curriculum-schedule fixed_linear --curriculum-min-difficulty 16 --curriculum-max-difficulty 48
+    --curriculum-total-steps 10 --curriculum-difficulty-step 8)
+run apart.log lm-train "${args[@]}" "${apart[@]}"
+run tp2pp2.log ranks 4 "${apart[@]}" "${tp2pp2[@]}"
+same_figures apart.log tp2pp2.log
+run tp2dp2.log ranks 4 "${apart[@]}" "${tp2dp2[@]}"
+same_figures apart.log tp2dp2.log
+
 # SIGUSR1 to mpirun reaches every rank: they save behind the same iteration and say 75.
 code=0
 mpirun -n 4 lm-train "${args[@]}" --train-iters 2000 "${tp2dp2[@]}" --save signalled >signalled.log 2>signalled.err &
