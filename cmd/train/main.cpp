@@ -22,6 +22,9 @@ int main(int argc, char** argv) {
     }
     return cli::run_main(argc, argv, options, [&] {
         const std::string command_line = cli::command_line(argc, argv);
+        const bool trains = !flags.output.dry_run && !flags.output.print_config &&
+                            flags.output.show_samples.empty();
+        if (trains) train::catch_signals();
         comm::Watch watch;  // outlives the groups
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
         const auto launch = comm::launch({.timeout_s = timeout_s, .watch = &watch});

@@ -353,11 +353,13 @@ class Run {
 
 }  // namespace
 
-Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
-    // First of all: what comes before the first iteration can take minutes.
+void catch_signals() {
     cli::install_stop_signals();
     cli::install_dump_signal();
     cli::ignore_sigpipe();
+}
+
+Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
     data::DataSets data;
     parallel::together(world, [&] {
         check_checkpoints(config);

@@ -9,6 +9,10 @@
 
 namespace lm::train {
 
+// A request to stop is noted from here on and answered behind an iteration, with the state saved.
+// First of all in a program that trains: joining the ranks and opening the data can take minutes.
+void catch_signals();
+
 // Trains as `config` says, together with the other ranks of `world`, until the training is finished
 // or something asks one of them to stop: then all stop behind the same iteration. Rank 0 writes the
 // log lines to stdout, everything else for people to stderr. `watch` is told what this rank does;
