@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -12,6 +13,9 @@ void LossScaleConfig::check() const {
     const auto positive = [](std::string_view flag, double value) {
         if (!(value > 0.0) || !std::isfinite(value)) {
             usage_error(flag, "{} is not a positive number", value);
+        }
+        if (value > std::numeric_limits<float>::max()) {
+            usage_error(flag, "{:g} is more than fp32 holds: at most 3.4e38", value);
         }
     };
     if (fixed) return positive("--loss-scale", *fixed);

@@ -227,7 +227,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
                                   {"interval", interval_json(position.interval)}},
                         .command_line = config.command_line,
                         .weights = config.trainer.precision.weights};
-    if (info.weights == DType::fp16) {
+    // A fixed scale is the flags' and no state: a later run whose scale moves begins its own.
+    if (trainer.loss_scaler().dynamic()) {
         info.state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
     }
     return info;

@@ -59,6 +59,12 @@ void check_unused_flags(const TrainFlags& flags) {
                  "only --lr-decay-style WSD ends so");
     given.ignore(flags.data.order != "stateless", {"--data-cache-path"},
                  "--data-order stateless has no index");
+    given.ignore(flags.precision.fp16 || !flags.deepspeed_config.empty(),
+                 {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window",
+                  "--hysteresis"},
+                 "only --fp16 scales the loss");
+    given.ignore(flags.parallel.tensor > 1, {"--sequence-parallel"},
+                 "only --tensor-model-parallel-size above 1 has rows to cut");
 }
 
 }  // namespace lm::train

@@ -78,8 +78,9 @@ expect 2 '--curriculum-min-difficulty: goes with --curriculum-schedule fixed_lin
     lm-train "${args[@]}" "${stages[@]}" --curriculum-min-difficulty 8
 expect 2 '--split: goes with --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
 expect 2 '--save-schedule: contradicts --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
-run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache
-for flag in --lr-wsd-decay-iters --data-cache-path; do
+run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache \
+    --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel
+for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --sequence-parallel; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 
