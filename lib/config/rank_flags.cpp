@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "config/model_flags.hpp"
 
 namespace lm::config {
@@ -161,6 +162,10 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
     parallel.pad_vocab_to = model_flags.pad_vocab_to.value_or(0);
     parallel.sequence_parallel = flags.sequence && flags.tensor > 1;
     parallel.n_chunks = chunks_of(flags, model);
+    if (flags.layers_per_virtual_stage && parallel.n_chunks == 1) {
+        note("{}: ignored: a stage holds no more than {} layers", virtual_flag,
+             *flags.layers_per_virtual_stage);
+    }
     parallel.balance = balance_of(flags.partition_method);
     parallel.recompute = recompute_of(flags);
     (void)padded_vocab(model, parallel);    // checks the padding

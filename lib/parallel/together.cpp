@@ -19,6 +19,8 @@ std::optional<Error> error_of(const std::function<void()>& body) {
         return error;
     } catch (const std::bad_alloc&) {
         return Error(Exit::failure, "out of memory");
+    } catch (const std::exception& error) {
+        return Error(Exit::bug, error.what());
     }
 }
 

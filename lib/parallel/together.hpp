@@ -9,7 +9,7 @@
 
 namespace lm::parallel {
 
-// Runs `body` on this rank. When it threw an Error on any member, all of them throw
+// Runs `body` on this rank. When it threw on any member, all of them throw
 // JointError with the code of the first such rank, and its message, behind its number and host
 // unless it is rank 0. Collective.
 void together(comm::Group& group, const std::function<void()>& body);

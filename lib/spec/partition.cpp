@@ -8,66 +8,92 @@
 namespace lm::spec {
 namespace {
 
-// First layers of all parts, and one past the last.
+// First layers of all stages or parts, and one past the last.
 using Cuts = std::vector<i64>;
 
-// `n_units` units of one weight, as even as can be: the layers among them begin at `first_layer`.
-Cuts even_cuts(i64 n_layers, i64 n_units, i64 first_layer, i64 n_parts) {
+// `n` units of one weight, as even as can be.
+Cuts even_cuts(i64 n, i64 n_parts) {
     Cuts cuts;
-    for (i64 part = 0; part <= n_parts; ++part) {
-        cuts.push_back(std::clamp<i64>(n_units * part / n_parts - first_layer, 0, n_layers));
+    for (i64 part = 0; part <= n_parts; ++part) cuts.push_back(n * part / n_parts);
+    return cuts;
+}
+
+// What each stage holds, shared out over its chunks: part chunk * n_stages + stage is chunk `chunk`
+// of stage `stage`. Sharing by stage first keeps the stages even where the parts cannot be.
+Cuts interleave(const Cuts& stages, i64 n_chunks) {
+    Cuts cuts{0};
+    for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
+        for (size_t stage = 0; stage + 1 < stages.size(); ++stage) {
+            const Cuts own = even_cuts(stages[stage + 1] - stages[stage], n_chunks);
+            const auto at = static_cast<size_t>(chunk);
+            cuts.push_back(cuts.back() + own[at + 1] - own[at]);
+        }
     }
     return cuts;
 }
 
-// Fills parts with layers up to the weight `most`, each with at least one and leaving one for each
-// part to come; the embedding weighs on the first, the head on the last. Empty: they do not fit.
-Cuts fill_parts(i64 n_layers, i64 n_parts, double layer, double embedding, double head,
-                double most) {
+struct Weights {
+    double layer, embedding, head;
+};
+
+// Fills stages with layers up to the weight `most`, each with at least `least` and leaving as many
+// for each stage to come; the embedding weighs on the first, the head on the last. Empty: they do
+// not fit.
+Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
-    for (i64 part = 0; part < n_parts; ++part) {
-        const i64 after = n_parts - 1 - part;
-        const double other = (part == 0 ? embedding : 0.0) + (after == 0 ? head : 0.0);
-        const i64 left = n_layers - cuts.back() - after;  // most that this part may take
+    for (i64 stage = 0; stage < n_stages; ++stage) {
+        const i64 after = n_stages - 1 - stage;
+        const double other =
+            (stage == 0 ? weights.embedding : 0.0) + (after == 0 ? weights.head : 0.0);
+        const i64 left = n_layers - cuts.back() - after * least;  // most that this stage may take
         const i64 n =
-            after == 0 ? left : std::clamp<i64>(static_cast<i64>((most - other) / layer), 1, left);
-        if (static_cast<double>(n) * layer + other > most) return {};
+            after == 0 ? left
+                       : std::clamp(static_cast<i64>((most - other) / weights.layer), least, left);
+        if (static_cast<double>(n) * weights.layer + other > most) return {};
         cuts.push_back(cuts.back() + n);
     }
     return cuts;
 }
 
-// The heaviest part as light as can be; layers are alike, so its weight is one of few values.
-Cuts balanced_cuts(i64 n_layers, i64 n_parts, double layer, double embedding, double head) {
+// The heaviest stage as light as can be; layers are alike, so its weight is one of few values.
+Cuts balanced_cuts(i64 n_layers, i64 n_stages, i64 least, const Weights& weights) {
     std::vector<double> bounds;
     for (i64 n = 1; n <= n_layers; ++n) {
-        const double layers = static_cast<double>(n) * layer;
-        bounds.insert(bounds.end(), {layers, layers + embedding, layers + head});
+        const double layers = static_cast<double>(n) * weights.layer;
+        bounds.insert(bounds.end(), {layers, layers + weights.embedding, layers + weights.head});
     }
-    bounds.push_back(static_cast<double>(n_layers) * layer + embedding + head);
+    bounds.push_back(static_cast<double>(n_layers) * weights.layer + weights.embedding +
+                     weights.head);
     std::ranges::sort(bounds);
     const double slack = 1.0 + 1e-12;
     const auto bound = std::ranges::partition_point(bounds, [&](double most) {
-        return fill_parts(n_layers, n_parts, layer, embedding, head, most * slack).empty();
+        return fill_stages(n_layers, n_stages, least, weights, most * slack).empty();
     });
-    return fill_parts(n_layers, n_parts, layer, embedding, head, *bound * slack);
+    return fill_stages(n_layers, n_stages, least, weights, *bound * slack);
+}
+
+Weights weights_of(const ModelConfig& config) {
+    const ParameterCount count = count_parameters(config);
+    const i64 head =
+        config.untied_head ? count.head : checked_mul(config.vocab_size, config.hidden);
+    const double layers = static_cast<double>(count.attention + count.mlp + count.norm);
+    return {layers / static_cast<double>(config.n_layers), static_cast<double>(count.embedding),
+            static_cast<double>(head)};
 }
 
 Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
     const i64 n_layers = config.n_layers;
-    const i64 n_parts = parallel.n_parts();
     if (parallel.balance == PipelineBalance::layers) {
-        return even_cuts(n_layers, n_layers, 0, n_parts);
+        return interleave(even_cuts(n_layers, parallel.pp), parallel.n_chunks);
     }
     if (parallel.balance == PipelineBalance::layers_and_embedding) {
-        return even_cuts(n_layers, n_layers + 2, 1, n_parts);
+        // The embedding before the layers and the head behind them are a unit each.
+        Cuts cuts = interleave(even_cuts(n_layers + 2, parallel.pp), parallel.n_chunks);
+        for (i64& cut : cuts) cut = std::clamp<i64>(cut - 1, 0, n_layers);
+        return cuts;
     }
-    const ParameterCount count = count_parameters(config);
-    const double head = static_cast<double>(
-        config.untied_head ? count.head : checked_mul(config.vocab_size, config.hidden));
-    const double layers = static_cast<double>(count.attention + count.mlp + count.norm);
-    return balanced_cuts(n_layers, n_parts, layers / static_cast<double>(n_layers),
-                         static_cast<double>(count.embedding), head);
+    return interleave(balanced_cuts(n_layers, parallel.pp, parallel.n_chunks, weights_of(config)),
+                      parallel.n_chunks);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ std::string stage_text(const spec::ModelConfig& model, const spec::ParallelConfi
     for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
         const spec::ModelPart part = spec::model_part(model, parallel, stage, chunk);
         if (part.embedding) text += "embedding, ";
-        text += fmt::format("layers {}, ", span_text(part.first_layer, part.end_layer));
+        text += fmt::format("layer{} {}, ", part.end_layer - part.first_layer == 1 ? "" : "s",
+                            span_text(part.first_layer, part.end_layer));
         if (part.head) text += "head, ";
     }
     return text.substr(0, text.size() - 2);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ranges>
 
 #include "base/units.hpp"
 #include "optim/plan.hpp"
 #include "spec/cost.hpp"
 #include "train/layout_plan.hpp"
+#include "train/rules.hpp"
 
 namespace lm::train {
 namespace {
@@ -99,6 +101,10 @@ void print_schedule_details(const RunConfig& config) {
         line("rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
              point.done.iteration, point.done.samples);
     }
+    for (const IterationRange& range : parse_skip_ranges(config.output.skip_ranges)) {
+        line("skipped", "iterations {} to {}: their samples are taken, not trained on", range.first,
+             range.last);
+    }
 }
 
 void print_data(const RunConfig& config, const data::DataSets& data) {
@@ -148,13 +154,25 @@ void print_memory(const RunConfig& config) {
          human_size(plan.activations), human_size(plan.workspace));
 }
 
+// Where the schedule or a flag ends the run, whichever comes first.
+i64 last_iteration(const RunConfig& config) {
+    const OutputFlags& output = config.output;
+    const i64 total = config.schedule.total_iterations();
+    const i64 last = std::min(total, output.exit_iteration.value_or(total));
+    if (!output.exit_samples) return last;
+    const auto iterations = std::views::iota(i64{1}, std::max<i64>(last, 1));
+    return *std::ranges::partition_point(iterations, [&](i64 iteration) {
+        return config.schedule.after(iteration).samples < *output.exit_samples;
+    });
+}
+
 void print_checkpoints(const RunConfig& config) {
     const OutputFlags& output = config.output;
     if (output.save.empty()) return line("checkpoints", "none (no --save)");
     std::vector<spec::SaveRange> ranges;
     if (!output.save_schedule.empty()) ranges = spec::parse_save_schedule(output.save_schedule);
     if (output.save_interval) ranges = {{.interval = *output.save_interval, .until = 0}};
-    const i64 saves = spec::count_saves(ranges, config.schedule.total_iterations());
+    const i64 saves = spec::count_saves(ranges, last_iteration(config));
     const i64 each = spec::checkpoint_size(config.trainer.model, config.precision).total();
     line("checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), output.save,
          human_size(saves * each));

@@ -88,6 +88,14 @@ done
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
 grep -q 'checkpoints  3 of .* in saves' saves.log.err || fail "saves: the plan: $(cat saves.log.err)"
 [ "$(find saves -name 'global_step*' | wc -l)" = 3 ] || fail "saves: $(ls saves)"
+for end in "--exit-iteration 9" "--exit-samples 50"; do
+    read -ra exit_flags <<<"$end"
+    run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 --skip-train-iteration-range 3-4 "${exit_flags[@]}" --dry-run
+    grep -q 'checkpoints  2 of .* in ends' ends.log.err || fail "$end: the plan: $(cat ends.log.err)"
+    grep -q 'skipped  *iterations 3 to 4: ' ends.log.err || fail "$end: skipped iterations: $(cat ends.log.err)"
+done
+run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 --exit-samples 50
+[ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"
 
 # Data of another tokenizer than the one that is named.
 expect 2 'data_text_document.json: the data was made with another tokenizer .ByteTokenizer, end of document 256. than the one named' \

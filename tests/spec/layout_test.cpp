@@ -328,24 +328,54 @@ TEST_CASE("chunks of an interleaved stage lie pp parts apart") {
     ModelConfig config = small_gpt();
     config.n_layers = 10;
     const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
-    const ModelPart part = model_part(config, parallel, 1, 0);  // part 1 of 4: layers 2 to 4
+    const ModelPart part = model_part(config, parallel, 1, 0);  // part 1 of 4: layers 2 and 3
     CHECK(part.first_layer == 2);
-    CHECK(part.end_layer == 5);
+    CHECK(part.end_layer == 4);
     CHECK(!part.embedding);
     CHECK(!part.head);
     CHECK(model_part(config, parallel, 1, 1).head);
-    CHECK(stage_layers(config, parallel, 0) == 4);
+    CHECK(stage_layers(config, parallel, 0) == 5);
     const std::vector<TensorSpec> table = tensor_table(config);
     for (const LocalTensor& local : rank_layout(config, table, parallel, 0, 1).tensors) {
         const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
         if (tensor.layer >= 0) {
             CHECK(local.unit == unit_of_layer(tensor.layer));
-            CHECK(((tensor.layer >= 2 && tensor.layer < 5) || tensor.layer >= 7));
+            CHECK(((tensor.layer >= 2 && tensor.layer < 4) || tensor.layer >= 7));
         } else {
             CHECK(local.unit == head_unit(config));
             CHECK(local.copy == (tensor.name == "embedding.word.weight"));
         }
         CHECK(!local.replicated);
+    }
+}
+
+TEST_CASE("interleaved stages hold as many layers as each other, and so do their chunks") {
+    ModelConfig config = small_gpt();
+    for (i64 layers = 8; layers <= 24; ++layers) {
+        for (const i64 pp : {2, 3, 4}) {
+            for (const i64 n_chunks : {i64{2}, layers / pp}) {
+                config.n_layers = layers;
+                const ParallelConfig parallel{.pp = pp, .n_chunks = n_chunks};
+                CAPTURE(layers, pp, n_chunks);
+                for (i64 stage = 0; stage < pp; ++stage) {
+                    const i64 held = stage_layers(config, parallel, stage);
+                    CHECK(held >= layers / pp);
+                    CHECK(held <= ceil_div(layers, pp));
+                    for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
+                        const ModelPart part = model_part(config, parallel, stage, chunk);
+                        CHECK(part.end_layer - part.first_layer >= held / n_chunks);
+                        CHECK(part.end_layer - part.first_layer <= ceil_div(held, n_chunks));
+                    }
+                }
+            }
+        }
+    }
+    // The embedding and the head are units of their own: 14 units on 4 stages of 2 chunks.
+    config.n_layers = 14;
+    for (i64 stage = 0; stage < 4; ++stage) {
+        const ParallelConfig parallel{
+            .pp = 4, .n_chunks = 2, .balance = PipelineBalance::layers_and_embedding};
+        CHECK(stage_layers(config, parallel, stage) == (stage == 0 || stage == 3 ? 3 : 4));
     }
 }
 
