@@ -1,45 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements dropout keeps: exact definition, for every backend. Element e of sample s at
-// (layer, site) is dropped if a 16-bit random number is below the threshold
-//     threshold = round(p * 65536);
-// kept values are multiplied by 1 / (1 - threshold / 65536), so that the expectation is exact for
-// the rounded probability. The number is 16 bits of one Philox4x32-10 block:
-//     block = philox(key, counter_lo = e / 8, counter_hi = s)
-//     word = block[(e % 8) / 2];  number = e even ? word & 0xffff : word >> 16
-//     key = mix(mix(seed, "dropout" as ASCII, big-endian), layer * 16 + site)
-// (layer * 16 + site as a signed 64-bit number). Nothing else goes in: no layout, no thread.
+// Dropout of row operations in host memory; the mask is device/dropout.hpp's.
 #pragma once
 
-#include <cmath>
-
-#include "base/rng.hpp"
-#include "device/ops.hpp"
+#include "device/dropout.hpp"
 
 namespace lm::cpu {
 
-class DropoutMask {
-  public:
-    DropoutMask(double p, u64 seed, i32 layer, i32 site)
-        : key_(mix(mix(seed, 0x64726f706f7574ULL), static_cast<u64>(i64{layer} * 16 + site))),
-          threshold_(static_cast<u32>(std::lround(p * 65536.0))) {}
-
-    u64 key() const { return key_; }
-    u32 threshold() const { return threshold_; }
-    double scale() const { return 1.0 / (1.0 - threshold_ / 65536.0); }
-
-    // 0 or scale(): what element `e` of sample `s` is multiplied with.
-    double factor(i64 s, i64 e) const {
-        const auto element = static_cast<u64>(e);
-        const Philox4 block = philox(key_, element / 8, static_cast<u64>(s));
-        const u32 word = block[element % 8 / 2];
-        const u32 number = element % 2 == 0 ? word & 0xffffU : word >> 16;
-        return number >= threshold_ ? scale() : 0.0;
-    }
-
-  private:
-    u64 key_;
-    u32 threshold_;
-};
+using device::DropoutMask;
 
 // Where the rows of a row operation lie in their samples.
 class SampleRows {

@@ -125,7 +125,7 @@ struct VectorKernels {
     void (*adamw)(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
                   float* v, i64 n);
 
-    // factors[i] = 0 or scale for elements first + i of `sample`, as cpu/dropout.hpp defines.
+    // factors[i] = 0 or scale for elements first + i of `sample`, as device/dropout.hpp defines.
     void (*dropout_factors)(u64 key, u64 sample, u64 first, u32 threshold, float scale,
                             float* factors, i64 n);
 };

@@ -9,7 +9,7 @@
 
 #include "base/rng.hpp"
 #include "cpu/activation.hpp"
-#include "cpu/dropout.hpp"
+#include "device/dropout.hpp"
 #include "op_case.hpp"
 
 namespace lm::test {
@@ -71,7 +71,7 @@ Dropout dropout_of(double p, const Views& v, i32 site) {
 
 double dropout_factor(double p, i32 site, double sample, i64 element) {
     if (p == 0) return 1.0;
-    return cpu::DropoutMask(p, 1234, 3, site).factor(static_cast<i64>(sample), element);
+    return DropoutMask(p, 1234, 3, site).factor(static_cast<i64>(sample), element);
 }
 
 size_t at(i64 i) {
