@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/model_flags.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/presets.hpp"
@@ -88,6 +91,41 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     if (model.ffn_hidden == 0 && three_matrices) {
         // Megatron: as many parameters as two matrices of four times the hidden size have.
         model.ffn_hidden = checked_mul(8, model.hidden) / 3 / 64 * 64;
+    }
+}
+
+// What a preset sets, which flags have another word, and what follows from these.
+void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
+    ModelConfig resolved = preset.model;
+    resolved.resolve();
+    std::vector<std::string> overridden;
+    std::vector<std::string> derived;
+    for (const Override& change : overrides(resolved, model)) {
+        const bool follows =
+            (change.flag == "--ffn-hidden-size" || change.flag == "--kv-channels" ||
+             change.flag == "--max-position-embeddings") &&
+            !given.any(change.flag);
+        (follows ? derived : overridden).push_back(change.text);
+    }
+    const auto list = [](std::string_view title, const std::vector<std::string>& changes) {
+        return changes.empty() ? "" : fmt::format("; {}: {}", title, fmt::join(changes, ", "));
+    };
+    note("--model {} ({}) sets {}{}{}", preset.name, preset.source, as_flags(preset.model),
+         list("overridden", overridden), list("hence", derived));
+}
+
+// Flags that the model has no use for.
+void note_unused(const ModelConfig& model, const Given& given) {
+    const auto ignore = [&given](std::string_view flag, std::string_view why) {
+        if (given.any(flag)) note("{}: ignored: {}", flag, why);
+    };
+    if (model.position != PositionEmbedding::rope) {
+        ignore("--rotary-base", "only --position-embedding-type rope rotates");
+    }
+    if (is_gated(model.activation)) {
+        for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
+            ignore(flag, "the MLP has a gate, whose function --swiglu or --glu-activation names");
+        }
     }
 }
 
@@ -190,13 +228,10 @@ void add_model_options(cli::Options& options, ModelFlags& flags) {
 
 ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab) {
     ModelConfig model;
-    if (!flags.preset.empty()) {
-        const Preset& preset = preset_named(flags.preset);
-        model = preset.model;
-        note("--model {} ({}) sets {}", preset.name, preset.source, as_flags(model));
-    }
+    if (!flags.preset.empty()) model = preset_named(flags.preset).model;
     check_flags(flags, model);
-    override_kind(model, flags, Given(flags));
+    const Given given(flags);
+    override_kind(model, flags, given);
     override_shape(model, flags);
     if (flags.vocab_size) {
         model.vocab_size = *flags.vocab_size;
@@ -206,7 +241,17 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
         model.vocab_size = gpt2_vocab;
     }
     model.resolve();
+    if (!flags.preset.empty()) note_preset(preset_named(flags.preset), model, given);
+    note_unused(model, given);
     return model;
+}
+
+std::optional<i64> seq_length_of(const ModelFlags& flags) {
+    if (flags.seq_length || flags.preset.empty()) return flags.seq_length;
+    for (const Preset& preset : presets()) {
+        if (preset.name == flags.preset) return preset.model.seq_length;
+    }
+    return std::nullopt;
 }
 
 }  // namespace lm::config

@@ -53,10 +53,13 @@ void add_model_options(cli::Options& options, ModelFlags& flags);
 
 // The model that the flags mean, derived values filled in and checked: the preset, overridden by
 // the flags that were given. The vocabulary is --vocab-size, else `data_vocab` (what the tokenizer
-// or the data's side file says), else the preset's, else GPT-2's. Notes what a preset sets. Throws
-// Error(usage) naming the flag.
+// or the data's side file says), else the preset's, else GPT-2's. Notes what a preset sets, what
+// overrides it, and flags without effect. Throws Error(usage) naming the flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt);
+
+// The sequence length alone, of the flag or else the preset, for a model that cannot be resolved.
+std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 struct ParallelFlags {
     i64 tensor = 1;

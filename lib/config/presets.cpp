@@ -94,31 +94,102 @@ const Preset& preset_named(std::string_view name) {
     usage_error("--model", "'{}' is not one of {}", name, fmt::join(names, ", "));
 }
 
-std::string as_flags(const ModelConfig& model) {
-    const ModelConfig defaults;
-    std::string text = fmt::format("--num-layers {} --hidden-size {} --num-attention-heads {}",
-                                   model.n_layers, model.hidden, model.n_heads);
-    const auto add = [&text](bool differs, auto&&... args) {
-        if (differs) text += " " + fmt::format(std::forward<decltype(args)>(args)...);
+namespace {
+
+// A setting as a command line has it; the flag is empty where leaving it out says the same.
+struct Setting {
+    std::string_view flag;
+    std::string value;  // empty: a switch
+    bool operator==(const Setting&) const = default;
+
+    std::string text() const {
+        return value.empty() ? std::string(flag) : fmt::format("{} {}", flag, value);
+    }
+};
+
+Setting activation_setting(Activation activation) {
+    switch (activation) {
+        case Activation::gelu_tanh:
+            return {};
+        case Activation::gelu_erf:
+            return {"--no-bias-gelu-fusion", ""};
+        case Activation::swiglu:
+            return {"--swiglu", ""};
+        case Activation::geglu:
+            return {"--glu-activation", "geglu"};
+    }
+    return {};
+}
+
+// Of every model as many, in the same order. A zero is derived by ModelConfig::resolve().
+std::vector<Setting> settings_of(const ModelConfig& model) {
+    const auto value = [](std::string_view flag, const auto& x) {
+        return Setting{flag, fmt::format("{}", x)};
     };
-    add(model.ffn_hidden != 0, fmt::runtime("--ffn-hidden-size {}"), model.ffn_hidden);
-    add(model.n_groups != 0 && model.n_groups != model.n_heads,
-        fmt::runtime("--group-query-attention --num-query-groups {}"), model.n_groups);
-    add(true, fmt::runtime("--seq-length {} --vocab-size {}"), model.seq_length, model.vocab_size);
-    add(model.position != defaults.position, fmt::runtime("--position-embedding-type {}"),
-        name_of(model.position));
-    add(model.normalization != defaults.normalization, fmt::runtime("--normalization {}"),
-        name_of(model.normalization));
-    add(model.embedding_norm, fmt::runtime("--embed-layernorm"));
-    add(model.activation == Activation::swiglu, fmt::runtime("--swiglu"));
-    add(model.untied_head, fmt::runtime("--untie-embeddings-and-output-weights"));
-    add(!model.linear_bias, fmt::runtime("--disable-bias-linear"));
-    add(model.attention_dropout != defaults.attention_dropout,
-        fmt::runtime("--attention-dropout {}"), model.attention_dropout);
-    add(model.hidden_dropout != defaults.hidden_dropout, fmt::runtime("--hidden-dropout {}"),
-        model.hidden_dropout);
-    add(model.init_std != defaults.init_std, fmt::runtime("--init-method-std {}"), model.init_std);
-    return text;
+    const auto switched = [](std::string_view flag, bool on) {
+        return on ? Setting{flag, ""} : Setting{};
+    };
+    const bool grouped = model.n_groups != 0 && model.n_groups != model.n_heads;
+    return {value("--num-layers", model.n_layers),
+            value("--hidden-size", model.hidden),
+            value("--num-attention-heads", model.n_heads),
+            value("--ffn-hidden-size", model.ffn_hidden),
+            value("--kv-channels", model.head_dim),
+            switched("--group-query-attention", grouped),
+            grouped ? value("--num-query-groups", model.n_groups) : Setting{},
+            value("--seq-length", model.seq_length),
+            value("--max-position-embeddings", model.max_positions),
+            value("--vocab-size", model.vocab_size),
+            value("--position-embedding-type", name_of(model.position)),
+            value("--rotary-base", model.rotary_base),
+            value("--normalization", name_of(model.normalization)),
+            value("--layernorm-epsilon", model.norm_eps),
+            switched("--embed-layernorm", model.embedding_norm),
+            activation_setting(model.activation),
+            switched("--untie-embeddings-and-output-weights", model.untied_head),
+            switched("--disable-bias-linear", !model.linear_bias),
+            value("--attention-dropout", model.attention_dropout),
+            value("--hidden-dropout", model.hidden_dropout),
+            value("--init-method-std", model.init_std)};
+}
+
+// Of a way to know positions that the model has not.
+bool without_effect(std::string_view flag, const ModelConfig& model) {
+    return (flag == "--rotary-base" && model.position != PositionEmbedding::rope) ||
+           (flag == "--max-position-embeddings" && model.position != PositionEmbedding::absolute);
+}
+
+}  // namespace
+
+std::string as_flags(const ModelConfig& model) {
+    const std::vector<Setting> settings = settings_of(model);
+    const std::vector<Setting> defaults = settings_of(ModelConfig{});
+    std::vector<std::string> flags;
+    for (size_t i = 0; i < settings.size(); ++i) {
+        if (!settings[i].flag.empty() && settings[i] != defaults[i])
+            flags.push_back(settings[i].text());
+    }
+    return fmt::format("{}", fmt::join(flags, " "));
+}
+
+std::vector<Override> overrides(const ModelConfig& preset, const ModelConfig& model) {
+    const std::vector<Setting> before = settings_of(preset);
+    const std::vector<Setting> after = settings_of(model);
+    std::vector<Override> changes;
+    for (size_t i = 0; i < after.size(); ++i) {
+        const Setting& was = before[i];
+        const Setting& is = after[i];
+        if (is == was || without_effect(is.flag, model)) continue;
+        if (is.flag.empty()) {
+            changes.push_back({was.flag, fmt::format("no {}", was.flag)});
+        } else if (was.flag.empty()) {
+            changes.push_back({is.flag, is.text()});
+        } else {
+            changes.push_back({is.flag, fmt::format("{} instead of {}", is.text(),
+                                                    is.flag == was.flag ? was.value : was.text())});
+        }
+    }
+    return changes;
 }
 
 }  // namespace lm::config

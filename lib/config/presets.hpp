@@ -25,4 +25,11 @@ const Preset& preset_named(std::string_view name);
 // only what differs from the defaults.
 std::string as_flags(const spec::ModelConfig& model);
 
+// What `model` has otherwise than `preset`; both resolved.
+struct Override {
+    std::string_view flag;
+    std::string text;  // "--hidden-size 512 instead of 768"
+};
+std::vector<Override> overrides(const spec::ModelConfig& preset, const spec::ModelConfig& model);
+
 }  // namespace lm::config

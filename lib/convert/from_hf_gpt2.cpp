@@ -21,11 +21,7 @@ using Bytes = std::vector<std::byte>;
 class Importer {
   public:
     explicit Importer(const Request& request)
-        : request_(request), config_path_(hf_config_path(request.in)), tensors_(request.in) {
-        if (!io::exists(config_path_)) {
-            usage_error(config_path_, "is missing: the number of heads stands only there");
-        }
-        model_ = gpt2_model(io::read_json(config_path_), config_path_);
+        : request_(request), model_(read_model(hf_config_path(request.in))), tensors_(request.in) {
         dtype_ = request.dtype.value_or(DType::fp32);
         table_ = spec::tensor_table(model_.config);
         for (size_t i = 0; i < table_.size(); ++i) index_[table_[i].name] = static_cast<i64>(i);
@@ -46,6 +42,14 @@ class Importer {
     }
 
   private:
+    // Before the weights are looked for: which they are depends on it.
+    static Gpt2Model read_model(const std::string& path) {
+        if (!io::exists(path)) {
+            usage_error(path, "is missing: the number of heads stands only there");
+        }
+        return gpt2_model(io::read_json(path), path);
+    }
+
     // Everything else in the files must be known to hold no parameters.
     void check_rest(const std::set<std::string>& used, bool prefixed) const {
         for (const auto& [name, found] : tensors_.all()) {
@@ -163,9 +167,8 @@ class Importer {
     }
 
     const Request& request_;
-    std::string config_path_;
-    HfTensors tensors_;
     Gpt2Model model_;
+    HfTensors tensors_;
     DType dtype_ = DType::fp32;
     std::vector<spec::TensorSpec> table_;
     std::map<std::string, i64> index_;

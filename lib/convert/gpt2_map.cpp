@@ -164,7 +164,8 @@ io::Json gpt2_generation_config(i64 end_of_document) {
 
 Gpt2Model gpt2_model(const io::Json& config, const std::string& path) {
     const auto type = io::json_get<std::string>(config, "model_type", path);
-    if (type != "gpt2") usage_error(path, "model_type is '{}', not gpt2", type);
+    if (type != "gpt2")
+        usage_error(path, "model_type is '{}', but only gpt2 can be converted", type);
     require(config, "tie_word_embeddings", true, path);
     require(config, "scale_attn_weights", true, path);
     require(config, "scale_attn_by_inverse_layer_idx", false, path);

@@ -62,11 +62,14 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
             .hysteresis_left = io::json_get<i64>(object, "hysteresis_left", path)};
 }
 
+// A scale that goes on has no use for where a new one starts.
+constexpr std::string_view start_of_scale = "initial_loss_scale";
+
 // Values of the command line hold; a change against the checkpoint is said, never silent.
 void note_changes(const io::Json& saved, const io::OrderedJson& now) {
     for (const auto& [key, value] : now.items()) {
         const auto old = saved.find(key);
-        if (old == saved.end() || *old == io::Json(value)) continue;
+        if (old == saved.end() || *old == io::Json(value) || key == start_of_scale) continue;
         std::string flag = "--" + key;
         std::ranges::replace(flag, '_', '-');
         note("{}: was {} when the checkpoint was written, is {} from here on", flag, text_of(*old),
@@ -114,6 +117,16 @@ void check_save(const OutputFlags& output) {
         "that run, or another directory");
 }
 
+void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
+                   const optim::LossScaleState& state, Trainer& trainer) {
+    trainer.restore(state);
+    const auto saved = manifest.state.find("schedule");
+    if (!trainer.loss_scaler().dynamic() || saved == manifest.state.end()) return;
+    const auto initial = saved->find(start_of_scale);
+    if (initial == saved->end() || *initial == config.trainer.loss_scale.initial) return;
+    note("--initial-loss-scale: ignored: the checkpoint's loss scale of {} goes on", state.scale);
+}
+
 Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
     const ckpt::Manifest& manifest = checkpoint.manifest();
     const bool with_optimizer = !config.output.finetune && !config.output.no_load_optim;
@@ -136,7 +149,7 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
                                                        : counters_from(*stepped, checkpoint.path());
     if (const auto scale = manifest.state.find("loss_scale");
         scale != manifest.state.end() && with_optimizer) {
-        trainer.restore(loss_scale_from(*scale, checkpoint.path()));
+        restore_scale(config, manifest, loss_scale_from(*scale, checkpoint.path()), trainer);
     }
     if (const auto interval = manifest.state.find("interval"); interval != manifest.state.end()) {
         position.interval = interval_from(*interval, checkpoint.path());

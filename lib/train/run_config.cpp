@@ -179,7 +179,13 @@ class Resolver {
 
   private:
     void check_numbers() {
-        problems_.check([&] { at_least("--micro-batch-size", flags_.schedule.micro_batch, 1); });
+        problems_.check([&] {
+            const i64 micro_batch = flags_.schedule.micro_batch;
+            if (micro_batch < 1) {
+                usage_error("--micro-batch-size", "must be given and at least 1, but is {}",
+                            micro_batch);
+            }
+        });
         problems_.check([&] { check_output(flags_.output); });
         problems_.check([&] {
             const i64 threads = at_least("--threads", flags_.threads.value_or(1), 1);
@@ -227,11 +233,13 @@ class Resolver {
     }
 
     void resolve_schedule() {
-        problems_.check([&] {
-            schedule_.emplace(
-                schedule_request(flags_.schedule, model_ ? model_->seq_length
-                                                         : flags_.model.seq_length.value_or(0)));
-        });
+        // What these lack is a problem already: a schedule without them would find false ones.
+        const auto seq_length =
+            model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
+        if (seq_length > 0 && (flags_.schedule.global_batch || flags_.schedule.micro_batch > 0)) {
+            problems_.check(
+                [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
+        }
         problems_.check([&] { adamw_ = adamw_config(flags_.schedule); });
         if (!schedule_ || flags_.schedule.micro_batch < 1) return;
         for (std::string& text : batch_problems(schedule_->ramp(), flags_.schedule.micro_batch,

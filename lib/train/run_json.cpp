@@ -35,44 +35,59 @@ io::OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curricul
     return json;
 }
 
+// Only fp16 scales the loss.
+void add_loss_scale(io::OrderedJson& json, const optim::LossScaleConfig& scale) {
+    json["loss_scale"] = scale.fixed ? io::OrderedJson(*scale.fixed) : io::OrderedJson();
+    json["initial_loss_scale"] = scale.initial;
+    json["min_loss_scale"] = scale.min;
+    json["loss_scale_window"] = scale.window;
+    json["hysteresis"] = scale.hysteresis;
+}
+
 }  // namespace
 
 io::OrderedJson schedule_json(const RunConfig& config) {
     const optim::LearningRate& rate = config.schedule.learning_rate();
     const optim::AdamWConfig& adamw = config.trainer.adamw;
+    const bool fp16 = config.trainer.precision.weights == DType::fp16;
     const bool wsd = rate.style == optim::DecayStyle::wsd;
-    return {{"train_samples", config.schedule.end().samples},
-            {"global_batch_size", config.schedule.ramp().global_batch()},
-            {"rampup_batch_size", ramp_json(config.schedule.ramp().numbers())},
-            {"micro_batch_size", config.trainer.micro_batch},
-            {"seq_length", config.trainer.model.seq_length},
-            {"lr", rate.max},
-            {"min_lr", rate.min},
-            {"lr_decay_style", name_of(rate.style)},
-            {"lr_warmup_init", rate.init},
-            {"lr_warmup_samples", rate.warmup_samples},
-            {"lr_decay_samples", rate.decay_samples},
-            {"lr_decay_tokens", rate.decay_tokens},
-            {"lr_wsd_decay_style", wsd ? io::OrderedJson(name_of(rate.anneal)) : io::OrderedJson()},
-            {"lr_wsd_decay_samples", rate.anneal_samples},
-            {"curriculum_learning_type", curriculum_json(config.schedule.curriculum())},
-            {"skip_train_iteration_range", skip_json(config.output)},
-            {"adam_beta1", adamw.beta1},
-            {"adam_beta2", adamw.beta2},
-            {"adam_eps", adamw.eps},
-            {"weight_decay", adamw.weight_decay},
-            {"clip_grad", adamw.clip_grad},
-            {"attention_dropout", config.trainer.model.attention_dropout},
-            {"hidden_dropout", config.trainer.model.hidden_dropout},
-            {"seed", config.trainer.seed},
-            {"data_path", config.data.data_path},
-            {"train_data_path", config.data.train_path},
-            {"train_weighted_split_paths", config.data.train_groups},
-            {"data_order", name_of(config.data.order)},
-            {"split", config.data.split},
-            {"reset_position_ids", config.batch.reset_position_ids},
-            {"reset_attention_mask", config.batch.reset_attention_mask},
-            {"eod_mask_loss", config.batch.eod_mask_loss}};
+    io::OrderedJson json = {
+        {"train_samples", config.schedule.end().samples},
+        {"global_batch_size", config.schedule.ramp().global_batch()},
+        {"rampup_batch_size", ramp_json(config.schedule.ramp().numbers())},
+        {"micro_batch_size", config.trainer.micro_batch},
+        {"seq_length", config.trainer.model.seq_length},
+        {"lr", rate.max},
+        {"min_lr", rate.min},
+        {"lr_decay_style", name_of(rate.style)},
+        {"lr_warmup_init", rate.init},
+        {"lr_warmup_samples", rate.warmup_samples},
+        {"lr_decay_samples", rate.decay_samples},
+        {"lr_decay_tokens", rate.decay_tokens},
+        {"lr_wsd_decay_style", wsd ? io::OrderedJson(name_of(rate.anneal)) : io::OrderedJson()},
+        {"lr_wsd_decay_samples", rate.anneal_samples},
+        {"curriculum_learning_type", curriculum_json(config.schedule.curriculum())},
+        {"skip_train_iteration_range", skip_json(config.output)},
+        {"adam_beta1", adamw.beta1},
+        {"adam_beta2", adamw.beta2},
+        {"adam_eps", adamw.eps},
+        {"weight_decay", adamw.weight_decay},
+        {"clip_grad", adamw.clip_grad},
+        {"attention_dropout", config.trainer.model.attention_dropout},
+        {"hidden_dropout", config.trainer.model.hidden_dropout},
+        {"seed", config.trainer.seed},
+        {"data_path", config.data.data_path},
+        {"train_data_path", config.data.train_path},
+        {"train_weighted_split_paths", config.data.train_groups},
+        {"data_order", name_of(config.data.order)},
+        {"split", config.data.split},
+        {"reset_position_ids", config.batch.reset_position_ids},
+        {"reset_attention_mask", config.batch.reset_attention_mask},
+        {"eod_mask_loss", config.batch.eod_mask_loss},
+        {"fp16", fp16},
+        {"bf16", config.trainer.precision.weights == DType::bf16}};
+    if (fp16) add_loss_scale(json, config.trainer.loss_scale);
+    return json;
 }
 
 io::OrderedJson to_json(const RunConfig& config) {

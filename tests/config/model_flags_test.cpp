@@ -136,6 +136,64 @@ TEST_CASE("flags override a preset, also with its default value") {
     CHECK(program.notes[0].starts_with("--model bloom-176b (BLOOM) sets --num-layers 70 "));
 }
 
+TEST_CASE("what overrides a preset is noted, with what follows from it") {
+    const auto note_of = [](const std::string& line, std::optional<i64> data_vocab = {}) {
+        Program program(line);
+        program.resolve(data_vocab);
+        const std::string note = program.notes.at(0);
+        const size_t at = note.find(';');
+        return at == std::string::npos ? "" : note.substr(at + 2);
+    };
+    CHECK(note_of("--model gpt2-124m").empty());
+    CHECK(note_of("--model gpt2-124m", 50257).empty());
+    CHECK(note_of("--model gpt2-124m --hidden-size 768 --init-method-std 0.02").empty());
+    CHECK(note_of("--model gpt2-124m --hidden-size 384") ==
+          "overridden: --hidden-size 384 instead of 768; "
+          "hence: --ffn-hidden-size 1536 instead of 3072, --kv-channels 32 instead of 64");
+    CHECK(note_of("--model gpt2-124m --seq-length 512", 300) ==
+          "overridden: --seq-length 512 instead of 1024, --vocab-size 300 instead of 50257; "
+          "hence: --max-position-embeddings 512 instead of 1024");
+    CHECK(note_of("--model gpt2-124m --no-bias-gelu-fusion --ffn-hidden-size 100") ==
+          "overridden: --ffn-hidden-size 100 instead of 3072, --no-bias-gelu-fusion");
+    CHECK(note_of("--model llama-7b --glu-activation geglu --num-query-groups 4 "
+                  "--group-query-attention --seq-length 128 --rotary-base 5e5") ==
+          "overridden: --group-query-attention, --num-query-groups 4, --seq-length 128 instead of "
+          "4096, --rotary-base 500000 instead of 10000, --glu-activation geglu instead of "
+          "--swiglu");
+    CHECK(note_of("--model bloom-176b --position-embedding-type rope") ==
+          "overridden: --position-embedding-type rope instead of alibi");
+}
+
+TEST_CASE("flags that the model has no use for are noted") {
+    const auto notes_of = [](const std::string& line) {
+        Program program(tiny + line);
+        program.resolve();
+        return program.notes;
+    };
+    const auto first_of = [&](const std::string& line) {
+        const auto notes = notes_of(line);
+        REQUIRE(notes.size() == 1);
+        return notes[0].substr(0, notes[0].find(": ignored: "));
+    };
+    CHECK(first_of("--rotary-base 500") == "--rotary-base");
+    CHECK(first_of("--rotary-base 500 --position-embedding-type alibi") == "--rotary-base");
+    CHECK(first_of("--swiglu --openai-gelu") == "--openai-gelu");
+    CHECK(first_of("--glu-activation geglu --no-bias-gelu-fusion") == "--no-bias-gelu-fusion");
+    CHECK(notes_of("--rotary-base 500 --use-rotary-position-embeddings").empty());
+    CHECK(notes_of("--no-bias-gelu-fusion").empty());
+}
+
+TEST_CASE("the sequence length of a model that cannot be") {
+    const auto length_of = [](const std::string& line) {
+        return config::seq_length_of(Program(line).model);
+    };
+    CHECK(length_of("--model gpt2-124m --num-attention-heads 7") == 1024);
+    CHECK(length_of("--model gpt2-124m --seq-length 3") == 3);
+    CHECK(length_of("--model none --seq-length 3") == 3);
+    CHECK(!length_of("--model none"));
+    CHECK(!length_of("--num-layers 2"));
+}
+
 TEST_CASE("the flags that a preset notes mean the same model") {
     for (const config::Preset& preset : config::presets()) {
         CAPTURE(preset.name);

@@ -41,6 +41,10 @@ expect 2 'holds no model' lm-convert c home --to hf-gpt2 --force
 expect 2 'c: is native already' lm-convert c x --to native
 expect 2 '--to: must be given' lm-convert c x
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
+mkdir llama; echo '{"model_type": "llama"}' >llama/config.json
+expect 2 "llama/config.json: model_type is 'llama', but only gpt2 can be converted" lm-convert llama x --to native
+cp -r hf bare; rm bare/model.safetensors
+expect 2 'bare: has neither model.safetensors nor' lm-convert bare x --to native
 cp -r hf cut; truncate -s -10 cut/model.safetensors
 expect 3 'cut/model.safetensors: holds .* cut short' lm-convert cut x --to native
 LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2

@@ -149,6 +149,19 @@ wrong 2 'lm-train: --num-attention-heads: 5 does not divide' lm-train "${args[@]
 wrong 2 'lm-train: nowhere: no such dataset: nowhere.idx does not exist' lm-train "${args[@]}" --data-path nowhere
 wrong 2 'seq-length' lm-train "${args[@]}" --seq-length 1000000 --split 100
 wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-iters 3 --data-path data_text_document
+wrong 2 'lm-train: --micro-batch-size: must be given' lm-train "${model[@]}" --train-iters 3 --data-path data_text_document
+# A plan lists what is wrong, and nothing that only seems so because of it.
+named() { # named FLAGS COMMAND...: exit 2, and the problems are these flags'
+    local flags=$1
+    shift
+    expect 2 '' "$@"
+    [ "$(sed -nE 's/^lm-train: (warning: )?(--[a-z-]+): .*/\2/p' err | tr '\n' ' ')" = "$flags " ] || fail "$*: $(cat err)"
+}
+plan=(--mock-data --train-iters 3 --lr 1e-4 --dry-run)
+named --micro-batch-size lm-train --model gpt2-124m "${plan[@]}"
+named '--micro-batch-size --num-layers' lm-train "${plan[@]}"
+named --num-attention-heads lm-train --model gpt2-124m --hidden-size 500 --micro-batch-size 2 "${plan[@]}"
+named '--num-query-groups --lr' lm-train --model gpt2-124m --num-query-groups 3 --micro-batch-size 2 --mock-data --train-iters 3 --dry-run
 wrong 2 'missing: --load: no such directory' lm-train "${args[@]}" --load missing
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
 wrong 2 'unknown option' lm-train "${args[@]}" --hiden-size 64

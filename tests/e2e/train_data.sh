@@ -79,8 +79,8 @@ expect 2 '--curriculum-min-difficulty: goes with --curriculum-schedule fixed_lin
 expect 2 '--split: goes with --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
 expect 2 '--save-schedule: contradicts --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
 run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache \
-    --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel
-for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --sequence-parallel; do
+    --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel --rotary-base 500
+for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --sequence-parallel --rotary-base; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 
@@ -133,6 +133,25 @@ for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, i
     'lr: was 0.003 when' 'skip-train-iteration-range: was not given when .*, is \["5-6"\]' 'curriculum-learning-type: was not given'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
+
+# So are the scale of the loss and the precision.
+scale=(--train-iters 20 --fp16 --initial-loss-scale 1024 --loss-scale-window 50 --eval-iters 0)
+stops scale.log lm-train "${args[@]}" "${scale[@]}" --save scale --exit-interval 2
+run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3
+! grep 'when the checkpoint was written\|ignored' same.log.err || fail "a change of the scale that is none"
+run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale-window 60 --hysteresis 3 \
+    --min-loss-scale 2 --initial-loss-scale 2048
+for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-scale: was 1.0 when' \
+    "initial-loss-scale: ignored: the checkpoint's loss scale of 1024 goes on"; do
+    grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
+done
+run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale 512
+grep -q 'note: --loss-scale: was not given when .*, is 512.0 from here on' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
+run changed.log lm-train "${args[@]}" --train-iters 20 --eval-iters 0 --bf16 --load scale --exit-iteration 3
+for text in 'fp16: was true when' 'bf16: was false when'; do
+    grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
+done
+[ "$(grep -c 'when the checkpoint was written' changed.log.err)" = 2 ] || fail "other notes: $(cat changed.log.err)"
 
 # A sample is the same whatever the micro-batch and the batch are.
 run samples.json lm-train "${args[@]}" --show-samples 0-59
