@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declaring options, converting their values into the targets, and handing out the operands.
+// Declaring options, storing their values (value.hpp) in the targets, and handing out the operands.
 // Help, man page and completion read the finished table (help.cpp, man.cpp, completion.cpp).
 #include "cli/options.hpp"
 
@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
 #include "cli/parse.hpp"
+#include "cli/value.hpp"
 
 namespace lm::cli {
 namespace {
@@ -26,66 +26,6 @@ Values split_names(std::string_view names) {
         names.remove_prefix(std::min(comma + 1, names.size()));
     }
     return result;
-}
-
-std::string with_largest_unit(i64 value, std::initializer_list<std::pair<i64, const char*>> units) {
-    for (const auto& [factor, unit] : units) {
-        if (value >= factor && value % factor == 0)
-            return fmt::format("{}{}", value / factor, unit);
-    }
-    return fmt::format("{}{}", value, (units.end() - 1)->second);
-}
-
-std::string text_of(const std::string& value) {
-    return value;
-}
-std::string text_of(i64 value) {
-    return fmt::format("{}", value);
-}
-std::string text_of(double value) {
-    return fmt::format("{}", value);
-}
-std::string text_of(Bytes size) {
-    return with_largest_unit(
-        size.value,
-        {{i64{1} << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1024, "KiB"}, {1, ""}});
-}
-std::string text_of(Duration time) {
-    const i64 whole_s = static_cast<i64>(time.seconds);
-    if (static_cast<double>(whole_s) != time.seconds) return fmt::format("{}s", time.seconds);
-    return with_largest_unit(whole_s, {{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}});
-}
-template <typename T>
-std::string text_of(const std::optional<T>& value) {
-    return value ? text_of(*value) : "";
-}
-template <typename T>
-std::string text_of(const std::vector<T>& values) {
-    Values texts;
-    for (const T& value : values) texts.push_back(text_of(value));
-    return fmt::format("{}", fmt::join(texts, " "));
-}
-
-void convert(const std::string&, const std::string& text, std::string& target) {
-    target = text;
-}
-void convert(const std::string& name, const std::string& text, i64& target) {
-    target = parse_count(name, text);
-}
-void convert(const std::string& name, const std::string& text, double& target) {
-    target = parse_number(name, text);
-}
-void convert(const std::string& name, const std::string& text, Bytes& target) {
-    target.value = parse_size(name, text);
-}
-void convert(const std::string& name, const std::string& text, Duration& target) {
-    target.seconds = parse_duration(name, text);
-}
-template <typename T>
-void convert(const std::string& name, const std::string& text, std::optional<T>& target) {
-    T value{};
-    convert(name, text, value);
-    target = std::move(value);
 }
 
 template <typename T>

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/value.hpp"
+
+#include <initializer_list>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cli/parse.hpp"
+
+namespace lm::cli {
+namespace {
+
+std::string with_largest_unit(i64 value, std::initializer_list<std::pair<i64, const char*>> units) {
+    for (const auto& [factor, unit] : units) {
+        if (value >= factor && value % factor == 0)
+            return fmt::format("{}{}", value / factor, unit);
+    }
+    return fmt::format("{}{}", value, (units.end() - 1)->second);
+}
+
+}  // namespace
+
+std::string text_of(const std::string& value) {
+    return value;
+}
+std::string text_of(i64 value) {
+    return fmt::format("{}", value);
+}
+std::string text_of(double value) {
+    return fmt::format("{}", value);
+}
+std::string text_of(Bytes size) {
+    return with_largest_unit(
+        size.value,
+        {{i64{1} << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1024, "KiB"}, {1, ""}});
+}
+std::string text_of(Duration time) {
+    const i64 whole_s = static_cast<i64>(time.seconds);
+    if (static_cast<double>(whole_s) != time.seconds) return fmt::format("{}s", time.seconds);
+    return with_largest_unit(whole_s, {{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}});
+}
+
+void convert(const std::string&, const std::string& text, std::string& target) {
+    target = text;
+}
+void convert(const std::string& name, const std::string& text, i64& target) {
+    target = parse_count(name, text);
+}
+void convert(const std::string& name, const std::string& text, double& target) {
+    target = parse_number(name, text);
+}
+void convert(const std::string& name, const std::string& text, Bytes& target) {
+    target.value = parse_size(name, text);
+}
+void convert(const std::string& name, const std::string& text, Duration& target) {
+    target.seconds = parse_duration(name, text);
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The types that the value of an option may have: how each is shown in help and read from the
+// command line.
+#pragma once
+
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+
+namespace lm::cli {
+
+std::string text_of(const std::string& value);
+std::string text_of(i64 value);
+std::string text_of(double value);
+std::string text_of(Bytes size);     // "2GiB"
+std::string text_of(Duration time);  // "90s"
+template <typename T>
+std::string text_of(const std::optional<T>& value) {
+    return value ? text_of(*value) : "";
+}
+template <typename T>
+std::string text_of(const std::vector<T>& values) {
+    std::vector<std::string> texts;
+    for (const T& value : values) texts.push_back(text_of(value));
+    return fmt::format("{}", fmt::join(texts, " "));
+}
+
+// Throw Error(usage) naming the option `name` when the text is not such a value.
+void convert(const std::string& name, const std::string& text, std::string& target);
+void convert(const std::string& name, const std::string& text, i64& target);
+void convert(const std::string& name, const std::string& text, double& target);
+void convert(const std::string& name, const std::string& text, Bytes& target);
+void convert(const std::string& name, const std::string& text, Duration& target);
+template <typename T>
+void convert(const std::string& name, const std::string& text, std::optional<T>& target) {
+    T value{};
+    convert(name, text, value);
+    target = std::move(value);
+}
+
+}  // namespace lm::cli
