@@ -2,18 +2,22 @@
 # Compile options shared by every target, and the helpers that declare libraries, commands and tests.
 
 add_library(lm_options INTERFACE)
-target_compile_options(lm_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+# Of the host compiler; nvcc takes its own (lib/cuda/CMakeLists.txt).
+function(lm_host_options)
+    target_compile_options(lm_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${ARGN}>")
+endfunction()
+lm_host_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 # Designated initialisers name what differs from the defaults.
-target_compile_options(lm_options INTERFACE -Wno-missing-field-initializers)
+lm_host_options(-Wno-missing-field-initializers)
 # Bitwise promises: no contraction into FMA behind our back, no reassociation.
-target_compile_options(lm_options INTERFACE -ffp-contract=off)
+lm_host_options(-ffp-contract=off)
 # g++ 12 warns falsely about "literal" + std::string at -O3 (GCC bug 105651).
-target_compile_options(lm_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+lm_host_options($<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(LM_WERROR)
-    target_compile_options(lm_options INTERFACE -Werror)
+    lm_host_options(-Werror)
 endif()
 if(LM_SANITIZE)
-    target_compile_options(lm_options INTERFACE -fsanitize=${LM_SANITIZE} -fno-omit-frame-pointer)
+    lm_host_options(-fsanitize=${LM_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(lm_options INTERFACE -fsanitize=${LM_SANITIZE})
 endif()
 target_include_directories(lm_options INTERFACE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_BINARY_DIR}/generated)

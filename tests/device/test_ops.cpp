@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "compare.hpp"
 #include "cpu/cpu.hpp"
 #include "op_case.hpp"
 
@@ -15,28 +16,6 @@ using namespace lm;
 using namespace lm::test;
 
 namespace {
-
-double largest(const std::vector<double>& values) {
-    double most = 0;
-    for (const double value : values) most = std::max(most, std::abs(value));
-    return most;
-}
-
-// Largest error of each expected tensor, relative to its largest magnitude.
-void compare(const std::string& name, const Values& got, const Values& expected,
-             const std::function<double(const std::string&)>& bound) {
-    for (const auto& [tensor, values] : expected) {
-        INFO(name << ": " << tensor);
-        REQUIRE(got.count(tensor) == 1);
-        const std::vector<double>& result = got.at(tensor);
-        REQUIRE(result.size() == values.size());
-        double error = 0;
-        for (size_t i = 0; i < values.size(); ++i) {
-            error = std::max(error, std::abs(result[i] - values[i]));
-        }
-        CHECK(error <= bound(tensor) * std::max(largest(values), 1e-6));
-    }
-}
 
 double objective(device::Device& reference, const OpCase& backward, const OpCase& forward) {
     const Values outputs = run_case(reference, forward, DType::fp64);

@@ -9,6 +9,6 @@ while read -r file; do
         echo "$file: no SPDX line"
         bad=1
     fi
-done < <(find lib cmd tests cmake tools bench man share -name '*.cpp' -o -name '*.hpp' -o -name '*.sh' -o -name '*.py' -o -name '*.cmake' \
+done < <(find lib cmd tests cmake tools bench man share -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.cmake' \
     -o -name CMakeLists.txt 2>/dev/null)
 exit $bad

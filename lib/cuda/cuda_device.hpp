@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU: memory, one compute stream in which copies and operations follow each other, and the
+// table of operations. Nothing here waits for the GPU but copy_to_host() and synchronize(); errors
+// of what is under way come up there, or at any later call.
+//
+// Kernel files (.cu) include this, so neither it nor they include base/error.hpp: nvcc does not
+// compile fmt.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+#include <string_view>
+
+#include "cuda/staging.hpp"
+#include "device/ops.hpp"
+
+namespace lm::cuda {
+
+class CudaDevice final : public device::Device {
+  public:
+    explicit CudaDevice(int index);
+    ~CudaDevice() override;
+
+    std::string name() const override;  // "cuda:0 (NVIDIA H100 80GB HBM3)"
+    const device::OpTable& ops() const override;
+    void copy_to_host(void* host, const device::View& source) override;
+    void copy_from_host(const device::View& target, const void* host) override;
+    void synchronize() override;
+
+    int index() const { return index_; }
+    cudaStream_t stream() const { return stream_; }
+    const cudaDeviceProp& properties() const { return properties_; }
+
+    // The operation that is being told to the GPU, for messages.
+    void enter(const char* operation) { operation_ = operation; }
+    // Throws Error(failure) "cuda:0: OPERATION: what CUDA says (its name)".
+    void check(cudaError_t status) const {
+        if (status != cudaSuccess) give_up(status);
+    }
+
+  protected:
+    void* allocate_raw(i64 bytes, std::string_view purpose) override;
+    void free_raw(void* data, i64 bytes) override;
+
+  private:
+    [[noreturn]] void give_up(cudaError_t status) const;
+
+    int index_;
+    cudaDeviceProp properties_{};
+    cudaStream_t stream_ = nullptr;
+    const char* operation_ = "start";
+    Staging staging_;
+};
+
+inline CudaDevice& device_of(device::Context& context) {
+    return static_cast<CudaDevice&>(context.device);
+}
+inline cudaStream_t stream_of(device::Context& context) {
+    return device_of(context).stream();
+}
+
+[[noreturn]] void out_of_workspace();
+
+// Hands out pieces of a workspace, 256-byte aligned; asking for more than there is is a bug of the
+// formula in spec/cuda_workspace.cpp.
+class Scratch {
+  public:
+    explicit Scratch(const device::View& workspace)
+        : next_(static_cast<std::byte*>(workspace.data)),
+          left_(workspace ? workspace.bytes() : 0) {}
+    template <typename T>
+    T* take(i64 count) {
+        const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), 256);
+        if (bytes > left_) out_of_workspace();
+        T* const piece = reinterpret_cast<T*>(next_);
+        next_ += bytes;
+        left_ -= bytes;
+        return piece;
+    }
+
+  private:
+    std::byte* next_;
+    i64 left_;
+};
+
+}  // namespace lm::cuda

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cuda/cuda_device.hpp"
+#include "cuda/driver.hpp"
+#include "cuda/launch.cuh"
+#include "cuda/ops.hpp"
+
+namespace lm::cuda {
+namespace {
+
+// The table's entry of `operation`: tells the device its name, and finds a launch that failed.
+template <typename Args, void (*operation)(device::Context&, const Args&)>
+void run_named(device::Context& context, const Args& args, const char* name) {
+    CudaDevice& device = device_of(context);
+    device.enter(name);
+    operation(context, args);
+    device.check(cudaGetLastError());
+}
+
+#define LM_NAMED(name, Args)                                                \
+    void named_##name(device::Context& context, const device::Args& args) { \
+        run_named<device::Args, ops::name>(context, args, #name);           \
+    }
+LM_OPS(LM_NAMED)
+#undef LM_NAMED
+
+#define LM_ENTRY(name, Args) named_##name,
+const device::OpTable table{LM_OPS(LM_ENTRY)};
+#undef LM_ENTRY
+
+}  // namespace
+
+void no_such_type(DType dtype) {
+    fail(Exit::usage, name_of(dtype), "the operations of a GPU compute from fp32, bf16 and fp16");
+}
+
+void out_of_workspace() {
+    LM_CHECK(false, "an operation needs more workspace than the plan gives it");
+    std::abort();
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+    check(cudaSetDevice(index));
+    check(cudaGetDeviceProperties(&properties_, index));
+    require_supported(index, properties_);
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    staging_.open();
+}
+
+// Errors were told when they came up; the process may be on its way out.
+CudaDevice::~CudaDevice() {
+    cudaStreamSynchronize(stream_);
+    staging_.close();
+    cudaStreamDestroy(stream_);
+}
+
+std::string CudaDevice::name() const {
+    return fmt::format("cuda:{} ({})", index_, properties_.name);
+}
+
+const device::OpTable& CudaDevice::ops() const {
+    return table;
+}
+
+void CudaDevice::give_up(cudaError_t status) const {
+    run_error(fmt::format("cuda:{}", index_), "{}: {} ({}){}", operation_,
+              cudaGetErrorString(status), cudaGetErrorName(status), advice_on(status));
+}
+
+void CudaDevice::copy_to_host(void* host, const device::View& source) {
+    check(staging_.to_host(host, source.data, source.bytes(), stream_));
+}
+
+void CudaDevice::copy_from_host(const device::View& target, const void* host) {
+    check(staging_.to_device(target.data, host, target.bytes(), stream_));
+}
+
+void CudaDevice::synchronize() {
+    check(cudaStreamSynchronize(stream_));
+}
+
+void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();  // it is told here, not at the next launch
+        size_t free = 0;
+        size_t total = 0;
+        cudaMemGetInfo(&free, &total);
+        run_error(purpose, "cannot allocate {} on cuda:{}: {} of its {} are free",
+                  human_size(bytes), index_, human_size(static_cast<i64>(free)),
+                  human_size(static_cast<i64>(total)));
+    }
+    check(status);
+    check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_));
+    check(cudaStreamSynchronize(stream_));  // zero for every stream
+    return data;
+}
+
+void CudaDevice::free_raw(void* data, i64) {
+    cudaFree(data);
+}
+
+}  // namespace lm::cuda

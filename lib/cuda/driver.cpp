@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver.hpp"
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int oldest_capability = 80;  // Ampere: what CMAKE_CUDA_ARCHITECTURES begins with
+
+std::string version_text(int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+[[noreturn]] void no_driver() {
+    int version = 0;
+    if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+        run_error("cuda",
+                  "no NVIDIA driver: run this on a machine with a GPU, or use --device cpu");
+    }
+    run_error("cuda", "the NVIDIA driver is for CUDA {}, too old for CUDA {}: update the driver",
+              version_text(version), version_text(CUDART_VERSION));
+}
+
+[[noreturn]] void no_device() {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (visible == nullptr) run_error("cuda", "the driver finds no GPU: use --device cpu");
+    run_error("cuda", "no GPU with CUDA_VISIBLE_DEVICES={}: set it to one that nvidia-smi lists",
+              visible[0] == 0 ? "\"\"" : visible);
+}
+
+}  // namespace
+
+int count_devices() {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) cudaGetLastError();
+    if (status == cudaErrorInsufficientDriver) no_driver();
+    if (status == cudaErrorStubLibrary) {
+        run_error("cuda",
+                  "libcuda.so.1 is the toolkit's stub, not a driver: take .../lib64/stubs out of "
+                  "LD_LIBRARY_PATH");
+    }
+    if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) no_device();
+    if (status != cudaSuccess) {
+        run_error("cuda", "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
+                  advice_on(status));
+    }
+    return count;
+}
+
+void require_supported(int index, const cudaDeviceProp& properties) {
+    if (properties.major * 10 + properties.minor >= oldest_capability) return;
+    run_error(fmt::format("cuda:{}", index),
+              "{} has compute capability {}.{}; the kernels need 8.0 (A100) or later",
+              properties.name, properties.major, properties.minor);
+}
+
+std::string advice_on(cudaError_t status) {
+    switch (status) {
+        case cudaErrorNoKernelImageForDevice:
+            return ": build with its architecture in CMAKE_CUDA_ARCHITECTURES";
+        case cudaErrorSystemNotReady:
+        case cudaErrorSystemDriverMismatch:
+            return ": driver and fabric manager do not fit each other; ask the administrator";
+        case cudaErrorDevicesUnavailable:
+            return ": another process has the GPU for itself; see nvidia-smi";
+        case cudaErrorECCUncorrectable:
+            return ": the GPU's memory is broken; leave this node out";
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+        case cudaErrorMisalignedAddress:
+            return ": begun here or by an operation before; CUDA_LAUNCH_BLOCKING=1 names it";
+        default:
+            return "";
+    }
+}
+
+}  // namespace lm::cuda

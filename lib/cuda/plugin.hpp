@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one symbol of liblm_cuda.so. `abi` stands first and is compared before anything else is used:
+// raise it with every change of this struct, of Device, of OpTable or of Group. This header is all
+// that the rest of the toolkit sees of CUDA.
+#pragma once
+
+#include <memory>
+
+#include "device/device.hpp"
+
+namespace lm::cuda {
+
+constexpr int plugin_abi = 1;
+constexpr const char* plugin_symbol = "lm_cuda_plugin";
+constexpr const char* plugin_file = "liblm_cuda.so";
+
+struct Plugin {
+    int abi;
+    // GPUs that this process sees, at least one. Throws Error(failure) that says why there is none:
+    // no driver, one that is too old, no GPU.
+    int (*count_devices)();
+    // GPU `index` of those. Throws Error(failure).
+    std::unique_ptr<device::Device> (*open_device)(int index);
+};
+
+}  // namespace lm::cuda

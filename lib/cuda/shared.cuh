@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dynamic shared memory of a block, aligned to 128 bytes. The tests' emulator has a header of the
+// same name.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace lm::cuda {
+
+template <typename T>
+__device__ T* dynamic_shared() {
+    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+    return reinterpret_cast<T*>(dynamic_shared_bytes);
+}
+
+}  // namespace lm::cuda

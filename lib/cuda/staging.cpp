@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/staging.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+
+namespace lm::cuda {
+
+void Staging::open() {
+    for (Piece& piece : pieces_) {
+        void* data = nullptr;
+        const cudaError_t status = cudaHostAlloc(&data, piece_bytes, cudaHostAllocDefault);
+        if (status != cudaSuccess) {
+            run_error("pinned host memory", "cannot allocate {}: {}", human_size(piece_bytes),
+                      cudaGetErrorString(status));
+        }
+        piece.data = static_cast<std::byte*>(data);
+        if (cudaEventCreateWithFlags(&piece.free, cudaEventDisableTiming) != cudaSuccess) {
+            run_error("pinned host memory", "cannot make an event");
+        }
+    }
+}
+
+void Staging::close() noexcept {
+    for (Piece& piece : pieces_) {
+        if (piece.free != nullptr) cudaEventDestroy(piece.free);
+        if (piece.data != nullptr) cudaFreeHost(piece.data);
+        piece = {};
+    }
+}
+
+cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
+    for (i64 begin = 0; begin < bytes; begin += piece_bytes) {
+        const auto count = static_cast<size_t>(std::min(piece_bytes, bytes - begin));
+        const Piece& piece = pieces_[next_];
+        next_ = (next_ + 1) % pieces_.size();
+        cudaError_t status = cudaEventSynchronize(piece.free);
+        if (status != cudaSuccess) return status;
+        std::memcpy(piece.data, static_cast<const std::byte*>(host) + begin, count);
+        status = cudaMemcpyAsync(static_cast<std::byte*>(target) + begin, piece.data, count,
+                                 cudaMemcpyHostToDevice, stream);
+        if (status != cudaSuccess) return status;
+        status = cudaEventRecord(piece.free, stream);
+        if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t Staging::to_host(void* host, const void* source, i64 bytes, cudaStream_t stream) {
+    const i64 n_pieces = ceil_div(bytes, piece_bytes);
+    const auto count = [bytes](i64 i) {
+        return static_cast<size_t>(std::min(piece_bytes, bytes - i * piece_bytes));
+    };
+    // Piece i comes while piece i - 1 is emptied.
+    for (i64 i = 0; i <= n_pieces; ++i) {
+        if (i < n_pieces) {
+            const Piece& piece = pieces_[static_cast<size_t>(i) % pieces_.size()];
+            cudaError_t status =
+                cudaMemcpyAsync(piece.data, static_cast<const std::byte*>(source) + i * piece_bytes,
+                                count(i), cudaMemcpyDeviceToHost, stream);
+            if (status == cudaSuccess) status = cudaEventRecord(piece.free, stream);
+            if (status != cudaSuccess) return status;
+        }
+        if (i > 0) {
+            const Piece& piece = pieces_[static_cast<size_t>(i - 1) % pieces_.size()];
+            const cudaError_t status = cudaEventSynchronize(piece.free);
+            if (status != cudaSuccess) return status;
+            std::memcpy(static_cast<std::byte*>(host) + (i - 1) * piece_bytes, piece.data,
+                        count(i - 1));
+        }
+    }
+    return cudaSuccess;
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements as kernels see them: the three compute types with fp32 arithmetic, and accesses of 16
+// bytes, the widest a thread makes, which bandwidth wants.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "cuda/launch.cuh"
+#include "device/view.hpp"
+
+namespace lm::cuda {
+
+using bf16 = __nv_bfloat16;
+using fp16 = __half;
+
+// Calls body(float{}), body(bf16{}) or body(fp16{}): the one place where a compute type becomes a
+// template argument.
+template <typename Body>
+void with_type(DType dtype, Body&& body) {
+    if (dtype == DType::fp32) return body(float{});
+    if (dtype == DType::bf16) return body(bf16{});
+    if (dtype == DType::fp16) return body(fp16{});
+    no_such_type(dtype);
+}
+
+// The pointer of a view that with_type() looked at, or nullptr of none.
+template <typename T>
+T* pointer(const device::View& view) {
+    return static_cast<T*>(view.data);
+}
+
+__device__ inline float to_float(float x) {
+    return x;
+}
+__device__ inline float to_float(bf16 x) {
+    return __bfloat162float(x);
+}
+__device__ inline float to_float(fp16 x) {
+    return __half2float(x);
+}
+
+// Round to nearest even.
+template <typename T>
+__device__ T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+    return x;
+}
+template <>
+__device__ inline bf16 from_float<bf16>(float x) {
+    return __float2bfloat16_rn(x);
+}
+template <>
+__device__ inline fp16 from_float<fp16>(float x) {
+    return __float2half_rn(x);
+}
+
+// Elements of T in one access.
+template <typename T>
+constexpr int per_access = 16 / static_cast<int>(sizeof(T));
+
+// 16 aligned bytes of elements.
+template <typename T, int n = per_access<T>>
+struct alignas(n * sizeof(T)) Pack {
+    static_assert(n * sizeof(T) <= 16);
+    T values[n];
+    __device__ float get(int i) const { return to_float(values[i]); }
+    __device__ void set(int i, float x) { values[i] = from_float<T>(x); }
+};
+
+template <int n, typename T>
+__device__ Pack<T, n> load_pack(const T* from) {
+    return *reinterpret_cast<const Pack<T, n>*>(from);
+}
+template <typename T>
+__device__ Pack<T> load_pack(const T* from) {
+    return *reinterpret_cast<const Pack<T>*>(from);
+}
+template <typename T, int n>
+__device__ void store_pack(T* to, const Pack<T, n>& pack) {
+    *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+
+// `n` elements between memory and registers in as few accesses as can be; `from` and `to` are
+// aligned to n elements, or to 16 bytes where those are more.
+template <int n, typename T>
+__device__ void load(const T* from, float (&to)[n]) {
+    constexpr int width = n < per_access<T> ? n : per_access<T>;
+#pragma unroll
+    for (int i = 0; i < n; i += width) {
+        const Pack<T, width> pack = load_pack<width>(from + i);
+#pragma unroll
+        for (int k = 0; k < width; ++k) to[i + k] = pack.get(k);
+    }
+}
+template <int n, typename T>
+__device__ void store(T* to, const float (&from)[n]) {
+    constexpr int width = n < per_access<T> ? n : per_access<T>;
+#pragma unroll
+    for (int i = 0; i < n; i += width) {
+        Pack<T, width> pack;
+#pragma unroll
+        for (int k = 0; k < width; ++k) pack.set(k, from[i + k]);
+        store_pack(to + i, pack);
+    }
+}
+
+// Whether accesses of `n` elements of T from `data` on are aligned; on the host, before a launch.
+template <typename T>
+bool aligned(const T* data, int n = per_access<T>) {
+    const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+    return reinterpret_cast<uintptr_t>(data) % (bytes < 16 ? bytes : 16) == 0;
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "block.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "fault.hpp"
+#include "fiber.hpp"
+
+__thread uint3 threadIdx;
+__thread uint3 blockIdx;
+__thread uint3 blockDim;
+__thread uint3 gridDim;
+
+namespace emulator {
+namespace {
+
+constexpr size_t most_threads = 1024;
+constexpr size_t most_shared_bytes = 232448;  // of one block on an H100
+constexpr int lanes_of_warp = 32;
+
+enum class State { ready, at_barrier, in_warp, done };
+
+struct Thread {
+    Fiber fiber;
+    State state = State::ready;
+    uint3 index{};
+    Where where{};
+    // In a function of the warp.
+    Resolve resolve = nullptr;
+    unsigned mask = 0;
+    void* data = nullptr;
+};
+
+std::string place_of(const Where& where) {
+    const std::string file = where.file_name();
+    return fmt::format("{}:{} ({})", file.substr(file.rfind('/') + 1), where.line(),
+                       where.function_name());
+}
+
+class Block {
+  public:
+    Block() : threads_(most_threads) {
+        shared_ = static_cast<std::byte*>(mmap(nullptr, most_shared_bytes + 2 * guard,
+                                               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                               -1, 0));
+    }
+
+    std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
+                         const std::function<void()>& thread) {
+        body_ = &thread;
+        shared_bytes_ = shared_bytes;
+        n_threads_ = size_t{block.x} * block.y * block.z;
+        gridDim = {grid.x, grid.y, grid.z};
+        blockDim = {block.x, block.y, block.z};
+        problem_.clear();
+        const bool reverse = std::getenv("EMULATED_CUDA_REVERSE") != nullptr;
+        const uint64_t n_blocks = uint64_t{grid.x} * grid.y * grid.z;
+        for (uint64_t i = 0; i < n_blocks && problem_.empty(); ++i) {
+            const uint64_t at = reverse ? n_blocks - 1 - i : i;
+            block_ = {static_cast<unsigned>(at % grid.x),
+                      static_cast<unsigned>(at / grid.x % grid.y),
+                      static_cast<unsigned>(at / grid.x / grid.y)};
+            blockIdx = block_;
+            run_block(block, reverse);
+        }
+        return problem_;
+    }
+
+    std::byte* shared() { return shared_ + guard; }
+    int lane() const { return static_cast<int>(current_ % lanes_of_warp); }
+
+    void barrier(const Where& where) {
+        Thread& me = threads_[current_];
+        me.where = where;
+        wait(State::at_barrier);
+    }
+
+    void collective(Resolve resolve, unsigned mask, void* data, const Where& where) {
+        Thread& me = threads_[current_];
+        if ((mask >> lane() & 1U) == 0) broken("a lane is not in the mask it gives", where);
+        me.resolve = resolve;
+        me.mask = mask;
+        me.data = data;
+        me.where = where;
+        void* lanes[lanes_of_warp] = {};
+        const size_t first = current_ / lanes_of_warp * lanes_of_warp;
+        for (size_t i = 0; i < lanes_of_warp; ++i) {
+            if ((mask >> i & 1U) == 0) continue;
+            if (first + i >= n_threads_) broken("a mask names a lane that does not exist", where);
+            const Thread& other = threads_[first + i];
+            if (first + i == current_) {
+                lanes[i] = data;
+            } else if (other.state == State::in_warp && other.mask == mask &&
+                       other.resolve == resolve) {
+                lanes[i] = other.data;
+            } else {
+                return wait(State::in_warp);
+            }
+        }
+        resolve(lanes);
+        for (size_t i = 0; i < lanes_of_warp; ++i) {
+            if (lanes[i] && first + i != current_) threads_[first + i].state = State::ready;
+        }
+    }
+
+    [[noreturn]] void give_up(const std::string& what, const Where& where) {
+        const uint3 t = threads_[current_].index;
+        problem_ = fmt::format("{}: {}: block ({}, {}, {}), thread ({}, {}, {})", place_of(where),
+                               what, block_.x, block_.y, block_.z, t.x, t.y, t.z);
+        Fiber::leave_for_good(scheduler_);
+    }
+
+  private:
+    static constexpr size_t guard = 4096;
+
+    static void thread_main(void* block) {
+        Block& b = *static_cast<Block*>(block);
+        (*b.body_)();
+        b.threads_[b.current_].state = State::done;
+        Fiber::leave_for_good(b.scheduler_);
+    }
+
+    void wait(State state) {
+        Thread& me = threads_[current_];
+        me.state = state;
+        me.fiber.leave(scheduler_);
+    }
+
+    void run_block(dim3 block, bool reverse) {
+        std::memset(shared_, 0xff, shared_bytes_ + 2 * guard);
+        for (size_t i = 0; i < n_threads_; ++i) {
+            Thread& thread = threads_[i];
+            thread.state = State::ready;
+            thread.index = {static_cast<unsigned>(i % block.x),
+                            static_cast<unsigned>(i / block.x % block.y),
+                            static_cast<unsigned>(i / block.x / block.y)};
+            thread.fiber.begin(thread_main, this);
+        }
+        while (problem_.empty() && run_ready(reverse)) {
+        }
+        if (problem_.empty()) check_shared_guards();
+    }
+
+    // Gives every thread that can run a turn; false when all are done.
+    bool run_ready(bool reverse) {
+        bool ran = false;
+        for (size_t i = 0; i < n_threads_ && problem_.empty(); ++i) {
+            current_ = reverse ? n_threads_ - 1 - i : i;
+            Thread& thread = threads_[current_];
+            if (thread.state != State::ready) continue;
+            ran = true;
+            threadIdx = thread.index;
+            thread.fiber.enter(scheduler_);
+        }
+        if (ran || !problem_.empty()) return true;
+        return release_barrier();
+    }
+
+    // Nobody is ready: all wait at the barrier, or all are done, or something is wrong.
+    bool release_barrier() {
+        size_t n_waiting = 0;
+        size_t n_done = 0;
+        for (size_t i = 0; i < n_threads_; ++i) {
+            const Thread& thread = threads_[i];
+            current_ = i;
+            if (thread.state == State::in_warp) {
+                report(thread, fmt::format("waits in a function of its warp for lanes of mask "
+                                           "{:#010x} that do not come",
+                                           thread.mask));
+                return true;
+            }
+            (thread.state == State::done ? n_done : n_waiting) += 1;
+        }
+        if (n_waiting == 0) return false;
+        for (size_t i = 0; i < n_threads_; ++i) {
+            Thread& thread = threads_[i];
+            if (thread.state != State::at_barrier) continue;
+            if (n_done > 0) {
+                current_ = i;
+                report(thread, fmt::format("waits at __syncthreads() with {} threads, but {} have "
+                                           "left the kernel",
+                                           n_waiting - 1, n_done));
+                return true;
+            }
+            thread.state = State::ready;
+        }
+        return true;
+    }
+
+    void report(const Thread& thread, const std::string& what) {
+        problem_ = fmt::format("{}: {}: block ({}, {}, {}), thread ({}, {}, {})",
+                               place_of(thread.where), what, block_.x, block_.y, block_.z,
+                               thread.index.x, thread.index.y, thread.index.z);
+    }
+
+    void check_shared_guards() {
+        for (size_t i = 0; i < guard; ++i) {
+            if (shared_[i] == std::byte{0xff} &&
+                shared_[guard + shared_bytes_ + i] == std::byte{0xff}) {
+                continue;
+            }
+            problem_ = fmt::format("a kernel writes beside its {} bytes of dynamic shared memory",
+                                   shared_bytes_);
+            return;
+        }
+    }
+
+    std::vector<Thread> threads_;
+    std::byte* shared_ = nullptr;
+    const std::function<void()>* body_ = nullptr;
+    size_t n_threads_ = 0;
+    size_t shared_bytes_ = 0;
+    size_t current_ = 0;
+    uint3 block_{};
+    Fiber::Context scheduler_{};
+    std::string problem_;
+};
+
+Block& this_block() {
+    static thread_local Block block;
+    return block;
+}
+
+}  // namespace
+
+std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
+                     const std::function<void()>& thread) {
+    if (shared_bytes > most_shared_bytes) return "more shared memory than a block can have";
+    std::string problem;
+    const bool whole = catching_faults(
+        [&] { problem = this_block().run_grid(grid, block, shared_bytes, thread); });
+    if (whole) return problem;
+    return fmt::format("a kernel touches {}, where no device memory is (block {}, {}, {})",
+                       fault_address(), blockIdx.x, blockIdx.y, blockIdx.z);
+}
+
+void block_barrier(const Where& where) {
+    this_block().barrier(where);
+}
+
+void warp_collective(Resolve resolve, unsigned mask, void* data, const Where& where) {
+    this_block().collective(resolve, mask, data, where);
+}
+
+int lane() {
+    return this_block().lane();
+}
+
+void broken(const char* what, const Where& where) {
+    this_block().give_up(what, where);
+}
+
+void* dynamic_shared() {
+    return this_block().shared();
+}
+
+void Vote::resolve(void* const (&lanes)[32]) {
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 32; ++i) {
+        if (lanes[i] && static_cast<Vote*>(lanes[i])->predicate) bits |= 1U << i;
+    }
+    for (void* const lane : lanes) {
+        if (lane) static_cast<Vote*>(lane)->ballot = bits;
+    }
+}
+
+unsigned ballot(unsigned mask, bool predicate, const Where& where) {
+    Vote vote{predicate, 0};
+    warp_collective(Vote::resolve, mask, &vote, where);
+    return vote.ballot;
+}
+
+}  // namespace emulator

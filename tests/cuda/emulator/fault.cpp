@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fault.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csetjmp>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+namespace emulator {
+namespace {
+
+// Dynamic initialisation has no place in a signal handler.
+__thread sigjmp_buf* way_out = nullptr;
+__thread const void* address_of_fault = nullptr;
+std::atomic<Describe> describe = nullptr;
+struct sigaction before_us[2];
+
+void write_line(const char* text) {
+    const ssize_t ignored = write(STDERR_FILENO, text, std::strlen(text));
+    (void)ignored;
+}
+
+void on_fault(int signal, siginfo_t* info, void*) {
+    if (way_out != nullptr) {
+        address_of_fault = info->si_addr;
+        siglongjmp(*way_out, 1);
+    }
+    const Describe ask = describe.load();
+    if (const char* const what = ask != nullptr ? ask(info->si_addr) : nullptr) {
+        write_line("emulated CUDA: host code touches ");
+        write_line(what);
+        write_line("\n");
+    }
+    sigaction(signal, &before_us[signal == SIGBUS ? 1 : 0], nullptr);  // and again, for good
+}
+
+// The handler needs a stack of its own: a thread's may be what overflowed.
+void use_own_stack() {
+    constexpr size_t bytes = size_t{64} << 10;
+    static thread_local std::unique_ptr<std::byte[]> memory;
+    if (memory) return;
+    memory = std::make_unique<std::byte[]>(bytes);
+    stack_t stack{};
+    stack.ss_sp = memory.get();
+    stack.ss_size = bytes;
+    sigaltstack(&stack, nullptr);
+}
+
+void install() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        struct sigaction action {};
+        action.sa_sigaction = on_fault;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        sigaction(SIGSEGV, &action, &before_us[0]);
+        sigaction(SIGBUS, &action, &before_us[1]);
+    });
+}
+
+}  // namespace
+
+bool catching_faults(const std::function<void()>& body) {
+    install();
+    use_own_stack();
+    sigjmp_buf here;
+    if (sigsetjmp(here, 1) != 0) {
+        way_out = nullptr;
+        return false;
+    }
+    way_out = &here;
+    body();
+    way_out = nullptr;
+    return true;
+}
+
+const void* fault_address() {
+    return address_of_fault;
+}
+
+void describe_faults_by(Describe ask) {
+    describe = ask;
+    install();
+}
+
+}  // namespace emulator
