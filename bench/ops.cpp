@@ -310,12 +310,15 @@ void flat(Bench& bench) {
 void llama_block(Bench& bench) {
     bench.reset();
     const View x = bench.make({N, 2 * F}), y = bench.make({N, F}), dx = bench.make({N, 2 * F});
-    bench.bytes("gated_forward swiglu", 3 * N * F * bench.width(), [&] {
-        device::gated_forward(bench.context(), {device::Gate::swiglu, x, y});
-    });
-    bench.bytes("gated_backward swiglu", 5 * N * F * bench.width(), [&] {
-        device::gated_backward(bench.context(), {device::Gate::swiglu, y, x, dx});
-    });
+    for (const auto gate : {device::Gate::swiglu, device::Gate::geglu}) {
+        const char* const name = gate == device::Gate::swiglu ? "swiglu" : "geglu";
+        bench.bytes(fmt::format("gated_forward {}", name), 3 * N * F * bench.width(), [&] {
+            device::gated_forward(bench.context(), {gate, x, y});
+        });
+        bench.bytes(fmt::format("gated_backward {}", name), 5 * N * F * bench.width(), [&] {
+            device::gated_backward(bench.context(), {gate, y, x, dx});
+        });
+    }
     const View qkv = bench.make({B, T, 3 * H * D}), angles = bench.stat({T, D});
     const View positions = bench.make({B, T}, DType::int32);
     for (i64 i = 0; i < N; ++i) positions.as<i32>()[i] = static_cast<i32>(i % T);

@@ -90,11 +90,8 @@ void gated_forward(device::Context& context, const GatedForward& a) {
                 const float* const gate = x.row(at, n, scratch[0]);
                 const float* const up = x.row(at + width, n, scratch[1]);
                 float* const out = y.row(row * width + column, scratch[2]);
-                if (a.gate == Gate::swiglu) {
-                    vector_kernels().swiglu(gate, up, out, n);
-                } else {
-                    forward_row(a.gate, gate, up, out, n);
-                }
+                (a.gate == Gate::swiglu ? vector_kernels().swiglu : vector_kernels().geglu)(
+                    gate, up, out, n);
                 y.store(row * width + column, out, n);
             });
         }
@@ -117,11 +114,9 @@ void gated_backward(device::Context& context, const GatedBackward& a) {
                 const float* const d = dy.row(row * width + column, n, scratch[2]);
                 float* const dgate = dx.row(at, scratch[3]);
                 float* const dup = dx.row(at + width, scratch[4]);
-                if (a.gate == Gate::swiglu) {
-                    vector_kernels().swiglu_backward(gate, up, d, dgate, dup, n);
-                } else {
-                    backward_row(a.gate, gate, up, d, dgate, dup, n);
-                }
+                (a.gate == Gate::swiglu
+                     ? vector_kernels().swiglu_backward
+                     : vector_kernels().geglu_backward)(gate, up, d, dgate, dup, n);
                 dx.store(at, dgate, n);
                 dx.store(at + width, dup, n);
             });

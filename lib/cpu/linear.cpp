@@ -122,19 +122,16 @@ void require_fast(DType type) {
 
 // y = activation(pre), pre += bias
 void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
-    if (activation == Activation::gelu_tanh) return vector_kernels().gelu_tanh(pre, bias, y, n);
-    if (bias) vector_kernels().add(pre, bias, n);
-    for (i64 i = 0; i < n; ++i) y[i] = static_cast<float>(activation_value(activation, pre[i]));
+    LM_CHECK(activation != Activation::none, "no activation");
+    const bool tanh_form = activation == Activation::gelu_tanh;
+    (tanh_form ? vector_kernels().gelu_tanh : vector_kernels().gelu_erf)(pre, bias, y, n);
 }
 
 // dx *= activation'(pre)
 void activate_backward(Activation activation, const float* pre, float* dx, i64 n) {
-    if (activation == Activation::gelu_tanh) {
-        return vector_kernels().gelu_tanh_backward(pre, dx, n);
-    }
-    for (i64 i = 0; i < n; ++i) {
-        dx[i] = static_cast<float>(dx[i] * activation_slope(activation, pre[i]));
-    }
+    const bool tanh_form = activation == Activation::gelu_tanh;
+    (tanh_form ? vector_kernels().gelu_tanh_backward : vector_kernels().gelu_erf_backward)(pre, dx,
+                                                                                           n);
 }
 
 }  // namespace

@@ -97,14 +97,19 @@ struct VectorKernels {
     void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
     double (*dot)(const float* x, const float* y, i64 n);                // in double precision
 
-    // GELU by tanh: pre += bias (may be nullptr), y = gelu(pre).
+    // GELU by tanh, and by erf: pre += bias (may be nullptr), y = gelu(pre).
     void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
+    void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
+    void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
 
-    // y = silu(gate) * up, and its gradients.
+    // y = silu(gate) * up, and its gradients; then the same with GELU by erf for silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
     void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup, i64 n);
+    void (*geglu)(const float* gate, const float* up, float* y, i64 n);
+    void (*geglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
+                           float* dup, i64 n);
     // (a, b) = (a cos - b sin, b cos + a sin), with sin times `sign`.
     void (*rotate)(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n);
 
