@@ -774,6 +774,7 @@ vector<OpCase> op_cases() {
         add_gated(list, 1, 1, gate);
         add_gated(list, 5, 37, gate);
         add_gated(list, 19, 1100, gate);
+        add_gated(list, 3, 2312, gate);
     }
     for (const bool inverse : {false, true}) {
         add_rotary(list, 1, 1, 1, 2, 0, inverse);
@@ -786,6 +787,11 @@ vector<OpCase> op_cases() {
             add_norm(list, {.batch = 3, .length = 5, .width = 5, .norm = norm, .p = p});
             add_norm(list, {.batch = 2, .length = 65, .width = 67, .norm = norm, .p = p});
             add_norm(list, {.batch = 1, .length = 3, .width = 768, .norm = norm, .p = p});
+            add_norm(list, {.batch = 3, .length = 37, .width = 64, .norm = norm, .p = p});
+        }
+        // Rows of several steps of a block, and longer than what it keeps.
+        for (const i64 width : {2304, 4104, 8200, 50000}) {
+            add_norm(list, {.batch = 1, .length = 3, .width = width, .norm = norm, .p = 0.1});
         }
         add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .bias = false});
         add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .branch = false});

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations inside kernels, value and derivative, in fp32.
+//
+// GELU by tanh (Hendrycks & Gimpel, 2016) as x / (1 + exp(-2u)), because
+// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): one exponential and one division, and nothing cancels for
+// negative x. __expf and __fdividef are good to a few units in the last place where the result is
+// not negligible; a denominator that overflows gives 0, which is the limit.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "device/ops.hpp"
+
+namespace lm::cuda {
+
+struct Slope {
+    float value;  // f(x)
+    float slope;  // f'(x)
+};
+
+__device__ inline float sigmoid(float x) {
+    return __fdividef(1.0F, 1.0F + __expf(-x));
+}
+
+// silu(x) = x sigmoid(x)
+struct Silu {
+    __device__ static float value(float x) { return x * sigmoid(x); }
+    __device__ static Slope slope(float x) {
+        const float s = sigmoid(x);
+        return {x * s, s * (1.0F + x * (1.0F - s))};
+    }
+};
+
+struct GeluTanh {
+    static constexpr float two_roots = 1.5957691216F;  // 2 sqrt(2 / pi)
+    static constexpr float cubic = 0.044715F;
+    __device__ static float value(float x) {
+        return x * sigmoid(two_roots * (x + cubic * x * x * x));
+    }
+    __device__ static Slope slope(float x) {
+        const float s = sigmoid(two_roots * (x + cubic * x * x * x));
+        const float inner = two_roots * (1.0F + 3.0F * cubic * x * x);
+        return {x * s, s + x * s * (1.0F - s) * inner};
+    }
+};
+
+struct GeluErf {
+    static constexpr float half_root = 0.70710678118F;  // sqrt(1/2)
+    // By erfc: 1 + erf(x) cancels for negative x.
+    __device__ static float normal_cdf(float x) { return 0.5F * erfcf(-x * half_root); }
+    __device__ static float value(float x) { return x * normal_cdf(x); }
+    __device__ static Slope slope(float x) {
+        const float density = 0.39894228040F * __expf(-0.5F * x * x);
+        const float c = normal_cdf(x);
+        return {x * c, c + x * density};
+    }
+};
+
+// Calls body(Function{}) for one of the two GELUs.
+template <typename Body>
+void with_activation(device::Activation activation, Body&& body) {
+    if (activation == device::Activation::gelu_erf) return body(GeluErf{});
+    body(GeluTanh{});
+}
+
+}  // namespace lm::cuda
