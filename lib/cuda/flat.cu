@@ -26,19 +26,6 @@ dim3 blocks_of(i64 n) {
     return blocks_for(n, threads * width, most_blocks);
 }
 
-// turn(begin, count) for parts of [0, n): `width` elements, or one at a time where pointers are not
-// aligned and at the end.
-template <typename Turn>
-__device__ void for_turns(i64 n, bool vectors, const Turn& turn) {
-    const i64 first = static_cast<i64>(blockIdx.x) * threads + threadIdx.x;
-    const i64 stride = static_cast<i64>(gridDim.x) * threads;
-    const i64 n_vectors = vectors ? n / width : 0;
-    for (i64 i = first; i < n_vectors; i += stride) {
-        turn.template operator()<width>(i * width);
-    }
-    for (i64 i = n_vectors * width + first; i < n; i += stride) turn.template operator()<1>(i);
-}
-
 // ---- Sums --------------------------------------------------------------------------------------
 
 struct Square {
@@ -84,7 +71,8 @@ struct Zero {
 template <typename Term>
 __global__ void sum_kernel(Term term, i64 n, bool vectors, double* partial) {
     double sum = 0;
-    for_turns(n, vectors, [&]<int count>(i64 at) { sum += term.template operator()<count>(at); });
+    for_grid_turns<width>(n, vectors,
+                          [&]<int count>(i64 at) { sum += term.template operator()<count>(at); });
     sum = block_reduce<threads, Add>(sum);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
@@ -111,7 +99,7 @@ void reduce(device::Context& context, const Term& term, i64 n, bool vectors,
 
 template <typename T>
 __global__ void fill_kernel(T* x, i64 n, bool vectors, float value) {
-    for_turns(n, vectors, [&]<int count>(i64 at) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
         float a[count];
         for (int i = 0; i < count; ++i) a[i] = value;
         store(x + at, a);
@@ -120,7 +108,7 @@ __global__ void fill_kernel(T* x, i64 n, bool vectors, float value) {
 
 template <typename T, typename U>
 __global__ void cast_kernel(const T* x, U* y, i64 n, bool vectors) {
-    for_turns(n, vectors, [&]<int count>(i64 at) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
         float a[count];
         load(x + at, a);
         store(y + at, a);
@@ -129,7 +117,7 @@ __global__ void cast_kernel(const T* x, U* y, i64 n, bool vectors) {
 
 template <typename T>
 __global__ void scale_kernel(T* x, i64 n, bool vectors, float factor) {
-    for_turns(n, vectors, [&]<int count>(i64 at) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
         float a[count];
         load(x + at, a);
         for (int i = 0; i < count; ++i) a[i] *= factor;

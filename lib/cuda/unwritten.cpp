@@ -9,19 +9,12 @@ namespace lm::cuda::ops {
     void name(device::Context&, const device::Args&) {                                 \
         fail(Exit::failure, "cuda", "{} is not written yet: use --device cpu", #name); \
     }
-LM_UNWRITTEN(embedding_forward, EmbeddingForward)
-LM_UNWRITTEN(embedding_backward, EmbeddingBackward)
 LM_UNWRITTEN(linear_forward, LinearForward)
 LM_UNWRITTEN(linear_backward_input, LinearBackwardInput)
 LM_UNWRITTEN(linear_backward_weight, LinearBackwardWeight)
 LM_UNWRITTEN(rotary, Rotary)
 LM_UNWRITTEN(attention_forward, AttentionForward)
 LM_UNWRITTEN(attention_backward, AttentionBackward)
-LM_UNWRITTEN(cross_entropy_stats, CrossEntropyStats)
-LM_UNWRITTEN(cross_entropy_rescale, CrossEntropyRescale)
-LM_UNWRITTEN(cross_entropy_loss, CrossEntropyLoss)
-LM_UNWRITTEN(cross_entropy_backward, CrossEntropyBackward)
-LM_UNWRITTEN(adamw, AdamW)
 #undef LM_UNWRITTEN
 
 }  // namespace lm::cuda::ops

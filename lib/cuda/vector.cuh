@@ -107,6 +107,22 @@ __device__ void store(T* to, const float (&from)[n]) {
     }
 }
 
+// turn.operator()<count>(begin) for parts of [0, n), by the thread `first` of `stride`: `width`
+// elements where `vectors` says that their addresses are aligned, else and at the end one at a
+// time.
+template <int width, typename Turn>
+__device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn& turn) {
+    const i64 n_vectors = vectors ? n / width : 0;
+    for (i64 i = first; i < n_vectors; i += stride) turn.template operator()<width>(i * width);
+    for (i64 i = n_vectors * width + first; i < n; i += stride) turn.template operator()<1>(i);
+}
+// The same for the threads of the whole grid, in x.
+template <int width, typename Turn>
+__device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
+    const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for_turns<width>(first, static_cast<i64>(gridDim.x) * blockDim.x, n, vectors, turn);
+}
+
 // Whether accesses of `n` elements of T from `data` on are aligned; on the host, before a launch.
 template <typename T>
 bool aligned(const T* data, int n = per_access<T>) {

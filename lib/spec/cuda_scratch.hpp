@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scratch memory of the CUDA backend's operations: what they take from the workspace, and what the
-// plan of spec/memory.hpp sets aside.
+// plan of spec/memory.hpp sets aside. Every piece begins at a multiple of cuda_alignment.
 #pragma once
 
 #include "base/types.hpp"
 
 namespace lm::spec {
 
+constexpr i64 cuda_alignment = 256;
 // Most partial sums of a reduction of a flat range.
 constexpr i64 cuda_sum_blocks = 1024;
+// Row numbers that one block sorts.
+constexpr i64 cuda_sort_tile = 2048;
+// Sorted rows that one block of the embedding's gradient adds up.
+constexpr i64 cuda_embedding_chunk = 64;
+
+constexpr i64 cuda_piece(i64 bytes) {
+    return round_up(bytes, cuda_alignment);
+}
+
+// A sort of n row numbers: they and where they came from, twice; 256 counts a tile.
+constexpr i64 cuda_sort_bytes(i64 n) {
+    return 4 * cuda_piece(4 * n) + cuda_piece(4 * 256 * ceil_div(n, cuda_sort_tile));
+}
+// The gradient of an embedding of `width` columns: the sort, and two partial sums a chunk.
+constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
+    return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
+}
 
 // What cuBLASLt may use for one product: its documentation's recommendation for Hopper.
 constexpr i64 cuda_product_bytes = i64{32} << 20;

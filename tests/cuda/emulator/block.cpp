@@ -269,6 +269,19 @@ void Vote::resolve(void* const (&lanes)[32]) {
     }
 }
 
+void Match::resolve(void* const (&lanes)[32]) {
+    for (void* const lane : lanes) {
+        if (!lane) continue;
+        Match& mine = *static_cast<Match*>(lane);
+        mine.equal = 0;
+        for (unsigned i = 0; i < 32; ++i) {
+            if (lanes[i] && static_cast<Match*>(lanes[i])->value == mine.value) {
+                mine.equal |= 1U << i;
+            }
+        }
+    }
+}
+
 unsigned ballot(unsigned mask, bool predicate, const Where& where) {
     Vote vote{predicate, 0};
     warp_collective(Vote::resolve, mask, &vote, where);

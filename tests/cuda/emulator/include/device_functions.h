@@ -80,6 +80,12 @@ struct Vote {
 };
 unsigned ballot(unsigned mask, bool predicate, const Where& where);
 
+struct Match {
+    uint64_t value;
+    unsigned equal;
+    static void resolve(void* const (&lanes)[32]);
+};
+
 template <typename To, typename From>
 To bits_as(From from) {
     return std::bit_cast<To>(from);
@@ -107,6 +113,16 @@ inline int __any_sync(unsigned mask, int predicate,
 inline int __all_sync(unsigned mask, int predicate,
                       const emulator::Where& where = emulator::Where::current()) {
     return emulator::ballot(mask, predicate != 0, where) == mask;
+}
+// The lanes whose value has the same bits.
+template <typename T>
+unsigned __match_any_sync(unsigned mask, T value,
+                          const emulator::Where& where = emulator::Where::current()) {
+    static_assert(sizeof(T) <= 8);
+    emulator::Match match{0, 0};
+    std::memcpy(&match.value, &value, sizeof value);
+    emulator::warp_collective(emulator::Match::resolve, mask, &match, where);
+    return match.equal;
 }
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int from, int width = 32,
