@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
 # bench/run.sh [train|precision|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
-# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines; the demo's).
+# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines; the demo's), PYTHON
+# (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow as the BLAS that is installed; for a fair race give
+# one with `pip install torch transformers`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 threads=${THREADS:-2}
 rounds=${ROUNDS:-2}
 bin=${BIN:-build/release/bin}
+python=${PYTHON:-.venv/bin/python}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -33,9 +36,9 @@ table() { # CAPTION COLUMN KEY: the lines of JSON on stdin as a table, best of e
 if [ "$what" = all ] || [ "$what" = train ]; then
     for _ in $(seq "$rounds"); do
         train_ours
-        .venv/bin/python bench/train_pytorch.py --threads "$threads"
+        "$python" bench/train_pytorch.py --threads "$threads"
         GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296 \
-            .venv/bin/python bench/train_pytorch.py --threads "$threads" | jq -c '.tool += ", malloc tuned"'
+            "$python" bench/train_pytorch.py --threads "$threads" | jq -c '.tool += ", malloc tuned"'
     done >"$work/train.json"
     table "Training, GPT-2 124M shape, fp32, B=4 T=256, $threads threads, best of $rounds medians" "tokens/s" tokens_per_s \
         <"$work/train.json"
@@ -45,7 +48,8 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
 fi
 
-# Tokens a second of CPU time, for which a machine that others use will do: that of 8 iterations less that of 2.
+# Tokens a second of CPU time, for which a machine that others use will do: that of 8 iterations less that of 2. With one
+# thread (THREADS=1) nobody's waiting for a second core is counted.
 shape=(--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size 8192)
 cpu_seconds() { # ITERATIONS FLAGS...
     local n=$1
@@ -79,7 +83,7 @@ if [ "$what" = all ] || [ "$what" = precision ]; then
             precision_ours "$arch, $precision, lm-train" "${flags[@]}" "--$precision" --initial-loss-scale 1024
         done
         for precision in fp32 bf16; do
-            .venv/bin/python bench/train_pytorch.py --arch $arch --precision $precision --layers 4 --hidden 512 --heads 8 \
+            "$python" bench/train_pytorch.py --arch $arch --precision $precision --layers 4 --hidden 512 --heads 8 \
                 --vocab 8192 --threads "$threads" | jq -c --arg n "$arch, $precision, " '.tool = $n + .tool'
         done
     done >"$work/precision.json"
