@@ -12,9 +12,6 @@ namespace lm::cuda::ops {
 LM_UNWRITTEN(linear_forward, LinearForward)
 LM_UNWRITTEN(linear_backward_input, LinearBackwardInput)
 LM_UNWRITTEN(linear_backward_weight, LinearBackwardWeight)
-LM_UNWRITTEN(rotary, Rotary)
-LM_UNWRITTEN(attention_forward, AttentionForward)
-LM_UNWRITTEN(attention_backward, AttentionBackward)
 #undef LM_UNWRITTEN
 
 }  // namespace lm::cuda::ops

@@ -143,6 +143,8 @@ class Block {
         }
         while (problem_.empty() && run_ready(reverse)) {
         }
+        const std::string unfinished = unfinished_copies();
+        if (problem_.empty()) problem_ = unfinished;
         if (problem_.empty()) check_shared_guards();
     }
 

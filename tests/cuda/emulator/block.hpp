@@ -18,4 +18,7 @@ namespace emulator {
 std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
                      const std::function<void()>& thread);
 
+// Forgets the asynchronous copies of the block that has run. Empty: all had been waited for.
+std::string unfinished_copies();
+
 }  // namespace emulator
