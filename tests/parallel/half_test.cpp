@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training in 16 bits on several ranks: the losses of one rank but for rounding, bitwise resume,
 // and overflows on which all ranks agree.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <functional>
 #include <utility>
 
 #include "base/half.hpp"
@@ -15,17 +18,50 @@ using namespace lm::test;
 
 namespace {
 
-Training half(DType weights, const spec::ParallelConfig& parallel) {
-    train::TrainerConfig config{.model = llama_model(6, 2), .parallel = parallel, .micro_batch = 2};
-    config.model.n_layers = 4;
+struct Subject {
+    std::string name;
+    spec::ModelConfig model;
+};
+
+std::vector<Subject> subjects() {
+    std::vector<Subject> all = {
+        {"gpt2", odd_model()}, {"bloom", bloom_model(6, 4)}, {"llama", llama_model(6, 2)}};
+    for (Subject& subject : all) subject.model.n_layers = 4;
+    return all;
+}
+
+Training half(const Subject& subject, DType weights, const spec::ParallelConfig& parallel) {
+    train::TrainerConfig config{.model = subject.model, .parallel = parallel, .micro_batch = 2};
     config.parallel.vocab_divisible_by = 3;
     config.precision = {weights};
     config.loss_scale = {.initial = 1024, .window = 3};
     return {.trainer = config, .global_batch = 8, .n_steps = 6};
 }
 
+// Each kind of cut alone, and all of them.
 const spec::ParallelConfig cuts[] = {
-    {.tp = 2}, {.dp = 2, .zero_stage = 1}, {.pp = 2}, {.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1}};
+    {.tp = 2},
+    {.tp = 2, .sequence_parallel = true},
+    {.dp = 2},
+    {.dp = 2, .zero_stage = 1},
+    {.pp = 2},
+    {.pp = 2, .n_chunks = 2},
+    {.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .zero_stage = 1}};
+
+// Body for every model in every 16-bit type.
+void for_all(const std::function<void(const Subject&, DType)>& body) {
+    for (const Subject& subject : subjects()) {
+        for (const DType weights : {DType::bf16, DType::fp16}) {
+            INFO(subject.name << " " << name_of(weights));
+            body(subject, weights);
+        }
+    }
+}
+
+std::string name_of(const spec::ParallelConfig& cut) {
+    return fmt::format("tp {} sequence parallel {} pp {} chunks {} dp {} zero {}", cut.tp,
+                       cut.sequence_parallel, cut.pp, cut.n_chunks, cut.dp, cut.zero_stage);
+}
 
 void save(train::Trainer& trainer, const train::TrainerConfig& config, const std::string& directory,
           i64 iteration) {
@@ -42,11 +78,11 @@ void save(train::Trainer& trainer, const train::TrainerConfig& config, const std
 }  // namespace
 
 TEST_CASE("16-bit losses of several ranks are one rank's but for rounding") {
-    for (const DType weights : {DType::bf16, DType::fp16}) {
-        const Outcome one = train_on_ranks(half(weights, {}));
+    for_all([](const Subject& subject, DType weights) {
+        const Outcome one = train_on_ranks(half(subject, weights, {}));
         for (const spec::ParallelConfig& cut : cuts) {
-            INFO(name_of(weights) << " tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
-            Training training = half(weights, cut);
+            INFO(name_of(cut));
+            Training training = half(subject, weights, cut);
             training.after_step = [](train::Trainer& trainer, int) { trainer.check_replicas(); };
             const Outcome got = train_on_ranks(training);
             for (size_t step = 0; step < one.losses.size(); ++step) {
@@ -58,23 +94,23 @@ TEST_CASE("16-bit losses of several ranks are one rank's but for rounding") {
             }
             CHECK(got.scales == one.scales);
         }
-    }
+    });
 }
 
 TEST_CASE("several ranks go on bitwise from a checkpoint in 16 bits") {
-    for (const DType weights : {DType::bf16, DType::fp16}) {
+    for_all([](const Subject& subject, DType weights) {
         for (const spec::ParallelConfig& cut : cuts) {
-            INFO(name_of(weights) << " tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
+            INFO(name_of(cut));
             const TempDir scratch(memory_root());
             optim::LossScaleState scaler;
-            Training whole = half(weights, cut);
+            Training whole = half(subject, weights, cut);
             whole.after_step = [&](train::Trainer& trainer, int step) {
                 if (step != 3) return;
                 save(trainer, whole.trainer, scratch / "run", 4);
                 if (trainer.grid().world->rank() == 0) scaler = trainer.loss_scaler().state();
             };
             const Outcome undisturbed = train_on_ranks(whole);
-            Training rest = half(weights, cut);
+            Training rest = half(subject, weights, cut);
             rest.first_sample = 4 * rest.global_batch;
             rest.n_steps = 2;
             rest.prepare = [&](train::Trainer& trainer) {
@@ -90,26 +126,28 @@ TEST_CASE("several ranks go on bitwise from a checkpoint in 16 bits") {
             CHECK(resumed.weights == undisturbed.weights);
             CHECK(resumed.exp_avg == undisturbed.exp_avg);
         }
-    }
+    });
 }
 
 // train_on_ranks() throws when ranks disagree on a step.
 TEST_CASE("fp16: an overflow on one rank skips the step on all") {
-    for (const spec::ParallelConfig& cut : cuts) {
-        INFO("tp " << cut.tp << " pp " << cut.pp << " dp " << cut.dp);
-        Training training = half(DType::fp16, cut);
-        training.trainer.loss_scale = {.initial = 1024, .window = 100, .hysteresis = 1};
-        Fp16 kept{};
-        training.after_step = [&kept](train::Trainer& trainer, int step) {
-            // Infinity in a weight of the last rank, for one step.
-            const bool last = trainer.grid().world->rank() + 1 == trainer.grid().world->size();
-            Fp16& weight = *trainer.weights().as<Fp16>();
-            if (last && step == 2) weight = kept;
-            trainer.check_replicas();
-            if (last && step == 1) kept = std::exchange(weight, Fp16{0x7c00});
-        };
-        const Outcome got = train_on_ranks(training);
-        CHECK(got.updated == std::vector<bool>{true, true, false, true, true, true});
-        CHECK(got.scales == std::vector<double>{1024, 1024, 512, 512, 512, 512});
+    for (const Subject& subject : subjects()) {
+        for (const spec::ParallelConfig& cut : cuts) {
+            INFO(subject.name << " " << name_of(cut));
+            Training training = half(subject, DType::fp16, cut);
+            training.trainer.loss_scale = {.initial = 1024, .window = 100, .hysteresis = 1};
+            Fp16 kept{};
+            training.after_step = [&kept](train::Trainer& trainer, int step) {
+                // Infinity in a weight of the last rank, for one step.
+                const bool last = trainer.grid().world->rank() + 1 == trainer.grid().world->size();
+                Fp16& weight = *trainer.weights().as<Fp16>();
+                if (last && step == 2) weight = kept;
+                trainer.check_replicas();
+                if (last && step == 1) kept = std::exchange(weight, Fp16{0x7c00});
+            };
+            const Outcome got = train_on_ranks(training);
+            CHECK(got.updated == std::vector<bool>{true, true, false, true, true, true});
+            CHECK(got.scales == std::vector<double>{1024, 1024, 512, 512, 512, 512});
+        }
     }
 }
