@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
 
 using namespace lm;
 using namespace lm::optim;
@@ -68,6 +71,22 @@ TEST_CASE("hysteresis comes back with a doubling only") {
 TEST_CASE("the scale never falls below its minimum") {
     const LossScaleConfig config{.initial = 4, .min = 2, .window = 2, .hysteresis = 1};
     CHECK(run(config, "xxx..x") == std::vector<double>{2, 2, 2, 2, 4, 2});
+}
+
+TEST_CASE("series of overflows move the scale as megatron-core's scaler") {
+    const std::string path = LM_TEST_DIR "/golden/text/loss-scales.jsonl";
+    std::istringstream lines(io::read_file(path));
+    int n_series = 0;
+    for (std::string line; std::getline(lines, line); ++n_series) {
+        const io::Json series = io::parse_json(line, path);
+        const LossScaleConfig config{.initial = series.at("initial"),
+                                     .min = series.at("min"),
+                                     .window = series.at("window"),
+                                     .hysteresis = series.at("hysteresis")};
+        INFO(line);
+        CHECK(run(config, series.at("steps")) == series.at("scales").get<std::vector<double>>());
+    }
+    CHECK(n_series > 40);
 }
 
 TEST_CASE("random series of overflows follow the rule") {

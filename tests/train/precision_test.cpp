@@ -4,10 +4,14 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
+#include "base/half.hpp"
 #include "ckpt/generation.hpp"
 #include "cpu/cpu.hpp"
 #include "golden.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -160,6 +164,42 @@ TEST_CASE("fp16: a step that overflows changes nothing but the scale") {
     CHECK(scales[2] == 1073741824.0);
     CHECK(run.trainer->optimizer_step() == 1);
     CHECK(run.weights() != before);
+}
+
+TEST_CASE("fp16: scripted overflows move the scale and skip steps as in megatron-core") {
+    const std::string path = LM_TEST_DIR "/golden/text/loss-scales.jsonl";
+    std::istringstream lines(io::read_file(path));
+    int n_series = 0;
+    for (std::string line; std::getline(lines, line);) {
+        const io::Json series = io::parse_json(line, path);
+        const auto scales = series.at("scales").get<std::vector<double>>();
+        if (std::ranges::max(scales) > 16384) continue;  // would overflow without our help
+        ++n_series;
+        INFO(line);
+        Run run("gpt2_tiny", DType::fp16, 0,
+                {.initial = series.at("initial"),
+                 .min = series.at("min"),
+                 .window = series.at("window"),
+                 .hysteresis = series.at("hysteresis")});
+        i64 n_updates = 0;
+        const auto steps = series.at("steps").get<std::string>();
+        for (size_t i = 0; i < steps.size(); ++i) {
+            const bool overflow = steps[i] == 'x';
+            Fp16& weight = *run.trainer->weights().as<Fp16>();
+            const Fp16 kept = weight;
+            if (overflow) weight = Fp16{0x7c00};  // infinity
+            const std::vector<std::byte> before = run.weights();
+            const train::StepResult result = run.step(static_cast<i64>(i % 10));
+            n_updates += overflow ? 0 : 1;
+            INFO("step " << i);
+            CHECK(result.updated == !overflow);
+            CHECK((run.weights() == before) == overflow);
+            CHECK(result.loss_scale == scales[i]);
+            CHECK(run.trainer->optimizer_step() == n_updates);
+            if (overflow) weight = kept;
+        }
+    }
+    CHECK(n_series >= 5);
 }
 
 TEST_CASE("the loss scale is taken out of gradient norms and updates") {
