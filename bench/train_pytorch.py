@@ -45,6 +45,19 @@ plain = [p for p in model.parameters() if p.dim() < 2]
 optimizer = torch.optim.AdamW(
     [dict(params=decay, weight_decay=0.1), dict(params=plain, weight_decay=0.0)], lr=1e-4, betas=(0.9, 0.95))
 
+
+
+def blas():
+    """What multiplies matrices in fp32, which is most of the time."""
+    if torch.backends.mkl.is_available():
+        return " with MKL"
+    with open("/proc/self/maps") as maps:
+        names = maps.read()
+    if "openblas" in names:
+        return " with OpenBLAS"
+    return " with the reference BLAS" if "/blas/libblas.so" in names else ""
+
+
 times = []
 cpu_times = []
 for step in range(args.warmup + args.steps):
@@ -65,7 +78,7 @@ for step in range(args.warmup + args.steps):
 times.sort()
 median = times[len(times) // 2]
 print(json.dumps({
-    "tool": f"PyTorch {torch.__version__}",
+    "tool": f"PyTorch {torch.__version__}{blas()}",
     "step_s": round(median, 4),
     "tokens_per_s": round(args.batch * args.seq / median, 1),
     "tokens_per_cpu_s": round(args.batch * args.seq / min(cpu_times), 1),

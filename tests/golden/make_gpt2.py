@@ -22,6 +22,7 @@ STEPS = 10
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
 WEIGHT_DECAY = 0.1
 CLIP = 1.0
+EOD = 0  # the token that ends a document
 
 
 def make_model(case):
@@ -61,6 +62,58 @@ def forward(model, tokens):
     return logits, loss
 
 
+def documents_of(row):
+    """[begin, end) of the documents in a row of inputs: each ends behind its EOD."""
+    begin = 0
+    for t, token in enumerate(row):
+        if token == EOD or t + 1 == len(row):
+            yield begin, t + 1
+            begin = t + 1
+
+
+def documents_loss(model, logits_of, tokens, reset_positions, reset_attention, mask_eod):
+    """The loss with Megatron's three flags. Documents that do not see each other are computed one by one."""
+    loss, n_counted = 0.0, 0
+    for row in tokens:
+        inputs, targets = row[:-1], torch.from_numpy(row[1:]).long()
+        positions = np.arange(len(inputs))
+        documents = list(documents_of(inputs))
+        if reset_positions:
+            for begin, end in documents:
+                positions[begin:end] -= begin
+        parts = documents if reset_attention else [(0, len(inputs))]
+        logits = torch.cat([logits_of(model, inputs[a:b], positions[a:b]) for a, b in parts])
+        counted = torch.from_numpy(inputs != EOD) if mask_eod else torch.ones(len(inputs), dtype=torch.bool)
+        losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        loss = loss + losses[counted].sum()
+        n_counted += int(counted.sum())
+    return loss / n_counted
+
+
+def documents(model, logits_of, tokens):
+    """Entries about rows of several documents; and the gradients with all flags, by name."""
+    tokens = tokens.copy()
+    length = tokens.shape[1] - 1
+    for row, ends in zip(tokens, ((4, 9), (0, length - 1), (5, 6))):
+        row[list(ends)] = EOD
+    losses, norms = [], []
+    for flags in range(8):
+        model.zero_grad()
+        loss = documents_loss(model, logits_of, tokens, flags & 1, flags & 2, flags & 4)
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(float(torch.cat([p.grad.flatten() for p in model.parameters()]).norm()))
+    entries = {"documents.tokens": tokens, "documents.losses": np.array(losses, np.float32),
+               "documents.grad_norms": np.array(norms, np.float32)}
+    return entries, {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
+
+
+def logits_at(model, inputs, positions):
+    """Of one row, at these positions."""
+    x, p = (torch.from_numpy(np.asarray(a)).long()[None] for a in (inputs, positions))
+    return model(x, position_ids=p).logits[0]
+
+
 def train(model, tokens):
     """STEPS steps of AdamW; decay on matrices and embeddings, none on biases and norms."""
     decay = [p for p in model.parameters() if p.dim() >= 2]
@@ -94,6 +147,9 @@ def make_case(case):
     out["loss"] = np.array([loss.item()], np.float32)
     for name, p in model.named_parameters():
         out["grad." + name] = p.grad.numpy().copy()
+    entries, grads = documents(model, logits_at, tokens[1])
+    out.update(entries)
+    out.update({"documents.grad." + name: grad for name, grad in grads.items()})
     losses, norms = train(model, tokens)
     out["losses"] = np.array(losses, np.float32)
     out["grad_norms"] = np.array(norms, np.float32)

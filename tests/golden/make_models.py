@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 
-from make_gpt2 import ADAM, CLIP, STEPS, WEIGHT_DECAY, forward, load_weights, train
+from make_gpt2 import ADAM, CLIP, STEPS, WEIGHT_DECAY, documents, forward, load_weights, logits_at, train
 
 COMMON = dict(bos_token_id=0, eos_token_id=0, use_cache=False)
 
@@ -113,6 +113,15 @@ def make_weights(model, rng):
     return weights
 
 
+def logits_of(model, inputs, positions):
+    """Of one row, at these positions, as far as the architecture has any."""
+    if isinstance(model, transformers.BloomForCausalLM):  # only distances count
+        return model(torch.from_numpy(inputs).long()[None]).logits[0]
+    if isinstance(model, transformers.GPTNeoXForCausalLM):  # has angles for as many positions as tokens alone
+        return logits_at(model, inputs, positions - positions.min())
+    return logits_at(model, inputs, positions)
+
+
 def make_case(build, batch, seed):
     rng = np.random.RandomState(seed)
     model, config, names, heads = build()
@@ -130,6 +139,10 @@ def make_case(build, batch, seed):
     grads = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
     for name, grad in our_tensors(grads, names, heads).items():
         out["grad." + name] = grad
+    entries, grads = documents(model, logits_of, tokens[1])
+    out.update(entries)
+    for name, grad in our_tensors(grads, names, heads).items():
+        out["documents.grad." + name] = grad
     losses, norms = train(model, tokens)
     out["losses"] = np.array(losses, np.float32)
     out["grad_norms"] = np.array(norms, np.float32)

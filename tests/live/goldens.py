@@ -18,7 +18,7 @@ def distance(name, a, b):
     if a.dtype.kind == "i":
         return float(np.any(a != b))
     # Exactly zero gradients are rounding noise: measure against at least 1e-3.
-    scale = max(float(np.linalg.norm(b.astype(np.float64))), 1e-3 if name.startswith("grad.") else 1e-30)
+    scale = max(float(np.linalg.norm(b.astype(np.float64))), 1e-3 if "grad." in name else 1e-30)
     return float(np.linalg.norm(a.astype(np.float64) - b.astype(np.float64))) / scale
 
 

@@ -85,15 +85,32 @@ spec::ModelConfig Golden::config() const {
     return config;
 }
 
-data::Batch Golden::batch(i64 step, i64 first, i64 n) const {
+data::Batch Golden::batch_of(const std::vector<i32>& tokens, i64 first,
+                             const data::BatchOptions& options) const {
     const i64 t = config().seq_length;
-    data::Batch batch(t, {.micro_batch = n});
-    const std::vector<i32> all = ints("tokens");
-    for (i64 row = 0; row < n; ++row) {
-        const i32* tokens = all.data() + (step * batch_size() + first + row) * (t + 1);
-        std::copy_n(tokens, t, batch.tokens.data() + row * t);
-        std::copy_n(tokens + 1, t, batch.targets.data() + row * t);
-        batch.sample_ids[static_cast<size_t>(row)] = step * batch_size() + first + row;
+    data::Batch batch(t, options);
+    for (i64 row = 0; row < options.micro_batch; ++row) {
+        const i32* const from = tokens.data() + (first + row) * (t + 1);
+        std::copy_n(from, t, batch.tokens.data() + row * t);
+        std::copy_n(from + 1, t, batch.targets.data() + row * t);
+        batch.sample_ids[static_cast<size_t>(row)] = first + row;
+    }
+    return batch;
+}
+
+data::Batch Golden::batch(i64 step, i64 first, i64 n) const {
+    return batch_of(ints("tokens"), step * batch_size() + first, {.micro_batch = n});
+}
+
+data::Batch Golden::documents(const data::BatchOptions& flags) const {
+    data::Batch batch = batch_of(ints("documents.tokens"), 0, flags);
+    const auto t = static_cast<size_t>(batch.seq_length);
+    const auto row_of = [t](auto& values, size_t row) {
+        return values.empty() ? std::span(values) : std::span(values).subspan(row * t, t);
+    };
+    for (size_t row = 0; row < static_cast<size_t>(batch.n_rows); ++row) {
+        data::mark_documents(row_of(batch.tokens, row), *flags.eod_id, row_of(batch.positions, row),
+                             row_of(batch.document_starts, row), row_of(batch.loss_mask, row));
     }
     return batch;
 }

@@ -21,9 +21,14 @@ class Golden {
     std::vector<float> floats(const std::string& entry) const;
     // Rows [first, first + n) of step `step`'s batch.
     data::Batch batch(i64 step, i64 first, i64 n) const;
+    // The rows of several documents, each of which token 0 ends.
+    data::Batch documents(const data::BatchOptions& flags) const;
 
   private:
     std::vector<i64> shape(const std::string& entry) const;
+    // Rows [first, first + n) of n_rows x (T + 1) tokens.
+    data::Batch batch_of(const std::vector<i32>& tokens, i64 first,
+                         const data::BatchOptions& options) const;
     std::vector<i32> ints(const std::string& entry) const;
     ckpt::SafetensorsReader file_;
 };
