@@ -46,7 +46,6 @@ optimizer = torch.optim.AdamW(
     [dict(params=decay, weight_decay=0.1), dict(params=plain, weight_decay=0.0)], lr=1e-4, betas=(0.9, 0.95))
 
 
-
 def blas():
     """What multiplies matrices in fp32, which is most of the time."""
     if torch.backends.mkl.is_available():

@@ -28,26 +28,33 @@ View as_rows(const View& view) {
 
 // ---- attention --------------------------------------------------------------------------------
 
+// Of the stream as `residual` holds it.
+device::ResidualNormForward Gpt::attention_norm(const Pass& pass, i64 layer) const {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    return {.norm = norm_of(config_.normalization),
+            .eps = config_.norm_eps,
+            .residual = a.residual,
+            .weight = w.attention_norm_weight,
+            .bias = w.attention_norm_bias,
+            .y = a.attention_norm,
+            .mean = a.attention_norm_mean,
+            .rstd = a.attention_norm_rstd};
+}
+
 // `join`: the branch before this block joins the stream here; otherwise the stream lies in
 // `residual` already: a stage's input, or what recompute has kept.
 void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
-    device::ResidualNormForward norm{.norm = norm_of(config_.normalization),
-                                     .eps = config_.norm_eps,
-                                     .weight = w.attention_norm_weight,
-                                     .bias = w.attention_norm_bias,
-                                     .y = a.attention_norm,
-                                     .mean = a.attention_norm_mean,
-                                     .rstd = a.attention_norm_rstd};
+    device::ResidualNormForward norm = attention_norm(pass, layer);
     if (join) {
         norm.branch = tensor_.own_rows(shared_.branch);
         norm.residual = layer == 0 ? View{} : pass.act.layers[index - 1].residual_mid;
         norm.dropout = dropout_before(pass, layer);
         norm.sum = a.residual;
-    } else {
-        norm.residual = a.residual;
     }
     device::residual_norm_forward(pass.context, norm);
     device::linear_forward(pass.context, {.x = tensor_.gather(a.attention_norm, shared_.gathered),
@@ -114,7 +121,7 @@ void Gpt::attention_backward(const Pass& pass, i64 layer) {
          .dropout = dropout(pass, config_.attention_dropout, layer, device::attention_site)});
     rotate(pass, shared_.dqkv, true);
     if (recompute_.granularity == spec::Recompute::Granularity::selective) {
-        attention_norm_again(pass, layer);
+        device::residual_norm_forward(pass.context, attention_norm(pass, layer));
     }
     const View dnorm = column_backward(pass, {.dy = as_rows(shared_.dqkv),
                                               .norm = a.attention_norm,
@@ -137,23 +144,31 @@ void Gpt::attention_backward(const Pass& pass, i64 layer) {
 
 // ---- MLP --------------------------------------------------------------------------------------
 
+// Of the stream as `residual_mid` holds it.
+device::ResidualNormForward Gpt::mlp_norm(const Pass& pass, i64 layer) const {
+    const auto index = static_cast<size_t>(layer);
+    const LayerParams& w = weight_.layers[index];
+    const LayerActivations& a = pass.act.layers[index];
+    return {.norm = norm_of(config_.normalization),
+            .eps = config_.norm_eps,
+            .residual = a.residual_mid,
+            .weight = w.mlp_norm_weight,
+            .bias = w.mlp_norm_bias,
+            .y = a.mlp_norm,
+            .mean = a.mlp_norm_mean,
+            .rstd = a.mlp_norm_rstd};
+}
+
 void Gpt::mlp_forward(const Pass& pass, i64 layer) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
-    device::residual_norm_forward(
-        pass.context,
-        {.norm = norm_of(config_.normalization),
-         .eps = config_.norm_eps,
-         .branch = tensor_.own_rows(shared_.branch),
-         .residual = a.residual,
-         .dropout = dropout(pass, config_.hidden_dropout, layer, device::attention_output_site),
-         .sum = a.residual_mid,
-         .weight = w.mlp_norm_weight,
-         .bias = w.mlp_norm_bias,
-         .y = a.mlp_norm,
-         .mean = a.mlp_norm_mean,
-         .rstd = a.mlp_norm_rstd});
+    device::ResidualNormForward norm = mlp_norm(pass, layer);
+    norm.branch = tensor_.own_rows(shared_.branch);
+    norm.residual = a.residual;
+    norm.dropout = dropout(pass, config_.hidden_dropout, layer, device::attention_output_site);
+    norm.sum = a.residual_mid;
+    device::residual_norm_forward(pass.context, norm);
     device::LinearForward up{.x = tensor_.gather(a.mlp_norm, shared_.gathered),
                              .w = w.up_weight,
                              .bias = w.up_bias,
@@ -198,7 +213,8 @@ void Gpt::mlp_backward(const Pass& pass, i64 layer) {
     const LayerParams& g = grad_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
     if (recompute_.granularity == spec::Recompute::Granularity::selective) {
-        mlp_norm_and_activation_again(pass, layer);
+        device::residual_norm_forward(pass.context, mlp_norm(pass, layer));
+        activate(pass, a);
     }
     const View dbranch = tensor_.gather(branch_gradient(), shared_.gathered);
     device::linear_backward_weight(pass.context, {.dy = dbranch,
@@ -261,35 +277,6 @@ void Gpt::group_again(const Pass& pass, const spec::LayerGroup& group) {
         mlp_forward(pass, layer);
         if (layer + 1 < group.end) mlp_branch_forward(pass, layer);
     }
-}
-
-void Gpt::attention_norm_again(const Pass& pass, i64 layer) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerActivations& a = pass.act.layers[index];
-    device::residual_norm_forward(pass.context, {.norm = norm_of(config_.normalization),
-                                                 .eps = config_.norm_eps,
-                                                 .residual = a.residual,
-                                                 .weight = w.attention_norm_weight,
-                                                 .bias = w.attention_norm_bias,
-                                                 .y = a.attention_norm,
-                                                 .mean = a.attention_norm_mean,
-                                                 .rstd = a.attention_norm_rstd});
-}
-
-void Gpt::mlp_norm_and_activation_again(const Pass& pass, i64 layer) {
-    const auto index = static_cast<size_t>(layer);
-    const LayerParams& w = weight_.layers[index];
-    const LayerActivations& a = pass.act.layers[index];
-    device::residual_norm_forward(pass.context, {.norm = norm_of(config_.normalization),
-                                                 .eps = config_.norm_eps,
-                                                 .residual = a.residual_mid,
-                                                 .weight = w.mlp_norm_weight,
-                                                 .bias = w.mlp_norm_bias,
-                                                 .y = a.mlp_norm,
-                                                 .mean = a.mlp_norm_mean,
-                                                 .rstd = a.mlp_norm_rstd});
-    activate(pass, a);
 }
 
 }  // namespace lm::model

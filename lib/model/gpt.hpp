@@ -103,6 +103,9 @@ class Gpt {
     void embedding_norm_forward(const Pass& pass);
     View embedding_norm_backward(const Pass& pass, const View& dy);
 
+    // The norms of a block, of the kept stream: what recompute makes again.
+    device::ResidualNormForward attention_norm(const Pass& pass, i64 layer) const;
+    device::ResidualNormForward mlp_norm(const Pass& pass, i64 layer) const;
     void attention_forward(const Pass& pass, i64 layer, bool join);
     void attention_backward(const Pass& pass, i64 layer);
     void rotate(const Pass& pass, const View& qkv, bool inverse);
@@ -110,10 +113,8 @@ class Gpt {
     void activate(const Pass& pass, const LayerActivations& activations);
     void mlp_branch_forward(const Pass& pass, i64 layer);
     void mlp_backward(const Pass& pass, i64 layer);
-    // Recompute: layers of a group; the outputs of norms and of the activation function.
+    // Recompute: the layers of a group.
     void group_again(const Pass& pass, const spec::LayerGroup& group);
-    void attention_norm_again(const Pass& pass, i64 layer);
-    void mlp_norm_and_activation_again(const Pass& pass, i64 layer);
 
     // The gradients of a column-parallel product's weights and of its input, a norm's output of
     // which this rank has `norm`; the latter in this rank's rows.
