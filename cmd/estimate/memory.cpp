@@ -22,6 +22,7 @@ struct Flags {
     i64 micro_batch = 1;
     std::optional<i64> n_micro_batches;
     std::optional<i64> threads;
+    std::string device = "auto";
     std::optional<cli::Bytes> memory;
     std::optional<cli::Bytes> allowance;
     OutputFlags output;
@@ -30,11 +31,11 @@ struct Flags {
 // The tensor rank that holds most: ranks differ where heads or rows do not divide evenly.
 spec::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                               const spec::StepShape& step, const spec::Precision& precision,
-                              i64 n_threads, i64 stage) {
+                              const spec::Processor& processor, i64 stage) {
     spec::MemoryPlan largest;
     for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
         const spec::MemoryPlan plan =
-            plan_memory(model, parallel, step, precision, n_threads, tp_rank, stage);
+            plan_memory(model, parallel, step, precision, processor, tp_rank, stage);
         if (plan.total() > largest.total()) largest = plan;
     }
     return largest;
@@ -51,12 +52,13 @@ std::vector<Column> columns() {
         {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
         {"optimizer", "optimizer", Unit::bytes, "Adam's two fp32 moments: 8 bytes x elements"},
         {"activations", "activations", Unit::bytes,
-         "the activation table of lm-train's CPU backend, in fp32: what a layer keeps x layers x "
+         "lm-train's activation table: what a layer keeps x layers x "
          "micro-batches in flight, and the larger scratch of forward and backward; 1F1B keeps "
          "min(PP - stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the "
          "interleaved schedule more"},
         {"workspace", "workspace", Unit::bytes,
-         "partial sums, and 4 MiB of packed operands for each of --threads"},
+         "partial sums, and on the CPU 4 MiB of packed operands for each of --threads, on a GPU 32 "
+         "MiB for cuBLASLt"},
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly this"}};
 }
 
@@ -93,6 +95,7 @@ int run(const Flags& flags) {
     const spec::Precision precision = resolve_precision(flags.precision);
     const i64 n_threads = flags.threads.value_or(available_cores());
     at_least_one("--threads", n_threads);
+    const bool cuda = flags.device == "cuda" || (flags.device == "auto" && flags.memory);
     const spec::StepShape step{.micro_batch = flags.micro_batch,
                                .seq_length = model.seq_length,
                                .n_micro_batches = flags.n_micro_batches.value_or(2 * parallel.pp)};
@@ -102,7 +105,7 @@ int run(const Flags& flags) {
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
-            largest_plan(model, parallel, step, precision, n_threads, stage);
+            largest_plan(model, parallel, step, precision, {n_threads, cuda}, stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
         largest = std::max(largest, plan.total());
     }
@@ -130,6 +133,8 @@ void add_memory_verb(cli::Options& program) {
                   "micro-batches of a step and a pipeline; default: enough to fill it");
     options.value("--threads", &flags->threads, "N",
                   "CPU threads; default: all cores this process may use");
+    options.choice("--device", &flags->device, {"auto", "cpu", "cuda"},
+                   "whose workspace counts; auto: a GPU's with --gpu-memory, else the CPU's");
     options.group("Verdict");
     options.value("--gpu-memory", &flags->memory, "SIZE",
                   "exit with 1 when the largest rank and the allowance need more");

@@ -4,6 +4,7 @@
 #include "comm/launch.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/device.hpp"
 #include "train/dry_run.hpp"
 #include "train/loop.hpp"
 #include "train/show_samples.hpp"
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
         const auto launch = comm::launch({.timeout_s = timeout_s, .watch = &watch});
         comm::Group& world = launch->world();
         const bool speaks = world.rank() == 0;
+        flags.device = train::choose_device(flags.device, world);
         if (flags.output.dry_run) {
             return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/save.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -70,6 +71,21 @@ SafetensorsEntry entry_of(const Slice& slice) {
     return entry;
 }
 
+void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
+    if (!piece.read) {
+        writer.append({static_cast<const std::byte*>(piece.data), static_cast<size_t>(n_bytes)});
+        return;
+    }
+    constexpr i64 most = i64{32} << 20;
+    std::vector<std::byte> buffer(static_cast<size_t>(std::min(n_bytes, most)));
+    for (i64 offset = 0; offset < n_bytes; offset += most) {
+        const auto part =
+            std::span(buffer).first(static_cast<size_t>(std::min(n_bytes - offset, most)));
+        piece.read(part, offset);
+        writer.append(part);
+    }
+}
+
 // Writes one file of the sources' data and completes their slices.
 DataFile write_data(const std::string& directory, const std::string& name,
                     std::vector<Source>& sources) {
@@ -86,8 +102,7 @@ DataFile write_data(const std::string& directory, const std::string& name,
     for (size_t i = 0; i < writer.entries().size(); ++i) {
         Source& source = *by_entry.at(writer.entries()[i].name);
         const i64 n_bytes = source.slice.numel() * size_of(source.slice.dtype);
-        writer.append(
-            {static_cast<const std::byte*>(source.piece->data), static_cast<size_t>(n_bytes)});
+        append(writer, *source.piece, n_bytes);
         source.slice.checksum = writer.checksum(i);
     }
     writer.commit();

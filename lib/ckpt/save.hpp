@@ -9,6 +9,8 @@
 // that the next claim() removes.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,8 @@ struct Piece {
     i64 flat_begin = 0;
     i64 flat_end = 0;
     const void* data = nullptr;
+    // Gives the bytes from `data` + offset on, of a piece that is not in host memory.
+    std::function<void(std::span<std::byte> to, i64 offset)> read = {};
 };
 
 // Pieces of a rank's flat buffer: its elements [begin, end), of which `data` holds the first at

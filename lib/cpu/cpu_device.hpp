@@ -19,6 +19,7 @@ class CpuDevice final : public device::Device {
     void copy_to_host(void* host, const device::View& source) override;
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override {}
+    bool is_host() const override { return true; }
     ThreadPool& pool() { return pool_; }
     Matmul& matmul() { return *matmul_; }
 

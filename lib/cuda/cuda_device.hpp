@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/op_timer.hpp"
 #include "cuda/staging.hpp"
 #include "device/ops.hpp"
 
@@ -27,6 +28,7 @@ class CudaDevice final : public device::Device {
     void copy_to_host(void* host, const device::View& source) override;
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override;
+    void measure(const std::function<void()>& work, double& seconds) override;
 
     int index() const { return index_; }
     cudaStream_t stream() const { return stream_; }
@@ -51,6 +53,7 @@ class CudaDevice final : public device::Device {
     cudaStream_t stream_ = nullptr;
     const char* operation_ = "start";
     Staging staging_;
+    OpTimer timer_;
 };
 
 inline CudaDevice& device_of(device::Context& context) {

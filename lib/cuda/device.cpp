@@ -56,6 +56,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 CudaDevice::~CudaDevice() {
     cudaStreamSynchronize(stream_);
     staging_.close();
+    timer_.close();
     cudaStreamDestroy(stream_);
 }
 
@@ -73,7 +74,9 @@ void CudaDevice::give_up(cudaError_t status) const {
 }
 
 void CudaDevice::copy_to_host(void* host, const device::View& source) {
+    if (source.bytes() == 0) return;
     check(staging_.to_host(host, source.data, source.bytes(), stream_));
+    check(timer_.collect());
 }
 
 void CudaDevice::copy_from_host(const device::View& target, const void* host) {
@@ -82,6 +85,13 @@ void CudaDevice::copy_from_host(const device::View& target, const void* host) {
 
 void CudaDevice::synchronize() {
     check(cudaStreamSynchronize(stream_));
+    check(timer_.collect());
+}
+
+void CudaDevice::measure(const std::function<void()>& work, double& seconds) {
+    check(timer_.begin(stream_));
+    work();
+    check(timer_.end(stream_, seconds));
 }
 
 void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 namespace lm::device {
@@ -15,6 +16,12 @@ View Buffer::view(i64 offset, DType dtype, const Shape& shape) const {
     const View view{data() + offset, dtype, shape};
     LM_CHECK(offset >= 0 && offset + view.bytes() <= bytes_, "a view outside of its buffer");
     return view;
+}
+
+void Device::measure(const std::function<void()>& work, double& seconds) {
+    const Stopwatch watch;
+    work();
+    seconds += watch.elapsed_s();
 }
 
 Buffer Device::allocate(i64 bytes, std::string_view purpose) {

@@ -3,6 +3,7 @@
 // that a training run needs is allocated before its first step.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,6 +58,11 @@ class Device {
     virtual void copy_to_host(void* host, const View& source) = 0;  // waits until done
     virtual void copy_from_host(const View& target, const void* host) = 0;
     virtual void synchronize() = 0;
+    // The host reads and writes the memory of views itself; else it copies.
+    virtual bool is_host() const { return false; }
+    // Does `work`, which tells the device what to do, and adds the seconds that the device takes
+    // for it to `seconds`: at once, or when the host waits for the device next.
+    virtual void measure(const std::function<void()>& work, double& seconds);
     i64 allocated_bytes() const { return allocated_; }  // by allocate() and not yet freed
 
   protected:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the milliseconds of a step go: calls, wall time and floating-point operations of each
-// operation, gathered by the checked calls when a Context carries one of these.
+// operation, gathered by the checked calls when a Context carries one of these. On a GPU the times
+// come in when the host waits for it, so this stays where it is until then.
 #pragma once
 
 #include <array>

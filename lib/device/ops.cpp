@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/ops.hpp"
 
-#include "base/clock.hpp"
 #include "device/check.hpp"
 #include "device/op_times.hpp"
 
@@ -48,12 +47,10 @@ template <typename Args>
 void call(Context& context, const Args& args, Op op, void (&run)(Context&, const Args&)) {
     check(args);
     if (!context.times) return run(context, args);
-    const Stopwatch watch;
-    run(context, args);
     OpTime& time = (*context.times)[op];
     ++time.calls;
-    time.seconds += watch.elapsed_s();
     time.flops += flops_of(args);
+    context.device.measure([&] { run(context, args); }, time.seconds);
 }
 
 constexpr std::string_view op_names[] = {

@@ -30,4 +30,11 @@ i64 cores_of_rank(comm::Group& world) {
     return std::max<i64>(1, available_cores() / n_sharing);
 }
 
+i64 place_on_host(comm::Group& world) {
+    u64 host = hash64(host_name());
+    std::vector<u64> hosts(static_cast<size_t>(world.size()));
+    world.all_gather({&host, DType::int64, {1}}, {hosts.data(), DType::int64, {world.size()}});
+    return std::count(hosts.begin(), hosts.begin() + world.rank(), host);
+}
+
 }  // namespace lm::parallel

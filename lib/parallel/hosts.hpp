@@ -12,4 +12,7 @@ std::string host_name();
 // ones: its own where the launcher has bound it. Collective.
 i64 cores_of_rank(comm::Group& world);
 
+// How many ranks before this one run on its host. Collective.
+i64 place_on_host(comm::Group& world);
+
 }  // namespace lm::parallel

@@ -257,8 +257,8 @@ ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig&
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel,
-                       const StepShape& step, const Precision& precision, i64 n_threads,
-                       i64 tp_rank, i64 pp_rank) {
+                       const StepShape& step, const Precision& precision,
+                       const Processor& processor, i64 tp_rank, i64 pp_rank) {
     const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
     const i64 n = flat_elements(layout, parallel);
     const i64 fp32 = checked_mul(n, size_of(DType::fp32));
@@ -275,7 +275,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     plan.activations = plan_activations(config, parallel, shape,
                                         stage_shape(config, parallel, step, pp_rank, tp_rank))
                            .bytes;
-    plan.workspace = cpu_workspace_bytes(config, parallel, step, n_threads);
+    plan.workspace = processor.cuda
+                         ? cuda_workspace_bytes(config, parallel, shape, tp_rank)
+                         : cpu_workspace_bytes(config, parallel, step, processor.n_threads);
     return plan;
 }
 

@@ -98,6 +98,16 @@ ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig&
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads);
 
+// The same for the CUDA backend (spec/cuda_scratch.hpp).
+i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
+                         const StepShape& step, i64 tp_rank);
+
+// What computes: its workspace is part of the plan.
+struct Processor {
+    i64 n_threads = 1;  // of the CPU backend
+    bool cuda = false;
+};
+
 struct MemoryPlan {
     i64 weights = 0;
     i64 masters = 0;  // fp32 masters of 16-bit weights; 0 when the weights are fp32 themselves
@@ -115,7 +125,7 @@ struct Precision {
 };
 
 MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel,
-                       const StepShape& step, const Precision& precision, i64 n_threads,
-                       i64 tp_rank, i64 pp_rank);
+                       const StepShape& step, const Precision& precision,
+                       const Processor& processor, i64 tp_rank, i64 pp_rank);
 
 }  // namespace lm::spec

@@ -3,10 +3,16 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/joint_error.hpp"
+#include "base/log.hpp"
+#include "cpu/cpu.hpp"
+#include "parallel/hosts.hpp"
+#include "parallel/together.hpp"
 
 namespace lm::train {
 namespace {
@@ -52,6 +58,55 @@ const cuda::Plugin* open_plugin() {
 const cuda::Plugin& cuda_plugin() {
     static const cuda::Plugin* const plugin = open_plugin();
     return *plugin;
+}
+
+namespace {
+
+// Whether to look for a GPU at all: opening the plugin with its libraries takes a while.
+bool has_driver() {
+    if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != nullptr) dlclose(driver);
+    return driver != nullptr;
+}
+
+std::unique_ptr<device::Device> open_gpu(i64 place_on_host) {
+    const cuda::Plugin& plugin = cuda_plugin();
+    const i64 n_devices = plugin.count_devices();
+    if (n_devices > 1 && place_on_host >= n_devices) {
+        run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU",
+                  place_on_host, n_devices);
+    }
+    // A launcher may give each rank a GPU of its own to see.
+    return plugin.open_device(n_devices == 1 ? 0 : static_cast<int>(place_on_host));
+}
+
+}  // namespace
+
+std::string choose_device(const std::string& choice, comm::Group& world) {
+    if (choice != "auto") return choice;
+    std::string why = "no NVIDIA driver";
+    i32 mine = has_driver() && cuda_is_usable(why) ? 1 : 0;
+    std::vector<i32> all(static_cast<size_t>(world.size()));
+    world.all_gather({&mine, DType::int32, {1}}, {all.data(), DType::int32, {world.size()}});
+    const auto n_gpus = std::ranges::count(all, 1);
+    if (n_gpus == 0) return "cpu";
+    if (n_gpus == world.size()) return "cuda";
+    const auto first_without = std::ranges::find(all, 0) - all.begin();
+    if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
+    throw JointError(
+        Exit::usage,
+        fmt::format("--device auto: {} of {} ranks can use a GPU, rank {} cannot: name "
+                    "the device, or repair that rank's machine",
+                    n_gpus, world.size(), first_without));
+}
+
+std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world) {
+    if (!config.cuda) return cpu::make_device(config.n_threads);
+    const i64 place = parallel::place_on_host(world);
+    std::unique_ptr<device::Device> device;
+    parallel::together(world, [&] { device = open_gpu(place); });
+    return device;
 }
 
 bool cuda_is_usable(std::string& why) {

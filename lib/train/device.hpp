@@ -6,8 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "comm/group.hpp"
 #include "cuda/plugin.hpp"
-#include "device/device.hpp"
+#include "train/trainer.hpp"
 
 namespace lm::train {
 
@@ -15,6 +16,14 @@ namespace lm::train {
 // when it belongs to another build. The environment's LM_PLUGIN_DIR names another directory to take
 // it from.
 const cuda::Plugin& cuda_plugin();
+
+// "auto" becomes "cuda" when all ranks can use a GPU, "cpu" when none can. Throws Error(usage) when
+// they differ. Collective.
+std::string choose_device(const std::string& choice, comm::Group& world);
+
+// The device of this rank: with CUDA, the GPU of its place among the ranks of its host. Throws
+// Error(failure). Collective.
+std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world);
 
 // True: a plugin is there and sees a GPU. False: `why` says what is missing.
 bool cuda_is_usable(std::string& why);

@@ -220,7 +220,8 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
                   "take batch sizes, precision, clipping and curriculum from a DeepSpeed "
                   "configuration, as if they had been given as flags");
     options.group("Device");
-    options.choice("--device", &flags.device, {"auto", "cpu"}, "where to compute");
+    options.choice("--device", &flags.device, {"auto", "cpu", "cuda"},
+                   "where to compute; auto: on a GPU where there is one that can be used");
     options.value("--threads", &flags.threads, "N",
                   "CPU threads of each rank; default: all cores that it may use, shared equally by "
                   "the ranks of a host");

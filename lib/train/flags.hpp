@@ -96,7 +96,7 @@ struct TrainFlags {
     ScheduleFlags schedule;
     OutputFlags output;
     std::string deepspeed_config;
-    std::string device = "auto";
+    std::string device = "auto";  // choose_device() makes it "cpu" or "cuda" before resolve()
     std::optional<i64> threads;
 };
 

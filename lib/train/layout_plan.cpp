@@ -51,7 +51,7 @@ i64 fullest_bytes(const RunConfig& config, i64 stage) {
     i64 most = 0;
     for (i64 tp = 0; tp < trainer.parallel.tp; ++tp) {
         most = std::max(most, spec::plan_memory(trainer.model, trainer.parallel, step,
-                                                config.precision, trainer.n_threads, tp, stage)
+                                                config.precision, trainer.processor(), tp, stage)
                                   .total());
     }
     return most;

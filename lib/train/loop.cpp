@@ -15,10 +15,10 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
-#include "cpu/cpu.hpp"
 #include "device/op_times.hpp"
 #include "io/file.hpp"
 #include "parallel/together.hpp"
+#include "train/device.hpp"
 #include "train/plan.hpp"
 #include "train/report.hpp"
 #include "train/resume.hpp"
@@ -60,13 +60,14 @@ class Run {
           world_(world),
           watch_(watch),
           rules_(rules_of(config, data)),
-          device_(cpu::make_device(config.trainer.n_threads)),
+          device_(open_device(config.trainer, world)),
           trainer_(config.trainer, *device_, parallel::make_grid(world, config.trainer.parallel)),
           position_(start_together()),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
           watchdog_(watch, watchdog_options(quiet_s)) {
+        if (config.trainer.cuda && is_first()) note("device: {}", device_->name());
         trainer_.watch(&watch);
         report_.restore(position_.interval);
         if (rules_.saves) generation_ = claim(world, config.output.save);

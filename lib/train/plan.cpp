@@ -138,7 +138,7 @@ spec::MemoryPlan largest_memory_plan(const RunConfig& config) {
     spec::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
         const spec::MemoryPlan plan = spec::plan_memory(
-            trainer.model, trainer.parallel, step, config.precision, trainer.n_threads, 0, stage);
+            trainer.model, trainer.parallel, step, config.precision, trainer.processor(), 0, stage);
         if (plan.total() > largest.total()) largest = plan;
     }
     return largest;

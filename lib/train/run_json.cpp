@@ -94,6 +94,7 @@ io::OrderedJson to_json(const RunConfig& config) {
     const spec::MemoryPlan memory = memory_plan(config.trainer);
     return {{"model", ckpt::to_json(config.trainer.model)},
             {"micro_batch_size", config.trainer.micro_batch},
+            {"device", config.trainer.cuda ? "cuda" : "cpu"},
             {"threads", config.trainer.n_threads},
             {"train_iterations", config.schedule.total_iterations()},
             {"schedule", schedule_json(config)},

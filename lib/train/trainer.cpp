@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
 #include "model/init.hpp"
 #include "model/positions.hpp"
 #include "parallel/replicas.hpp"
@@ -37,12 +38,42 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     return table == tensors.end() ? nullptr : &*table;
 }
 
+// The piece is in the memory of `device`.
+void read_by_copies(ckpt::Piece& piece, device::Device& device) {
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(piece.data));
+    piece.read = [from, &device](std::span<std::byte> to, i64 offset) {
+        device.copy_to_host(to.data(),
+                            {from + offset, DType::uint8, {static_cast<i64>(to.size())}});
+    };
+}
+
+// What an allocation that fails says on top: all that this rank wants.
+std::string describe(const spec::MemoryPlan& plan) {
+    return fmt::format(
+        "weights {}, masters {}, gradients {}, optimizer {}, activations {}, "
+        "workspace {}: {} in all",
+        human_size(plan.weights), human_size(plan.masters), human_size(plan.gradients),
+        human_size(plan.optimizer), human_size(plan.activations), human_size(plan.workspace),
+        human_size(plan.total()));
+}
+
+device::Buffer allocate(device::Device& device, const spec::MemoryPlan& plan, i64 bytes,
+                        std::string_view purpose) {
+    try {
+        return device.allocate(bytes, purpose);
+    } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("{}: the plan is {}: use a smaller "
+                                              "--micro-batch-size, recompute, or more ranks",
+                                              error.what(), describe(plan)));
+    }
+}
+
 }  // namespace
 
 spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank, i64 pp_rank) {
     const spec::StepShape step{config.micro_batch, config.model.seq_length, config.n_micro_batches};
     return spec::plan_memory(config.model, config.parallel, step, config.precision,
-                             config.n_threads, tp_rank, pp_rank);
+                             config.processor(), tp_rank, pp_rank);
 }
 
 Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid)
@@ -51,11 +82,12 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
       grid_(std::move(grid)),
       plan_(memory_plan(config, grid_.at.tp, grid_.at.pp)),
       map_(config.model, config.parallel, grid_.at.tp, grid_.at.pp),
-      weight_buffer_(device.allocate(plan_.weights, "weights")),
-      master_buffer_(device.allocate(plan_.masters, "masters")),
-      gradient_buffer_(device.allocate(plan_.gradients, "gradients")),
-      optimizer_buffer_(device.allocate(plan_.optimizer, "optimizer state")),
-      activation_buffer_(device.allocate(plan_.activations + plan_.workspace, "activations")) {
+      weight_buffer_(allocate(device, plan_, plan_.weights, "weights")),
+      master_buffer_(allocate(device, plan_, plan_.masters, "masters")),
+      gradient_buffer_(allocate(device, plan_, plan_.gradients, "gradients")),
+      optimizer_buffer_(allocate(device, plan_, plan_.optimizer, "optimizer state")),
+      activation_buffer_(
+          allocate(device, plan_, plan_.activations + plan_.workspace, "activations")) {
     LM_CHECK(grid_.tensor->size() == config.parallel.tp &&
                  grid_.pipeline->size() == config.parallel.pp &&
                  grid_.data->size() == config.parallel.dp,
@@ -331,9 +363,11 @@ std::vector<ckpt::Piece> Trainer::state() {
     });
     std::vector<ckpt::Piece> pieces;
     const auto add = [&](ckpt::Kind kind, const device::View& data, const Range& range) {
-        const auto more =
-            ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end);
-        pieces.insert(pieces.end(), more.begin(), more.end());
+        for (ckpt::Piece& piece :
+             ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end)) {
+            if (!device_.is_host()) read_by_copies(piece, device_);
+            pieces.push_back(std::move(piece));
+        }
     };
     const device::View weights = this->weights();
     for (const Range& range : data_parallel_->owned()) {
@@ -350,22 +384,46 @@ std::vector<ckpt::Piece> Trainer::state() {
     return pieces;
 }
 
+// `target` holds the elements `range` of the flat buffer. By way of the host, a tensor's part at a
+// time, where that cannot write it.
+void Trainer::load_range(const ckpt::Checkpoint& checkpoint, ckpt::Kind kind,
+                         const device::View& target, const Range& range) {
+    const spec::RankLayout& layout = map_.layout();
+    if (device_.is_host()) {
+        checkpoint.load(map_.table(), layout, kind, target.dtype, target.data, range.begin,
+                        range.end);
+        return;
+    }
+    constexpr i64 most = i64{16} << 20;
+    std::vector<std::byte> host;
+    for (const spec::LocalTensor& tensor : layout.tensors) {
+        spec::RankLayout alone = layout;
+        alone.tensors = {tensor};
+        const i64 end = std::min(range.end, tensor.offset + tensor.box.shape().numel());
+        for (i64 begin = std::max(range.begin, tensor.offset); begin < end; begin += most) {
+            const Range part{begin, std::min(begin + most, end)};
+            host.resize(static_cast<size_t>(part.size() * size_of(target.dtype)));
+            checkpoint.load(map_.table(), alone, kind, target.dtype, host.data(), part.begin,
+                            part.end);
+            device_.copy_from_host(target.rows(part.begin - range.begin, part.end - range.begin),
+                                   host.data());
+        }
+    }
+}
+
 void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
     const device::View weights = this->weights();
     // fp32 weights are the masters of a checkpoint with 16-bit weights.
-    checkpoint.load(map_.table(), map_.layout(), masters_ ? ckpt::Kind::weight : ckpt::Kind::master,
-                    weights.dtype, weights.data);
+    load_range(checkpoint, masters_ ? ckpt::Kind::weight : ckpt::Kind::master, weights,
+               {0, map_.layout().n_elements});
     for_masters([&](const Range& range, const device::View& masters) {
-        checkpoint.load(map_.table(), map_.layout(), ckpt::Kind::master, masters.dtype,
-                        masters.data, range.begin, range.end);
+        load_range(checkpoint, ckpt::Kind::master, masters, range);
     });
     if (!with_optimizer) return;
     i64 at = 0;
     for (const Range& range : data_parallel_->updated()) {
         const auto read = [&](ckpt::Kind kind, const device::View& moments) {
-            const device::View part = moments.rows(at, at + range.size());
-            checkpoint.load(map_.table(), map_.layout(), kind, part.dtype, part.data, range.begin,
-                            range.end);
+            load_range(checkpoint, kind, moments.rows(at, at + range.size()), range);
         };
         read(ckpt::Kind::exp_avg, exp_avg_);
         read(ckpt::Kind::exp_avg_sq, exp_avg_sq_);

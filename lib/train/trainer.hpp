@@ -41,6 +41,9 @@ struct TrainerConfig {
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
+    bool cuda = false;  // the device is a GPU
+
+    spec::Processor processor() const { return {n_threads, cuda}; }
 };
 
 // What the trainer of this configuration on tensor rank `tp_rank` of stage `pp_rank` will allocate
@@ -90,8 +93,8 @@ class Trainer {
     const spec::MemoryPlan& memory() const { return plan_; }
     parallel::Grid& grid() { return grid_; }
 
-    // What this rank writes to a checkpoint, so that all ranks together give each element once; the
-    // pointers stay valid while the trainer lives.
+    // What this rank writes to a checkpoint, so that all ranks together give each element once; to
+    // be written while the trainer lives and makes no step.
     std::vector<ckpt::Piece> state();
     // `with_optimizer` false: weights only; moments start at zero and the step count at 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
@@ -128,6 +131,8 @@ class Trainer {
     template <typename Body>
     void for_masters(const Body& body);
     void masters_from_weights();
+    void load_range(const ckpt::Checkpoint& checkpoint, ckpt::Kind kind, const device::View& target,
+                    const Range& range);
     device::Context context() { return {device_, workspace_, times_}; }
 
     void forward(i64 chunk, i64 micro_batch);

@@ -46,7 +46,7 @@ class Stage {
         // What is not overwritten or zeroed shows.
         std::ranges::fill(gradients_.view(DType::fp32, flat).span<float>(), 1e3F);
         const spec::MemoryPlan plan = spec::plan_memory(run.config, run.parallel, step_, {},
-                                                        run.n_threads, tensor.rank(), pp_rank);
+                                                        {run.n_threads}, tensor.rank(), pp_rank);
         activations_ = device.allocate(plan.activations + plan.workspace, "activations");
         workspace_ = activations_.view(plan.activations, DType::uint8, {plan.workspace});
         const auto chunks = bind_activations(

@@ -113,9 +113,9 @@ TEST_CASE("no two live activations share a byte") {
 TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
     const ModelConfig config = gpt2();
     const i64 n = rank_layout(config, tensor_table(config), {}, 0, 0).n_elements;
-    const MemoryPlan fp32 = plan_memory(config, {}, step, {DType::fp32}, 2, 0, 0);
+    const MemoryPlan fp32 = plan_memory(config, {}, step, {DType::fp32}, {2}, 0, 0);
     CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
-    const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, 2, 0, 0);
+    const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, {2}, 0, 0);
     CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
     // All but statistics and inputs takes half.
     CHECK(bf16.activations > fp32.activations / 2);
@@ -164,7 +164,7 @@ TEST_CASE("recompute and sequence parallelism keep less") {
     const ModelConfig config = gpt2();
     const i64 row = step.rows() * 4;  // bytes of one float of every row
     const auto bytes = [&](const ParallelConfig& parallel) {
-        return plan_memory(config, parallel, step, {}, 1, 0, 0).activations;
+        return plan_memory(config, parallel, step, {}, {}, 0, 0).activations;
     };
     const i64 kept = bytes({});
     // Two norms and the MLP's activation, of 6 C, once instead of 12 times.

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend's workspace: what the operation that needs most takes; they use it in turns.
+#include <algorithm>
+
+#include "spec/cuda_scratch.hpp"
+#include "spec/memory.hpp"
+
+namespace lm::spec {
+
+i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
+                         const StepShape& step, i64 tp_rank) {
+    (void)tp_rank;
+    constexpr i64 f32 = sizeof(float);
+    const i64 rows = step.rows();
+    const i64 groups = ceil_div(config.n_groups, parallel.tp);
+    // The widest bias gradient: of query, key and value, of the MLP (gate and up), or of hidden.
+    const i64 widest = std::max({config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
+                                 groups * (config.qkv_rows() / config.n_groups)});
+    const i64 product =
+        cuda_piece(cuda_product_bytes) + cuda_piece(f32 * column_sum_floats(rows, widest));
+    const i64 norm = cuda_piece(f32 * std::max(norm_gradient_floats(config.hidden),
+                                               column_sum_floats(rows, 2 * config.hidden)));
+    const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
+    return std::max({product, norm, sums, cuda_embedding_bytes(rows, config.hidden)});
+}
+
+}  // namespace lm::spec
