@@ -10,6 +10,7 @@
 
 #include "cpu/cpu.hpp"
 #include "spec/layout.hpp"
+#include "support/odd_models.hpp"
 
 namespace lm::test {
 
@@ -30,14 +31,6 @@ struct Outcome {
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-Outcome run_layout(const LayoutRun& run);
-
-// Nothing divides: 5 heads, 5 layers, 37 words, an MLP of 30.
-spec::ModelConfig odd_model();
-
-// ALiBi and a normalized embedding.
-spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim);
-// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
-spec::ModelConfig llama_model(i64 n_heads, i64 n_groups);
+Outcome run_layout(LayoutRun run);
 
 }  // namespace lm::test

@@ -72,7 +72,7 @@ std::string describe(const spec::ParallelConfig& p) {
 TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
     const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
     const Outcome one =
-        run_layout({.config = odd_model(), .parallel = layout(1, 1), .kernels = kernels});
+        run_layout({.config = odd_model(5), .parallel = layout(1, 1), .kernels = kernels});
     CHECK(one.faults == std::vector<std::string>{});
     for (const i64 tp : {1, 2, 4}) {
         for (const auto& [pp, n_chunks] :
@@ -81,7 +81,7 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
                 const spec::ParallelConfig parallel = layout(tp, pp, n_chunks, sequence_parallel);
                 INFO(describe(parallel));
                 compare(
-                    run_layout({.config = odd_model(), .parallel = parallel, .kernels = kernels}),
+                    run_layout({.config = odd_model(5), .parallel = parallel, .kernels = kernels}),
                     one);
             }
         }
@@ -89,19 +89,19 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
 }
 
 TEST_CASE("the other architectures compute in every layout what one rank computes") {
-    spec::ModelConfig wide_104b = odd_model();  // learned positions behind a normalized embedding
+    spec::ModelConfig wide_104b = odd_model(5);  // learned positions behind a normalized embedding
     wide_104b.embedding_norm = true;
-    spec::ModelConfig mixture = odd_model();
+    spec::ModelConfig mixture = odd_model(5);
     mixture.position = spec::PositionEmbedding::rope;
     mixture.activation = spec::Activation::geglu;
-    spec::ModelConfig no_positions = odd_model();
+    spec::ModelConfig no_positions = odd_model(5);
     no_positions.position = spec::PositionEmbedding::none;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
-        {"bloom 12 heads", bloom_model(12, 2)},
-        {"bloom 112 heads", bloom_model(112, 1)},
-        {"llama", llama_model(6, 6)},
-        {"llama 2 groups", llama_model(6, 2)},
-        {"llama 3 groups", llama_model(6, 3)},
+        {"bloom 12 heads", bloom_model(3, 12, 2)},
+        {"bloom 112 heads", bloom_model(3, 112, 1)},
+        {"llama", llama_model(3, 6, 6)},
+        {"llama 2 groups", llama_model(3, 6, 2)},
+        {"llama 3 groups", llama_model(3, 6, 3)},
         {"104b", wide_104b},
         {"mixture", mixture},
         {"no positions", no_positions}};
@@ -129,18 +129,18 @@ TEST_CASE("the other architectures compute in every layout what one rank compute
 TEST_CASE("recompute changes no bit") {
     for (const auto& parallel :
          {layout(1, 1), layout(2, 2), layout(4, 1, 1, true), layout(2, 2, 2, true), layout(1, 3)}) {
-        const Outcome kept = run_layout({.config = odd_model(), .parallel = parallel});
+        const Outcome kept = run_layout({.config = odd_model(5), .parallel = parallel});
         for (const Recompute& recompute : recomputes) {
             spec::ParallelConfig again = parallel;
             again.recompute = recompute;
             INFO(describe(again));
-            CHECK(run_layout({.config = odd_model(), .parallel = again}) == kept);
+            CHECK(run_layout({.config = odd_model(5), .parallel = again}) == kept);
         }
     }
 }
 
 TEST_CASE("recompute changes no bit with the other activation, and the reference loops") {
-    spec::ModelConfig config = odd_model();
+    spec::ModelConfig config = odd_model(5);
     config.activation = spec::Activation::gelu_erf;
     const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
     LayoutRun run{.config = config, .parallel = layout(2, 1), .kernels = kernels};
@@ -155,7 +155,7 @@ TEST_CASE("recompute changes no bit with the other activation, and the reference
 TEST_CASE("the same layout gives the same bits, for any number of threads") {
     for (const auto& parallel : {layout(4, 1), layout(2, 2, 1, true)}) {
         INFO(describe(parallel));
-        LayoutRun run{.config = odd_model(), .parallel = parallel};
+        LayoutRun run{.config = odd_model(5), .parallel = parallel};
         const Outcome first = run_layout(run);
         CHECK(run_layout(run) == first);
         run.n_threads = 3;
@@ -165,9 +165,9 @@ TEST_CASE("the same layout gives the same bits, for any number of threads") {
 
 TEST_CASE("the micro-batch size does not change what a layout computes") {
     const Outcome one = run_layout(
-        {.config = odd_model(), .parallel = layout(1, 1), .micro_batch = 4, .n_micro_batches = 1});
+        {.config = odd_model(5), .parallel = layout(1, 1), .micro_batch = 4, .n_micro_batches = 1});
     for (const i64 micro_batch : {1, 2, 4}) {
-        compare(run_layout({.config = odd_model(),
+        compare(run_layout({.config = odd_model(5),
                             .parallel = layout(2, 1, 1, true),
                             .micro_batch = micro_batch,
                             .n_micro_batches = 4 / micro_batch}),
@@ -177,7 +177,7 @@ TEST_CASE("the micro-batch size does not change what a layout computes") {
 
 TEST_CASE("evaluation leaves gradients alone and drops nothing") {
     const auto evaluate = [](const spec::ParallelConfig& parallel) {
-        return run_layout({.config = odd_model(), .parallel = parallel, .training = false});
+        return run_layout({.config = odd_model(5), .parallel = parallel, .training = false});
     };
     const Outcome one = evaluate(layout(1, 1));
     for (const auto& parallel : {layout(4, 1), layout(2, 2), layout(2, 2, 1, true)}) {
@@ -191,7 +191,7 @@ TEST_CASE("evaluation leaves gradients alone and drops nothing") {
 }
 
 TEST_CASE("dropout is what makes the difference to a run without") {
-    spec::ModelConfig config = odd_model();
+    spec::ModelConfig config = odd_model(5);
     const double with = run_layout({.config = config, .parallel = layout(2, 1)}).loss;
     config.attention_dropout = config.hidden_dropout = 0;
     const Outcome one = run_layout({.config = config, .parallel = layout(1, 1)});

@@ -15,7 +15,7 @@ using namespace lm::test;
 namespace {
 
 Training small(const spec::ParallelConfig& parallel) {
-    train::TrainerConfig config{.model = odd_model(), .parallel = parallel, .micro_batch = 2};
+    train::TrainerConfig config{.model = odd_model(9), .parallel = parallel, .micro_batch = 2};
     config.parallel.vocab_divisible_by = 3;
     return {.trainer = config, .global_batch = 4 * parallel.dp, .n_steps = 3};
 }

@@ -24,10 +24,8 @@ struct Subject {
 };
 
 std::vector<Subject> subjects() {
-    std::vector<Subject> all = {
-        {"gpt2", odd_model()}, {"bloom", bloom_model(6, 4)}, {"llama", llama_model(6, 2)}};
-    for (Subject& subject : all) subject.model.n_layers = 4;
-    return all;
+    return {
+        {"gpt2", odd_model(4)}, {"bloom", bloom_model(4, 6, 4)}, {"llama", llama_model(4, 6, 2)}};
 }
 
 Training half(const Subject& subject, DType weights, const spec::ParallelConfig& parallel) {

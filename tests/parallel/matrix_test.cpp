@@ -35,17 +35,17 @@ struct Subject {
 };
 
 Subject gpt2() {
-    return {"gpt2", odd_model(), 10};
+    return {"gpt2", odd_model(9), 10};
 }
 
 // Heads whose number is no power of two, so that ALiBi's slopes are of two series.
 Subject bloom(i64 n_heads, i64 head_dim) {
-    return {fmt::format("bloom of {} heads", n_heads), bloom_model(n_heads, head_dim)};
+    return {fmt::format("bloom of {} heads", n_heads), bloom_model(8, n_heads, head_dim)};
 }
 
 Subject llama(i64 n_heads, i64 n_groups) {
     return {fmt::format("llama of {} heads in {} groups", n_heads, n_groups),
-            llama_model(n_heads, n_groups)};
+            llama_model(8, n_heads, n_groups)};
 }
 
 // All settings, as indices into lists of values.
@@ -178,7 +178,7 @@ TEST_CASE("every combination of settings trains the same model", "[.matrix]") {
 
 TEST_CASE("the same layout gives the same bits, with any number of threads") {
     for (const Choice& choice : {Choice{2, 2, 2, 2, 1, 1, 1}, Choice{1, 2, 1, 3, 0, 0, 0}}) {
-        Training training = training_of(config_of(odd_model(), choice));
+        Training training = training_of(config_of(odd_model(9), choice));
         training.global_batch = 12;
         training.trainer.micro_batch = 1;
         training.n_steps = 4;
@@ -198,7 +198,7 @@ TEST_CASE("the same layout gives the same bits, with any number of threads") {
 
 // A reduction in place may leave anything there.
 TEST_CASE("what lies between tensors in the gradient buffer does not count") {
-    Training training = training_of(config_of(odd_model(), {2, 1, 1, 2, 1, 0, 0}));
+    Training training = training_of(config_of(odd_model(9), {2, 1, 1, 2, 1, 0, 0}));
     training.n_steps = 3;
     const Outcome clean = train_on_ranks(training);
     training.after_step = [](train::Trainer& trainer, int) {

@@ -72,49 +72,6 @@ class Gathered {
 
 }  // namespace
 
-spec::ModelConfig odd_model() {
-    spec::ModelConfig model;
-    model.n_layers = 9;
-    model.hidden = 20;
-    model.n_heads = 5;
-    model.ffn_hidden = 37;
-    model.seq_length = 6;
-    model.max_positions = 7;
-    model.vocab_size = 53;
-    model.attention_dropout = 0.1;
-    model.hidden_dropout = 0.1;
-    model.resolve();
-    return model;
-}
-
-spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim) {
-    spec::ModelConfig model = odd_model();
-    model.n_layers = 8;
-    model.n_heads = model.n_groups = n_heads;
-    model.head_dim = head_dim;
-    model.hidden = n_heads * head_dim;
-    model.position = spec::PositionEmbedding::alibi;
-    model.embedding_norm = true;
-    model.resolve();
-    return model;
-}
-
-spec::ModelConfig llama_model(i64 n_heads, i64 n_groups) {
-    spec::ModelConfig model = odd_model();
-    model.n_layers = 8;
-    model.n_heads = n_heads;
-    model.n_groups = n_groups;
-    model.head_dim = 4;
-    model.hidden = n_heads * model.head_dim;
-    model.position = spec::PositionEmbedding::rope;
-    model.normalization = spec::Normalization::rms_norm;
-    model.activation = spec::Activation::swiglu;
-    model.untied_head = true;
-    model.linear_bias = false;
-    model.resolve();
-    return model;
-}
-
 Outcome train_on_ranks(const Training& training) {
     const train::TrainerConfig& config = training.trainer;
     const spec::ParallelConfig& parallel = config.parallel;

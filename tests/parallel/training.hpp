@@ -8,16 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "support/odd_models.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::test {
-
-// An odd model: nothing divides anything. Dropout is on.
-spec::ModelConfig odd_model();
-// ALiBi, a normalized embedding, a tied head.
-spec::ModelConfig bloom_model(i64 n_heads, i64 head_dim);
-// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
-spec::ModelConfig llama_model(i64 n_heads, i64 n_groups);
 
 struct Training {
     train::TrainerConfig trainer;

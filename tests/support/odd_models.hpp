@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three architectures in sizes that nothing divides, for tests of layouts. Dropout is on.
+#pragma once
+
+#include "spec/model.hpp"
+
+namespace lm::test {
+
+// GPT-2: 5 heads, 53 words, an MLP of 37, one position more than a sequence has.
+inline spec::ModelConfig odd_model(i64 n_layers) {
+    spec::ModelConfig model;
+    model.n_layers = n_layers;
+    model.hidden = 20;
+    model.n_heads = 5;
+    model.ffn_hidden = 37;
+    model.seq_length = 6;
+    model.max_positions = 7;
+    model.vocab_size = 53;
+    model.attention_dropout = 0.1;
+    model.hidden_dropout = 0.1;
+    model.resolve();
+    return model;
+}
+
+// ALiBi, a normalized embedding, a tied head.
+inline spec::ModelConfig bloom_model(i64 n_layers, i64 n_heads, i64 head_dim) {
+    spec::ModelConfig model = odd_model(n_layers);
+    model.n_heads = model.n_groups = n_heads;
+    model.head_dim = head_dim;
+    model.hidden = n_heads * head_dim;
+    model.position = spec::PositionEmbedding::alibi;
+    model.embedding_norm = true;
+    model.resolve();
+    return model;
+}
+
+// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
+inline spec::ModelConfig llama_model(i64 n_layers, i64 n_heads, i64 n_groups) {
+    spec::ModelConfig model = odd_model(n_layers);
+    model.n_heads = n_heads;
+    model.n_groups = n_groups;
+    model.head_dim = 4;
+    model.hidden = n_heads * model.head_dim;
+    model.position = spec::PositionEmbedding::rope;
+    model.normalization = spec::Normalization::rms_norm;
+    model.activation = spec::Activation::swiglu;
+    model.untied_head = true;
+    model.linear_bias = false;
+    model.resolve();
+    return model;
+}
+
+}  // namespace lm::test
