@@ -14,11 +14,7 @@ namespace {
 
 constexpr u32 short_limit = 48;  // above it the heap wins over scanning; positions fit 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
-constexpr size_t filter_bits_per_slot = 4;  // a twelfth of the other pairs passes; 64 KiB for GPT-2
-
-size_t slots_for(size_t n_merges) {
-    return std::bit_ceil(std::max<size_t>(1024, n_merges * 2 + 2));
-}
+constexpr size_t filter_bits_per_slot = 4;
 
 }  // namespace
 
@@ -29,41 +25,62 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
       merges_(std::move(merges)),
       results_(merges_.size() + 1),
       byte_ranks_(size_t{1} << 16),
-      slots_(slots_for(merges_.size())),
-      filter_(slots_for(merges_.size()) * filter_bits_per_slot / 64) {
-    LM_CHECK(tokens_.size() < (size_t{1} << id_bits) - 1, "a vocabulary of 2 million ids or more");
-    const size_t n_slots = slots_for(merges_.size());
-    for (size_t slot = 0; slot < n_slots; ++slot) slots_[slot] = empty;
-    slot_mask_ = n_slots - 1;
-    slot_shift_ = 64 - std::countr_zero(n_slots);
-    filter_shift_ = slot_shift_ - std::countr_zero(filter_bits_per_slot);
+      slots_(1),
+      filter_(1) {
+    LM_CHECK(tokens_.size() < no_id, "a vocabulary of 2 million ids or more");
+    LM_CHECK(merges_.size() < no_rank, "4 million merges or more");
     std::vector<bool> made(tokens_.size());
     for (const i32 id : byte_ids_) made[static_cast<size_t>(id)] = true;
+    if (!merges_.empty()) first_result_ = merges_[0].result;
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
         const auto is_made = [&](i32 id) { return made[static_cast<size_t>(id)]; };
         if (!is_made(merge.left) || !is_made(merge.right) || is_made(merge.result))
             orderly_ = false;
         made[static_cast<size_t>(merge.result)] = true;
-        const u64 key = key_of(merge.left, merge.right);
-        size_t slot = slot_of(key);
-        while (slots_[slot] != empty) {
-            LM_CHECK(slots_[slot] >> rank_bits != key, "duplicate merge");
-            slot = (slot + 1) & slot_mask_;
-        }
-        slots_[slot] = key << rank_bits | rank;
         results_[rank] = merge.result;
-        const u64 filter_bit = filter_bit_of(key);
-        filter_[filter_bit >> 6] |= u64{1} << (filter_bit & 63);
+        if (merge.result != first_result_ + static_cast<i32>(rank)) in_rank_order_ = false;
         // The joint is what counts: the pairs inside left and right have merges of their own.
         const auto a = static_cast<u8>(token(merge.left).back());
         const auto b = static_cast<u8>(token(merge.right).front());
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         joins_[bit >> 6] |= u64{1} << (bit & 63);
     }
+    // At most two slots in five are full: nearly always that is room enough.
+    fill_slots(std::bit_ceil(std::max<size_t>(1024, merges_.size() * 5 / 2)));
     for (size_t pair = 0; pair < size_t{1} << 16; ++pair) {
         byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
     }
+}
+
+void BpeModel::fill_slots(size_t n_slots) {
+    slots_ = HugeArray<u64>(n_slots);
+    for (size_t slot = 0; slot < n_slots; ++slot) slots_[slot] = empty;
+    filter_ = HugeArray<u64>(n_slots * filter_bits_per_slot / 64);
+    slot_mask_ = n_slots - 1;
+    first_shift_ = 64 - std::countr_zero(n_slots);
+    second_shift_ = first_shift_ - std::countr_zero(n_slots);
+    filter_shift_ = first_shift_ - std::countr_zero(filter_bits_per_slot);
+    for (size_t rank = 0; rank < merges_.size(); ++rank) {
+        const u64 key = key_of(merges_[rank].left, merges_[rank].right);
+        LM_CHECK(this->rank(key) == no_rank, "duplicate merge");
+        if (!put(key << rank_bits | rank)) return fill_slots(n_slots * 2);
+        const u64 bit = hash_of(key) >> filter_shift_;
+        filter_[bit >> 6] |= u64{1} << (bit & 63);
+    }
+}
+
+// Whoever finds both places taken moves one of their holders to its other place.
+bool BpeModel::put(u64 slot) {
+    constexpr int most_moves = 1000;
+    size_t place = places_of(hash_of(slot >> rank_bits)).first;
+    for (int moves = 0; moves < most_moves; ++moves) {
+        std::swap(slot, slots_[place]);
+        if (slot == empty) return true;
+        const Places places = places_of(hash_of(slot >> rank_bits));
+        place = places.first == place ? places.second : places.first;
+    }
+    return false;
 }
 
 std::span<const i32> PieceEncoder::encode(std::string_view piece) {

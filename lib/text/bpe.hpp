@@ -4,6 +4,7 @@
 // time, as Hugging Face tokenizers does; O(n log n) in the length of the piece.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string>
@@ -22,7 +23,9 @@ struct Merge {
 
 class BpeModel {
   public:
-    static constexpr u32 no_rank = 0xFFFF'FFFF;
+    static constexpr int rank_bits = 22, id_bits = 21;
+    static constexpr u32 no_rank = 1U << rank_bits;
+    static constexpr i32 no_id = (1 << id_bits) - 1;  // merges with nothing
 
     // `tokens`[id] are the bytes of each id (empty: the id is not used); `byte_ids` the id of each
     // single byte; `merges` in order of rank, without duplicates, every id in range.
@@ -35,20 +38,30 @@ class BpeModel {
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
 
     // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
-    u32 rank(i32 left, i32 right) const {
-        const u64 key = key_of(left, right);
-        // Most pairs never merge, and a small table knows that.
-        const u64 bit = filter_bit_of(key);
-        if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return no_rank;
-        for (size_t slot = slot_of(key);; slot = (slot + 1) & slot_mask_) {
-            if (slots_[slot] >> rank_bits == key) return static_cast<u32>(slots_[slot]) & rank_mask;
-            if (slots_[slot] == empty) return no_rank;
-        }
+    u32 rank(i32 left, i32 right) const { return rank(key_of(left, right)); }
+
+    // The same in two steps, between which the memory of other pairs may be fetched too.
+    static u64 key_of(i32 left, i32 right) {
+        return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
+    }
+    void prefetch(u64 key) const {
+        const Places places = probes_of(key);
+        __builtin_prefetch(&slots_[places.first]);
+        __builtin_prefetch(&slots_[places.second]);
+    }
+    // No branches: most pairs never merge, but which ones nobody can predict.
+    u32 rank(u64 key) const {
+        const Places places = probes_of(key);
+        const u64 wanted = key << rank_bits;
+        const u64 rank = std::min(slots_[places.first] ^ wanted, slots_[places.second] ^ wanted);
+        return static_cast<u32>(std::min<u64>(rank, no_rank));
     }
     u32 byte_rank(u8 left, u8 right) const {
         return byte_ranks_[static_cast<size_t>(left) << 8 | right];
     }
-    i32 result(u32 rank) const { return results_[rank]; }
+    i32 result(u32 rank) const {
+        return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
+    }
 
     // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named (ignore_merges).
     i32 find_whole(std::string_view piece) const {
@@ -71,15 +84,26 @@ class BpeModel {
     }
 
   private:
-    // A slot is 21 bits of each id and 22 of the rank: eight to a cache line.
-    static constexpr int rank_bits = 22, id_bits = 21;
-    static constexpr u32 rank_mask = (1U << rank_bits) - 1;
+    // Cuckoo hashing (Pagh and Rodler 2004): a pair lies in one of two slots. A slot is 21 bits of
+    // each id and 22 of the rank, eight to a cache line.
     static constexpr u64 empty = ~u64{0};
-    static u64 key_of(i32 left, i32 right) {
-        return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
+    struct Places {
+        size_t first, second;
+    };
+    static u64 hash_of(u64 key) { return key * 0x9E3779B97F4A7C15ULL; }
+    Places places_of(u64 hash) const {
+        return {hash >> first_shift_, (hash >> second_shift_) & slot_mask_};
     }
-    size_t slot_of(u64 key) const { return (key * 0x9E3779B97F4A7C15ULL) >> slot_shift_; }
-    u64 filter_bit_of(u64 key) const { return (key * 0xD6E8FEB86659FD93ULL) >> filter_shift_; }
+    // Where to look: a pair that the filter does not know is sought where all of those are.
+    Places probes_of(u64 key) const {
+        const u64 hash = hash_of(key);
+        const u64 bit = hash >> filter_shift_;
+        const u64 known = 0 - (filter_[bit >> 6] >> (bit & 63) & 1);
+        const Places places = places_of(hash);
+        return {places.first & known, places.second & known};
+    }
+    void fill_slots(size_t n_slots);
+    bool put(u64 slot);
 
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
@@ -87,10 +111,11 @@ class BpeModel {
     HugeArray<i32> results_;     // by rank
     HugeArray<u32> byte_ranks_;  // of pairs of single bytes
     HugeArray<u64> slots_;
-    HugeArray<u64> filter_;  // a bit for every pair that merges, and for some others
+    HugeArray<u64> filter_;  // a bit for every pair that merges; a tenth of the others has one too
     size_t slot_mask_ = 0;
-    int slot_shift_ = 0;
-    int filter_shift_ = 0;
+    int first_shift_ = 0, second_shift_ = 0, filter_shift_ = 0;
+    bool in_rank_order_ = true;  // the results are first_result_ and those after it
+    i32 first_result_ = 0;
     bool orderly_ = true;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;

@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe_encoder.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.hpp"
 #include "text/piece_cache.hpp"
+#include "text/piece_loops.hpp"
+#include "text/short_merger.hpp"
 
 namespace lm::text {
 namespace {
 
-constexpr i64 batch = 256;  // pieces at a time: their cache lines fit the first-level cache
+template <typename Id>
+PieceLoops<Id> fastest_loops() {
+    return has_aes_loops() ? aes_loops<Id>() : portable_loops<Id>();
+}
 
 // Id is the type the cache stores and the output has: u16 when the vocabulary allows.
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
     explicit BpeEncoder(const BpePlan& plan)
-        : plan_(plan), splitter_(make_splitter(plan.rule)), pieces_(*plan.model) {}
+        : plan_(plan),
+          splitter_(make_splitter(plan.rule)),
+          pieces_(*plan.model),
+          shorts_(*plan.model) {}
 
     i64 encode(std::string_view text, u16* out) override {
         LM_CHECK(sizeof(Id) == 2, "ids of this tokenizer do not fit 16 bits");
@@ -34,7 +43,7 @@ class BpeEncoder : public Encoder {
         }
     }
 
-    u64 operations() const override { return pieces_.operations(); }
+    u64 operations() const override { return pieces_.operations() + shorts_.operations(); }
 
   private:
     // u16 ids at the front of the buffer become i32 in place, from the back.
@@ -51,82 +60,112 @@ class BpeEncoder : public Encoder {
 
     Id* encode_plain(std::string_view text, Id* out) {
         splitter_->start(text);
-        u32 begin = 0;
-        while (const i64 n = splitter_->next(ends_, batch)) {
-            out = encode_pieces(text, begin, n, out);
-            begin = ends_[n - 1];
+        batch_.begin = 0;
+        while ((batch_.n = splitter_->next(batch_.ends, PieceBatch::capacity)) != 0) {
+            load_keys(text);
+            out = encode_batch(text, out);
+            batch_.begin = batch_.ends[batch_.n - 1];
         }
         return out;
     }
 
-    Id* encode_pieces(std::string_view text, u32 begin, i64 n, Id* out) {
-        load_keys(text, begin, n);
-        return look_up(text.data(), begin, n, out);
-    }
-
-    [[gnu::noinline]] void load_keys(std::string_view text, u32 begin, i64 n) {
+    void load_keys(std::string_view text) {
         // Near the end of the text 16 bytes may not be readable.
-        i64 n_loaded = n;
-        while (n_loaded > 0 && begin_of(n_loaded - 1, begin) + 16 > text.size()) --n_loaded;
-        u32 at = begin;
-        for (i64 i = 0; i < n_loaded; ++i) {
-            keys_[i] = PieceKey::load(text.data() + at, ends_[i] - at);
-            slots_[i] = PieceCache<Id>::slot_of(keys_[i]);
-            short_.prefetch(slots_[i]);
-            at = ends_[i];
-        }
-        for (i64 i = n_loaded; i < n; ++i) {
-            keys_[i] = PieceKey::of(text.substr(at, ends_[i] - at));
-            slots_[i] = PieceCache<Id>::slot_of(keys_[i]);
-            at = ends_[i];
+        i64 n = batch_.n;
+        while (n > 0 && batch_.begin_of(n - 1) + 16 > text.size()) --n;
+        loops_.load(text.data(), n, batch_, short_);
+        for (; n < batch_.n; ++n) {
+            batch_.keys[n] = PieceKey::of(batch_.piece(text, n));
+            batch_.places[n] = loops_.place_of(batch_.keys[n]);
         }
     }
 
-    [[gnu::noinline]] Id* look_up(const char* text, u32 begin, i64 n, Id* out) {
-        for (i64 i = 0; i < n; ++i) {
-            const int count = short_.find(slots_[i], keys_[i], out);
-            out += count;
-            if (count != 0) [[likely]]
-                continue;
-            const u32 from = begin_of(i, begin);
-            out = encode_new(text + from, ends_[i] - from, out);
+    Id* encode_batch(std::string_view text, Id* out) {
+        i64 i = loops_.copy(batch_, 0, short_, out);
+        if (i == batch_.n) return out;
+        find_places(text, i);
+        while ((i = loops_.copy(batch_, i, short_, out)) < batch_.n) {
+            out = encode_one(batch_.piece(text, i), batch_.keys[i], batch_.places[i], out);
+            ++i;
         }
         return out;
     }
 
-    u32 begin_of(i64 i, u32 begin) const { return i == 0 ? begin : ends_[i - 1]; }
+    // Sees to it that the short pieces from `i` on are at their places, as far as they fit there.
+    // The place of a long one becomes that in the other cache.
+    void find_places(std::string_view text, i64 i) {
+        const i64 n = loops_.find_missing(batch_, i, short_, missing_);
+        size_t n_new = 0;
+        for (const u32 m : std::span(missing_).first(static_cast<size_t>(n))) {
+            const PieceKey& key = batch_.keys[m];
+            const std::string_view piece = batch_.piece(text, m);
+            if (!key.is_short()) {
+                batch_.places[m] = fetch_long(piece);
+            } else if (!short_.bring(batch_.places[m], key) &&
+                       !put_whole(piece, key, batch_.places[m]) && !is_in_long(key)) {
+                new_[n_new] = key;
+                new_places_[n_new++] = batch_.places[m];
+            }
+        }
+        shorts_.merge(std::span(new_).first(n_new), [&](size_t k, std::span<const i32> ids) {
+            Id narrow[PieceKey::longest];
+            std::copy(ids.begin(), ids.end(), narrow);
+            if (ids.size() <= PieceCache<Id>::most_ids)
+                short_.insert(new_places_[k], new_[k], narrow, ids.size());
+            else if (may_be_in_long(new_[k]))
+                put_long(new_[k].text(), narrow, ids.size());
+        });
+    }
 
-    // A piece that the cache of short ones does not have.
-    [[gnu::noinline]] Id* encode_new(const char* begin, size_t size, Id* out) {
-        const std::string_view piece(begin, size);
+    u32 fetch_long(std::string_view piece) const {
+        if (piece.size() > LongPieceCache<Id>::longest) return 0;
+        const u32 place = LongPieceCache<Id>::place_of(piece);
+        long_.prefetch(place);
+        return place;
+    }
+
+    // Where a short piece is when its ids are too many for the other cache. Of 16-bit ids that is
+    // rare but for scripts beyond ASCII and for whitespace.
+    static bool may_be_in_long(const PieceKey& key) {
+        return key.length() > PieceCache<Id>::most_ids &&
+               (sizeof(Id) == 4 || !key.is_ascii() || key.byte(1) <= ' ');
+    }
+    bool is_in_long(const PieceKey& key) const {
+        return may_be_in_long(key) &&
+               long_.has(LongPieceCache<Id>::place_of(key.text()), key.text());
+    }
+    void put_long(std::string_view piece, const Id* ids, size_t count) {
+        long_.insert(LongPieceCache<Id>::place_of(piece), piece, ids, count);
+    }
+
+    bool put_whole(std::string_view piece, const PieceKey& key, u32 place) {
+        if (!plan_.model->has_whole_pieces()) return false;
+        const i32 id = plan_.model->find_whole(piece);
+        if (id < 0) return false;
+        const Id narrow = static_cast<Id>(id);
+        short_.insert(place, key, &narrow, 1);
+        return true;
+    }
+
+    // A piece that is not at its place; a long one has its place in the other cache.
+    [[gnu::noinline]] Id* encode_one(std::string_view piece, const PieceKey& key, u32 place,
+                                     Id* out) {
+        if (key.is_short()) {
+            if (const auto* entry = short_.find(place, key))
+                return std::copy_n(entry->ids, entry->count, out);
+            place = LongPieceCache<Id>::place_of(piece);
+        }
         if (plan_.model->has_whole_pieces()) {
-            if (const i32 id = plan_.model->find_whole(piece); id >= 0)
-                return put_whole(piece, id, out);
+            if (const i32 id = plan_.model->find_whole(piece); id >= 0) {
+                *out = static_cast<Id>(id);
+                return out + 1;
+            }
         }
         if (piece.size() > LongPieceCache<Id>::longest) return encode_parts(piece, out);
-        // A short piece lies there only if its ids were too many for the other cache; rare but for
-        // scripts beyond ASCII.
-        const bool is_short = piece.size() <= PieceKey::longest;
-        if (!is_short || may_lie_in_long(piece)) {
-            if (const size_t count = long_.find(piece, out)) return out + count;
-        }
-        if (is_short) return encode_short(piece, out);
+        if (const size_t count = long_.find(place, piece, out)) return out + count;
         Id* const end = encode_parts(piece, out);
-        long_.insert(piece, out, static_cast<size_t>(end - out));
+        long_.insert(place, piece, out, static_cast<size_t>(end - out));
         return end;
-    }
-
-    static bool may_lie_in_long(std::string_view piece) {
-        return piece.size() > PieceCache<Id>::most_ids && !PieceKey::of(piece).is_ascii();
-    }
-
-    Id* put_whole(std::string_view piece, i32 id, Id* out) {
-        *out = static_cast<Id>(id);
-        if (piece.size() <= PieceKey::longest) {
-            const PieceKey key = PieceKey::of(piece);
-            short_.insert(PieceCache<Id>::slot_of(key), key, out, 1);
-        }
-        return out + 1;
     }
 
     // Cut where no merge ever crosses, so that the parts may come out of the caches again.
@@ -148,20 +187,12 @@ class BpeEncoder : public Encoder {
         if (part.size() > PieceKey::longest || plan_.model->has_whole_pieces())
             return merge(part, out);
         const PieceKey key = PieceKey::of(part);
-        if (const int count = short_.find(PieceCache<Id>::slot_of(key), key, out))
-            return out + count;
-        return encode_short(part, out);
-    }
-
-    Id* encode_short(std::string_view piece, Id* out) {
-        Id* const end = merge(piece, out);
-        const PieceKey key = PieceKey::of(piece);
+        const u32 place = loops_.place_of(key);
+        if (const auto* entry = short_.find(place, key))
+            return std::copy_n(entry->ids, entry->count, out);
+        Id* const end = merge(part, out);
         const auto count = static_cast<size_t>(end - out);
-        if (count <= PieceCache<Id>::most_ids) {
-            short_.insert(PieceCache<Id>::slot_of(key), key, out, count);
-        } else if (may_lie_in_long(piece)) {
-            long_.insert(piece, out, count);
-        }
+        if (count <= PieceCache<Id>::most_ids) short_.insert(place, key, out, count);
         return end;
     }
 
@@ -177,9 +208,11 @@ class BpeEncoder : public Encoder {
     PieceEncoder pieces_;
     PieceCache<Id> short_;
     LongPieceCache<Id> long_;
-    u32 ends_[batch];
-    u32 slots_[batch];
-    PieceKey keys_[batch];
+    PieceLoops<Id> loops_ = fastest_loops<Id>();
+    ShortMerger shorts_;
+    PieceBatch batch_;
+    u32 missing_[PieceBatch::capacity], new_places_[PieceBatch::capacity];
+    PieceKey new_[PieceBatch::capacity];
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: a piece under merges made of the first bytes of the input. The fast encoder gives what
 // the plain algorithm gives: the adjacent pair of lowest rank, leftmost first, until none is left.
+// So does the encoder of many short pieces at once, given all parts of the piece.
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "text/bpe.hpp"
+#include "text/short_merger.hpp"
 
 namespace {
 
@@ -72,5 +74,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     lm::text::PieceEncoder encoder(model);
     const auto fast = encoder.encode(piece);
     if (std::vector<i32>(fast.begin(), fast.end()) != slow_encode(model, piece)) std::abort();
+    std::vector<lm::text::PieceKey> parts;
+    for (std::size_t at = 0; at < piece.size(); at += 1 + at % lm::text::PieceKey::longest)
+        parts.push_back(lm::text::PieceKey::of(
+            std::string_view(piece).substr(at, 1 + at % lm::text::PieceKey::longest)));
+    lm::text::ShortMerger merger(model);
+    merger.merge(parts, [&](std::size_t i, std::span<const i32> ids) {
+        if (std::vector<i32>(ids.begin(), ids.end()) != slow_encode(model, parts[i].text()))
+            std::abort();
+    });
     return 0;
 }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "io/json.hpp"
 #include "nasty_text.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/piece_loops.hpp"
+#include "text/short_merger.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;
@@ -138,6 +142,80 @@ TEST_CASE("long pieces, window by window, become what they become whole") {
             CHECK(n_windows > 1);
         }
     }
+}
+
+TEST_CASE("short pieces, many at once, become what they become alone") {
+    const auto tokenizer = gpt2();
+    const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
+    std::mt19937 random(5);
+    std::vector<PieceKey> pieces;
+    for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xE4\xB8\x80", "01 ab"}) {
+        for (size_t size = 1; size <= PieceKey::longest; ++size) {
+            for (int i = 0; i < 40; ++i) {
+                std::string piece;
+                while (piece.size() < size) piece += alphabet[random() % alphabet.size()];
+                pieces.push_back(PieceKey::of(piece));
+            }
+        }
+    }
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{7}, size_t{9}, pieces.size()}) {
+        ShortMerger merger(model);
+        PieceEncoder alone(model);
+        std::vector<int> times(n);
+        merger.merge(std::span(pieces).first(n), [&](size_t i, std::span<const i32> ids) {
+            ++times[i];
+            INFO(test::escaped(pieces[i].text()));
+            CHECK(std::ranges::equal(ids, alone.encode(pieces[i].text())));
+        });
+        CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(n));
+    }
+}
+
+template <typename Id>
+void compare_loops() {
+    if (!has_aes_loops()) return;
+    const PieceLoops<Id> portable = portable_loops<Id>();
+    const PieceLoops<Id> aes = aes_loops<Id>();
+    std::string text;
+    auto batch = std::make_unique<PieceBatch>(), other = std::make_unique<PieceBatch>();
+    for (u32 i = 0; i < PieceBatch::capacity; ++i) {
+        text.append(1 + i % 18, static_cast<char>('a' + i % 26));
+        batch->ends[i] = other->ends[i] = static_cast<u32>(text.size());
+    }
+    batch->n = other->n = PieceBatch::capacity;
+    text.append(16, ' ');
+    PieceCache<Id> cache, other_cache;
+    std::set<u32> lines, other_lines;  // of the caches
+    portable.load(text.data(), batch->n, *batch, cache);
+    aes.load(text.data(), other->n, *other, other_cache);
+    for (i64 i = 0; i < batch->n; ++i) {
+        CHECK(batch->keys[i] == other->keys[i]);
+        CHECK(aes.place_of(batch->keys[i]) == other->places[i]);
+        const bool alone = lines.insert(batch->places[i] / 2).second &&
+                           other_lines.insert(other->places[i] / 2).second;
+        if (i % 5 == 0 || !alone || !batch->keys[i].is_short()) continue;
+        const Id ids[] = {static_cast<Id>(i), static_cast<Id>(i + 1)};
+        cache.insert(batch->places[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
+        other_cache.insert(other->places[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
+    }
+    u32 missing[PieceBatch::capacity], other_missing[PieceBatch::capacity];
+    const i64 n = portable.find_missing(*batch, 0, cache, missing);
+    REQUIRE(n == aes.find_missing(*other, 0, other_cache, other_missing));
+    CHECK(std::equal(missing, missing + n, other_missing));
+    for (i64 m = 0; m <= n; ++m) {
+        Id ids[2 * PieceBatch::capacity + 16] = {}, other_ids[2 * PieceBatch::capacity + 16] = {};
+        Id *out = ids, *other_out = other_ids;
+        const i64 from = m == 0 ? 0 : missing[m - 1] + 1;
+        const i64 to = m == n ? batch->n : missing[m];
+        CHECK(portable.copy(*batch, from, cache, out) == to);
+        CHECK(aes.copy(*other, from, other_cache, other_out) == to);
+        CHECK(std::equal(ids, out, other_ids, other_out));
+    }
+}
+
+TEST_CASE("the loops over pieces do the same on every machine") {
+    compare_loops<u16>();
+    compare_loops<i32>();
 }
 
 TEST_CASE("a megabyte of one character takes a few steps a byte") {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a short piece as a value.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+namespace detail {
+struct KeyMasks {
+    struct Words {
+        u64 low, high;
+    };
+    alignas(16) Words bytes[17];
+    alignas(16) Words tag[17];
+    constexpr KeyMasks() : bytes{}, tag{} {
+        for (u32 n = 0; n <= 16; ++n) {
+            bytes[n].low = n >= 8 ? ~u64{0} : (u64{1} << (8 * n)) - 1;
+            bytes[n].high = n <= 8 ? 0 : n == 16 ? ~u64{0} : (u64{1} << (8 * (n - 8))) - 1;
+            tag[n].high = (n == 16 ? u64{0xFF} : u64{n}) << 56;
+        }
+    }
+};
+inline constexpr KeyMasks key_masks;
+}  // namespace detail
+
+// Up to 15 bytes, zero-padded, and their number in the 16th. A longer piece gets 0xFF there and
+// equals no shorter one.
+struct alignas(16) PieceKey {
+    static constexpr u32 longest = 15;
+
+    u64 low, high;
+
+    // 16 bytes are readable at `piece`, whatever its length.
+    static PieceKey load(const char* piece, u32 length) {
+        PieceKey words;
+        std::memcpy(&words, piece, 16);
+        const u32 n = std::min(length, 16U);
+        return {words.low & detail::key_masks.bytes[n].low,
+                (words.high & detail::key_masks.bytes[n].high) | detail::key_masks.tag[n].high};
+    }
+    static PieceKey of(std::string_view piece) {
+        char padded[16] = {};
+        std::memcpy(padded, piece.data(), std::min<size_t>(piece.size(), 16));
+        return load(padded, static_cast<u32>(piece.size()));
+    }
+
+    bool operator==(const PieceKey&) const = default;
+    u32 length() const { return static_cast<u32>(high >> 56); }
+    bool is_short() const { return length() <= longest; }
+    u8 byte(u32 i) const { return static_cast<u8>((i < 8 ? low : high) >> (8 * (i & 7))); }
+    std::string_view text() const { return {reinterpret_cast<const char*>(this), length()}; }
+    bool is_ascii() const { return ((low | (high << 8)) & 0x8080'8080'8080'8080ULL) == 0; }
+};
+
+}  // namespace lm::text

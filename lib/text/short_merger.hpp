@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// BPE of many short pieces at once. Nearly all the time of a single piece goes into waiting for the
+// slots of its pairs; here other pieces take their steps meanwhile.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "text/bpe.hpp"
+#include "text/piece_key.hpp"
+
+namespace lm::text {
+
+class ShortMerger {
+  public:
+    explicit ShortMerger(const BpeModel& model) : model_(&model) {}
+
+    // Calls done(i, ids) once for each piece, in any order; `ids` are those of PieceEncoder.
+    template <typename Done>
+    void merge(std::span<const PieceKey> pieces, Done done) {
+        size_t next = 0, n_lanes = 0;
+        while (n_lanes < lanes_.size() && next < pieces.size()) begin(n_lanes++, pieces, next++);
+        while (n_lanes > 0) {
+            for (size_t lane = 0; lane < n_lanes; ++lane) settle(*order_[lane]);
+            for (size_t lane = 0; lane < n_lanes;) {
+                Lane& own = *order_[lane];
+                if (step(own)) {
+                    ++lane;
+                    continue;
+                }
+                i32 ids[PieceKey::longest];
+                done(own.piece, std::span<const i32>(ids, take_ids(own, ids)));
+                if (next < pieces.size()) {
+                    begin(lane++, pieces, next++);
+                } else {
+                    std::swap(order_[lane], order_[--n_lanes]);
+                }
+            }
+        }
+    }
+
+    u64 operations() const { return operations_; }
+
+  private:
+    static constexpr u32 n_pairs = PieceKey::longest + 1;
+
+    // Tokens stay where their first byte was, from 1 on, linked by next and previous; before and
+    // behind them stands one that merges with nothing.
+    struct alignas(64) Lane {
+        i32 pairs[n_pairs];  // of the token at i and the one after it: rank << 4 | i
+        i32 ids[n_pairs + 1];
+        u8 next[n_pairs + 1], previous[n_pairs + 1];
+        u32 n_bytes;
+        size_t piece;
+        // The pairs whose ranks have been asked for.
+        u32 left, before;
+        u64 left_key, before_key;
+    };
+
+    void begin(size_t lane, std::span<const PieceKey> pieces, size_t piece);
+    void settle(Lane& lane) const;
+    bool step(Lane& lane);
+    static size_t take_ids(const Lane& lane, i32* ids);
+
+    const BpeModel* model_;
+    std::array<Lane, 8> lanes_;
+    std::array<Lane*, 8> order_ = {&lanes_[0], &lanes_[1], &lanes_[2], &lanes_[3],
+                                   &lanes_[4], &lanes_[5], &lanes_[6], &lanes_[7]};
+    u64 operations_ = 0;
+};
+
+}  // namespace lm::text
