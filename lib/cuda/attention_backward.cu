@@ -154,7 +154,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         clear(scores);
         add_rows_by_rows(weights, k, row, queries_at(stage));
         add_rows_by_rows(scores, v, row, douts_at(stage));
-        const bool mask = starts || first + row + 16 * m_tiles > step.query + 1;
+        const bool mask = starts || first + row + 16 * m_tiles > step.query + 1 ||
+                          step.query + P::queries > input.length;
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) {
             const auto finish = [&](const auto& kept) {
@@ -171,7 +172,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
                         }
                         float weight = exp2_approximate(
                             fmaf(score, head.scale_2, -numbers.lse[column] * log2_e));
-                        if (mask && (key > query || (starts && key < numbers.start[column]))) {
+                        if (mask && (key > query || query >= input.length ||
+                                     (starts && key < numbers.start[column]))) {
                             weight = 0.0F;
                         }
                         const Gradient g = gradient(weight, scores[m][n][i], kept(n, i),

@@ -817,6 +817,11 @@ vector<OpCase> op_cases() {
         add_attention(list, {1, 193, 1, 1, 128, false, true, p});
     }
     add_attention(list, {1, 200, 2, 2, 64, true, false, 0.1});
+    // Narrower and wider heads than most, odd numbers of heads, queries that share their keys.
+    add_attention(list, {1, 150, 6, 2, 32, true, true, 0.2});
+    add_attention(list, {1, 97, 2, 1, 256, true, true, 0.1});
+    add_attention(list, {2, 72, 3, 3, 256, false, true, 0.0});
+    add_attention(list, {1, 129, 5, 1, 96, false, true, 0.0});
     add_cross_entropy(list, 1, 1, 1, 0, 1.0);
     add_cross_entropy(list, 5, 7, 7, 0, 1.0);
     add_cross_entropy(list, 9, 61, 53, 100, 3.0);
