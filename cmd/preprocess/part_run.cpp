@@ -63,10 +63,10 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
 }
 
 PartRun::PartRun(const std::string& journal, const std::vector<std::string>& stems,
-                 data::TokenType type)
+                 data::TokenType type, io::ReadAgain read_again)
     : journal_(journal), wide_(type == data::TokenType::i32) {
     if (!journal_.lock()) usage_error(journal, "another process works on this part");
-    for (const std::string& stem : stems) parts_.emplace_back(stem, type);
+    for (const std::string& stem : stems) parts_.emplace_back(stem, type, read_again);
     for (data::DatasetPart& part : parts_) record_.keys.push_back(part.state());
 }
 

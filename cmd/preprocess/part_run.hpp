@@ -34,9 +34,10 @@ struct PartRecord {
 
 class PartRun {
   public:
-    // `stems` name the files of each key. Throws Error(usage) when another process works on them.
-    PartRun(const std::string& journal, const std::vector<std::string>& stems,
-            data::TokenType type);
+    // `stems` name the files of each key, which are read again when the part is one of several.
+    // Throws Error(usage) when another process works on them.
+    PartRun(const std::string& journal, const std::vector<std::string>& stems, data::TokenType type,
+            io::ReadAgain read_again);
 
     // Goes back to the last point at which all files are whole.
     void resume();

@@ -230,7 +230,8 @@ class Run {
                     stems.push_back(work_.part_stem(part, k));
                     restore_bin(part, k);
                 }
-                PartRun run(work_.journal(part), stems, type_);
+                PartRun run(work_.journal(part), stems, type_,
+                            plan_.n_parts() > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
                 run.resume();
                 reporter.found(run.record().totals, 0);
                 {

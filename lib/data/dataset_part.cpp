@@ -72,8 +72,11 @@ PartState PartState::parse(const io::Json& object, const std::string& path) {
     return s;
 }
 
-DatasetPart::DatasetPart(const std::string& stem, TokenType type)
-    : type_(type), bin_(bin_of(stem)), lengths_(lengths_of(stem)), documents_(documents_of(stem)) {}
+DatasetPart::DatasetPart(const std::string& stem, TokenType type, io::ReadAgain read_again)
+    : type_(type),
+      bin_(bin_of(stem), read_again),
+      lengths_(lengths_of(stem)),
+      documents_(documents_of(stem)) {}
 
 size_t DatasetPart::count_intact(std::span<const PartState> states) {
     std::vector<std::pair<i64, std::string>> bin, lengths, documents;

@@ -34,7 +34,9 @@ class DatasetPart {
   public:
     // Opens STEM.bin, STEM.lengths and STEM.documents, which may hold work of an earlier process:
     // resume() comes first then.
-    DatasetPart(const std::string& stem, TokenType type);
+    // `read_again` is about STEM.bin: whether it is copied somewhere else when it is complete.
+    DatasetPart(const std::string& stem, TokenType type,
+                io::ReadAgain read_again = io::ReadAgain::yes);
 
     // Reads what the files hold and returns how many of `states` (ascending) they agree with.
     size_t count_intact(std::span<const PartState> states);

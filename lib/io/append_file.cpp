@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "base/error.hpp"
@@ -17,13 +19,30 @@ namespace {
 
 constexpr size_t buffer_bytes = size_t{1} << 20;
 constexpr size_t direct_bytes = size_t{1} << 17;  // worth a system call of their own
+constexpr size_t past_cache_bytes = size_t{2} << 20;
+constexpr size_t block_bytes = 4096;  // what writing past the page cache comes in
 
 }  // namespace
 
-AppendFile::AppendFile(std::string path)
-    : path_(std::move(path)), fd_(checked::create(path_, O_RDWR)), n_written_(file_size(path_)) {}
+void AppendFile::Free::operator()(std::byte* memory) const {
+    std::free(memory);
+}
+
+AppendFile::AppendFile(std::string path, ReadAgain read_again)
+    : path_(std::move(path)), fd_(checked::create(path_, O_RDWR)), n_written_(file_size(path_)) {
+    if (read_again == ReadAgain::no)
+        direct_ = Fd(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    // What another process left ends anywhere; appending to that is not worth the trouble.
+    if (n_written_ % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
+}
+
+void AppendFile::make_buffer(size_t bytes) {
+    if (!buffer_) buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(block_bytes, bytes)));
+    if (!buffer_) throw std::bad_alloc();
+}
 
 void AppendFile::write(std::span<const std::byte> bytes) {
+    if (direct_.valid()) return write_past_cache(bytes);
     if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= direct_bytes) flush();
     if (bytes.size() >= direct_bytes) {
         checked::write_at(fd_.get(), path_, bytes, n_written_);
@@ -31,12 +50,43 @@ void AppendFile::write(std::span<const std::byte> bytes) {
         return;
     }
     if (bytes.empty()) return;
-    if (!buffer_) buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes);
+    make_buffer(buffer_bytes);
     std::memcpy(buffer_.get() + n_buffered_, bytes.data(), bytes.size());
     n_buffered_ += bytes.size();
 }
 
+void AppendFile::write_past_cache(std::span<const std::byte> bytes) {
+    make_buffer(past_cache_bytes);
+    while (!bytes.empty()) {
+        const auto part = bytes.first(std::min(bytes.size(), past_cache_bytes - n_buffered_));
+        std::memcpy(buffer_.get() + n_buffered_, part.data(), part.size());
+        n_buffered_ += part.size();
+        bytes = bytes.subspan(part.size());
+        if (n_buffered_ == past_cache_bytes) write_whole_blocks();
+    }
+}
+
+// What is left, less than a block, moves to the front of the buffer.
+void AppendFile::write_whole_blocks() {
+    const size_t whole = n_buffered_ / block_bytes * block_bytes;
+    if (whole == 0) return;
+    const std::span<const std::byte> blocks(buffer_.get(), whole);
+    if (!checked::write_past_cache(direct_.get(), path_, blocks, n_written_))
+        checked::write_at(fd_.get(), path_, blocks, n_written_);
+    n_written_ += static_cast<i64>(whole);
+    n_buffered_ -= whole;
+    n_flushed_ = 0;
+    std::memmove(buffer_.get(), buffer_.get() + whole, n_buffered_);
+}
+
 void AppendFile::flush() {
+    if (direct_.valid()) {
+        write_whole_blocks();
+        const std::span<const std::byte> rest(buffer_.get(), n_buffered_);
+        if (n_flushed_ < n_buffered_) checked::write_at(fd_.get(), path_, rest, n_written_);
+        n_flushed_ = n_buffered_;
+        return;
+    }
     if (n_buffered_ == 0) return;
     checked::write_at(fd_.get(), path_, {buffer_.get(), n_buffered_}, n_written_);
     n_written_ += static_cast<i64>(n_buffered_);
@@ -45,10 +95,12 @@ void AppendFile::flush() {
 
 void AppendFile::truncate(i64 size) {
     flush();
-    LM_CHECK(size >= 0 && size <= n_written_, "a file cut to more than it holds");
-    if (size == n_written_) return;
+    LM_CHECK(size >= 0 && size <= this->size(), "a file cut to more than it holds");
+    if (size == this->size()) return;
     checked::truncate(fd_.get(), path_, size);
     n_written_ = size;
+    n_buffered_ = n_flushed_ = 0;
+    if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
 }
 
 bool AppendFile::lock() {

@@ -15,10 +15,14 @@
 
 namespace lm::io {
 
+// Whether what is written soon will be read again: if not, it need not lie in the page cache, and
+// copying it there costs more than everything else about writing it.
+enum class ReadAgain { yes, no };
+
 class AppendFile {
   public:
     // Opens `path`, creating it when it is not there; what it holds stays, and appends follow it.
-    explicit AppendFile(std::string path);
+    explicit AppendFile(std::string path, ReadAgain read_again = ReadAgain::yes);
 
     const std::string& path() const { return path_; }
     i64 size() const { return n_written_ + static_cast<i64>(n_buffered_); }
@@ -35,11 +39,20 @@ class AppendFile {
     int fd() const { return fd_.get(); }
 
   private:
+    struct Free {
+        void operator()(std::byte* memory) const;
+    };
+    void make_buffer(size_t bytes);
+    void write_past_cache(std::span<const std::byte> bytes);
+    void write_whole_blocks();
+
     std::string path_;
     Fd fd_;
-    std::unique_ptr<std::byte[]> buffer_;
+    Fd direct_;  // the same file, past the page cache; invalid where that is not wanted or possible
+    std::unique_ptr<std::byte[], Free> buffer_;
     size_t n_buffered_ = 0;
-    i64 n_written_ = 0;
+    size_t n_flushed_ = 0;  // of those, bytes that the file holds already
+    i64 n_written_ = 0;     // before the buffer
 };
 
 }  // namespace lm::io

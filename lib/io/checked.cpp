@@ -101,17 +101,35 @@ int create(const std::string& path, int flags) {
     system_error(path, "create", errno);
 }
 
-void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset) {
+namespace {
+
+// False when an attempt is EINVAL and that may be.
+bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset,
+               bool may_be_invalid) {
     const fault::Action action = fault::next("write", path);
     if (action == fault::Action::fail) system_error(path, "write", EIO);
     if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
     while (!bytes.empty()) {
         const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
+        if (n < 0 && errno == EINVAL && may_be_invalid && action == fault::Action::none)
+            return false;
         if (n <= 0) system_error(path, "write", n == 0 ? ENOSPC : errno);
         bytes = bytes.subspan(static_cast<size_t>(n));
         offset += n;
     }
     if (action == fault::Action::short_write) system_error(path, "write", ENOSPC);
+    return true;
+}
+
+}  // namespace
+
+void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset) {
+    write_all(fd, path, bytes, offset, false);
+}
+
+bool write_past_cache(int fd, const std::string& path, std::span<const std::byte> bytes,
+                      i64 offset) {
+    return write_all(fd, path, bytes, offset, true);
 }
 
 void truncate(int fd, const std::string& path, i64 size) {

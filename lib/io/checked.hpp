@@ -21,6 +21,10 @@ namespace checked {
 // O_EXCL when it exists already.
 int create(const std::string& path, int flags);
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
+// `fd` was opened with O_DIRECT; memory, size and offset are multiples of 4096. False: the file
+// system does not do that; write_at() does.
+bool write_past_cache(int fd, const std::string& path, std::span<const std::byte> bytes,
+                      i64 offset);
 void truncate(int fd, const std::string& path, i64 size);
 // `n` bytes of `source` (a file named `source_path`) from its start to `offset` of `fd`; within the
 // kernel where the file system can.

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growing files hold what was appended, through the page cache and past it, at every flush.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "io/append_file.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+
+namespace {
+
+// Returns `size` bytes that depend on their place.
+std::string stretch(i64 begin, size_t size) {
+    std::string bytes(size, '\0');
+    for (size_t i = 0; i < size; ++i)
+        bytes[i] = static_cast<char>((begin + static_cast<i64>(i)) * 37 % 251);
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("an appended file holds what was appended") {
+    const test::TempDir dir;
+    for (const io::ReadAgain read_again : {io::ReadAgain::yes, io::ReadAgain::no}) {
+        const std::string path = dir / (read_again == io::ReadAgain::no ? "past" : "through");
+        std::mt19937 random(11);
+        io::AppendFile file(path, read_again);
+        i64 size = 0;
+        for (const size_t n :
+             {0U, 1U, 4095U, 4096U, 5000U, 131072U, 3'000'001U, 7U, 2'097'152U, 100'000U}) {
+            file.write(std::as_bytes(std::span(stretch(size, n))));
+            size += static_cast<i64>(n);
+            CHECK(file.size() == size);
+            if (random() % 2 == 0) continue;
+            file.flush();
+            CHECK(io::read_file(path) == stretch(0, static_cast<size_t>(size)));
+        }
+        file.truncate(1'000'003);
+        file.write(std::as_bytes(std::span(stretch(1'000'003, 300'000))));
+        file.sync();
+        CHECK(io::read_file(path) == stretch(0, 1'300'003));
+        // Another process goes on with it.
+        io::AppendFile again(path, read_again);
+        CHECK(again.size() == 1'300'003);
+        again.truncate(8192);
+        again.write(std::as_bytes(std::span(stretch(8192, 5'000'000))));
+        again.flush();
+        CHECK(io::read_file(path) == stretch(0, 5'008'192));
+    }
+}
