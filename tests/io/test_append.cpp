@@ -18,6 +18,10 @@ std::string stretch(i64 begin, size_t size) {
     return bytes;
 }
 
+void write(io::AppendFile& file, const std::string& text) {
+    file.write(std::as_bytes(std::span(text)));
+}
+
 }  // namespace
 
 TEST_CASE("an appended file holds what was appended") {
@@ -29,7 +33,7 @@ TEST_CASE("an appended file holds what was appended") {
         i64 size = 0;
         for (const size_t n :
              {0U, 1U, 4095U, 4096U, 5000U, 131072U, 3'000'001U, 7U, 2'097'152U, 100'000U}) {
-            file.write(std::as_bytes(std::span(stretch(size, n))));
+            write(file, stretch(size, n));
             size += static_cast<i64>(n);
             CHECK(file.size() == size);
             if (random() % 2 == 0) continue;
@@ -37,14 +41,14 @@ TEST_CASE("an appended file holds what was appended") {
             CHECK(io::read_file(path) == stretch(0, static_cast<size_t>(size)));
         }
         file.truncate(1'000'003);
-        file.write(std::as_bytes(std::span(stretch(1'000'003, 300'000))));
+        write(file, stretch(1'000'003, 300'000));
         file.sync();
         CHECK(io::read_file(path) == stretch(0, 1'300'003));
         // Another process goes on with it.
         io::AppendFile again(path, read_again);
         CHECK(again.size() == 1'300'003);
         again.truncate(8192);
-        again.write(std::as_bytes(std::span(stretch(8192, 5'000'000))));
+        write(again, stretch(8192, 5'000'000));
         again.flush();
         CHECK(io::read_file(path) == stretch(0, 5'008'192));
     }
