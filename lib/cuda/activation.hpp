@@ -14,7 +14,7 @@ void activate(cudaStream_t stream, device::Activation activation, const device::
 // dx *= activation'(pre)
 void activate_backward(cudaStream_t stream, device::Activation activation, const device::View& pre,
                        const device::View& dx);
-// y[N, M] += bias[M]
-void add_bias(cudaStream_t stream, const device::View& y, const device::View& bias);
+// Every row of y[N, M] = row[M].
+void repeat_row(cudaStream_t stream, const device::View& row, const device::View& y);
 
 }  // namespace lm::cuda

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,8 @@
 #include "device/ops.hpp"
 
 namespace lm::cuda {
+
+class Matmul;
 
 class CudaDevice final : public device::Device {
   public:
@@ -33,9 +36,11 @@ class CudaDevice final : public device::Device {
     int index() const { return index_; }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
+    Matmul& matmul() { return *matmul_; }
 
     // The operation that is being told to the GPU, for messages.
     void enter(const char* operation) { operation_ = operation; }
+    const char* operation() const { return operation_; }
     // Throws Error(failure) "cuda:0: OPERATION: what CUDA says (its name)".
     void check(cudaError_t status) const {
         if (status != cudaSuccess) give_up(status);
@@ -54,6 +59,7 @@ class CudaDevice final : public device::Device {
     const char* operation_ = "start";
     Staging staging_;
     OpTimer timer_;
+    std::unique_ptr<Matmul> matmul_;
 };
 
 inline CudaDevice& device_of(device::Context& context) {
@@ -81,6 +87,8 @@ class Scratch {
         left_ -= bytes;
         return piece;
     }
+    // What is left.
+    device::View rest() const { return {next_, DType::uint8, {left_}}; }
 
   private:
     std::byte* next_;

@@ -8,6 +8,7 @@
 #include "cuda/cuda_device.hpp"
 #include "cuda/driver.hpp"
 #include "cuda/launch.cuh"
+#include "cuda/matmul.hpp"
 #include "cuda/ops.hpp"
 
 namespace lm::cuda {
@@ -50,6 +51,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
     require_supported(index, properties_);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     staging_.open();
+    matmul_ = std::make_unique<Matmul>(*this);
 }
 
 // Errors were told when they came up; the process may be on its way out.

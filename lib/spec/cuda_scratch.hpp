@@ -28,7 +28,8 @@ constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
     return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
 
-// What cuBLASLt may use for one product: its documentation's recommendation for Hopper.
+// What cuBLASLt may use for one product: its documentation's recommendation for Hopper. Which
+// algorithms there are depends on it, so it is the same for every model.
 constexpr i64 cuda_product_bytes = i64{32} << 20;
 
 // Sums over rows: blocks of at least 32 rows, at most 128 blocks.

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLASLt thinks in columns: a row-major [rows, cols] matrix is its cols x rows matrix with
+// leading dimension cols. So c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: b comes first
+// there, and "rows of D", the length of a bias, are our columns.
+#include "cuda/matmul.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "spec/cuda_scratch.hpp"
+
+namespace lm::cuda {
+namespace {
+
+// Tensor cores want no more than this; memory of ours is aligned to more.
+constexpr u32 most_alignment = 16;
+
+u32 alignment_of(const void* data) {
+    const auto address = reinterpret_cast<uintptr_t>(data) | most_alignment;
+    return static_cast<u32>(address & (~address + 1));
+}
+
+cudaDataType_t library_type(DType type) {
+    if (type == DType::bf16) return CUDA_R_16BF;
+    if (type == DType::fp16) return CUDA_R_16F;
+    return CUDA_R_32F;
+}
+
+std::string text_of(const Product& p) {
+    return fmt::format("product of [{}, {}] and [{}, {}] in {}", p.rows, p.depth, p.depth, p.cols,
+                       name_of(p.type));
+}
+
+cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
+    switch (epilogue) {
+        case Epilogue::none:
+            return CUBLASLT_EPILOGUE_DEFAULT;
+        case Epilogue::bias:
+            return CUBLASLT_EPILOGUE_BIAS;
+        case Epilogue::dgelu:
+            return CUBLASLT_EPILOGUE_DGELU;
+        case Epilogue::bias_gradient:
+            return CUBLASLT_EPILOGUE_BGRADB;  // our a is the library's B
+    }
+    return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// What the documentation asks of an epilogue's operands, and 16 bytes for vectors, on which the
+// heuristics do not look but some kernels rely. The library's GELU is approximate: 16-bit alone.
+bool can_fuse(const Product& p) {
+    switch (p.epilogue) {
+        case Epilogue::none:
+            return true;
+        case Epilogue::bias:
+            return alignment_of(p.bias) == most_alignment;
+        case Epilogue::dgelu:
+            return is_half(p.type) && p.cols % 8 == 0 &&
+                   alignment_of(p.pre_activation) == most_alignment;
+        case Epilogue::bias_gradient:
+            return alignment_of(p.bias_gradient) == most_alignment;
+    }
+    return false;
+}
+
+template <typename T>
+cublasStatus_t set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute,
+                   const T& value) {
+    return cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value);
+}
+
+// Preferences of a search for algorithms.
+class Preference {
+  public:
+    Preference() { status_ = cublasLtMatmulPreferenceInit(&preference_); }
+    template <typename T>
+    void set(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+        if (status_ != CUBLAS_STATUS_SUCCESS) return;
+        status_ =
+            cublasLtMatmulPreferenceSetAttribute(&preference_, attribute, &value, sizeof value);
+    }
+    cublasStatus_t status() const { return status_; }
+    cublasLtMatmulPreference_t get() { return &preference_; }
+
+  private:
+    cublasLtMatmulPreferenceOpaque_t preference_;
+    cublasStatus_t status_;
+};
+
+}  // namespace
+
+Matmul::Matmul(CudaDevice& device) : device_(device) {
+    const cublasStatus_t status = cublasLtCreate(&handle_);
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    run_error(fmt::format("cuda:{}", device.index()), "cuBLASLt does not start: {} ({})",
+              cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+}
+
+Matmul::~Matmul() {
+    cublasLtDestroy(handle_);
+}
+
+void Matmul::check(cublasStatus_t status, const Product& product) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt, {}: {} ({})",
+              device_.operation(), text_of(product), cublasLtGetStatusString(status),
+              cublasLtGetStatusName(status));
+}
+
+// `epilogue` stands in for the product's own.
+Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
+    Plan plan;
+    plan.epilogue = epilogue;
+    const bool fast_tf32 = tf32_ && p.type == DType::fp32;
+    check(cublasLtMatmulDescInit(&plan.operation,
+                                 fast_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                 CUDA_R_32F),
+          p);
+    const cublasOperation_t first = p.form == Form::x_wt ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = p.form == Form::xt_w ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, first), p);
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, second), p);
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(epilogue)), p);
+    if (epilogue == Epilogue::dgelu) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.cols}), p);
+    }
+    if (epilogue == Epilogue::bias || epilogue == Epilogue::bias_gradient) {
+        const i32 type = library_type(p.c_type);
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type), p);
+    }
+    // Leading dimensions are the lengths of rows in memory.
+    const i64 a_width = p.form == Form::xt_w ? p.rows : p.depth;
+    const i64 a_height = p.form == Form::xt_w ? p.depth : p.rows;
+    const i64 b_width = p.form == Form::x_wt ? p.depth : p.cols;
+    const i64 b_height = p.form == Form::x_wt ? p.cols : p.depth;
+    const auto layout = [&](cublasLtMatrixLayoutOpaque_t& target, DType type, i64 width,
+                            i64 height) {
+        check(cublasLtMatrixLayoutInit(&target, library_type(type), static_cast<u64>(width),
+                                       static_cast<u64>(height), width),
+              p);
+    };
+    layout(plan.a, p.type, a_width, a_height);
+    layout(plan.b, p.type, b_width, b_height);
+    layout(plan.c, p.c_type, p.cols, p.rows);
+    return plan;
+}
+
+// Operands of the epilogue; the others are arguments of the call.
+void Matmul::point(Plan& plan, const Product& p) const {
+    if (plan.epilogue == Epilogue::bias) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
+    } else if (plan.epilogue == Epilogue::bias_gradient) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias_gradient), p);
+    } else if (plan.epilogue == Epilogue::dgelu) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation), p);
+    }
+}
+
+int Matmul::candidates(Plan& plan, const Key& key, cublasLtMatmulHeuristicResult_t* found,
+                       int most) const {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
+    // Parts of a sum that several blocks make are added in fp32, never in the type of the result.
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<u32>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_a);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
+    if (preference.status() != CUBLAS_STATUS_SUCCESS) return 0;
+    int n = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
+                                       preference.get(), most, found, &n);
+    if (status != CUBLAS_STATUS_SUCCESS) return 0;
+    const auto good = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
+    return static_cast<int>(std::stable_partition(found, found + n, good) - found);
+}
+
+// Bias gradients are left to our own sums: measurements elsewhere have the epilogue slower.
+Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
+    const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
+    for (const Epilogue epilogue : {fuse ? p.epilogue : Epilogue::none, Epilogue::none}) {
+        Plan plan = described(p, epilogue);
+        point(plan, p);
+        cublasLtMatmulHeuristicResult_t found;
+        if (candidates(plan, key, &found, 1) > 0) {
+            plan.algorithm = found.algo;
+            plan.workspace = found.workspaceSize;
+            return plan;
+        }
+    }
+    run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt has no algorithm for a {}",
+              device_.operation(), text_of(p));
+}
+
+const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p) {
+    const i64 workspace = context.workspace ? context.workspace.bytes() : 0;
+    const Key key{.form = p.form,
+                  .rows = p.rows,
+                  .cols = p.cols,
+                  .depth = p.depth,
+                  .type = p.type,
+                  .c_type = p.c_type,
+                  .accumulate = p.accumulate,
+                  .tf32 = tf32_,
+                  .epilogue = can_fuse(p) ? p.epilogue : Epilogue::none,
+                  .align_a = alignment_of(p.a),
+                  .align_b = alignment_of(p.b),
+                  .align_c = alignment_of(p.c),
+                  .workspace = std::min(workspace, spec::cuda_product_bytes)};
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    return plans_.emplace(key, first_choice(p, key)).first->second;
+}
+
+cublasStatus_t Matmul::multiply(device::Context& context, Plan& plan, const Product& p,
+                                bool accumulate) const {
+    point(plan, p);
+    const float alpha = 1.0F;
+    const float beta = accumulate ? 1.0F : 0.0F;
+    return cublasLtMatmul(handle_, &plan.operation, &alpha, p.b, &plan.b, p.a, &plan.a, &beta, p.c,
+                          &plan.c, p.c, &plan.c, &plan.algorithm, context.workspace.data,
+                          plan.workspace, device_.stream());
+}
+
+bool Matmul::run(device::Context& context, const Product& product, Rest rest) {
+    if (product.rows == 0 || product.cols == 0) return false;
+    Plan plan = plan_of(context, product);
+    const bool fused = plan.epilogue == product.epilogue;
+    const bool rest_first = !fused && product.epilogue == Epilogue::bias;
+    if (rest_first) rest();
+    check(multiply(context, plan, product, product.accumulate || rest_first), product);
+    if (!fused && !rest_first) rest();
+    return fused;
+}
+
+}  // namespace lm::cuda
