@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The started operations of one rank in one group, by ticket: a number that stays unique when its
-// place is used again, so that copies of a finished Work are harmless. Grows to the most that were
-// ever under way, then allocates no more.
+// place is used again, so that copies of a finished Work are harmless. How many are under way at
+// once depends on who comes when: there is room for many from the start, and what grows never
+// shrinks.
 #pragma once
 
 #include <vector>
@@ -13,11 +14,16 @@ namespace lm::comm {
 template <typename T>
 class Tickets {
   public:
+    Tickets() {
+        places_.reserve(first_places);
+        free_.reserve(first_places);
+    }
     // A place for an operation; its value is what a former one left there.
     i64 open() {
         if (free_.empty()) {
             free_.push_back(places_.size());
             places_.emplace_back();
+            free_.reserve(places_.capacity());  // all of them may be closed at once
         }
         Place& place = places_[free_.back()];
         place.ticket = ++opened_ * max_places + static_cast<i64>(free_.back());
@@ -42,6 +48,7 @@ class Tickets {
 
   private:
     static constexpr i64 max_places = i64{1} << 20;
+    static constexpr size_t first_places = 64;
     struct Place {
         i64 ticket = 0;
         T value{};
