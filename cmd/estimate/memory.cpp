@@ -67,10 +67,14 @@ std::vector<Value> row_of(i64 stage, i64 n_layers, const spec::MemoryPlan& plan)
             plan.optimizer, plan.activations, plan.workspace, plan.total()};
 }
 
+bool on_gpu(const Flags& flags) {
+    return flags.device == "cuda" || (flags.device == "auto" && flags.memory);
+}
+
 // What lies outside of our buffers.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
-    return flags.memory ? i64{2} << 30 : i64{100} << 20;
+    return on_gpu(flags) ? i64{2} << 30 : i64{100} << 20;
 }
 
 void add_verdict(Report& report, const Flags& flags, i64 largest, bool fits) {
@@ -95,7 +99,6 @@ int run(const Flags& flags) {
     const spec::Precision precision = resolve_precision(flags.precision);
     const i64 n_threads = flags.threads.value_or(available_cores());
     at_least_one("--threads", n_threads);
-    const bool cuda = flags.device == "cuda" || (flags.device == "auto" && flags.memory);
     const spec::StepShape step{.micro_batch = flags.micro_batch,
                                .seq_length = model.seq_length,
                                .n_micro_batches = flags.n_micro_batches.value_or(2 * parallel.pp)};
@@ -105,7 +108,7 @@ int run(const Flags& flags) {
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
-            largest_plan(model, parallel, step, precision, {n_threads, cuda}, stage);
+            largest_plan(model, parallel, step, precision, {n_threads, on_gpu(flags)}, stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
         largest = std::max(largest, plan.total());
     }

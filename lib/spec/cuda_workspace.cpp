@@ -9,7 +9,6 @@ namespace lm::spec {
 
 i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                          const StepShape& step, i64 tp_rank) {
-    (void)tp_rank;
     constexpr i64 f32 = sizeof(float);
     const i64 rows = step.rows();
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
@@ -20,8 +19,11 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
         cuda_piece(cuda_product_bytes) + cuda_piece(f32 * column_sum_floats(rows, widest));
     const i64 norm = cuda_piece(f32 * std::max(norm_gradient_floats(config.hidden),
                                                column_sum_floats(rows, 2 * config.hidden)));
+    const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
+    const i64 attention =
+        cuda_piece(f32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length));
     const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
-    return std::max({product, norm, sums, cuda_embedding_bytes(rows, config.hidden)});
+    return std::max({product, norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});
 }
 
 }  // namespace lm::spec

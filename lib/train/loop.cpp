@@ -318,7 +318,9 @@ class Run {
     }
 
     Exit leave(Stop stop) {
-        if (config_.output.benchmark && is_first()) report_.benchmark(trainer_, config_);
+        if (config_.output.benchmark && is_first()) {
+            report_.benchmark(trainer_, config_, device_->name());
+        }
         if (stop != Stop::signal) return exit_code(stop);
         const char* const own = cli::stop_signal_name();
         const std::string name = own != nullptr ? own : "a signal to another rank";

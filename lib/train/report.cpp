@@ -12,6 +12,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "spec/cost.hpp"
+#include "spec/peaks.hpp"
 
 namespace lm::train {
 namespace {
@@ -143,7 +144,33 @@ void Report::saved(const ckpt::SaveResult& result, double elapsed_s) {
     note("{}: saved, {} in {}", result.path, human_size(result.bytes), human_duration(elapsed_s));
 }
 
-void Report::benchmark(const Trainer& trainer, const RunConfig& config) const {
+// Model FLOPs leave out what recomputation makes again, hardware FLOPs count it (Korthikanti et al.
+// 2022, section 6.3).
+void Report::print_utilisation(const RunConfig& config, const std::string& device,
+                               double step_s) const {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const bool again = parallel.recompute.granularity == spec::Recompute::Granularity::full;
+    const auto n_gpus = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    const auto rate = [&](bool recompute) {
+        return spec::iteration_flops(config.trainer.model,
+                                     spec::padded_vocab(config.trainer.model, parallel),
+                                     last_.global_batch, last_.seq_length, recompute) /
+               step_s / n_gpus;
+    };
+    std::string text = fmt::format("{}: {:.1f} TFLOP/s (model), {:.1f} TFLOP/s (hardware)", device,
+                                   rate(false) / 1e12, rate(again) / 1e12);
+    const DType dtype = config.trainer.precision.weights;
+    if (const auto peak = spec::peak_flops(device, dtype)) {
+        text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * rate(false) / *peak,
+                            *peak / 1e12, name_of(dtype));
+    } else {
+        text += ", no MFU: its peak is not known";
+    }
+    cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
+}
+
+void Report::benchmark(const Trainer& trainer, const RunConfig& config,
+                       const std::string& device) const {
     if (measured_iterations_ == 0) return;
     const double step_s = measured_s_ / static_cast<double>(measured_iterations_);
     const spec::ModelConfig& model = config.trainer.model;
@@ -156,6 +183,7 @@ void Report::benchmark(const Trainer& trainer, const RunConfig& config) const {
         "{} threads, buffers {}\n",
         static_cast<double>(measured_tokens_) / measured_s_, step_s * 1e3, measured_iterations_,
         flops / step_s / 1e9, config.trainer.n_threads, human_size(trainer.memory().total())));
+    if (config.trainer.cuda) print_utilisation(config, device, step_s);
     std::vector<device::Op> order;
     double in_ops_s = 0;
     for (int i = 0; i < static_cast<int>(device::Op::count); ++i) {

@@ -40,9 +40,12 @@ class Report {
 
     device::OpTimes& op_times() { return op_times_; }
     // Tokens/s and FLOP/s of the iterations after the first, and where their time went.
-    void benchmark(const Trainer& trainer, const RunConfig& config) const;
+    // `device` is the name of this rank's; a GPU's peak gives MFU.
+    void benchmark(const Trainer& trainer, const RunConfig& config,
+                   const std::string& device) const;
 
   private:
+    void print_utilisation(const RunConfig& config, const std::string& device, double step_s) const;
     void print(const std::string& lines);
     metrics::StepRecord record(const optim::Counters& done, double rate) const;
 

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 namespace emulator {
 namespace {
@@ -50,15 +49,16 @@ void use_own_stack() {
     sigaltstack(&stack, nullptr);
 }
 
+// Each time: a test framework may have put its own handler there.
 void install() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        struct sigaction action {};
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigaction(SIGSEGV, &action, &before_us[0]);
-        sigaction(SIGBUS, &action, &before_us[1]);
-    });
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (const int signal : {SIGSEGV, SIGBUS}) {
+        struct sigaction before {};
+        sigaction(signal, &action, &before);
+        if (before.sa_sigaction != on_fault) before_us[signal == SIGBUS ? 1 : 0] = before;
+    }
 }
 
 }  // namespace

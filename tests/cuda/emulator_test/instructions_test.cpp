@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's single instructions against plain loops: a product of matrices whose sides come
 // from shared memory in either order, and copies that are late.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 #include <vector>
 

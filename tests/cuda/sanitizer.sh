@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The operations on the GPU under compute-sanitizer, where both are there: accesses, then barriers and shared memory.
+# Usage: sanitizer.sh TEST_CUDA
+set -euo pipefail
+test_cuda=$1
+code=0
+"$test_cuda" --list-tags >/dev/null || code=$?
+[ $code != 77 ] || { "$test_cuda" --list-tags; exit 77; }
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+if [ -z "$sanitizer" ]; then
+    echo "skipped: there is no compute-sanitizer"
+    exit 77
+fi
+for tool in memcheck racecheck synccheck initcheck; do
+    echo "== $tool"
+    "$sanitizer" --tool $tool --error-exitcode 9 "$test_cuda" "[ops]"
+done

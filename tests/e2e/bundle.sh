@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The archive of `--target bundle` runs where nothing is installed: in a root directory that holds libc and nothing
+# else. Without the right to make one (root): skipped.
+# timeout: 300
+build=$(realpath "$1")
+root=$(realpath "$(dirname "$0")/../..")
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+"$root/tools/bundle.py" "$build" >made
+archive=$(sed -E 's/: [0-9]+ MiB$//' made)
+mkdir -p empty/tmp empty/lib64 empty/dev empty/proc
+tar -xzf "$archive" -C empty
+name=$(basename "$archive" .tar.gz)
+inside=empty/$name
+
+# No file of it needs anything that is not in it, but for what belongs to the machine.
+while read -r file; do
+    for library in $(objdump -p "$file" 2>/dev/null | sed -nE 's/^ +NEEDED +//p'); do
+        [ -n "$(find "$inside" -name "$library")" ] && continue
+        [[ $library =~ ^(ld-linux.*|lib(c|m|pthread|dl|rt)\.so.*|lib(mpi|cublasLt|nccl|cudnn).*)$ ]] ||
+            fail "$file needs $library, which is not in the bundle"
+    done
+done < <(find "$inside" -type f)
+[ -z "$(find "$inside" -name 'libc.so*' -o -name 'libcuda.so*' -o -name 'libcublas*')" ] || fail "too much is in it"
+
+cp -L /lib64/ld-linux-x86-64.so.2 empty/lib64/
+for library in libc libm libpthread libdl librt libresolv; do
+    for file in /lib/x86_64-linux-gnu/"$library".so.[0-9]*; do cp -L "$file" empty/lib64/; done
+done
+if [ "$(id -u)" != 0 ] || ! chroot empty "/$name/bin/lm-train" --version >/dev/null 2>&1 && ! unshare -r true 2>/dev/null; then
+    echo "skipped: no right to change the root directory"
+    exit 77
+fi
+for program in "$build"/bin/lm-*; do
+    program=$(basename "$program")
+    [[ $(chroot empty "/$name/bin/$program" --version) == "$program (lm-utils) "* ]] || fail "$program --version"
+done
+# It computes: the tables are found, a model is trained on the CPU.
+[ "$(echo Hello | chroot empty "/$name/bin/lm-preprocess" encode)" = 15496 ] || fail "lm-preprocess encode"
+run train.log chroot empty "/$name/bin/lm-train" --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
+    --mock-data --vocab-size 100 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0 \
+    --log-interval 1 --threads 1
+grep -q '^ iteration  *2/' train.log || fail "no training: $(cat train.log)"
+echo "$name ($(du -m "$archive" | cut -f1) MiB) runs with libc alone"

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-train on a GPU against the same training on the CPU: losses of GPT-2, BLOOM and Llama shapes in fp32 and bf16, the
+# same bits after a resume, checkpoints from the one to the other, and what it says where there is no GPU. With
+# LM_TEST_GPU=1 on this machine's GPU (tests/gpu.sh), else on the emulated one, as late and in another order too.
+# timeout: 1500
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+emulated=$(realpath "$bin/../tests/emulated_cuda")
+unset LM_PLUGIN_DIR
+if [ "${LM_TEST_GPU:-}" != 1 ]; then
+    if [ ! -e "$emulated/liblm_cuda.so" ]; then
+        echo "skipped: a build with sanitizers has no emulated GPU"
+        exit 77
+    fi
+    export LM_PLUGIN_DIR=$emulated
+fi
+
+if [ -z "${LM_PLUGIN_DIR:-}" ] && ! "$bin/../tests/cuda/test_cuda" --list-tags >why 2>&1; then
+    tail -n 1 why
+    exit 77
+fi
+
+data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1)
+schedule=(--micro-batch-size 2 --global-batch-size 4 --lr 3e-3 --lr-warmup-iters 5)
+shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 24)
+declare -A flags=(
+    [gpt2]="--attention-dropout 0.1 --hidden-dropout 0.1"
+    [bloom]="--position-embedding-type alibi --embed-layernorm --attention-dropout 0 --hidden-dropout 0"
+    [llama]="--use-rotary-position-embeddings --swiglu --normalization RMSNorm --disable-bias-linear
+        --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2 --attention-dropout 0
+        --hidden-dropout 0"
+)
+
+# train LOG MODEL DEVICE FLAG...
+train() {
+    local log=$1 model=$2 device=$3
+    shift 3
+    # shellcheck disable=SC2086
+    run "$log" lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" ${flags[$model]} --device "$device" "$@"
+}
+losses() { sed -nE 's/^ iteration.*\| lm loss: *([^ ]+) \|.*/\1/p' "$1"; }
+# close LOG LOG BOUND: every loss of the two differs by at most that share.
+close() {
+    paste <(losses "$1") <(losses "$2") | awk -v r="$3" -v a="$1" -v b="$2" '
+        { d = $1 - $2; if (d < 0) d = -d; if (!($1 > 0) || NF != 2 || d > r * $2) { print a, b, "step", NR ":", $0; bad = 1 } }
+        END { exit bad || NR == 0 }'
+}
+same_files() { cmp "$1/weights-00000.safetensors" "$2/weights-00000.safetensors" && cmp "$1/optim-00000.safetensors" "$2/optim-00000.safetensors"; }
+
+# ---- 50 steps as on the CPU ----
+for model in gpt2 bloom llama; do
+    for precision in fp32 bf16; do
+        more=(--train-iters 50)
+        bound=2e-4
+        if [ $precision = bf16 ]; then
+            more+=(--bf16)
+            bound=0.01
+        fi
+        train $model-$precision-cpu.log $model cpu "${more[@]}"
+        train $model-$precision-cuda.log $model cuda "${more[@]}" --save $model-$precision
+        close $model-$precision-cuda.log $model-$precision-cpu.log $bound || fail "$model in $precision: other losses"
+        [ "$(losses $model-$precision-cuda.log | wc -l)" = 50 ] || fail "$model in $precision: not 50 steps"
+    done
+done
+train fp16-cpu.log llama cpu --train-iters 20 --fp16 --initial-loss-scale 1024
+train fp16-cuda.log llama cuda --train-iters 20 --fp16 --initial-loss-scale 1024
+close fp16-cuda.log fp16-cpu.log 0.01 || fail "llama in fp16: other losses"
+
+# ---- The same bits: whatever order the work was done in, and after a resume ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    EMULATED_CUDA_DELAY=1 EMULATED_CUDA_REVERSE=1 train late.log gpt2 cuda --train-iters 50 --bf16 --save late
+    same_files late/global_step50 gpt2-bf16/global_step50 || fail "the bits depend on the order of the work"
+fi
+code=0
+# shellcheck disable=SC2086
+lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" ${flags[gpt2]} --device cuda --train-iters 50 --bf16 --save parts \
+    --exit-interval 21 >first.log 2>first.log.err || code=$?
+[ $code = 75 ] || fail "--exit-interval: exit $code: $(cat first.log.err)"
+train second.log gpt2 cuda --train-iters 50 --bf16 --save parts --load parts
+same_files parts/global_step50 gpt2-bf16/global_step50 || fail "a resumed run has other bits"
+
+# ---- From the CPU to the GPU and back ----
+for from in cpu cuda; do
+    to=cuda
+    [ $from = cpu ] || to=cpu
+    code=0
+    # shellcheck disable=SC2086
+    lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" ${flags[llama]} --device $from --train-iters 50 --save $from \
+        --exit-interval 20 >begun.log 2>begun.log.err || code=$?
+    [ $code = 75 ] || fail "--exit-interval on $from: exit $code: $(cat begun.log.err)"
+    train $from-$to.log llama $to --train-iters 50 --load $from
+    close <(grep -hE '^ iteration' begun.log $from-$to.log) llama-fp32-cpu.log 2e-4 || fail "a checkpoint from $from on $to"
+done
+
+# ---- --benchmark, and choosing ----
+train bench.log gpt2 cuda --train-iters 4 --benchmark
+grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(hardware\), (MFU|no MFU)' bench.log ||
+    fail "no FLOP/s: $(cat bench.log)"
+grep -Eq '^adamw +1 ' bench.log || fail "no times of operations: $(cat bench.log)"
+train auto.log gpt2 auto --train-iters 1
+grep -q 'note: device: cuda:0' auto.log.err || fail "auto does not take the GPU: $(cat auto.log.err)"
+
+# ---- What it says where there is none ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    try=(lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" --train-iters 1 --device)
+    EMULATED_CUDA_ERROR=100 expect 3 '^lm-train: cuda: the driver finds no GPU: use --device cpu$' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=100 CUDA_VISIBLE_DEVICES=9 expect 3 'no GPU with CUDA_VISIBLE_DEVICES=9' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=34 expect 3 "is the toolkit's stub, not a driver" "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=12040 expect 3 'driver is for CUDA 12.4, too old' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=0 expect 3 'no NVIDIA driver' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=46 expect 3 'cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" cuda
+    EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda
+    EMULATED_CUDA_MEMORY=2 expect 3 'activations: cannot allocate .* on cuda:0: .* free: the plan is weights ' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=100 expect 0 '' "${try[@]}" auto
+    mkdir none
+    LM_PLUGIN_DIR=$PWD/none expect 3 'this build has no CUDA plugin' "${try[@]}" cuda
+    echo nothing >none/liblm_cuda.so
+    LM_PLUGIN_DIR=$PWD/none expect 3 'the CUDA plugin cannot be opened: ' "${try[@]}" cuda
+fi
+echo "GPT-2, BLOOM and Llama train on the ${LM_PLUGIN_DIR:+emulated }GPU as on the CPU"
