@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe_tokenizer.hpp"
 
+#include <bit>
+
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "text/bpe_encoder.hpp"
@@ -11,26 +13,25 @@ namespace {
 
 BpeModel make_model(BpeFiles files, const std::vector<AddedToken>& added,
                     const std::string& origin) {
-    const TokenIndex index(files.tokens, origin);
-    std::array<i32, 256> byte_ids{};
-    for (int byte = 0; byte < 256; ++byte) {
-        std::string spelling;
-        const char raw = static_cast<char>(byte);
-        spelling = token_of_bytes({&raw, 1});
-        const i32 id = index.find(spelling);
-        if (id < 0) {
-            run_error(origin,
-                      "has no token for the byte {:#04x} ('{}'): cut short, or not byte-level BPE",
-                      byte, spelling);
-        }
-        byte_ids[static_cast<size_t>(byte)] = id;
-    }
-    // A spelling with characters outside the byte map (a special token) stands for its own bytes.
+    std::array<i32, 256> byte_ids;
+    byte_ids.fill(-1);
     std::vector<std::string> tokens;
     tokens.reserve(files.tokens.size());
     for (std::string& spelling : files.tokens) {
         std::optional<std::string> bytes = bytes_of_token(spelling);
+        if (bytes && bytes->size() == 1)
+            byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(tokens.size());
+        // A spelling with characters outside the byte map (a special token) stands for its own
+        // bytes.
         tokens.push_back(bytes ? std::move(*bytes) : std::move(spelling));
+    }
+    for (int byte = 0; byte < 256; ++byte) {
+        const char raw = static_cast<char>(byte);
+        if (byte_ids[static_cast<size_t>(byte)] < 0) {
+            run_error(origin,
+                      "has no token for the byte {:#04x} ('{}'): cut short, or not byte-level BPE",
+                      byte, token_of_bytes({&raw, 1}));
+        }
     }
     for (const AddedToken& token : added) {
         const auto id = static_cast<size_t>(token.id);
@@ -75,7 +76,7 @@ class PartsDigester {
         }
         for (const NormalizerStep& s : parts.normalizer.steps()) step(s);
         if (parts.prefix_space) text("prefix space");
-        return digester_.finish();
+        return lm::digest(collected_);
     }
 
   private:
@@ -93,46 +94,64 @@ class PartsDigester {
         text(step.content);
         number((step.left ? 1 : 0) + (step.right ? 2 : 0));
     }
-    void number(i64 value) { digester_.update(std::as_bytes(std::span(&value, 1))); }
+    void number(i64 value) { collected_.append(reinterpret_cast<const char*>(&value), 8); }
     void text(std::string_view text) {
         number(static_cast<i64>(text.size()));
-        digester_.update(std::as_bytes(std::span(text.data(), text.size())));
+        collected_.append(text);
     }
 
-    Digester digester_;
+    std::string collected_;
 };
 
 }  // namespace
 
-TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::string& path) {
-    ids_.reserve(tokens.size());
+TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::string& path)
+    : tokens_(&tokens), slots_(std::bit_ceil(2 * tokens.size() + 2)) {
     for (size_t id = 0; id < tokens.size(); ++id) {
         if (tokens[id].empty()) continue;
-        const auto [at, fresh] = ids_.emplace(tokens[id], static_cast<i32>(id));
-        if (!fresh)
-            run_error(path, "token '{}' stands twice (ids {} and {})", tokens[id], at->second, id);
+        const u64 hash = hash64(tokens[id]);
+        Slot& slot = slots_[slot_of(tokens[id], hash)];
+        if (slot.id >= 0)
+            run_error(path, "token '{}' stands twice (ids {} and {})", tokens[id], slot.id, id);
+        slot = {static_cast<u32>(hash >> 32), static_cast<i32>(id)};
+    }
+}
+
+size_t TokenIndex::slot_of(std::string_view token, u64 hash) const {
+    const size_t mask = slots_.size() - 1;
+    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+        const Slot& slot = slots_[at];
+        if (slot.id < 0) return at;
+        if (slot.hash == hash >> 32 && (*tokens_)[static_cast<size_t>(slot.id)] == token) return at;
     }
 }
 
 i32 TokenIndex::find(std::string_view token) const {
-    const auto at = ids_.find(token);
-    return at == ids_.end() ? -1 : at->second;
+    return slots_[slot_of(token, hash64(token))].id;
 }
 
-i32 MergeReader::id_of(std::string_view token, const std::string& where) const {
-    const i32 id = index_->find(token);
-    if (id < 0) run_error(where, "token '{}' is not in the vocabulary {}", token, vocab_path_);
-    return id;
+std::string MergeReader::not_there(std::string_view token) const {
+    return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
 }
 
-void MergeReader::add(std::string_view left, std::string_view right, const std::string& where) {
-    const i32 a = id_of(left, where);
-    const i32 b = id_of(right, where);
-    const i32 result = id_of(std::string(left) + std::string(right), where);
-    if (!seen_.insert(static_cast<u64>(a) << 32 | static_cast<u32>(b)).second) {
-        run_error(where, "the merge '{} {}' stands twice", left, right);
+// What is wrong with the merge; empty: nothing, and it is added.
+std::string MergeReader::try_add(std::string_view left, std::string_view right) {
+    const i32 a = index_->find(left);
+    if (a < 0) return not_there(left);
+    const i32 b = index_->find(right);
+    if (b < 0) return not_there(right);
+    both_.assign(left).append(right);
+    const i32 result = index_->find(both_);
+    if (result < 0) return not_there(both_);
+    i32& last = last_of_[static_cast<size_t>(result)];
+    for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
+        if (merges_[static_cast<size_t>(m)].left == a)
+            return fmt::format("the merge '{} {}' stands twice", left, right);
     }
+    previous_.push_back(last);
+    last = static_cast<i32>(merges_.size());
     merges_.push_back({a, b, result});
+    return "";
 }
 
 BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)

@@ -4,10 +4,9 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "base/error.hpp"
 #include "text/added_tokens.hpp"
 #include "text/bpe.hpp"
 #include "text/normalizer.hpp"
@@ -33,24 +32,42 @@ class TokenIndex {
     i32 find(std::string_view token) const;  // -1: not there
 
   private:
-    std::unordered_map<std::string_view, i32> ids_;
+    struct Slot {
+        u32 hash;
+        i32 id = -1;
+    };
+    // That of the token, or the free one where it would be.
+    size_t slot_of(std::string_view token, u64 hash) const;
+
+    const std::vector<std::string>* tokens_;
+    std::vector<Slot> slots_;  // a power of two, at most half of them in use
 };
 
 // Collects merges in order of rank; refuses duplicates and tokens that the vocabulary lacks.
 class MergeReader {
   public:
-    MergeReader(const TokenIndex& index, std::string vocab_path)
-        : index_(&index), vocab_path_(std::move(vocab_path)) {}
-    void add(std::string_view left, std::string_view right, const std::string& where);
+    // `n_tokens` is the size of the vocabulary.
+    MergeReader(const TokenIndex& index, size_t n_tokens, std::string vocab_path)
+        : index_(&index), vocab_path_(std::move(vocab_path)), last_of_(n_tokens, -1) {}
+
+    // where() names the place of the merge in errors.
+    template <typename Where>
+    void add(std::string_view left, std::string_view right, Where where) {
+        if (const std::string wrong = try_add(left, right); !wrong.empty())
+            run_error(where(), "{}", wrong);
+    }
     std::vector<Merge> take() { return std::move(merges_); }
 
   private:
-    i32 id_of(std::string_view token, const std::string& where) const;
+    std::string try_add(std::string_view left, std::string_view right);
+    std::string not_there(std::string_view token) const;
 
     const TokenIndex* index_;
     std::string vocab_path_;
     std::vector<Merge> merges_;
-    std::unordered_set<u64> seen_;
+    // The last merge that makes a token, and those before it: equal merges make the same token.
+    std::vector<i32> last_of_, previous_;
+    std::string both_;
 };
 
 struct BpeTokenizerParts {

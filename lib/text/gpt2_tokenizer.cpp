@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -92,14 +91,14 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
         warn("{}: the first line is not '#version...'; it is read as a merge, Megatron drops it",
              merges_path);
     }
-    MergeReader reader(index, vocab_path);
+    MergeReader reader(index, files.tokens.size(), vocab_path);
     for (; n < lines.size(); ++n) {
         if (lines[n].empty() && n + 1 == lines.size()) break;
-        const std::string where = fmt::format("{}:{}", merges_path, n + 1);
+        const auto where = [&] { return fmt::format("{}:{}", merges_path, n + 1); };
         const size_t space = lines[n].find(' ');
         if (space == std::string_view::npos ||
             lines[n].find(' ', space + 1) != std::string_view::npos) {
-            run_error(where, "a merge is two tokens with one space between, not '{}'", lines[n]);
+            run_error(where(), "a merge is two tokens with one space between, not '{}'", lines[n]);
         }
         reader.add(lines[n].substr(0, space), lines[n].substr(space + 1), where);
     }

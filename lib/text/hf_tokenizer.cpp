@@ -71,7 +71,7 @@ class Reader {
 
     void read_merges(const Json& merges) {
         const TokenIndex index(parts_.files.tokens, path_);
-        MergeReader reader(index, path_);
+        MergeReader reader(index, parts_.files.tokens.size(), path_);
         i64 n = 0;
         for (const Json& merge : merges) read_merge(merge, n++, reader);
         parts_.files.merges = reader.take();
@@ -99,14 +99,14 @@ class Reader {
     }
 
     void read_merge(const Json& merge, i64 n, MergeReader& merges) const {
-        const std::string where = fmt::format("{}: merge {}", path_, n);
+        const auto where = [&] { return fmt::format("{}: merge {}", path_, n); };
         if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
             return merges.add(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
         }
         const std::string text = merge.is_string() ? merge.get<std::string>() : "";
         const size_t space = text.find(' ');
         if (space == text.npos || text.find(' ', space + 1) != text.npos)
-            run_error(where, "is not a pair of tokens");
+            run_error(where(), "is not a pair of tokens");
         merges.add(text.substr(0, space), text.substr(space + 1), where);
     }
 
