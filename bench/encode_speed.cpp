@@ -40,8 +40,9 @@ Corpus read_corpus(const std::string& path, double* parse_mb_s) {
     while (reader.next(chunk)) {
         const double start = cpu_s();
         for (std::string_view rest = chunk.text(); !rest.empty();) {
-            const auto values = parser.parse(data::take_line(rest));
-            corpus.bytes += static_cast<i64>(values[0].text.size());
+            const auto plain = parser.take_plain(rest);
+            const auto text = plain ? *plain : parser.parse(data::take_line(rest))[0].text;
+            corpus.bytes += static_cast<i64>(text.size());
         }
         seconds += cpu_s() - start;
         for (std::string_view rest = chunk.text(); !rest.empty();) {

@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstring>
 
+#include "data/unescape_avx512.hpp"
+
 #if defined(__SSE2__)
 #include <immintrin.h>
 
@@ -142,6 +144,24 @@ const char* skip_spaces(const char* p) {
     return p;
 }
 
+// scan<Mode::copy> with the wide steps; what those do not know is done one by one.
+Scan scan_wide(const char* p, char* out) {
+    Scan result;
+    for (;;) {
+        const Unescaped done = unescape_wide(p, out);
+        result.beyond_ascii |= done.beyond_ascii ? 1 : 0;
+        p = done.next;
+        out = done.out;
+        if (*p == '"') break;
+        if (*p != '\\') return result;
+        p = take_escape(p, out);
+        if (p == nullptr) return result;
+    }
+    result.end = p;
+    result.out_end = out;
+    return result;
+}
+
 // Where the first escape is, or the quote or whatever else ends the string before one.
 const char* first_special(const char* p, int* beyond_ascii) {
     __m128i seen = _mm_setzero_si128();
@@ -157,7 +177,7 @@ const char* first_special(const char* p, int* beyond_ascii) {
 
 }  // namespace
 
-PlainLineReader::PlainLineReader(const std::string& key) {
+PlainLineReader::PlainLineReader(const std::string& key, bool wide) : wide_(wide) {
     const auto is_plain = [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; };
     if (key.size() <= longest_key && std::ranges::all_of(key, is_plain)) opening_ = '"' + key + '"';
 }
@@ -188,10 +208,11 @@ std::optional<std::string_view> PlainLineReader::take(std::string_view& rest) {
     } else {
         if (capacity_ < rest.size()) {
             capacity_ = rest.size() + rest.size() / 4;
-            buffer_ = std::make_unique_for_overwrite<char[]>(capacity_ + 2 * block_bytes);
+            buffer_ = std::make_unique_for_overwrite<char[]>(capacity_ + 64);
         }
         std::memcpy(buffer_.get(), text, n_before);
-        found = scan<Mode::copy>(special, buffer_.get() + n_before);
+        char* const out = buffer_.get() + n_before;
+        found = wide_ ? scan_wide(special, out) : scan<Mode::copy>(special, out);
     }
     if (found.end == nullptr) return std::nullopt;
 
@@ -220,7 +241,7 @@ std::optional<std::string_view> PlainLineReader::take(std::string_view& rest) {
 
 namespace lm::data {
 
-PlainLineReader::PlainLineReader(const std::string&) {}
+PlainLineReader::PlainLineReader(const std::string&, bool wide) : wide_(wide) {}
 
 std::optional<std::string_view> PlainLineReader::take(std::string_view&) {
     return std::nullopt;

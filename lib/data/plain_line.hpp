@@ -10,12 +10,14 @@
 #include <string_view>
 
 #include "base/types.hpp"
+#include "data/unescape_avx512.hpp"
 
 namespace lm::data {
 
 class PlainLineReader {
   public:
-    explicit PlainLineReader(const std::string& key);
+    // Without `wide` the way that needs nothing of the machine is taken: for tests.
+    explicit PlainLineReader(const std::string& key, bool wide = has_wide_unescape());
 
     // When `rest` begins with such a line: its text, valid until the next call, and `rest` loses
     // the line with its end. Else nullopt, and nothing has changed. A text with escapes longer than
@@ -27,6 +29,7 @@ class PlainLineReader {
     std::string opening_;  // the key in quotes; empty when keys of that kind are not read here
     std::unique_ptr<char[]> buffer_;
     size_t capacity_ = 0;
+    bool wide_;
 };
 
 }  // namespace lm::data
