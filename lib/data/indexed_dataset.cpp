@@ -135,12 +135,13 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     if (sequences > limit || entries > limit) run_error(path, "header is damaged: absurd counts");
     const i64 n = static_cast<i64>(sequences);
     const i64 d = static_cast<i64>(entries);
+    if (d < 1)
+        run_error(path, "has no document index, whose first entry is 0 even without documents");
     const i64 want = idx_header_bytes + 12 * n + 8 * d;
     if (size != want && size != want + n) {
         run_error(path, "{} bytes, but its header ({} sequences, {} documents) asks for {}: {}",
                   size, n, d - 1, want, size < want ? "cut short" : "has trailing bytes");
     }
-    if (d < 1) run_error(path, "has no document index");
     return {type, n, d, n > 0 && size == want + n};
 }
 

@@ -11,7 +11,7 @@ namespace lm::text {
 
 // Some pieces of a text, back to back.
 struct PieceBatch {
-    static constexpr i64 capacity = 256;  // their cache lines fit the first-level cache
+    static constexpr i64 capacity = 512;  // their cache lines fit the first-level cache
 
     i64 n = 0;
     u32 begin = 0;  // of the first one in the text

@@ -163,7 +163,8 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     CHECK_THAT(open_with(changed(17, u8{6}), bin), Contains("floating"));
     CHECK_THAT(open_with(changed(17, u8{99}), bin), Contains("dtype code 99"));
     CHECK_THAT(open_with(changed(18, ~u64{0}), bin), Contains("absurd"));
-    CHECK_THAT(open_with(changed(26, u64{0}), bin), Contains("asks for"));
+    CHECK_THAT(open_with(changed(26, u64{0}), bin), Contains("no document index"));
+    CHECK_THAT(open_with(changed(26, u64{9}), bin), Contains("asks for"));
     CHECK_THAT(open_with(changed(46, i64{2}), bin), Contains("first pointer"));
     CHECK_THAT(open_with(changed(62, i64{-8}), bin), Contains("last entry"));
     CHECK_THAT(open_with(changed(42, i32{-1}), bin), Contains("last entry"));

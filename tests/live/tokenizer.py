@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lm-preprocess against Hugging Face tokenizers, and its files read by Megatron's own reader: every id of every document."""
+"""lm-preprocess against Hugging Face tokenizers, and its files read by Megatron's own reader: every id of every document;
+Megatron's own writer makes the same files of the same ids."""
+import filecmp
 import glob
 import json
 import os
 import tempfile
 
+import numpy
 import tokenizers
-from megatron.core.datasets.indexed_dataset import IndexedDataset
+import torch
+from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatasetBuilder
 
 import live
 
@@ -31,14 +35,22 @@ def check_file(path, referee):
         if len(bounds) != len(texts) + 1:
             live.fail(f"{path}: {len(bounds) - 1} documents instead of {len(texts)}")
         n_tokens = 0
+        theirs = os.path.join(folder, "theirs")
+        builder = IndexedDatasetBuilder(theirs + ".bin", dtype=numpy.uint16)  # what their tool takes for 50,257 ids
         for i, encoding in enumerate(referee.encode_batch(texts)):
             # An empty document is kept as one without a sequence.
             ours = [dataset[sequence].tolist() for sequence in range(bounds[i], bounds[i + 1])]
             if ours != ([encoding.ids + [EOD]] if texts[i] else []):
                 live.fail(f"{path}: document {i}: {texts[i][:60]!r}...")
             n_tokens += sum(map(len, ours))
+            tokens = encoding.ids + [EOD] if texts[i] else []
+            builder.add_document(torch.tensor(tokens, dtype=torch.int64), [len(tokens)] if tokens else [])
         del dataset
-    print(f"{path}: {len(texts)} documents, {n_tokens} ids equal")
+        builder.finalize(theirs + ".idx")
+        for suffix in (".bin", ".idx"):
+            if not filecmp.cmp(theirs + suffix, prefix + "_text_document" + suffix, shallow=False):
+                live.fail(f"{path}: Megatron's writer makes another {suffix} of the same ids")
+    print(f"{path}: {len(texts)} documents, {n_tokens} ids equal, .bin and .idx as Megatron writes them")
 
 
 def main():
