@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/group.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 
 namespace lm::comm {
@@ -64,6 +66,11 @@ Work Group::start_receive(const View& x, int from) {
 
 void Group::barrier() {
     begin({Kind::barrier}).wait();
+}
+
+std::string Group::missing(const Operation& operation, i64 number, double waited_s) {
+    const std::string which = number < 0 ? "" : fmt::format(", operation {}", number);
+    return fmt::format("{}{}: did not end within {:.0f} s", operation.str(), which, waited_s);
 }
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {

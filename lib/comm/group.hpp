@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of ranks and its collectives, over views, never byte counts. All members call the same
 // collectives with the same shapes in the same order. The same code runs over one rank (self), the
-// threads of a process, MPI, and later NCCL. A group is used by one thread of its rank at a time.
+// threads of a process, MPI, and NCCL. A group is used by one thread of its rank at a time.
 //
 // start_*() begins an operation behind what the device was told before and returns at once; its
 // views must not be touched until wait(). The plain forms do both. Several may be under way; each
@@ -89,6 +89,14 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
+    // For a group whose operations on a device another library carries beside this one: both count
+    // their collectives in one sequence; the number of the one that begins.
+    virtual i64 count_collective() { return n_counted_++; }
+    // What is said of an operation of such a group that was waited for in vain: "all_reduce(sum,
+    // 100 x fp32), operation 3: rank 2 of 4 did not come within 60 s; ...", as much of it as this
+    // group can find out. `number` -1: a message. For any thread, one at a time.
+    virtual std::string missing(const Operation& operation, i64 number, double waited_s);
+
   protected:
     friend class Work;
     Group(std::string name, int rank, int size)
@@ -101,6 +109,9 @@ class Group {
     virtual bool done(i64 ticket) = 0;
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
 
+    // For groups that hand operations on to another one.
+    static Work hand_on(Group& to, const Operation& operation) { return to.begin(operation); }
+
   private:
     Work begin(const Operation& operation);
     void finish(i64 ticket);
@@ -110,6 +121,7 @@ class Group {
     int size_;
     i64 n_collectives_ = 0;
     i64 n_messages_ = 0;
+    i64 n_counted_ = 0;
     Watch* watch_ = nullptr;
 };
 

@@ -9,9 +9,12 @@
 
 #include <cuda_runtime.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cuda/op_timer.hpp"
 #include "cuda/staging.hpp"
@@ -34,6 +37,11 @@ class CudaDevice final : public device::Device {
     void measure(const std::function<void()>& work, double& seconds) override;
 
     int index() const { return index_; }
+    // Whether that is memory of this device.
+    bool holds(const void* data) const;
+    // `check` is called whenever the host has waited for the GPU: what it waited for may have been
+    // stopped instead of done, and `check` throws then.
+    void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
     Matmul& matmul() { return *matmul_; }
@@ -52,6 +60,7 @@ class CudaDevice final : public device::Device {
 
   private:
     [[noreturn]] void give_up(cudaError_t status) const;
+    void waited(cudaError_t status);
 
     int index_;
     cudaDeviceProp properties_{};
@@ -60,6 +69,8 @@ class CudaDevice final : public device::Device {
     Staging staging_;
     OpTimer timer_;
     std::unique_ptr<Matmul> matmul_;
+    std::map<const std::byte*, i64> allocations_;  // begin and bytes
+    std::function<void()> on_wait_;
 };
 
 inline CudaDevice& device_of(device::Context& context) {

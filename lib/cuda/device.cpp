@@ -77,8 +77,7 @@ void CudaDevice::give_up(cudaError_t status) const {
 
 void CudaDevice::copy_to_host(void* host, const device::View& source) {
     if (source.bytes() == 0) return;
-    check(staging_.to_host(host, source.data, source.bytes(), stream_));
-    check(timer_.collect());
+    waited(staging_.to_host(host, source.data, source.bytes(), stream_));
 }
 
 void CudaDevice::copy_from_host(const device::View& target, const void* host) {
@@ -86,8 +85,22 @@ void CudaDevice::copy_from_host(const device::View& target, const void* host) {
 }
 
 void CudaDevice::synchronize() {
-    check(cudaStreamSynchronize(stream_));
+    waited(cudaStreamSynchronize(stream_));
+}
+
+// What stopped the GPU's work says more than the error that came of it.
+void CudaDevice::waited(cudaError_t status) {
+    if (on_wait_) on_wait_();
+    check(status);
     check(timer_.collect());
+}
+
+bool CudaDevice::holds(const void* data) const {
+    const auto* const at = static_cast<const std::byte*>(data);
+    const auto next = allocations_.upper_bound(at);
+    if (next == allocations_.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(next);
+    return at < begin + bytes;
 }
 
 void CudaDevice::measure(const std::function<void()>& work, double& seconds) {
@@ -111,10 +124,12 @@ void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     check(status);
     check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_));
     check(cudaStreamSynchronize(stream_));  // zero for every stream
+    allocations_[static_cast<const std::byte*>(data)] = bytes;
     return data;
 }
 
 void CudaDevice::free_raw(void* data, i64) {
+    allocations_.erase(static_cast<const std::byte*>(data));
     cudaFree(data);
 }
 

@@ -6,11 +6,12 @@
 
 #include <memory>
 
+#include "comm/group.hpp"
 #include "device/device.hpp"
 
 namespace lm::cuda {
 
-constexpr int plugin_abi = 1;
+constexpr int plugin_abi = 2;
 constexpr const char* plugin_symbol = "lm_cuda_plugin";
 constexpr const char* plugin_file = "liblm_cuda.so";
 
@@ -21,6 +22,11 @@ struct Plugin {
     int (*count_devices)();
     // GPU `index` of those. Throws Error(failure).
     std::unique_ptr<device::Device> (*open_device)(int index);
+    // The ranks of `host` with a device each, connected by NCCL: a group that carries device memory
+    // by NCCL and host memory by `host`. Collective; throws Error(usage) when two ranks have the
+    // same GPU. The device outlives the group and its parts.
+    std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
+                                         double timeout_s);
 };
 
 }  // namespace lm::cuda

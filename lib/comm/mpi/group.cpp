@@ -82,7 +82,7 @@ void MpiGroup::abort(const std::string& reason) noexcept {
 // ---- Starting ----------------------------------------------------------------------------------
 
 i64 MpiGroup::start(const Operation& operation) {
-    const i64 number = is_message(operation.kind) ? -1 : n_started_.fetch_add(1);
+    const i64 number = is_message(operation.kind) ? -1 : count_collective();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
     const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
     if (carries_data && operation.n == 0) return 0;
@@ -257,7 +257,9 @@ void MpiGroup::wait_for(Started& started) {
         if (n_tests < eager_tests) continue;
         const double waited_s = watch.elapsed_s();
         if (waited_s < world_.spin_s()) continue;
-        if (waited_s > timeout_s) fail_missing(started, waited_s);
+        if (waited_s > timeout_s) {
+            fail_with(Exit::failure, missing(started.operation, started.number, waited_s));
+        }
         if (waited_s < sleep_after_s) {
             sched_yield();
         } else {
@@ -343,17 +345,16 @@ std::string MpiGroup::describe(const Operation& operation) const {
 }
 
 // Who has not come, from the members themselves.
-void MpiGroup::fail_missing(const Started& started, double waited_s) {
+std::string MpiGroup::missing(const Operation& operation, i64 number, double waited_s) {
     std::vector<int> others;
     for (int member = 0; member < size(); ++member) {
-        const bool asked =
-            started.number >= 0 ? member != rank() : member == started.operation.peer;
+        const bool asked = number >= 0 ? member != rank() : member == operation.peer;
         if (asked) others.push_back(member);
     }
     std::vector<int> missing;
     std::string told;
     for (const Sighting& s : world_.ask(world_ranks(others), id_)) {
-        if (s.answered && started.number >= 0 && s.n_started > started.number) continue;
+        if (s.answered && number >= 0 && s.n_started > number) continue;
         missing.push_back(s.rank);
         if (missing.size() > max_sightings_told) continue;
         told +=
@@ -363,12 +364,11 @@ void MpiGroup::fail_missing(const Started& started, double waited_s) {
                                           : "is in " + s.where);
     }
     std::ranges::sort(missing);
-    const std::string number =
-        started.number >= 0 ? fmt::format(", operation {}", started.number) : "";
+    const std::string which = number >= 0 ? fmt::format(", operation {}", number) : "";
     const std::string who = missing.empty() ? "all have come, but it does not end"
                                             : ranks_text(missing, world_.size()) + " did not come";
-    fail_with(Exit::failure, fmt::format("{}{}: {} within {:.0f} s{}", describe(started.operation),
-                                         number, who, waited_s, told));
+    return fmt::format("{}{}: {} within {:.0f} s{}", describe(operation), which, who, waited_s,
+                       told);
 }
 
 // The members' operations are compared by a digest; when they differ, all texts are gathered.

@@ -22,6 +22,8 @@ class MpiGroup final : public Group {
     ~MpiGroup() override;
 
     void abort(const std::string& reason) noexcept override;
+    i64 count_collective() override { return n_started_.fetch_add(1); }
+    std::string missing(const Operation& operation, i64 number, double waited_s) override;
 
   protected:
     i64 start(const Operation& operation) override;
@@ -51,7 +53,6 @@ class MpiGroup final : public Group {
     void check_received(const Started& started);
     void check(int code, const Operation& operation);
     void compare_with_members(const Operation& operation, i64 number);
-    [[noreturn]] void fail_missing(const Started& started, double waited_s);
     [[noreturn]] void fail_with(Exit code, const std::string& text);
     std::vector<int> world_ranks(const std::vector<int>& members) const;
     std::string describe(const Operation& operation) const;

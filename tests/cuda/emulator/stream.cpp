@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "memory.hpp"
@@ -29,29 +33,73 @@ bool delays() {
 
 }  // namespace
 
-// The numbers of a stream's pieces of work count from 1.
+// The numbers of a stream's pieces of work count from 1. Work that waits for others (an event of
+// another stream, the other ranks of a collective) has `ready`: while that says no, the stream
+// stands there, unless somebody waits for it. Threads that enqueue never wait for one that runs.
 struct CUstream_st {
-    std::recursive_mutex mutex;
-    std::deque<Work> queue;
-    int64_t n_enqueued = 0;
-    int64_t n_done = 0;
+    struct Item {
+        Work run;
+        std::function<bool()> ready;  // begins what it can; true: run() will not block. Or none.
+    };
+    int device = 0;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::thread::id runner;  // the thread that runs the queue's head; none
+    std::deque<Item> queue;
+    std::atomic<int64_t> n_enqueued = 0;
+    std::atomic<int64_t> n_done = 0;
 
+    // Runs up to `number`, waiting for what is not ready. While another thread runs the queue, that
+    // one may get there, or wait for this thread: it is not waited for longer than necessary.
     void run_until(int64_t number) {
-        const std::lock_guard lock(mutex);
+        std::unique_lock lock(mutex);
         while (n_done < number && !queue.empty()) {
-            const Work work = std::move(queue.front());
-            queue.pop_front();
-            ++n_done;
-            if (lost != cudaSuccess) continue;
-            const cudaError_t status = work();
-            if (status != cudaSuccess) lost = status;
+            if (is_free()) {
+                run_head(lock, true);
+            } else {
+                changed.wait(lock);
+            }
         }
     }
-    void add(Work work) {
-        const std::lock_guard lock(mutex);
-        queue.push_back(std::move(work));
-        ++n_enqueued;
-        if (!delays()) run_until(n_enqueued);
+    // As far as it goes without waiting, at most `most` pieces.
+    void try_until(int64_t number, int64_t most) {
+        std::unique_lock lock(mutex);
+        for (; n_done < number && most > 0 && !queue.empty() && is_free(); --most) {
+            if (!run_head(lock, false)) return;
+        }
+    }
+    int64_t add(Work work, std::function<bool()> ready = {}) {
+        int64_t number = 0;
+        {
+            const std::lock_guard lock(mutex);
+            queue.push_back({std::move(work), std::move(ready)});
+            number = ++n_enqueued;
+        }
+        if (!delays()) try_until(number, number);
+        return number;
+    }
+
+  private:
+    bool is_free() const { return runner == std::thread::id(); }
+
+    bool run_head(std::unique_lock<std::mutex>& lock, bool wait) {
+        const Item& head = queue.front();  // stays where it is: only the runner takes it out
+        runner = std::this_thread::get_id();
+        lock.unlock();
+        const bool runs = lost == cudaSuccess;
+        const bool passed = !runs || wait || !head.ready || head.ready();
+        if (runs && passed) {
+            const cudaError_t status = head.run();
+            if (status != cudaSuccess) lost = status;
+        }
+        lock.lock();
+        runner = {};
+        if (passed) {
+            queue.pop_front();
+            ++n_done;
+        }
+        changed.notify_all();
+        return passed;
     }
 };
 
@@ -72,16 +120,28 @@ namespace {
 std::mutex streams_mutex;
 std::vector<CUstream_st*> streams;
 
-CUstream_st* stream_of(cudaStream_t stream) {
-    static CUstream_st legacy;
-    return stream != nullptr ? stream : &legacy;
+int current_device() {
+    int device = 0;
+    cudaGetDevice(&device);
+    return device;
 }
 
+CUstream_st* stream_of(cudaStream_t stream) {
+    static std::map<int, CUstream_st> legacy;
+    if (stream != nullptr) return stream;
+    const std::lock_guard lock(streams_mutex);
+    return &legacy[current_device()];
+}
+
+// Of the calling thread's device.
 void run_all() {
     std::vector<CUstream_st*> all;
     {
         const std::lock_guard lock(streams_mutex);
-        all = streams;
+        const auto here = [device = current_device()](const CUstream_st* stream) {
+            return stream->device == device;
+        };
+        std::ranges::copy_if(streams, std::back_inserter(all), here);
     }
     all.push_back(stream_of(nullptr));
     for (CUstream_st* const stream : all) stream->run_until(stream->n_enqueued);
@@ -128,6 +188,14 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
     return cudaSuccess;
 }
 
+int64_t enqueue_exchange(cudaStream_t stream, Work run, std::function<bool()> ready) {
+    return stream_of(stream)->add(std::move(run), std::move(ready));
+}
+
+void run_until(cudaStream_t stream, int64_t number) {
+    stream_of(stream)->run_until(number);
+}
+
 cudaError_t noted(cudaError_t status) {
     if (lost != cudaSuccess) status = lost;
     if (status != cudaSuccess) last_error = status;
@@ -159,6 +227,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
         return noted(cudaErrorInvalidValue);
     }
     *stream = new CUstream_st;
+    (*stream)->device = current_device();
     const std::lock_guard lock(streams_mutex);
     streams.push_back(*stream);
     return noted(cudaSuccess);
@@ -220,23 +289,28 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    CUstream_st* const target = stream_of(stream);
-    const std::lock_guard lock(target->mutex);
-    event->point = std::make_shared<CUevent_st::Point>();
-    event->point->stream = target;
-    event->point->number = target->n_enqueued + 1;
-    target->add([point = event->point] {
+    const auto point = std::make_shared<CUevent_st::Point>();
+    point->stream = stream_of(stream);
+    point->number = point->stream->add([point] {
         point->time = Clock::now();
         return cudaSuccess;
     });
+    event->point = point;
     return noted(cudaSuccess);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-    stream_of(stream)->add([point = event->point] {
-        if (point) point->stream->run_until(point->number);
-        return cudaSuccess;
-    });
+    const auto point = event->point;
+    if (!point) return noted(cudaSuccess);  // never recorded: nothing to wait for
+    stream_of(stream)->add(
+        [point] {
+            point->stream->run_until(point->number);
+            return cudaSuccess;
+        },
+        [point] {
+            point->stream->try_until(point->number, point->number);
+            return point->stream->n_done >= point->number;
+        });
     return noted(cudaSuccess);
 }
 
@@ -250,7 +324,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (lost != cudaSuccess) return noted(lost);
     const auto point = event->point;
     if (!point || point->stream->n_done >= point->number) return cudaSuccess;
-    point->stream->run_until(point->stream->n_done + 1);
+    point->stream->try_until(point->number, 1);
     return cudaErrorNotReady;
 }
 

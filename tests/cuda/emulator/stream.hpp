@@ -16,6 +16,12 @@ namespace emulator {
 // too.
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 
+// Work that waits for others, as a collective does; the work's number in its stream. `ready` begins
+// what can be begun and says whether run() would not block. Neither has a window on device memory.
+int64_t enqueue_exchange(cudaStream_t stream, std::function<cudaError_t()> run,
+                         std::function<bool()> ready);
+void run_until(cudaStream_t stream, int64_t number);
+
 // The device's error, or `status`, kept for cudaGetLastError() when there is one.
 cudaError_t noted(cudaError_t status);
 // Prints what the emulator found, and gives the error that CUDA would: the device is lost.

@@ -213,6 +213,12 @@ inline float __uint_as_float(unsigned x) {
 inline unsigned __float_as_uint(float x) {
     return emulator::bits_as<unsigned>(x);
 }
+inline double __longlong_as_double(long long x) {
+    return emulator::bits_as<double>(x);
+}
+inline long long __double_as_longlong(double x) {
+    return emulator::bits_as<long long>(x);
+}
 inline unsigned __umulhi(unsigned x, unsigned y) {
     return static_cast<unsigned>((static_cast<uint64_t>(x) * y) >> 32);
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the NCCL groups of one rank share: the device, the mutex under which NCCL is called, and a
+// thread that watches over all channels. It polls NCCL for errors, notices an operation that does
+// not end within the timeout, finds out with the host's group who is missing, and then stops what
+// is under way, so that a rank that waits for its GPU wakes up and throws.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/nccl_channel.hpp"
+
+namespace lm::cuda {
+
+class NcclWorld {
+  public:
+    // `host` is aborted when this rank does not notice that something has failed.
+    NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s);
+    ~NcclWorld();
+    NcclWorld(const NcclWorld&) = delete;
+    NcclWorld& operator=(const NcclWorld&) = delete;
+
+    CudaDevice& device() { return device_; }
+    std::mutex& mutex() { return mutex_; }
+    double timeout_s() const { return timeout_s_; }
+
+    // Under the mutex. The channel is watched from now on.
+    void add(const std::shared_ptr<Channel>& channel) { channels_.push_back(channel); }
+
+    // Throws Error(failure) with what has failed, if anything.
+    void require_whole();
+    // The first failure counts. Stops all channels; for any thread.
+    void fail(const std::string& text) noexcept;
+    bool failed() const { return failed_.load(); }
+    // Calls `attempt` under the mutex until it is true, or something has failed: require_whole().
+    void until(const std::function<bool()>& attempt);
+
+  private:
+    void watch();
+    bool look();
+    void report(Channel& channel, const Trouble& trouble);
+    void end_if_ignored();
+
+    CudaDevice& device_;
+    std::shared_ptr<comm::Group> host_;
+    double timeout_s_;
+    std::mutex mutex_;
+    std::condition_variable woken_;
+    bool stop_ = false;
+    std::vector<std::weak_ptr<Channel>> channels_;
+    std::atomic<bool> failed_{false};
+    std::atomic<bool> told_{false};  // the rank's own thread knows
+    std::string reason_;
+    double failed_at_s_ = 0;
+    std::thread thread_;
+};
+
+}  // namespace lm::cuda

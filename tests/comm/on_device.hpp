@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group for tests whose operations on host memory are done by another one on device memory: each
+// operation's views are copied to the device, and back when it has ended. So one suite is for
+// groups of either kind.
+#pragma once
+
+#include "comm/group.hpp"
+#include "comm/tickets.hpp"
+#include "device/device.hpp"
+
+namespace lm::test {
+
+class OnDevice final : public comm::Group {
+  public:
+    OnDevice(std::unique_ptr<comm::Group> group, device::Device& device);
+
+    void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+
+  protected:
+    i64 start(const comm::Operation& operation) override;
+    void wait(i64 ticket) override;
+    bool done(i64 ticket) override;
+    std::unique_ptr<comm::Group> make_part(int color, int key, std::string name) override;
+
+  private:
+    struct Started {
+        comm::Work work;
+        comm::Operation operation;
+        device::Buffer memory;
+        device::View result;  // on the device
+    };
+    void finish(i64 ticket, Started& started);
+
+    std::unique_ptr<comm::Group> group_;
+    device::Device& device_;
+    comm::Tickets<Started> under_way_;
+};
+
+}  // namespace lm::test

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL groups as they must be: the suite of all groups on device memory, ranks as threads with a
+// GPU each. With fewer GPUs than ranks a case is left out.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "comm/conformance.hpp"
+#include "comm/on_device.hpp"
+#include "comm/threads.hpp"
+#include "train/device.hpp"
+
+using namespace lm;
+
+namespace {
+
+// Each rank with its device and a group of NCCL over the threads' one.
+void run_with_gpus(int n_ranks, double timeout_s,
+                   const std::function<void(comm::Group& world, device::Device& device)>& body) {
+    const cuda::Plugin& plugin = train::cuda_plugin();
+    comm::run_ranks(n_ranks, [&](comm::Group& host) {
+        const std::unique_ptr<device::Device> device = plugin.open_device(host.rank());
+        const std::unique_ptr<comm::Group> world =
+            plugin.join(*device, host.split(0, host.rank(), "world"), timeout_s);
+        body(*world, *device);
+    });
+}
+
+bool enough_gpus(int n_ranks) {
+    return train::cuda_plugin().count_devices() >= n_ranks;
+}
+
+}  // namespace
+
+TEST_CASE("NCCL groups do what all groups do", "[nccl]") {
+    const int n_ranks = GENERATE(1, 2, 4);
+    if (!enough_gpus(n_ranks)) return;
+    for (const test::ConformanceCase& c : test::conformance_cases()) {
+        INFO(c.name << " on " << n_ranks << " ranks");
+        CHECK_NOTHROW(run_with_gpus(n_ranks, 60, [&](comm::Group& world, device::Device& device) {
+            test::OnDevice on_device(world.split(0, world.rank(), "world"), device);
+            c.body(on_device);
+        }));
+    }
+}
+
+TEST_CASE("host memory goes on over the host's group", "[nccl]") {
+    if (!enough_gpus(2)) return;
+    for (const test::ConformanceCase& c : test::conformance_cases()) {
+        INFO(c.name);
+        CHECK_NOTHROW(
+            run_with_gpus(2, 60, [&](comm::Group& world, device::Device&) { c.body(world); }));
+    }
+}
