@@ -109,6 +109,14 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
     return device;
 }
 
+parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
+                       double timeout_s) {
+    if (!config.cuda || world.size() == 1) return parallel::make_grid(world, config.parallel);
+    const auto gpus =
+        cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
+    return parallel::make_grid(*gpus, config.parallel);
+}
+
 bool cuda_is_usable(std::string& why) {
     try {
         return cuda_plugin().count_devices() > 0;

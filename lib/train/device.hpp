@@ -25,6 +25,11 @@ std::string choose_device(const std::string& choice, comm::Group& world);
 // Error(failure). Collective.
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world);
 
+// The grid of config.parallel, whose groups carry tensors of `device`: over NCCL where several
+// ranks have GPUs, which waits `timeout_s` for ranks that do not come. Collective.
+parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
+                       double timeout_s);
+
 // True: a plugin is there and sees a GPU. False: `why` says what is missing.
 bool cuda_is_usable(std::string& why);
 

@@ -61,7 +61,7 @@ class Run {
           watch_(watch),
           rules_(rules_of(config, data)),
           device_(open_device(config.trainer, world)),
-          trainer_(config.trainer, *device_, parallel::make_grid(world, config.trainer.parallel)),
+          trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
           position_(start_together()),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
