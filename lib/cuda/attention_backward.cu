@@ -29,6 +29,38 @@ __device__ inline Gradient gradient(float weight, float dweight, bool kept, floa
     return {weight * dropped, weight * fmaf(dweight, dropped, -delta)};
 }
 
+// lse, delta and doc_start of the queries of a tile.
+struct QueryNumbers {
+    float* lse;
+    float* delta;
+    int* start;
+};
+
+template <int queries>
+__device__ QueryNumbers numbers_in(void* shared) {
+    float* const base = static_cast<float*>(shared);
+    return {base, base + queries, reinterpret_cast<int*>(base + 2 * queries)};
+}
+
+template <int queries>
+__device__ void load_numbers(const QueryNumbers& numbers, const float* lse, const float* delta,
+                             const i32* starts, int query, int length) {
+    for (int i = static_cast<int>(threadIdx.x); i < queries; i += n_threads) {
+        const int bytes = query + i < length ? 4 : 0;
+        copy_async_4(numbers.lse + i, lse + query + i, bytes);
+        copy_async_4(numbers.delta + i, delta + query + i, bytes);
+        if (starts) copy_async_4(numbers.start + i, starts + query + i, bytes);
+    }
+}
+
+// The softmax's weight from a score without bias.
+template <typename T>
+__device__ float weight_of(const AttentionHead<T>& head, float score, int query, int key,
+                           float lse) {
+    if (head.slope != 0.0F) score = fmaf(head.slope, static_cast<float>(key - query), score);
+    return exp2_approximate(fmaf(score, head.scale_2, -lse * log2_e));
+}
+
 // ---- dK and dV ----------------------------------------------------------------------------------
 
 // Keys of a warp: m_tiles x 16; queries of a step; columns of dK and dV that a block sums up, for
@@ -43,24 +75,6 @@ struct KeyPlan {
     static constexpr size_t tiles = Tile<u16, width>::bytes(2 * keys + 4 * queries);
     static constexpr size_t bytes = tiles + 2 * 3 * queries * sizeof(float);
 };
-
-// lse, delta and doc_start of the queries of a step.
-struct QueryNumbers {
-    float* lse;
-    float* delta;
-    int* start;
-};
-
-template <int queries>
-__device__ void load_numbers(const QueryNumbers& numbers, const float* lse, const float* delta,
-                             const i32* starts, int query, int length) {
-    for (int i = static_cast<int>(threadIdx.x); i < queries; i += n_threads) {
-        const int bytes = query + i < length ? 4 : 0;
-        copy_async_4(numbers.lse + i, lse + query + i, bytes);
-        copy_async_4(numbers.delta + i, delta + query + i, bytes);
-        if (starts) copy_async_4(numbers.start + i, starts + query + i, bytes);
-    }
-}
 
 template <typename T, int width, bool dropout>
 __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
@@ -92,8 +106,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         return Tile<T, width>{stages + (stage * 2 + 1) * P::queries * k.stride};
     };
     const auto numbers_at = [&](int stage) {
-        float* const base = number_stages + stage * 3 * P::queries;
-        return QueryNumbers{base, base + P::queries, reinterpret_cast<int*>(base) + 2 * P::queries};
+        return numbers_in<P::queries>(number_stages + stage * 3 * P::queries);
     };
 
     // Steps go over the heads of the group and their queries from the first key on.
@@ -156,39 +169,34 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         add_rows_by_rows(scores, v, row, douts_at(stage));
         const bool mask = starts || first + row + 16 * m_tiles > step.query + 1 ||
                           step.query + P::queries > input.length;
+        const auto finish = [&](const auto& dropped) {
 #pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
-            const auto finish = [&](const auto& kept) {
+            for (int n = 0; n < n_tiles; ++n) {
 #pragma unroll
-                for (int n = 0; n < n_tiles; ++n) {
+                for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int column = 8 * n + lane % 4 * 2 + i % 2;
                         const int query = step.query + column;
                         const int key = first + row + 16 * m + i / 2 * 8 + lane / 4;
-                        float score = weights[m][n][i];
-                        if (head.slope != 0.0F) {
-                            score = fmaf(head.slope, static_cast<float>(key - query), score);
-                        }
-                        float weight = exp2_approximate(
-                            fmaf(score, head.scale_2, -numbers.lse[column] * log2_e));
+                        float weight =
+                            weight_of(head, weights[m][n][i], query, key, numbers.lse[column]);
                         if (mask && (key > query || query >= input.length ||
                                      (starts && key < numbers.start[column]))) {
                             weight = 0.0F;
                         }
-                        const Gradient g = gradient(weight, scores[m][n][i], kept(n, i),
+                        const Gradient g = gradient(weight, scores[m][n][i], dropped.kept(m, n, i),
                                                     input.dropout.scale, numbers.delta[column]);
                         weights[m][n][i] = g.weight;
                         scores[m][n][i] = g.score;
                     }
                 }
-            };
-            if constexpr (dropout) {
-                const KeptBits<n_tiles, true> bits(input, head, step.query, first + row + 16 * m);
-                finish([&](int n, int i) { return bits.kept(n, i); });
-            } else {
-                finish([](int, int) { return true; });
             }
+        };
+        if constexpr (dropout) {
+            finish(KeptBits<m_tiles, n_tiles, true>(input, head, step.query, first + row));
+        } else {
+            finish(AllKept{});
         }
         Weights<m_tiles, n_tiles / 2> left;
         round_to_weights<T>(left, weights);
@@ -219,11 +227,12 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
 
 template <int width, bool dropout>
 struct QueryPlan {
-    static constexpr int m_tiles = width <= 64 ? 2 : 1;
+    static constexpr int m_tiles = width <= 64 || (width <= 128 && !dropout) ? 2 : 1;
     static constexpr int keys = 32;
     static constexpr int queries = n_warps * 16 * m_tiles;
-    // Queries, dout, and two stages of keys and values.
-    static constexpr size_t bytes = Tile<u16, width>::bytes(2 * queries + 4 * keys);
+    // Queries, dout, two stages of keys and values, and the queries' numbers.
+    static constexpr size_t tiles = Tile<u16, width>::bytes(2 * queries + 4 * keys);
+    static constexpr size_t bytes = tiles + 3 * queries * sizeof(float);
 };
 
 template <typename T, int width, bool dropout>
@@ -243,6 +252,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     const auto rows_of = [&](const T* base, int stride) {
         return Rows<const T>{base, stride, input.length, input.width, input.vectors};
     };
+    const QueryNumbers numbers = numbers_in<P::queries>(dynamic_shared<unsigned char>() + P::tiles);
     const auto keys_at = [&](int stage) {
         return Tile<T, width>{stages + stage * 2 * P::keys * q.stride};
     };
@@ -261,25 +271,13 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         commit_copies();
     };
 
-    float lse_2[m_tiles][2];
-    float deltas[m_tiles][2];
-    int starts[m_tiles][2];
-#pragma unroll
-    for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int query = first + row + 16 * m + 8 * half + lane / 4;
-            const bool there = query < input.length;
-            lse_2[m][half] = there ? lse[head.row_offset(input) + query] * log2_e : 0.0F;
-            deltas[m][half] = there ? delta[head.row_offset(input) + query] : 0.0F;
-            starts[m][half] = there && head.starts ? head.starts[query] : 0;
-        }
-    }
     Sums<m_tiles, width / 8> dq;
     clear(dq);
     load_tile<P::queries, n_threads>(q, rows_of(head.q, input.qkv_stride()), first);
     load_tile<P::queries, n_threads>(
         douts, rows_of(dout + head.out_offset(input), input.out_stride()), first);
+    load_numbers<P::queries>(numbers, lse + head.row_offset(input), delta + head.row_offset(input),
+                             head.starts, first, input.length);
     load_step(begin, 0);
     for (int key = begin, stage = 0; key < end; key += P::keys, stage ^= 1) {
         load_step(key + P::keys, stage ^ 1);
@@ -292,34 +290,24 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         add_rows_by_rows(weights, q, row, keys_at(stage));
         add_rows_by_rows(scores, douts, row, values_at(stage));
         const bool mask = head.starts || key + P::keys > first + row + 1;
-#pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
-            const auto finish = [&](const auto& kept) {
-#pragma unroll
-                for (int n = 0; n < n_tiles; ++n) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const int at_query = first + row + 16 * m + i / 2 * 8 + lane / 4;
-                        const int at_key = key + 8 * n + lane % 4 * 2 + i % 2;
-                        float score = weights[m][n][i];
-                        if (head.slope != 0.0F) {
-                            score = fmaf(head.slope, static_cast<float>(at_key - at_query), score);
-                        }
-                        float weight =
-                            exp2_approximate(fmaf(score, head.scale_2, -lse_2[m][i / 2]));
-                        if (mask && (at_key > at_query || at_key < starts[m][i / 2])) weight = 0.0F;
-                        scores[m][n][i] = gradient(weight, scores[m][n][i], kept(n, i),
-                                                   input.dropout.scale, deltas[m][i / 2])
-                                              .score;
-                    }
+        const auto finish = [&](const auto& dropped) {
+            for_each(scores, [&](float& score, int m, int n, int i) {
+                const int at = row + 16 * m + i / 2 * 8 + lane / 4;
+                const int query = first + at;
+                const int at_key = key + 8 * n + lane % 4 * 2 + i % 2;
+                float weight = weight_of(head, weights[m][n][i], query, at_key, numbers.lse[at]);
+                if (mask && (at_key > query || (head.starts && at_key < numbers.start[at]))) {
+                    weight = 0.0F;
                 }
-            };
-            if constexpr (dropout) {
-                const KeptBits<n_tiles, false> bits(input, head, first + row + 16 * m, key);
-                finish([&](int n, int i) { return bits.kept(n, i); });
-            } else {
-                finish([](int, int) { return true; });
-            }
+                score = gradient(weight, score, dropped.kept(m, n, i), input.dropout.scale,
+                                 numbers.delta[at])
+                            .score;
+            });
+        };
+        if constexpr (dropout) {
+            finish(KeptBits<m_tiles, n_tiles, false>(input, head, first + row, key));
+        } else {
+            finish(AllKept{});
         }
         Weights<m_tiles, n_tiles / 2> left;
         round_to_weights<T>(left, scores);

@@ -148,17 +148,10 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
         bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
         weigh(scores, softmax, result, head.scale_2);
         if constexpr (dropout) {
-#pragma unroll
-            for (int m = 0; m < m_tiles; ++m) {
-                const KeptBits<n_tiles, false> bits(input, head, first + row + 16 * m, key);
-#pragma unroll
-                for (int n = 0; n < n_tiles; ++n) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        if (!bits.kept(n, i)) scores[m][n][i] = 0.0F;
-                    }
-                }
-            }
+            const KeptBits<m_tiles, n_tiles, false> bits(input, head, first + row, key);
+            for_each(scores, [&](float& weight, int m, int n, int i) {
+                if (!bits.kept(m, n, i)) weight = 0.0F;
+            });
         }
         Weights<m_tiles, n_tiles / 2> weights;
         round_to_weights<T>(weights, scores);

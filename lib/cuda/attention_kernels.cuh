@@ -7,7 +7,7 @@
 
 namespace lm::cuda {
 
-// Throws where the kernels cannot hold a head of `width`, or a token's row of qkv.
+// A bug of ours where the kernels cannot hold a head of `width`, or a token's row of qkv.
 void check_attention(i64 width, i64 row, double scale);
 
 template <int n>

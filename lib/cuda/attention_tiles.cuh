@@ -206,10 +206,10 @@ __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&fac
 
 // ---- dropout ------------------------------------------------------------------------------------
 
-// The kept bits of a warp's 16 rows x 8 n_tiles columns, where `rows_are_keys` says which side the
-// eight neighbours of a Philox block lie on. Each lane makes n_tiles / 2 blocks and hands them
-// round.
-template <int n_tiles, bool rows_are_keys>
+// Which of a warp's 16 m_tiles rows x 8 n_tiles columns of weights dropout keeps. A Philox block
+// has eight neighbouring keys of one query: of a row, or, where `rows_are_keys`, of a column. Each
+// lane makes m_tiles * n_tiles / 2 blocks and hands them round.
+template <int m_tiles, int n_tiles, bool rows_are_keys>
 class KeptBits {
   public:
     static_assert(n_tiles % 2 == 0 && n_tiles <= 8);
@@ -217,6 +217,27 @@ class KeptBits {
     template <typename T>
     __device__ KeptBits(const AttentionInput& input, const AttentionHead<T>& head, int query,
                         int key) {
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+            make(input, head, query + (rows_are_keys ? 0 : 16 * m),
+                 key + (rows_are_keys ? 16 * m : 0), got_[m]);
+        }
+    }
+
+    // Of element i of piece (m, n), as in for_each().
+    __device__ bool kept(int m, int n, int i) const {
+        const int lane = static_cast<int>(threadIdx.x) % warp_size;
+        const int bit = rows_are_keys ? lane / 4 : lane % 4 * 2 + i % 2;
+        const u32 bits = got_[m][i / 2][rows_are_keys ? 2 * (n % 2) + i % 2 : n % 2];
+        return (bits >> (8 * (n / 2) + bit) & 1U) != 0;
+    }
+
+  private:
+    static constexpr int per_half = rows_are_keys ? 4 : 2;
+
+    template <typename T>
+    __device__ static void make(const AttentionInput& input, const AttentionHead<T>& head,
+                                int query, int key, u32 (&got)[2][per_half]) {
         const int lane = static_cast<int>(threadIdx.x) % warp_size;
         u32 made = 0;
 #pragma unroll
@@ -226,30 +247,24 @@ class KeptBits {
             const u64 element = head.element(input, query + along, key + 8 * eight);
             made |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
         }
-        // Rows are queries: got[half][n % 2], of row g + 8 half, columns of tile n.
-        // Rows are keys: got[half][2 (n % 2) + e], of column 2 q + e of tile n, rows 8 half on.
+        // Rows are queries: [half][n % 2] is of row g + 8 half, columns of piece n. Rows are keys:
+        // [half][2 (n % 2) + e] is of column 2 q + e of piece n, rows from 8 half on.
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int j = 0; j < per_half; ++j) {
                 const int from = rows_are_keys ? 16 * half + 8 * (j / 2) + lane % 4 * 2 + j % 2
                                                : 16 * j + 8 * half + lane / 4;
-                got_[half][j] = __shfl_sync(all_lanes, made, from);
+                got[half][j] = __shfl_sync(all_lanes, made, from);
             }
         }
     }
 
-    // Of element i of tile n, as in for_each().
-    __device__ bool kept(int n, int i) const {
-        const int lane = static_cast<int>(threadIdx.x) % warp_size;
-        const int bit = rows_are_keys ? lane / 4 : lane % 4 * 2 + i % 2;
-        const u32 bits = rows_are_keys ? got_[i / 2][2 * (n % 2) + i % 2] : got_[i / 2][n % 2];
-        return (bits >> (8 * (n / 2) + bit) & 1U) != 0;
-    }
+    u32 got_[m_tiles][2][per_half];
+};
 
-  private:
-    static constexpr int per_half = rows_are_keys ? 4 : 2;
-    u32 got_[2][per_half];
+struct AllKept {
+    __device__ bool kept(int, int, int) const { return true; }
 };
 
 }  // namespace lm::cuda

@@ -51,6 +51,8 @@ constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;
 }
 
+// The widest head that attention's kernels hold.
+constexpr i64 cuda_widest_head = 256;
 // Floats of attention's backward: rowsum(dout * out) of every query of every head.
 constexpr i64 cuda_attention_floats(i64 micro_batch, i64 n_heads, i64 seq_length) {
     return micro_batch * n_heads * seq_length;

@@ -2,6 +2,7 @@
 // The CUDA backend's workspace: what the operation that needs most takes; they use it in turns.
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "spec/cuda_scratch.hpp"
 #include "spec/memory.hpp"
 
@@ -9,6 +10,10 @@ namespace lm::spec {
 
 i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                          const StepShape& step, i64 tp_rank) {
+    if (config.head_dim > cuda_widest_head) {
+        usage_error("--kv-channels", "{}: on a GPU, heads are at most {} wide", config.head_dim,
+                    cuda_widest_head);
+    }
     constexpr i64 f32 = sizeof(float);
     const i64 rows = step.rows();
     const i64 groups = ceil_div(config.n_groups, parallel.tp);

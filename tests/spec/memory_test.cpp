@@ -183,3 +183,13 @@ TEST_CASE("recompute and sequence parallelism keep less") {
     const i64 cut = bytes({.tp = 2, .sequence_parallel = true});
     CHECK(two - cut > 12 * (4 * 768 + 4) * row / 2 - 4 * 768 * row);
 }
+
+TEST_CASE("a GPU's workspace holds attention's sums, and wide heads are refused") {
+    const StepShape wide{.micro_batch = 512, .seq_length = 4096, .compute = DType::bf16};
+    ModelConfig config = gpt2();
+    config.n_heads = 96;
+    CHECK(cuda_workspace_bytes(config, {}, wide, 0) >= 4 * wide.rows() * config.n_heads);
+    config.head_dim = 257;
+    CHECK_THROWS_WITH(cuda_workspace_bytes(config, {}, wide, 0),
+                      "--kv-channels: 257: on a GPU, heads are at most 256 wide");
+}
