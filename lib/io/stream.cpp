@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <lzma.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -19,6 +20,8 @@
 #include "base/units.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/parallel_stream.hpp"
+#include "io/stream_units.hpp"
 
 namespace lm::io {
 namespace {
@@ -32,11 +35,14 @@ constexpr int zstd_window_log_limit = 31;
 // before it is consumed, so that nothing is lost on a pipe.
 class Source {
   public:
-    Source(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {
+    // `begin` is where in the file the descriptor stands.
+    Source(Fd fd, std::string name, i64 begin = 0)
+        : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin) {
         ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
     }
 
     const std::string& name() const { return name_; }
+    int fd() const { return fd_.get(); }
     i64 consumed() const { return n_read_ - static_cast<i64>(waiting().size()); }
     std::span<const std::byte> waiting() const { return {block_.get() + begin_, end_ - begin_}; }
     void consume(size_t n) { begin_ += n; }
@@ -79,7 +85,7 @@ class Source {
 
     Fd fd_;
     std::string name_;
-    i64 n_read_ = 0;
+    i64 n_read_;
     std::unique_ptr<std::byte[]> block_;
     size_t begin_ = 0;
     size_t end_ = 0;
@@ -156,7 +162,12 @@ class PlainStream final : public SourceStream {
 
 class GzipStream final : public SourceStream {
   public:
-    explicit GzipStream(Source source) : SourceStream(std::move(source), Compression::gzip) {
+    // `goes_on`: other members were before it.
+    GzipStream(Source source, bool goes_on)
+        : SourceStream(std::move(source), Compression::gzip),
+          between_members_(goes_on),
+          any_member_(goes_on),
+          in_first_bytes_(source_.consumed()) {
         constexpr int gzip_only = 16;
         LM_CHECK(inflateInit2(&z_, MAX_WBITS + gzip_only) == Z_OK, "zlib did not start");
     }
@@ -208,9 +219,9 @@ class GzipStream final : public SourceStream {
     }
 
     z_stream z_{};
-    bool between_members_ = false;
-    bool any_member_ = false;
-    i64 in_first_bytes_ = 0;
+    bool between_members_;
+    bool any_member_;
+    i64 in_first_bytes_;
 };
 
 class XzStream final : public SourceStream {
@@ -274,9 +285,11 @@ class XzStream final : public SourceStream {
 
 class ZstdStream final : public SourceStream {
   public:
-    explicit ZstdStream(Source source)
+    // `goes_on`: other frames were before it.
+    ZstdStream(Source source, bool goes_on)
         : SourceStream(std::move(source), Compression::zstd),
-          context_(ZSTD_createDCtx(), &ZSTD_freeDCtx) {
+          context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
+          any_frame_(goes_on) {
         LM_CHECK(context_ != nullptr, "zstd did not start");
         ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
     }
@@ -310,7 +323,7 @@ class ZstdStream final : public SourceStream {
 
     std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context_;
     bool between_frames_ = true;
-    bool any_frame_ = false;
+    bool any_frame_;
 };
 
 struct Magic {
@@ -362,27 +375,54 @@ Source open_source(const std::string& path) {
     return {std::move(fd), "standard input"};
 }
 
-}  // namespace
+bool is_regular(const Source& source) {
+    struct stat status {};
+    return ::fstat(source.fd(), &status) == 0 && S_ISREG(status.st_mode);
+}
 
-std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
-    Source source = open_source(path);
-    switch (recognise(source)) {
+Source source_at(const std::string& path, i64 begin) {
+    Fd fd = open_read(path);
+    if (::lseek(fd.get(), begin, SEEK_SET) != begin) system_error(path, "read", errno);
+    return {std::move(fd), path, begin};
+}
+
+std::unique_ptr<InputStream> decoder(Source source, Compression compression, int threads,
+                                     bool goes_on) {
+    switch (compression) {
         case Compression::gzip:
-            return std::make_unique<GzipStream>(std::move(source));
+            return std::make_unique<GzipStream>(std::move(source), goes_on);
         case Compression::xz:
             return std::make_unique<XzStream>(std::move(source), threads);
         case Compression::zstd:
-            return std::make_unique<ZstdStream>(std::move(source));
+            return std::make_unique<ZstdStream>(std::move(source), goes_on);
         case Compression::none:
             break;
     }
     return std::make_unique<PlainStream>(std::move(source));
 }
 
+constexpr int most_unit_threads = 4;  // each outruns more than one encoder
+
+}  // namespace
+
+std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
+    Source source = open_source(path);
+    const Compression compression = recognise(source);
+    // A pipe may fall silent: a thread that reads it could not be stopped.
+    if (compression == Compression::none || path == "-" || !is_regular(source))
+        return decoder(std::move(source), compression, threads, false);
+    const Unit first = find_unit(compression, source.waiting());
+    if (threads > 1 && first.found != Unit::Found::other) {
+        const auto serial = [path, compression](i64 begin) {
+            return read_ahead(decoder(source_at(path, begin), compression, 1, begin > 0));
+        };
+        return open_units(path, compression, std::min(threads, most_unit_threads), serial);
+    }
+    return read_ahead(decoder(std::move(source), compression, threads, false));
+}
+
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin) {
-    Fd fd = open_read(path);
-    if (::lseek(fd.get(), begin, SEEK_SET) != begin) system_error(path, "read", errno);
-    return std::make_unique<PlainStream>(Source(std::move(fd), path));
+    return std::make_unique<PlainStream>(source_at(path, begin));
 }
 
 Compression compression_of(const std::string& path) {

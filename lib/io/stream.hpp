@@ -29,8 +29,10 @@ class InputStream {
 
 // Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
 // an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
-// With more than one thread the blocks of an xz file that tell their sizes are decompressed side by
-// side, at most `threads` at once.
+// A compressed regular file is decompressed by a thread of its own, one or two MiB ahead. With
+// `threads` above one, what can be decompressed side by side is: the blocks of an xz file that tell
+// their sizes, the frames of a zstd file (those of pzstd, files put together) and the blocks of a
+// BGZF file (gzip as bgzip writes it), unless one is larger than 32 MiB.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1);
 
 // A regular file as it lies on disk, from byte `begin` on.

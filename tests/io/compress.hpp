@@ -64,6 +64,18 @@ inline std::string zstd(std::string_view text, int window_log = 0) {
     return out;
 }
 
+// A BGZF block: a gzip member whose extra field tells its size. `text` is at most 60 KiB.
+inline std::string bgzf(std::string_view text) {
+    const std::string plain = gzip(text);
+    constexpr size_t header = 10, extra = 8;
+    std::string block = plain.substr(0, header);
+    block[3] = 4;  // FEXTRA
+    const size_t last = plain.size() + extra - 1;
+    block += std::string("\x06\0BC\x02\0", 6);
+    block += {static_cast<char>(last & 0xFF), static_cast<char>(last >> 8)};
+    return block + plain.substr(header);
+}
+
 inline std::string compress(io::Compression kind, std::string_view text) {
     switch (kind) {
         case io::Compression::gzip:

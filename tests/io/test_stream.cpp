@@ -222,6 +222,78 @@ TEST_CASE("what the formats allow between the parts is allowed") {
     CHECK(read_path(dir / "zstd") == "ab");
 }
 
+namespace {
+
+std::string without_digits(std::string text) {
+    std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+    return text;
+}
+
+// What threads side by side make of a file is what one makes of it: the text, or the error. (The
+// place "before byte N" depends on what was read at once.)
+void check_side_by_side(const std::string& path) {
+    std::string want, got;
+    const auto one = caught([&] { want = read_path(path); });
+    const auto many = caught([&] { got = read_all(*io::open_stream(path, 3), 100'000); });
+    CHECK(one.threw == many.threw);
+    CHECK(without_digits(one.message) == without_digits(many.message));
+    CHECK((want == got));
+}
+
+std::string bgzf_file(const std::string& text) {
+    std::string content;
+    for (size_t at = 0; at < text.size(); at += 60'000)
+        content += test::bgzf(text.substr(at, 60'000));
+    return content + test::bgzf("");
+}
+
+std::string zstd_file(const std::string& text) {
+    std::string content(skippable_frame);
+    for (size_t at = 0, n = 0; at < text.size(); at += n) {
+        n = 1 + at * 7 % 900'000;
+        content += test::zstd(text.substr(at, n), at % 3 == 0 ? 20 : 0);
+        if (at % 2 == 0) content += test::zstd("");
+    }
+    return content + std::string(skippable_frame);
+}
+
+}  // namespace
+
+TEST_CASE("units of a file are decompressed side by side") {
+    const test::TempDir dir(test::memory_root());
+    const std::string text = sample_text(6'000'000);
+    const std::string path = dir / "f";
+    for (const std::string& content : {bgzf_file(text), zstd_file(text)}) {
+        put(path, content);
+        CHECK((read_all(*io::open_stream(path, 4), 1'000'003) == text));
+        CHECK((read_all(*io::open_stream(path, 2), 17'000) == text));
+        for (const size_t cut : {size_t{1}, size_t{20}, size_t{70'000}, content.size() / 2}) {
+            put(path, content.substr(0, content.size() - cut));
+            check_side_by_side(path);
+        }
+        for (const std::string_view behind : {"garbage", "g", "\x1f\x8b\x08"}) {
+            put(path, content + std::string(behind));
+            check_side_by_side(path);
+        }
+        for (size_t at = 5; at < content.size(); at += content.size() / 40) {
+            std::string damaged = content;
+            damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+            put(path, damaged);
+            INFO(at);
+            check_side_by_side(path);
+        }
+    }
+    // A member without its size in the middle, and a frame too large to be held.
+    put(path, bgzf_file(text) + test::gzip(text) + bgzf_file("end"));
+    check_side_by_side(path);
+    const std::string large(size_t{40} << 20, 'x');
+    put(path, zstd_file(text) + test::zstd(large) + zstd_file("end"));
+    check_side_by_side(path);
+    // Given up before its end.
+    std::vector<std::byte> few(10);
+    CHECK(io::open_stream(path, 3)->read(few) == 10);
+}
+
 TEST_CASE("zstd windows beyond the usual are read") {
     const test::TempDir dir;
     const std::string text = sample_text(200'000);
