@@ -17,6 +17,6 @@ cd "$(dirname "$0")/.."
 build=${1:-build/release}
 shift $(($# > 0 ? 1 : 0))
 [ -e "$build/build.ninja" ] || cmake --preset release -B "$build" -D LM_CUDA=ON
-cmake --build "$build" --target lm-train lm_cuda test_cuda
+cmake --build "$build" --target lm-train lm_cuda test_cuda test_conformance
 nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv 2>/dev/null || echo "no nvidia-smi"
 exec ctest --test-dir "$build" -L gpu --output-on-failure --no-tests=error "$@"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conformance suite of comm::Group as a program for mpirun and srun. All cases that must
 // succeed, or the one that is named; a failure case ends the job; "forever" prints the process
-// numbers and goes on until it is ended.
+// numbers and goes on until it is ended. With --cuda on device memory, over NCCL.
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "cli/main.hpp"
 #include "comm/conformance.hpp"
 #include "comm/launch.hpp"
+#include "comm/on_device.hpp"
+#include "train/device.hpp"
 
 using namespace lm;
 
@@ -28,9 +31,22 @@ void forever(comm::Group& world) {
     for (;;) world.all_reduce({x.data(), DType::fp32, {1000}});
 }
 
-int run(const comm::LaunchOptions& options, const std::string& chosen) {
+// A rank's GPU, and the group of all ranks over NCCL.
+struct Gpu {
+    Gpu(comm::Group& host, double timeout_s)
+        : device(train::open_device({.cuda = true}, host)),
+          world(train::cuda_plugin().join(*device, host.split(0, host.rank(), host.name()),
+                                          timeout_s),
+                *device) {}
+    std::unique_ptr<device::Device> device;
+    test::OnDevice world;
+};
+
+int run(const comm::LaunchOptions& options, const std::string& chosen, bool cuda) {
     const std::unique_ptr<comm::Launch> launch = comm::launch(options);
-    comm::Group& world = launch->world();
+    std::optional<Gpu> gpu;
+    if (cuda) gpu.emplace(launch->world(), options.timeout_s);
+    comm::Group& world = cuda ? gpu->world : launch->world();
     int n_run = 0;
     for (const test::ConformanceCase& c : test::conformance_cases()) {
         if (!chosen.empty() && chosen != c.name) continue;
@@ -54,10 +70,12 @@ int run(const comm::LaunchOptions& options, const std::string& chosen) {
 int main(int argc, char** argv) {
     comm::LaunchOptions options;
     std::string chosen;
+    bool cuda = false;
     cli::Options table("test_conformance", "operations of groups of ranks as they must be");
     table.value("--timeout", &options.timeout_s, "S", "how long to wait for missing ranks");
     table.value("--max-count", &options.max_count, "N", "elements of one MPI call");
     table.flag("--check", &options.check_operations, "compare the operations of all ranks");
+    table.flag("--cuda", &cuda, "operations on device memory, over NCCL");
     table.value("--case", &chosen, "NAME", "only this one");
-    return cli::run_main(argc, argv, table, [&] { return run(options, chosen); });
+    return cli::run_main(argc, argv, table, [&] { return run(options, chosen, cuda); });
 }

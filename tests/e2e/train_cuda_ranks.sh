@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Several ranks with a GPU each: the conformance suite of groups on device memory, layouts that train what one rank
+# trains, in whatever order the GPUs do their work, and how failures end a job. On the emulated GPU; with LM_TEST_GPU=1
+# on those of this machine, where two ranks share the only one.
+# labels: e2e;mpi
+# timeout: 900
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+emulated=$(realpath "$bin/../tests/emulated_cuda")
+unset LM_PLUGIN_DIR
+if [ "${LM_TEST_GPU:-}" != 1 ]; then
+    if [ ! -e "$emulated/liblm_cuda.so" ]; then
+        echo "skipped: a build with sanitizers has no emulated GPU"
+        exit 77
+    fi
+    export LM_PLUGIN_DIR=$emulated
+elif ! "$bin/../tests/cuda/test_cuda" --list-tags >why 2>&1; then
+    tail -n 1 why
+    exit 77
+fi
+
+# ranks N COMMAND...: each with the GPU of its number. Those that would share the only one of this machine say that they
+# are on different ones, as NCCL wants it.
+ranks() {
+    local n=$1
+    shift
+    if [ -z "${LM_PLUGIN_DIR:-}" ] && [ "$(nvidia-smi --list-gpus | wc -l)" -lt "$n" ]; then
+        # shellcheck disable=SC2016
+        set -- sh -c 'NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK exec "$@"' sh "$@"
+    fi
+    mpirun -n "$n" "$@"
+}
+
+# ---- Groups ----
+run log test_conformance --cuda
+run log ranks 2 test_conformance --cuda
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    run log ranks 4 test_conformance --cuda
+    EMULATED_CUDA_DELAY=1 run log ranks 4 test_conformance --cuda
+    grep -q "^4 ranks, Open MPI" log || fail "4 ranks: $(cat log)"
+fi
+
+# ---- Layouts against one rank ----
+args=(--mock-data --vocab-size 64 --seed 5 --threads 1 --num-layers 4 --hidden-size 16 --num-attention-heads 2
+    --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --train-iters 3 --lr 3e-3 --lr-warmup-iters 1
+    --log-interval 1 --eval-iters 0 --device cuda)
+figures() { grep -oE '(lm loss|grad norm): [^ ]+' "$1" | sed 's/.*: //'; }
+same_figures() {
+    [ "$(figures "$1" | wc -l)" = 6 ] || fail "$1 is not 3 steps: $(cat "$1")"
+    paste <(figures "$1") <(figures "$2") |
+        awk -v bound="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > bound * $1) { print; exit 1 } }' ||
+        fail "$1 and $2 differ"
+}
+run one.log lm-train "${args[@]}"
+run half.log lm-train "${args[@]}" --bf16
+tp=(--tensor-model-parallel-size 2)
+pp=(--pipeline-model-parallel-size 2)
+zero=(--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 3000)
+layout() {
+    local log=$1 n=$2
+    shift 2
+    run "$log" ranks "$n" lm-train "${args[@]}" "$@"
+    same_figures one.log "$log" 1e-3
+}
+layout tp.log 2 "${tp[@]}"
+layout pp.log 2 "${pp[@]}"
+layout dp.log 2 "${zero[@]}" --check-replicas 1
+layout sequence.log 2 "${tp[@]}" --sequence-parallel
+layout interleaved.log 2 "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1
+run half2.log ranks 2 lm-train "${args[@]}" --bf16 "${tp[@]}"
+same_figures half.log half2.log 0.02
+
+# ---- Late: as far behind the host as CUDA allows, a missing dependency between streams gives other figures ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    layout all.log 4 "${tp[@]}" "${pp[@]}"
+    export EMULATED_CUDA_DELAY=1
+    layout late_dp.log 2 "${zero[@]}"
+    layout late_all.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
+    layout late_mixed.log 4 "${pp[@]}" "${zero[@]}"
+    unset EMULATED_CUDA_DELAY
+fi
+
+# ---- Failures ----
+failing=(ranks 2 test_conformance --cuda --timeout 2 --case)
+expect 3 "rank 1 on .*: the disk is full$" "${failing[@]}" one_gives_up
+expect 70 "rank 1 on .*no such file" "${failing[@]}" one_throws
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    failing[1]=4
+    expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 2 s; rank 1 on $(hostname) " \
+        "${failing[@]}" one_never_comes
+    expect 3 "group 'world': .*NCCL: invalid usage: rank 0 calls AllReduce\(count 10,.* but rank 1 calls AllReduce\(count 11," \
+        "${failing[@]}" other_shape
+    CUDA_VISIBLE_DEVICES=0 EMULATED_CUDA_DEVICES=1 expect 2 "cuda:0: ranks 0 and 1 share the GPU at 0000:" \
+        mpirun -n 2 test_conformance --cuda
+fi
+echo "groups of GPUs, and training in ${LM_PLUGIN_DIR:+emulated }layouts"
