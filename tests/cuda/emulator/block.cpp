@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -148,19 +149,32 @@ class Block {
         if (problem_.empty()) check_shared_guards();
     }
 
-    // Gives every thread that can run a turn; false when all are done.
+    // Runs each warp as far as it can go without the others, so that a missing barrier is not
+    // hidden by warps that keep step; false when all are done.
     bool run_ready(bool reverse) {
         bool ran = false;
-        for (size_t i = 0; i < n_threads_ && problem_.empty(); ++i) {
-            current_ = reverse ? n_threads_ - 1 - i : i;
+        const size_t n_warps = (n_threads_ + lanes_of_warp - 1) / lanes_of_warp;
+        for (size_t i = 0; i < n_warps && problem_.empty(); ++i) {
+            const size_t warp = reverse ? n_warps - 1 - i : i;
+            while (problem_.empty() && run_warp(warp * lanes_of_warp, reverse)) ran = true;
+        }
+        if (ran || !problem_.empty()) return true;
+        return release_barrier();
+    }
+
+    // Gives every lane that can run a turn; false when none can.
+    bool run_warp(size_t first, bool reverse) {
+        bool ran = false;
+        const size_t n_lanes = std::min<size_t>(lanes_of_warp, n_threads_ - first);
+        for (size_t i = 0; i < n_lanes && problem_.empty(); ++i) {
+            current_ = first + (reverse ? n_lanes - 1 - i : i);
             Thread& thread = threads_[current_];
             if (thread.state != State::ready) continue;
             ran = true;
             threadIdx = thread.index;
             thread.fiber.enter(scheduler_);
         }
-        if (ran || !problem_.empty()) return true;
-        return release_barrier();
+        return ran;
     }
 
     // Nobody is ready: all wait at the barrier, or all are done, or something is wrong.
