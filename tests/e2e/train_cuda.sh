@@ -22,7 +22,7 @@ if [ -z "${LM_PLUGIN_DIR:-}" ] && ! "$bin/../tests/cuda/test_cuda" --list-tags >
 fi
 
 data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1)
-schedule=(--micro-batch-size 2 --global-batch-size 4 --lr 3e-3 --lr-warmup-iters 5)
+schedule=(--micro-batch-size 1 --global-batch-size 2 --lr 3e-3 --lr-warmup-iters 5 --lr-decay-iters 60)
 shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 24)
 declare -A flags=(
     [gpt2]="--attention-dropout 0.1 --hidden-dropout 0.1"

@@ -52,6 +52,7 @@ class Memory {
         Allocation a{static_cast<std::byte*>(raw) + page, page_bytes,
                      page_bytes - up(bytes, alignment), bytes};
         mprotect(a.pages, page_bytes, PROT_READ | PROT_WRITE);
+        madvise(a.pages, page_bytes, MADV_HUGEPAGE);  // opening and closing goes page by page
         std::memset(a.pages, canary, page_bytes);
         std::memset(a.data(), 0xff, bytes);
         if (n_windows_ == 0) mprotect(a.pages, page_bytes, PROT_NONE);
