@@ -97,7 +97,7 @@ done
 train bench.log gpt2 cuda --train-iters 4 --benchmark
 grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(hardware\), (MFU|no MFU)' bench.log ||
     fail "no FLOP/s: $(cat bench.log)"
-grep -Eq '^adamw +1 ' bench.log || fail "no times of operations: $(cat bench.log)"
+grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat bench.log)"
 train auto.log gpt2 auto --train-iters 1
 grep -q 'note: device: cuda:0' auto.log.err || fail "auto does not take the GPU: $(cat auto.log.err)"
 
