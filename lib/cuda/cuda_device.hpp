@@ -34,6 +34,8 @@ class CudaDevice final : public device::Device {
     void copy_to_host(void* host, const device::View& source) override;
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override;
+    void allow_tf32() override;
+    void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
 
     int index() const { return index_; }

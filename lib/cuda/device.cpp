@@ -109,6 +109,14 @@ void CudaDevice::measure(const std::function<void()>& work, double& seconds) {
     check(timer_.end(stream_, seconds));
 }
 
+void CudaDevice::allow_tf32() {
+    matmul_->allow_tf32();
+}
+
+void CudaDevice::tune(device::TunedChoices* choices) {
+    matmul_->tune(choices);
+}
+
 void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));

@@ -5,9 +5,9 @@
 #include "cuda/matmul.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.hpp"
+#include "cuda/autotune.hpp"
 #include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
@@ -156,8 +156,9 @@ void Matmul::point(Plan& plan, const Product& p) const {
     }
 }
 
-int Matmul::candidates(Plan& plan, const Key& key, cublasLtMatmulHeuristicResult_t* found,
-                       int most) const {
+std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const Key& key,
+                                             int most) const {
+    point(plan, p);
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
     // Parts of a sum that several blocks make are added in fp32, never in the type of the result.
@@ -167,34 +168,45 @@ int Matmul::candidates(Plan& plan, const Key& key, cublasLtMatmulHeuristicResult
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_a);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_c);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
-    if (preference.status() != CUBLAS_STATUS_SUCCESS) return 0;
+    check(preference.status(), p);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
     int n = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
-                                       preference.get(), most, found, &n);
-    if (status != CUBLAS_STATUS_SUCCESS) return 0;
-    const auto good = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
-    return static_cast<int>(std::stable_partition(found, found + n, good) - found);
+                                       preference.get(), most, found.data(), &n);
+    std::vector<Plan> plans;
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < n; ++i) {
+        const auto& result = found[static_cast<size_t>(i)];
+        if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+        plan.algorithm = result.algo;
+        plan.workspace = result.workspaceSize;
+        plans.push_back(plan);
+    }
+    return plans;
+}
+
+bool Matmul::accepts(Plan& plan, const Product& p) const {
+    point(plan, p);
+    cublasLtMatmulHeuristicResult_t result;
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+        handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c, &plan.algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS) return false;
+    plan.workspace = result.workspaceSize;
+    return true;
 }
 
 // Bias gradients are left to our own sums: measurements elsewhere have the epilogue slower.
 Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
     const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
     for (const Epilogue epilogue : {fuse ? p.epilogue : Epilogue::none, Epilogue::none}) {
-        Plan plan = described(p, epilogue);
-        point(plan, p);
-        cublasLtMatmulHeuristicResult_t found;
-        if (candidates(plan, key, &found, 1) > 0) {
-            plan.algorithm = found.algo;
-            plan.workspace = found.workspaceSize;
-            return plan;
-        }
+        const auto plans = candidates(described(p, epilogue), p, key, 1);
+        if (!plans.empty()) return plans.front();
     }
     run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt has no algorithm for a {}",
               device_.operation(), text_of(p));
 }
 
-const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p) {
+const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, Rest rest) {
     const i64 workspace = context.workspace ? context.workspace.bytes() : 0;
     const Key key{.form = p.form,
                   .rows = p.rows,
@@ -202,7 +214,6 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p) 
                   .depth = p.depth,
                   .type = p.type,
                   .c_type = p.c_type,
-                  .accumulate = p.accumulate,
                   .tf32 = tf32_,
                   .epilogue = can_fuse(p) ? p.epilogue : Epilogue::none,
                   .align_a = alignment_of(p.a),
@@ -211,28 +222,30 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p) 
                   .workspace = std::min(workspace, spec::cuda_product_bytes)};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, first_choice(p, key)).first->second;
+    const Plan plan = choices_ == nullptr ? first_choice(p, key)
+                                          : tuned_plan(*this, *choices_, context, p, key, rest);
+    return plans_.emplace(key, plan).first->second;
 }
 
-cublasStatus_t Matmul::multiply(device::Context& context, Plan& plan, const Product& p,
-                                bool accumulate) const {
+void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest rest) const {
+    const bool fused = plan.epilogue == p.epilogue;
+    const bool rest_first = !fused && p.epilogue == Epilogue::bias;
+    if (rest_first) rest();
     point(plan, p);
     const float alpha = 1.0F;
-    const float beta = accumulate ? 1.0F : 0.0F;
-    return cublasLtMatmul(handle_, &plan.operation, &alpha, p.b, &plan.b, p.a, &plan.a, &beta, p.c,
-                          &plan.c, p.c, &plan.c, &plan.algorithm, context.workspace.data,
-                          plan.workspace, device_.stream());
+    const float beta = p.accumulate || rest_first ? 1.0F : 0.0F;
+    check(cublasLtMatmul(handle_, &plan.operation, &alpha, p.b, &plan.b, p.a, &plan.a, &beta, p.c,
+                         &plan.c, p.c, &plan.c, &plan.algorithm, context.workspace.data,
+                         plan.workspace, device_.stream()),
+          p);
+    if (!fused && !rest_first) rest();
 }
 
 bool Matmul::run(device::Context& context, const Product& product, Rest rest) {
     if (product.rows == 0 || product.cols == 0) return false;
-    Plan plan = plan_of(context, product);
-    const bool fused = plan.epilogue == product.epilogue;
-    const bool rest_first = !fused && product.epilogue == Epilogue::bias;
-    if (rest_first) rest();
-    check(multiply(context, plan, product, product.accumulate || rest_first), product);
-    if (!fused && !rest_first) rest();
-    return fused;
+    const Plan& plan = plan_of(context, product, rest);
+    run_as(context, plan, product, rest);
+    return plan.epilogue == product.epilogue;
 }
 
 }  // namespace lm::cuda

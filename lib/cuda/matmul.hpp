@@ -8,15 +8,15 @@
 // GPU model (cuBLAS documentation, "Results reproducibility"). Which algorithm that is, is settled
 // in one of two ways. Pinned, the default: the first one that the library's heuristics name, which
 // depends on the shape, the GPU model and the library alone; a run and its resume choose alike.
-// Tuned, on request (autotune.hpp): the fastest by measurement before the first step, which need
-// not come out the same way twice; so choices are kept in a folder, and who finds one there takes
-// it.
+// Tuned, on request (autotune.hpp): the fastest by measurement before the first step, kept for all
+// who come later (device/tuning.hpp).
 #pragma once
 
 #include <cublasLt.h>
 
 #include <compare>
 #include <map>
+#include <vector>
 
 #include "cuda/cuda_device.hpp"
 
@@ -84,12 +84,15 @@ class Matmul {
     // heuristics, on the host.
     bool run(device::Context& context, const Product& product, Rest rest);
 
+    // Until nullptr: products of shapes that are new are measured, see device::Device::tune().
+    void tune(device::TunedChoices* choices) { choices_ = choices; }
+
     // All that the choice of an algorithm depends on.
     struct Key {
         Form form;
         i64 rows, cols, depth;
         DType type, c_type;
-        bool accumulate, tf32;
+        bool tf32;
         Epilogue epilogue;
         u32 align_a, align_b, align_c;  // bytes, at most 16
         i64 workspace;                  // bytes
@@ -104,21 +107,26 @@ class Matmul {
         size_t workspace = 0;
     };
 
-  private:
-    const Plan& plan_of(device::Context& context, const Product& product);
+    // For autotune.cpp.
+    // A plan of this product with `epilogue` in the place of its own, without an algorithm.
     Plan described(const Product& product, Epilogue epilogue) const;
-    // The best algorithms by the library's heuristics, best first, at most `most`.
-    int candidates(Plan& plan, const Key& key, cublasLtMatmulHeuristicResult_t* found,
-                   int most) const;
+    // The best algorithms for it by the library's heuristics, best first, at most `most`.
+    std::vector<Plan> candidates(Plan plan, const Product& product, const Key& key, int most) const;
+    // False: the library refuses the plan's algorithm. Fills in the workspace that it takes.
+    bool accepts(Plan& plan, const Product& product) const;
+    // As run(), with a plan of the product's key.
+    void run_as(device::Context& context, Plan plan, const Product& product, Rest rest) const;
+
+  private:
+    const Plan& plan_of(device::Context& context, const Product& product, Rest rest);
     Plan first_choice(const Product& product, const Key& key) const;
     void point(Plan& plan, const Product& product) const;
-    cublasStatus_t multiply(device::Context& context, Plan& plan, const Product& product,
-                            bool accumulate) const;
     void check(cublasStatus_t status, const Product& product) const;
 
     CudaDevice& device_;
     cublasLtHandle_t handle_ = nullptr;
     bool tf32_ = false;
+    device::TunedChoices* choices_ = nullptr;
     std::map<Key, Plan> plans_;
 };
 

@@ -15,6 +15,7 @@ namespace lm::device {
 
 struct OpTable;
 struct OpTimes;
+class TunedChoices;
 class Device;
 
 // Owns device memory; move-only; zero-filled when made.
@@ -63,6 +64,11 @@ class Device {
     // Does `work`, which tells the device what to do, and adds the seconds that the device takes
     // for it to `seconds`: at once, or when the host waits for the device next.
     virtual void measure(const std::function<void()>& work, double& seconds);
+    // Products of fp32 may round their operands to TF32 from now on, where the device has it.
+    virtual void allow_tf32() {}
+    // From now on, until told nullptr, an operation that finds no choice for its shape measures the
+    // ways to do it, which overwrites its outputs, and keeps the best. Before the first step only.
+    virtual void tune(TunedChoices* choices) { (void)choices; }
     i64 allocated_bytes() const { return allocated_; }  // by allocate() and not yet freed
 
   protected:

@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "cpu/cpu.hpp"
+#include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/autotune.hpp"
 
 namespace lm::train {
 namespace {
@@ -81,6 +84,19 @@ std::unique_ptr<device::Device> open_gpu(i64 place_on_host) {
     return plugin.open_device(n_devices == 1 ? 0 : static_cast<int>(place_on_host));
 }
 
+// Before anything else is allocated.
+void autotune(device::Device& device, const TrainerConfig& config, int rank) {
+    const Stopwatch watch;
+    ChoicesInDirectory choices(config.autotune);
+    device.tune(&choices);
+    rehearse(device, config,
+             linear_shapes(config, parallel::coordinates_of(config.parallel, rank).tp));
+    device.tune(nullptr);
+    if (rank != 0) return;
+    note("autotune: {} products measured, {} found in {}, in {:.1f} s", choices.n_kept(),
+         choices.n_found(), config.autotune, watch.elapsed_s());
+}
+
 }  // namespace
 
 std::string choose_device(const std::string& choice, comm::Group& world) {
@@ -105,7 +121,11 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
     if (!config.cuda) return cpu::make_device(config.n_threads);
     const i64 place = parallel::place_on_host(world);
     std::unique_ptr<device::Device> device;
-    parallel::together(world, [&] { device = open_gpu(place); });
+    parallel::together(world, [&] {
+        device = open_gpu(place);
+        if (config.allow_tf32) device->allow_tf32();
+        if (!config.autotune.empty()) autotune(*device, config, world.rank());
+    });
     return device;
 }
 

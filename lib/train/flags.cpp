@@ -222,6 +222,12 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     options.group("Device");
     options.choice("--device", &flags.device, {"auto", "cpu", "cuda"},
                    "where to compute; auto: on a GPU where there is one that can be used");
+    options.flag("--allow-tf32", &flags.allow_tf32,
+                 "let a GPU round the operands of fp32 matrix products to TF32 (10 bits)");
+    options.value("--autotune", &flags.autotune, "DIR",
+                  "before the first step, measure on a GPU how to do each matrix product, and keep "
+                  "the choices in DIR; what is there is taken as it is; default: the library's "
+                  "first choice");
     options.value("--threads", &flags.threads, "N",
                   "CPU threads of each rank; default: all cores that it may use, shared equally by "
                   "the ranks of a host");

@@ -96,6 +96,8 @@ struct TrainFlags {
     ScheduleFlags schedule;
     OutputFlags output;
     std::string deepspeed_config;
+    bool allow_tf32 = false;
+    std::string autotune;
     std::string device = "auto";  // choose_device() makes it "cpu" or "cuda" before resolve()
     std::optional<i64> threads;
 };

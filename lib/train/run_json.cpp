@@ -95,6 +95,8 @@ io::OrderedJson to_json(const RunConfig& config) {
     return {{"model", ckpt::to_json(config.trainer.model)},
             {"micro_batch_size", config.trainer.micro_batch},
             {"device", config.trainer.cuda ? "cuda" : "cpu"},
+            {"allow_tf32", config.trainer.allow_tf32},
+            {"autotune", config.trainer.autotune},
             {"threads", config.trainer.n_threads},
             {"train_iterations", config.schedule.total_iterations()},
             {"schedule", schedule_json(config)},

@@ -42,6 +42,8 @@ struct TrainerConfig {
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
     bool cuda = false;  // the device is a GPU
+    bool allow_tf32 = false;
+    std::string autotune;  // directory of measured choices; empty: none are made
 
     spec::Processor processor() const { return {n_threads, cuda}; }
 };

@@ -53,6 +53,7 @@ void check_curriculum(const Given& given, const CurriculumFlags& curriculum) {
 void check_unused_flags(const TrainFlags& flags) {
     const Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
+    given.ignore(flags.device != "cpu", {"--allow-tf32", "--autotune"}, "for a GPU");
     given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
