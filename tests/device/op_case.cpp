@@ -80,14 +80,15 @@ struct Place {
     i64 bytes;
 };
 
-std::vector<Place> places_of(const OpCase& c, DType type, i64& end) {
+std::vector<Place> places_of(const OpCase& c, DType type, i64 shift, i64& end) {
     std::vector<Place> places;
     end = 0;
     for (const Tensor& tensor : c.tensors) {
         const DType dtype = dtype_of(tensor.kind, type);
         const i64 bytes = tensor.shape.numel() * size_of(dtype);
-        places.push_back({&tensor, dtype, end + guard, bytes});
-        end = round_up(end + guard + bytes, 64);
+        const i64 begin = end + guard + shift * size_of(dtype);
+        places.push_back({&tensor, dtype, begin, bytes});
+        end = round_up(begin + bytes, 64);
     }
     end += guard;
     return places;
@@ -133,9 +134,9 @@ Values OpCase::values() const {
     return result;
 }
 
-Values run_case(device::Device& device, const OpCase& c, DType type) {
+Values run_case(device::Device& device, const OpCase& c, DType type, i64 shift) {
     i64 bytes = 0;
-    const std::vector<Place> places = places_of(c, type, bytes);
+    const std::vector<Place> places = places_of(c, type, shift, bytes);
     std::vector<std::byte> before(static_cast<size_t>(bytes), std::byte{guard_byte});
     for (const Place& p : places) {
         if (p.tensor->role == Role::output) {

@@ -62,8 +62,8 @@ struct OpCase {
 
 // Outputs and updated tensors after the call. Throws std::runtime_error when the operation wrote
 // beside an output, changed an input, or left an element of an output unwritten. `type` is what the
-// compute type stands for.
-Values run_case(device::Device& device, const OpCase& op_case, DType type);
+// compute type stands for. Tensors lie `shift` elements past an aligned address.
+Values run_case(device::Device& device, const OpCase& op_case, DType type, i64 shift = 0);
 
 // The case with the tensors of its forward operation computed by `reference` in double precision,
 // then every value rounded as `type` rounds it (statistics to f32 where `type` is 16-bit).

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers on a GPU, or the emulated one: whatever is fused or not, aligned or not, measured
+// or not.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+
+#include "base/error.hpp"
+#include "cpu/cpu.hpp"
+#include "device/compare.hpp"
+#include "device/op_case.hpp"
+#include "device/tuning.hpp"
+#include "train/device.hpp"
+
+using namespace lm;
+using namespace lm::test;
+
+namespace {
+
+std::vector<OpCase> cases_of(std::initializer_list<std::string_view> names) {
+    std::vector<OpCase> chosen;
+    for (const OpCase& c : op_cases()) {
+        for (const std::string_view name : names) {
+            if (c.name.starts_with(name)) chosen.push_back(c);
+        }
+    }
+    return chosen;
+}
+
+void check_against_reference(device::Device& gpu, const OpCase& op_case, DType type, i64 shift) {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const OpCase c = prepared(*reference, op_case, type);
+    compare(c.name + " " + std::string(name_of(type)), run_case(gpu, c, type, shift),
+            run_case(*reference, c, DType::fp64),
+            [&](const std::string& tensor) { return bound_of(c, tensor, type); });
+}
+
+class ChoicesInMemory final : public device::TunedChoices {
+  public:
+    std::string find(const std::string& key) override {
+        const auto found = kept.find(key);
+        if (found == kept.end()) return {};
+        ++n_found;
+        return found->second;
+    }
+    std::string keep(const std::string& key, const std::string& choice) override {
+        return kept.emplace(key, choice).first->second;
+    }
+    std::map<std::string, std::string> kept;
+    int n_found = 0;
+};
+
+}  // namespace
+
+TEST_CASE("products of a library without epilogues", "[ops]") {
+    const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
+    setenv("EMULATED_CUBLASLT_EPILOGUES", "0", 1);
+    const auto gpu = train::cuda_plugin().open_device(0);
+    for (const OpCase& c : cases_of({"linear_"})) check_against_reference(*gpu, c, type, 0);
+    unsetenv("EMULATED_CUBLASLT_EPILOGUES");
+}
+
+TEST_CASE("operands at any address", "[ops]") {
+    const DType type = GENERATE(DType::fp32, DType::bf16);
+    const auto gpu = train::cuda_plugin().open_device(0);
+    for (const OpCase& c : cases_of({"linear_", "activation_", "gated_", "residual_norm_"})) {
+        check_against_reference(*gpu, c, type, 1);
+    }
+}
+
+TEST_CASE("tuned products are right, and the same bits for all who find the choices", "[ops]") {
+    const DType type = GENERATE(DType::fp32, DType::bf16);
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    ChoicesInMemory choices;
+    const auto first = train::cuda_plugin().open_device(0);
+    const auto second = train::cuda_plugin().open_device(0);
+    const auto cases = cases_of({"linear_"});
+    // Measuring spoils outputs that are added to; from then on choices stand.
+    for (device::Device* const gpu : {first.get(), second.get()}) {
+        gpu->tune(&choices);
+        for (const OpCase& op_case : cases) {
+            run_case(*gpu, prepared(*reference, op_case, type), type);
+        }
+        gpu->tune(nullptr);
+    }
+    CHECK(choices.kept.size() > 20);
+    CHECK(choices.n_found == static_cast<int>(choices.kept.size()));
+    for (const OpCase& op_case : cases) {
+        const OpCase c = prepared(*reference, op_case, type);
+        INFO(c.name << " " << name_of(type));
+        check_against_reference(*first, op_case, type, 0);
+        CHECK(run_case(*first, c, type) == run_case(*second, c, type));
+    }
+    // What somebody else wrote there is not tried.
+    for (auto& [key, choice] : choices.kept) choice = "fused 1 2 3";
+    const auto third = train::cuda_plugin().open_device(0);
+    third->tune(&choices);
+    CHECK_THROWS_WITH(run_case(*third, prepared(*reference, cases.front(), type), type),
+                      Catch::Contains("is not an algorithm that cuBLASLt takes"));
+}
