@@ -101,6 +101,22 @@ grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat benc
 train auto.log gpt2 auto --train-iters 1
 grep -q 'note: device: cuda:0' auto.log.err || fail "auto does not take the GPU: $(cat auto.log.err)"
 
+# ---- Measured products: the same choices for who comes later ----
+for log in measured found; do
+    train $log.log gpt2 cuda --train-iters 3 --bf16 --autotune choices --save $log
+done
+grep -Eq 'note: autotune: [1-9][0-9]* products measured, 0 found in choices' measured.log.err || fail "$(cat measured.log.err)"
+grep -Eq 'note: autotune: 0 products measured, [1-9][0-9]* found in choices' found.log.err || fail "$(cat found.log.err)"
+same_files measured/global_step3 found/global_step3 || fail "the same choices give other bits"
+for file in choices/*; do echo nonsense >"$file"; done
+expect 3 'product-.*: does not hold the choice for ".*": remove it' lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" \
+    --train-iters 1 --device cuda --bf16 --autotune choices
+train tf32.log gpt2 cuda --train-iters 3 --allow-tf32
+close tf32.log <(grep -E '^ iteration' gpt2-fp32-cpu.log | head -n 3) 2e-2 || fail "TF32: other losses"
+train ignored.log gpt2 cpu --train-iters 1 --allow-tf32 --autotune none
+grep -q 'note: --allow-tf32: ignored: for a GPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
+[ ! -e none ] || fail "--autotune on a CPU makes a directory"
+
 # ---- What it says where there is none ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     try=(lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" --train-iters 1 --device)
