@@ -57,6 +57,7 @@ text::TokenizerDesign design_of(const TrainArgs& args) {
                   : args.pretokenizer == "qwen2"     ? SplitRule::qwen2
                   : args.pretokenizer == "bloom"     ? SplitRule::bloom
                   : args.pretokenizer == "starcoder" ? SplitRule::starcoder
+                  : args.pretokenizer == "digits"    ? SplitRule::digits
                                                      : SplitRule::gpt2;
     if (args.normalizer != "none") {
         design.form = args.normalizer == "nfc"    ? Kind::nfc
@@ -313,7 +314,7 @@ void declare_train_tokenizer(cli::Options& options) {
                "pairs that occur less often are not merged");
     verb.values("--special-tokens", &args->special, "TOKEN", "the first tokens, in this order");
     verb.choice("--pretokenizer", &args->pretokenizer,
-                {"gpt2", "llama3", "qwen2", "bloom", "starcoder"},
+                {"gpt2", "llama3", "qwen2", "bloom", "starcoder", "digits"},
                 "how text is cut into the pieces that tokens never cross");
     verb.choice("--normalizer", &args->normalizer, {"none", "nfc", "nfd", "nfkc", "nfkd"},
                 "Unicode normal form of the text, in training and in tokenizer.json");

@@ -101,12 +101,10 @@ SplitRule rule_of_split(const HfPart& part) {
     refuse(part.path(), "the Split pattern {}", pattern.dump());
 }
 
-// Digits before ByteLevel, as StarCoder and SmolLM have it; without individual_digits it is
-// another.
+// Digits before ByteLevel, as StarCoder and SmolLM have it: each by itself.
 SplitRule rule_of_digits(const HfPart& part) {
     part.only({"individual_digits"});
-    if (!part.flag("individual_digits")) refuse(part.path(), "Digits without individual_digits");
-    return SplitRule::starcoder;
+    return part.flag("individual_digits") ? SplitRule::starcoder : SplitRule::digits;
 }
 
 PreTokenizer byte_level(const HfPart& part) {

@@ -40,7 +40,13 @@ u32 gpt2_piece_end(const CharReader& chars, u32 begin) {
 u32 starcoder_piece_end(const CharReader& chars, u32 begin) {
     const Char c = chars.at(begin);
     if (c.cls == CharClass::number) return begin + c.length;
-    if (c.cls == CharClass::space) {
+    return digits_piece_end(chars, begin);
+}
+
+u32 digits_piece_end(const CharReader& chars, u32 begin) {
+    const CharClass cls = chars.at(begin).cls;
+    if (cls == CharClass::number) return chars.skip(begin, CharClass::number);
+    if (cls == CharClass::space) {
         const u32 end = chars.skip(begin, CharClass::space);
         if (chars.at(end).cls == CharClass::number) return end;
     }

@@ -13,5 +13,7 @@ u32 gpt2_piece_end(const CharReader& chars, u32 begin);
 // StarCoder and SmolLM: each character of class number is a piece, and each stretch between two of
 // them is cut as a text of its own, so that spaces before a number stay together.
 u32 starcoder_piece_end(const CharReader& chars, u32 begin);
+// The same, but characters of class number that stand together are one piece.
+u32 digits_piece_end(const CharReader& chars, u32 begin);
 
 }  // namespace lm::text

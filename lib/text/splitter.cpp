@@ -61,6 +61,8 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
             return walking(gpt2_piece_end);
         case SplitRule::starcoder:
             return walking(starcoder_piece_end);
+        case SplitRule::digits:
+            return walking(digits_piece_end);
         case SplitRule::llama3:
             return walking([](const CharReader& chars, u32 begin) {
                 return llama3_piece_end(chars, begin, 3);
@@ -77,7 +79,8 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
 }
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
-    const bool only_scalar = rule == SplitRule::none || rule == SplitRule::starcoder;
+    const bool only_scalar =
+        rule == SplitRule::none || rule == SplitRule::starcoder || rule == SplitRule::digits;
     if (!has_vector_splitter() || only_scalar) return make_scalar_splitter(rule);
     return rule == SplitRule::gpt2 ? make_vector_gpt2_splitter() : make_masked_splitter(rule);
 }

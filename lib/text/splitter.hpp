@@ -19,6 +19,7 @@ enum class SplitRule {
     qwen2,
     bloom,
     starcoder,  // every number is a piece; between them GPT-2's, text by text
+    digits,     // the same with runs of numbers as pieces
 };
 
 class Splitter {

@@ -35,8 +35,9 @@ OrderedJson byte_level(bool use_regex) {
 OrderedJson pre_tokenizer(SplitRule rule) {
     if (rule == SplitRule::gpt2 || rule == SplitRule::none)
         return byte_level(rule == SplitRule::gpt2);
-    if (rule == SplitRule::starcoder) {
-        const OrderedJson digits = {{"type", "Digits"}, {"individual_digits", true}};
+    if (rule == SplitRule::starcoder || rule == SplitRule::digits) {
+        const OrderedJson digits = {{"type", "Digits"},
+                                    {"individual_digits", rule == SplitRule::starcoder}};
         return {{"type", "Sequence"}, {"pretokenizers", {digits, byte_level(true)}}};
     }
     const OrderedJson split = {{"type", "Split"},

@@ -25,7 +25,7 @@ expect 2 'one: exists already' lm-preprocess train-tokenizer --input a.jsonl --v
 expect 0 '' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output two --force
 
 # Every pretokenizer and normal form is stated in tokenizer.json, and holds when it is read back.
-for style in gpt2 llama3 qwen2 bloom starcoder; do
+for style in gpt2 llama3 qwen2 bloom starcoder digits; do
     run log lm-preprocess train-tokenizer --input a.jsonl --vocab-size 350 --output $style --pretokenizer $style --normalizer nfc
     printf "naïve  e\u0301 don't 20245\n" >text
     lm-preprocess encode --tokenizer-model $style <text | lm-preprocess decode --tokenizer-model $style >back

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lm-preprocess against Hugging Face tokenizers with the pretokenizers of GPT-2, BLOOM, Llama-3, Qwen2 and StarCoder, over tables that
+"""lm-preprocess against Hugging Face tokenizers with the pretokenizers of GPT-2, BLOOM, Llama-3, Qwen2, StarCoder and Digits, over tables that
 Hugging Face's trainer makes here: real text, random strings over a nasty alphabet, all code points, normal forms; and
 train-tokenizer against that trainer.
 
@@ -34,8 +34,8 @@ def untrained(style):
     tokenizer = Tokenizer(models.BPE(ignore_merges=style == "llama3"))
     if style == "gpt2":
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    elif style == "starcoder":
-        digits = pre_tokenizers.Digits(individual_digits=True)
+    elif style in ("starcoder", "digits"):
+        digits = pre_tokenizers.Digits(individual_digits=style == "starcoder")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     else:
         split = pre_tokenizers.Split(Regex(PATTERNS[style]), behavior="isolated")
@@ -191,7 +191,7 @@ def main():
     sample = [text for _, texts in real for text in texts[:300]]
     with tempfile.TemporaryDirectory() as folder:
         check_normal_forms(folder)
-        for style in ("gpt2", "bloom", "llama3", "qwen2", "starcoder"):
+        for style in ("gpt2", "bloom", "llama3", "qwen2", "starcoder", "digits"):
             referee = trained(style, sample, 6000)
             check_training(folder, style, sample, referee)
             model = os.path.join(folder, style + ".json")

@@ -92,6 +92,8 @@ class SlowSplit {
                 return gpt2(at);
             case text::SplitRule::starcoder:
                 return starcoder(at);
+            case text::SplitRule::digits:
+                return digits(at);
             case text::SplitRule::llama3:
                 return llama3(at, 3);
             case text::SplitRule::qwen2:
@@ -112,8 +114,9 @@ class SlowSplit {
         return spaces(at);
     }
     // GPT-2's rule on the text up to the next number, as if nothing came behind it.
-    size_t starcoder(size_t at) const {
-        if (number(chars_[at])) return at + 1;
+    size_t starcoder(size_t at) const { return number(chars_[at]) ? at + 1 : digits(at); }
+    size_t digits(size_t at) const {
+        if (number(chars_[at])) return run(at, number);
         SlowSplit stretch = *this;
         stretch.chars_.resize(run(at, [](u32 c) { return !number(c); }));
         return stretch.gpt2(at);

@@ -130,8 +130,6 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     const Json each = {{"type", "Digits"}, {"individual_digits", true}};
     CHECK(digits(each, true) == "loads");
     CHECK_THAT(digits(each, false), Contains("ByteLevel without use_regex behind Digits"));
-    CHECK_THAT(digits({{"type", "Digits"}, {"individual_digits", false}}, true),
-               Contains("Digits without individual_digits is not supported (lm-preprocess(1)"));
     CHECK_THAT(digits({{"type", "Punctuation"}}, true), Contains("pre_tokenizer 'Punctuation'"));
     const Json llama = {{"Regex", split_pattern(SplitRule::llama3)}};
     CHECK(split("Isolated", llama) == "loads");

@@ -63,8 +63,8 @@ TEST_CASE("gpt2 golden splits") {
 }
 
 TEST_CASE("the fast splitters cut where the portable ones do") {
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::llama3,
-                                 SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
+                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
         const auto fast = make_splitter(rule);
         const auto scalar = make_scalar_splitter(rule);
         test::NastyText nasty(1);
@@ -79,8 +79,8 @@ TEST_CASE("the fast splitters cut where the portable ones do") {
 }
 
 TEST_CASE("the portable splitters cut where the regular expressions do") {
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::llama3,
-                                 SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
+                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
         const auto scalar = make_scalar_splitter(rule);
         test::NastyText nasty(2);
         for (int i = 0; i < 4000; ++i) {
@@ -118,8 +118,8 @@ TEST_CASE("long runs across the windows") {
 
 TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
     test::NastyText nasty(5);
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::llama3,
-                                 SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
+                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
         const auto fast = make_splitter(rule);
         for (int i = 0; i < 2000; ++i) {
             std::string text = nasty.next(60);
