@@ -10,38 +10,35 @@
 
 namespace lm::preprocess {
 
+namespace {
+
+struct Count {
+    const char* name;
+    i64 Totals::*value;
+};
+constexpr Count counts[] = {
+    {"documents", &Totals::documents},     {"tokens", &Totals::tokens},
+    {"input_bytes", &Totals::input_bytes}, {"text_bytes", &Totals::text_bytes},
+    {"blank_lines", &Totals::blank},       {"skipped_lines", &Totals::bad},
+    {"replaced_lines", &Totals::replaced},
+};
+
+}  // namespace
+
 Totals& Totals::operator+=(const Totals& other) {
-    documents += other.documents;
-    tokens += other.tokens;
-    text_bytes += other.text_bytes;
-    input_bytes += other.input_bytes;
-    blank += other.blank;
-    bad += other.bad;
-    replaced += other.replaced;
+    for (const Count& count : counts) this->*count.value += other.*count.value;
     return *this;
 }
 
 io::OrderedJson Totals::to_json() const {
     io::OrderedJson j;
-    j["documents"] = documents;
-    j["tokens"] = tokens;
-    j["input_bytes"] = input_bytes;
-    j["text_bytes"] = text_bytes;
-    j["blank_lines"] = blank;
-    j["skipped_lines"] = bad;
-    j["replaced_lines"] = replaced;
+    for (const Count& count : counts) j[count.name] = this->*count.value;
     return j;
 }
 
 Totals Totals::parse(const io::Json& object, const std::string& path) {
     Totals t;
-    t.documents = io::json_get<i64>(object, "documents", path);
-    t.tokens = io::json_get<i64>(object, "tokens", path);
-    t.input_bytes = io::json_get<i64>(object, "input_bytes", path);
-    t.text_bytes = io::json_get<i64>(object, "text_bytes", path);
-    t.blank = io::json_get<i64>(object, "blank_lines", path);
-    t.bad = io::json_get<i64>(object, "skipped_lines", path);
-    t.replaced = io::json_get<i64>(object, "replaced_lines", path);
+    for (const Count& count : counts) t.*count.value = io::json_get<i64>(object, count.name, path);
     return t;
 }
 
