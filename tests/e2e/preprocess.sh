@@ -3,23 +3,10 @@
 # lm-preprocess as a user meets it: inputs in every compression, same bytes for any --workers, the
 # verbs, and one clear line with the right exit code for everything that can be wrong.
 # timeout: 120
-set -euo pipefail
-lm=$(realpath "$1")/bin/lm-preprocess
 here=$(realpath "$(dirname "$0")")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() { echo "FAILED: $*"; exit 1; }
-# expect CODE PATTERN COMMAND...: exit code, and one line on stderr that matches.
-expect() {
-    local code=$1 pattern=$2 got=0
-    shift 2
-    "$@" >out 2>err </dev/null || got=$?
-    [ "$got" = "$code" ] || fail "$*: exit $got, wanted $code: $(cat err)"
-    [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
-}
-nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+lm=$bin/lm-preprocess
 
 python3 - <<'PY'
 import json, random

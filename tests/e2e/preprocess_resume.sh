@@ -3,23 +3,12 @@
 # lm-preprocess in pieces: shards, ranks, kill -9 with --resume, full disks. Always the bytes of one
 # undisturbed run. $LM_LONG=1: 50 kills instead of 8.
 # timeout: 300
-set -euo pipefail
-lm=$(realpath "$1")/bin/lm-preprocess
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+lm=$bin/lm-preprocess
 
 # Without the shell's word about a killed child.
 quietly() { { "$@" 2> err; } 2> /dev/null; }
-fail() { echo "FAILED: $*"; exit 1; }
-expect() {
-    local code=$1 pattern=$2 got=0
-    shift 2
-    "$@" >out 2>err </dev/null || got=$?
-    [ "$got" = "$code" ] || fail "$*: exit $got, wanted $code: $(cat err)"
-    [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
-}
-nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
 same() { # PREFIX: the bytes of the undisturbed run
     local suffix
     for suffix in bin idx json; do
