@@ -32,19 +32,26 @@ void Staging::close() noexcept {
     }
 }
 
+// Copies follow each other through the pieces (next_ is the place, in bytes, of the first free
+// one), so that many small ones are on their way before the host must wait: for the piece that it
+// enters.
 cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
-    for (i64 begin = 0; begin < bytes; begin += piece_bytes) {
-        const auto count = static_cast<size_t>(std::min(piece_bytes, bytes - begin));
-        const Piece& piece = pieces_[next_];
-        next_ = (next_ + 1) % pieces_.size();
-        cudaError_t status = cudaEventSynchronize(piece.free);
+    for (i64 begin = 0; begin < bytes;) {
+        const auto place = static_cast<i64>(next_);
+        const Piece& piece = pieces_[next_ / piece_bytes % pieces_.size()];
+        const i64 offset = place % piece_bytes;
+        const i64 count = std::min(piece_bytes - offset, bytes - begin);
+        cudaError_t status = offset == 0 ? cudaEventSynchronize(piece.free) : cudaSuccess;
         if (status != cudaSuccess) return status;
-        std::memcpy(piece.data, static_cast<const std::byte*>(host) + begin, count);
-        status = cudaMemcpyAsync(static_cast<std::byte*>(target) + begin, piece.data, count,
+        const auto n = static_cast<size_t>(count);
+        std::memcpy(piece.data + offset, static_cast<const std::byte*>(host) + begin, n);
+        status = cudaMemcpyAsync(static_cast<std::byte*>(target) + begin, piece.data + offset, n,
                                  cudaMemcpyHostToDevice, stream);
+        if (status == cudaSuccess) status = cudaEventRecord(piece.free, stream);
         if (status != cudaSuccess) return status;
-        status = cudaEventRecord(piece.free, stream);
-        if (status != cudaSuccess) return status;
+        constexpr i64 alignment = 256;
+        next_ = static_cast<size_t>(round_up(place + count, alignment));
+        begin += count;
     }
     return cudaSuccess;
 }

@@ -102,10 +102,12 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
 std::string choose_device(const std::string& choice, comm::Group& world) {
     if (choice != "auto") return choice;
     std::string why = "no NVIDIA driver";
-    i32 mine = has_driver() && cuda_is_usable(why) ? 1 : 0;
+    const bool driver = has_driver();
+    i32 mine = driver && cuda_is_usable(why) ? 1 : 0;
     std::vector<i32> all(static_cast<size_t>(world.size()));
     world.all_gather({&mine, DType::int32, {1}}, {all.data(), DType::int32, {world.size()}});
     const auto n_gpus = std::ranges::count(all, 1);
+    if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
     if (n_gpus == 0) return "cpu";
     if (n_gpus == world.size()) return "cuda";
     const auto first_without = std::ranges::find(all, 0) - all.begin();

@@ -75,6 +75,24 @@ TEST_CASE("memory comes zeroed, is counted, and is copied in pieces", "[device]"
     device.synchronize();
 }
 
+TEST_CASE("many copies of all sizes arrive in order", "[device]") {
+    const auto gpu = open_gpu();
+    constexpr i64 n = 300;
+    constexpr i64 most = 100000;
+    const device::Buffer buffer = gpu->allocate(n * most, "test");
+    std::vector<u8> expected(static_cast<size_t>(n * most));
+    for (i64 i = 0; i < n; ++i) {
+        const i64 size = 1 + (i * 7919) % most;
+        std::vector<u8> values(static_cast<size_t>(size), static_cast<u8>(i + 1));
+        gpu->copy_from_host(buffer.view(i * most, DType::uint8, {size}), values.data());
+        std::copy(values.begin(), values.end(), expected.begin() + i * most);
+        if (i % 100 == 50) {  // both ways share the pinned memory
+            CHECK(host_copy<u8>(*gpu, buffer.view(i * most, DType::uint8, {size})) == values);
+        }
+    }
+    CHECK(host_copy<u8>(*gpu, buffer.view(DType::uint8, {n * most})) == expected);
+}
+
 TEST_CASE("the embedding's gradient is right and has the same bits for many tokens of few kinds",
           "[ops]") {
     const auto [n, vocab, width] =
