@@ -45,8 +45,9 @@ struct PieceLoops {
 
 template <typename Id>
 PieceLoops<Id> portable_loops();
-template <typename Id>
-PieceLoops<Id> aes_loops();  // where has_aes_loops()
 bool has_aes_loops();
+bool has_wide_aes();  // AVX-512 and VAES: four keys at a time
+template <typename Id>
+PieceLoops<Id> aes_loops(bool wide = has_wide_aes());  // where has_aes_loops()
 
 }  // namespace lm::text

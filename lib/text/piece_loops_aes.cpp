@@ -4,6 +4,8 @@
 #include "text/piece_loops.hpp"
 
 #if defined(__x86_64__)
+// g++ 12 warns of its own header (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 
 #define LM_AES __attribute__((target("avx2,aes")))
@@ -34,9 +36,14 @@ struct Aes {
     }
 
     LM_AES static void load(const char* text, i64 n, PieceBatch& batch, const Cache& cache) {
+        load_from(0, text, n, batch, cache);
+    }
+
+    LM_AES static void load_from(i64 i, const char* text, i64 n, PieceBatch& batch,
+                                 const Cache& cache) {
         const auto* entries = cache.entries();
-        u32 at = batch.begin;
-        for (i64 i = 0; i < n; ++i) {
+        u32 at = batch.begin_of(i);
+        for (; i < n; ++i) {
             const u32 end = batch.ends[i];
             const u32 length = std::min(end - at, 16U);
             const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text + at));
@@ -76,19 +83,78 @@ struct Aes {
     }
 };
 
+#define LM_VAES __attribute__((target("avx2,aes,avx512f,avx512bw,avx512vl,vaes")))
+#define LM_VAES_INLINE \
+    __attribute__((target("avx2,aes,avx512f,avx512bw,avx512vl,vaes"), always_inline)) inline
+
+// The 16 bytes at each of four places of a text.
+LM_VAES_INLINE __m512i four_of(const char* text, u32 a, u32 b, u32 c, u32 d) {
+    const auto at = [&](u32 place) { return reinterpret_cast<const __m128i*>(text + place); };
+    __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(at(a)));
+    four = _mm512_inserti32x4(four, _mm_loadu_si128(at(b)), 1);
+    four = _mm512_inserti32x4(four, _mm_loadu_si128(at(c)), 2);
+    return _mm512_inserti32x4(four, _mm_loadu_si128(at(d)), 3);
+}
+
+// Their keys: bytes behind the end cleared, the length (0xFF for 16 and more) as the last one.
+LM_VAES_INLINE __m512i keys_of(__m512i bytes, __m128i lengths) {
+    const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    const __m512i position =
+        _mm512_broadcast_i32x4(_mm_set_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m128i least = _mm_min_epu32(lengths, _mm_set1_epi32(16));
+    const __m128i repeated = _mm_mullo_epi32(least, _mm_set1_epi32(0x01010101));
+    const __mmask64 inside = _mm512_cmplt_epu8_mask(
+        position, _mm512_permutexvar_epi32(lane, _mm512_castsi128_si512(repeated)));
+    const __m128i is_long = _mm_cmpeq_epi32(least, _mm_set1_epi32(16));
+    const __m128i tags = _mm_slli_epi32(_mm_or_si128(least, is_long), 24);
+    const __m512i tag = _mm512_maskz_permutexvar_epi32(0x8888, lane, _mm512_castsi128_si512(tags));
+    return _mm512_or_si512(_mm512_maskz_mov_epi8(inside, bytes), tag);
+}
+
+// Aes::load for four pieces at a time.
+template <typename Id>
+LM_VAES void load_fours(const char* text, i64 n, PieceBatch& batch, const PieceCache<Id>& cache) {
+    const auto* entries = cache.entries();
+    const __m512i constant = _mm512_set1_epi64(0x1F83'D9AB'5BE0'CD19);
+    const __m128i place_bits = _mm_set1_epi32(PieceCache<Id>::n_places - 1);
+    const u32* ends = batch.ends;
+    __m128i ends_before = _mm_set1_epi32(static_cast<int>(batch.begin));
+    i64 i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const __m128i four_ends = register_of(ends + i);
+        const __m128i begins = _mm_alignr_epi8(four_ends, ends_before, 12);
+        ends_before = four_ends;
+        const __m512i bytes = four_of(text, batch.begin_of(i), ends[i], ends[i + 1], ends[i + 2]);
+        const __m512i keys = keys_of(bytes, _mm_sub_epi32(four_ends, begins));
+        _mm512_store_si512(&batch.keys[i], keys);
+        const __m512i hash = _mm512_aesenc_epi128(_mm512_aesenc_epi128(keys, constant), keys);
+        const __m128i first_words =
+            _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, hash));
+        _mm_store_si128(reinterpret_cast<__m128i*>(batch.places + i),
+                        _mm_and_si128(first_words, place_bits));
+        for (i64 k = i; k < i + 4; ++k) __builtin_prefetch(entries + batch.places[k]);
+    }
+    Aes<Id>::load_from(i, text, n, batch, cache);
+}
+
 }  // namespace
 
 bool has_aes_loops() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("aes");
 }
 
-template <typename Id>
-PieceLoops<Id> aes_loops() {
-    using Loops = Aes<Id>;
-    return {Loops::place_of, Loops::load, Loops::copy, Loops::find_missing};
+bool has_wide_aes() {
+    return has_aes_loops() && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vaes");
 }
-template PieceLoops<u16> aes_loops();
-template PieceLoops<i32> aes_loops();
+
+template <typename Id>
+PieceLoops<Id> aes_loops(bool wide) {
+    using Loops = Aes<Id>;
+    return {Loops::place_of, wide ? load_fours<Id> : Loops::load, Loops::copy, Loops::find_missing};
+}
+template PieceLoops<u16> aes_loops(bool);
+template PieceLoops<i32> aes_loops(bool);
 
 }  // namespace lm::text
 
@@ -99,12 +165,15 @@ namespace lm::text {
 bool has_aes_loops() {
     return false;
 }
+bool has_wide_aes() {
+    return false;
+}
 template <typename Id>
-PieceLoops<Id> aes_loops() {
+PieceLoops<Id> aes_loops(bool) {
     bug(__FILE__, __LINE__, "no AES here");
 }
-template PieceLoops<u16> aes_loops();
-template PieceLoops<i32> aes_loops();
+template PieceLoops<u16> aes_loops(bool);
+template PieceLoops<i32> aes_loops(bool);
 
 }  // namespace lm::text
 
