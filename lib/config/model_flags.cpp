@@ -91,6 +91,12 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     if (model.ffn_hidden == 0 && three_matrices) {
         // Megatron: as many parameters as two matrices of four times the hidden size have.
         model.ffn_hidden = checked_mul(8, model.hidden) / 3 / 64 * 64;
+        if (model.ffn_hidden == 0) {
+            usage_error("--ffn-hidden-size",
+                        "--swiglu makes it 8/3 of --hidden-size {} rounded "
+                        "down to a multiple of 64, which is 0: give one",
+                        model.hidden);
+        }
     }
 }
 
@@ -115,12 +121,18 @@ void note_preset(const Preset& preset, const ModelConfig& model, const Given& gi
 }
 
 // Flags that the model has no use for.
-void note_unused(const ModelConfig& model, const Given& given) {
+void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given& given) {
     const auto ignore = [&given](std::string_view flag, std::string_view why) {
         if (given.any(flag)) note("{}: ignored: {}", flag, why);
     };
     if (model.position != PositionEmbedding::rope) {
         ignore("--rotary-base", "only --position-embedding-type rope rotates");
+    }
+    if (flags.rotary && flags.position != "rope") {
+        ignore("--position-embedding-type", "--use-rotary-position-embeddings has the word");
+    }
+    if (flags.no_position && flags.position.ends_with("absolute")) {
+        ignore("--position-embedding-type", "--no-position-embedding has the word");
     }
     if (is_gated(model.activation)) {
         for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
@@ -242,7 +254,7 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
     }
     model.resolve();
     if (!flags.preset.empty()) note_preset(preset_named(flags.preset), model, given);
-    note_unused(model, given);
+    note_unused(model, flags, given);
     return model;
 }
 

@@ -109,11 +109,14 @@ void ModelConfig::resolve() {
     };
     probability("--attention-dropout", attention_dropout);
     probability("--hidden-dropout", hidden_dropout);
-    if (!(init_std > 0.0)) usage_error("--init-method-std", "{} is not positive", init_std);
-    if (!(rotary_base > 0.0) || !std::isfinite(rotary_base)) {
-        usage_error("--rotary-base", "{} is not a positive number", rotary_base);
-    }
-    if (!(norm_eps > 0.0)) usage_error("--layernorm-epsilon", "{} is not positive", norm_eps);
+    // Far beyond what any model uses, and far from what fp32 does not hold.
+    const auto in_reason = [](std::string_view flag, double value, double least, double most) {
+        if (value >= least && value <= most) return;
+        usage_error(flag, "{} is not from {:g} to {:g}", value, least, most);
+    };
+    in_reason("--init-method-std", init_std, 1e-30, 1e6);
+    in_reason("--rotary-base", rotary_base, 1, 1e30);
+    in_reason("--layernorm-epsilon", norm_eps, 1e-30, 1);
     check_size(*this);  // here, before anything is planned
 }
 

@@ -181,8 +181,9 @@ class Run {
         if (skipped_in_a_row_ < most_skipped_in_a_row) return;
         fail(Exit::self_stopped, fmt::format("iteration {}", iteration),
              "{} steps in a row had gradients beyond fp16, at last with a loss scale of {}: use "
-             "--bf16, or resume from an earlier checkpoint with a lower --lr or other data",
-             skipped_in_a_row_, result.loss_scale);
+             "--bf16, {}or resume from an earlier checkpoint with a lower --lr or other data",
+             skipped_in_a_row_, result.loss_scale,
+             config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : "");
     }
 
     // Nothing was changed by the step, but no later one would be better: the data and the weights
@@ -318,6 +319,11 @@ class Run {
     }
 
     Exit leave(Stop stop) {
+        if (run_iterations_ > 0 && skipped_in_a_row_ == run_iterations_) {
+            note("no weight was changed: the gradients of all {} iterations were beyond fp16{}",
+                 run_iterations_,
+                 config_.trainer.loss_scale.fixed ? "; use a lower --loss-scale" : "");
+        }
         if (config_.output.benchmark && is_first()) {
             report_.benchmark(trainer_, config_, device_->name());
         }

@@ -23,11 +23,26 @@ void line(std::string_view what, fmt::format_string<Args...> format, Args&&... a
     std::fputs(text.c_str(), stderr);
 }
 
+// "rope positions, RMSNorm, swiglu, 8 key-value groups, head of its own, no biases"
+std::string kind_text(const spec::ModelConfig& model) {
+    std::string text = fmt::format("{} positions, {}, {}", name_of(model.position),
+                                   name_of(model.normalization), name_of(model.activation));
+    if (model.n_groups != model.n_heads) {
+        text +=
+            fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
+    }
+    if (model.embedding_norm) text += ", embedding norm";
+    text += model.untied_head ? ", head of its own" : ", tied head";
+    if (!model.linear_bias) text += ", no biases";
+    return text;
+}
+
 void print_model(const spec::ModelConfig& model, const spec::ParallelConfig& parallel) {
     const i64 total = spec::count_parameters(model).total();
     line("model", "{} parameters ({}): {} layers, hidden {}, {} heads, ffn {}, sequence {}", total,
          human_count(static_cast<double>(total)), model.n_layers, model.hidden, model.n_heads,
          model.ffn_hidden, model.seq_length);
+    line("architecture", "{}", kind_text(model));
     line("vocabulary", "{}, in memory {}", model.vocab_size, spec::padded_vocab(model, parallel));
 }
 

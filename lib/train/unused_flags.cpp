@@ -20,6 +20,7 @@ class Given {
             if (!used && options_.given(name)) usage_error(name, "goes with {}", owner);
         }
     }
+    bool has(std::string_view name) const { return options_.given(name); }
     void ignore(bool used, Names names, std::string_view why) const {
         for (const std::string_view name : names) {
             if (!used && options_.given(name)) note("{}: ignored: {}", name, why);
@@ -64,6 +65,10 @@ void check_unused_flags(const TrainFlags& flags) {
                  {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window",
                   "--hysteresis"},
                  "only --fp16 scales the loss");
+    given.ignore(
+        !given.has("--loss-scale"),
+        {"--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"},
+        "--loss-scale fixes the scale");
     given.ignore(flags.parallel.tensor > 1, {"--sequence-parallel"},
                  "only --tensor-model-parallel-size above 1 has rows to cut");
 }

@@ -84,6 +84,18 @@ for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --s
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 
+# Of two flags that say different things, the one without a word is named.
+run quiet.log lm-train "${args[@]}" --dry-run --position-embedding-type alibi --use-rotary-position-embeddings --fp16 --loss-scale 8 --hysteresis 3
+for flag in --position-embedding-type --hysteresis; do
+    grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
+done
+grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log.err || fail "the plan's architecture: $(cat quiet.log.err)"
+expect 2 '--loss-scale: 1e-40 leaves nothing' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
+expect 2 '--ffn-hidden-size: --swiglu makes it' lm-train "${args[@]}" --hidden-size 16 --swiglu
+expect 2 '--layernorm-epsilon: 1e.300 is not from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
+run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
+grep -q 'no weight was changed: the gradients of all 20 iterations' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
+
 # As many checkpoints as the plan says, the one at the end among them.
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
 grep -q 'checkpoints  3 of .* in saves' saves.log.err || fail "saves: the plan: $(cat saves.log.err)"

@@ -142,6 +142,8 @@ TEST_CASE("scales that make no sense are refused by flag") {
     };
     CHECK(refused({.fixed = 0.0}, "--loss-scale"));
     CHECK(refused({.fixed = 1e300}, "--loss-scale"));
+    CHECK(refused({.fixed = 1e-40}, "--loss-scale"));
+    CHECK(refused({.initial = 1, .min = 1e-39}, "--min-loss-scale"));
     CHECK(refused({.initial = 1e300}, "--initial-loss-scale"));
     CHECK(refused({.initial = -1}, "--initial-loss-scale"));
     CHECK(refused({.initial = std::nan("")}, "--initial-loss-scale"));
