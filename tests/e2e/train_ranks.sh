@@ -56,6 +56,15 @@ run tp2pp2.log ranks 4 "${apart[@]}" "${tp2pp2[@]}"
 same_figures apart.log tp2pp2.log
 run tp2dp2.log ranks 4 "${apart[@]}" "${tp2dp2[@]}"
 same_figures apart.log tp2dp2.log
+# Positions that begin again reach every stage that rotates by them, and distances every stage that has slopes.
+llama=(--position-embedding-type rope --normalization RMSNorm --swiglu --untie-embeddings-and-output-weights
+    --disable-bias-linear --group-query-attention --num-query-groups 2)
+for architecture in "${llama[*]}" "--position-embedding-type alibi --embed-layernorm"; do
+    read -ra kind <<<"$architecture"
+    run apart.log lm-train "${args[@]}" "${kind[@]}" "${apart[@]}"
+    run tp2pp2.log ranks 4 "${kind[@]}" "${apart[@]}" "${tp2pp2[@]}" --num-layers-per-virtual-pipeline-stage 1
+    same_figures apart.log tp2pp2.log
+done
 
 # SIGUSR1 to mpirun reaches every rank: they save behind the same iteration and say 75.
 code=0
