@@ -80,6 +80,7 @@ __global__ void attention_delta_kernel(AttentionInput input, const T* dout, cons
 namespace ops {
 
 void attention_forward(device::Context& context, const AttentionForward& a) {
+    if (cudnn_attention_forward(context, a)) return;
     with_type(a.qkv.dtype, [&]<typename T>(T) {
         const AttentionInput input = input_of<T>(a, {a.out});
         const int batch = static_cast<int>(a.qkv[0]);
@@ -94,6 +95,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
 }
 
 void attention_backward(device::Context& context, const AttentionBackward& a) {
+    if (cudnn_attention_backward(context, a)) return;
     with_type(a.qkv.dtype, [&]<typename T>(T) {
         const AttentionInput input = input_of<T>(a, {a.out, a.dout, a.dqkv});
         const int batch = static_cast<int>(a.qkv[0]);

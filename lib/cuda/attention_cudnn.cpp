@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention by cuDNN instead of our kernels, when LM_ATTENTION=cudnn asks for it, for what
+// cudnn/cudnn_attention.hpp can do and the workspace of the plan has room for. Its plugin is opened
+// at the first call.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cuda/cuda_device.hpp"
+#include "cuda/cudnn/cudnn_attention.hpp"
+
+namespace lm::cuda {
+
+bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a);
+bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);
+
+namespace {
+
+constexpr const char* variable = "LM_ATTENTION";
+
+// Beside this plugin.
+std::string plugin_path() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
+    const std::string self = info.dli_fname;
+    return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
+}
+
+const CudnnAttention* open_plugin() {
+    const char* const wish = std::getenv(variable);
+    if (wish == nullptr || std::string(wish) == "flash") return nullptr;
+    if (std::string(wish) != "cudnn") {
+        usage_error(variable, "'{}' is neither flash nor cudnn", wish);
+    }
+    void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        run_error(variable, "no attention by cuDNN: {}: unset it to use the kernels of lm-train",
+                  dlerror());
+    }
+    const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
+    if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
+        run_error(variable, "{} belongs to another build", plugin_path());
+    }
+    return entry();
+}
+
+const CudnnAttention* plugin() {
+    static const CudnnAttention* const opened = open_plugin();
+    return opened;
+}
+
+bool aligned(const device::View& view) {
+    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+}
+
+// Says once for each reason why our kernels are used all the same.
+bool declined(const std::string& why) {
+    static std::set<std::string> said;
+    if (said.insert(why).second)
+        note("{}=cudnn: lm-train's own kernels are used: {}", variable, why);
+    return false;
+}
+
+template <typename Args>
+bool run(device::Context& context, const Args& a, bool backward, const CudnnTensors& tensors) {
+    if (plugin() == nullptr) return false;
+    if (!is_half(a.qkv.dtype)) return declined("the type is fp32");
+    if (a.doc_start) return declined("documents are kept apart");
+    if (a.alibi_slopes) return declined("positions are ALiBi's");
+    if (a.dropout.on()) return declined("attention has dropout");
+    if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
+        return declined("heads are not aligned to 16 bytes");
+    }
+    const CudnnProblem problem{
+        backward,   a.qkv.dtype == DType::bf16, a.qkv[0], a.qkv[1], a.n_heads, a.n_groups,
+        a.head_dim, static_cast<float>(a.scale)};
+    std::string why;
+    const i64 bytes = plugin()->workspace_bytes(problem, why);
+    if (bytes < 0) return declined(why);
+    if (bytes > context.workspace.bytes()) {
+        return declined(fmt::format("cuDNN needs {} bytes of workspace, the plan has {}", bytes,
+                                    context.workspace.bytes()));
+    }
+    const std::string failure =
+        plugin()->run(problem, tensors, context.workspace.data, stream_of(context));
+    if (!failure.empty()) run_error("cuDNN", "attention: {}", failure);
+    return true;
+}
+
+}  // namespace
+
+bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a) {
+    return run(context, a, false, {a.qkv.data, a.out.data, a.lse.data});
+}
+
+bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a) {
+    return run(context, a, true, {a.qkv.data, a.out.data, a.lse.data, a.dout.data, a.dqkv.data});
+}
+
+}  // namespace lm::cuda

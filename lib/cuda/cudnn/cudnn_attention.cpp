@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graphs of attention for cuDNN's frontend, and the plans made of them, one for each problem.
+#include "cuda/cudnn/cudnn_attention.hpp"
+
+#include <cudnn_frontend.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace lm::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+using fe::graph::Tensor_attributes;
+
+enum Tensor : i64 { q = 1, k, v, out, lse, dout, dq, dk, dv };
+
+// Heads of one part of a tensor whose tokens are `row` elements apart.
+Tensor_attributes heads_of(const CudnnProblem& p, Tensor name, i64 heads, i64 row) {
+    return Tensor_attributes()
+        .set_uid(name)
+        .set_dim({p.batch, heads, p.length, p.width})
+        .set_stride({p.length * row, p.width, row, 1});
+}
+
+Tensor_attributes lse_of(const CudnnProblem& p) {
+    return Tensor_attributes()
+        .set_uid(lse)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim({p.batch, p.n_heads, p.length, 1})
+        .set_stride({p.n_heads * p.length, p.length, 1, 1});
+}
+
+// Gives a tensor that the graph makes its place in memory.
+void put(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_attributes& place) {
+    tensor->set_output(true)
+        .set_uid(place.get_uid())
+        .set_dim(place.get_dim())
+        .set_stride(place.get_stride());
+}
+
+void add_attention(Graph& graph, const CudnnProblem& p) {
+    const i64 row = (p.n_heads + 2 * p.n_groups) * p.width;
+    const i64 out_row = p.n_heads * p.width;
+    const auto q_in = graph.tensor(heads_of(p, q, p.n_heads, row));
+    const auto k_in = graph.tensor(heads_of(p, k, p.n_groups, row));
+    const auto v_in = graph.tensor(heads_of(p, v, p.n_groups, row));
+    if (!p.backward) {
+        auto attributes = fe::graph::SDPA_attributes()
+                              .set_name("attention")
+                              .set_generate_stats(true)
+                              .set_attn_scale(p.scale)
+                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                              .set_diagonal_band_right_bound(0);
+        const auto [made, stats] = graph.sdpa(q_in, k_in, v_in, attributes);
+        put(made, heads_of(p, out, p.n_heads, out_row));
+        put(stats, lse_of(p));
+        stats->set_data_type(fe::DataType_t::FLOAT);
+        return;
+    }
+    const auto out_in = graph.tensor(heads_of(p, out, p.n_heads, out_row));
+    const auto dout_in = graph.tensor(heads_of(p, dout, p.n_heads, out_row));
+    const auto lse_in = graph.tensor(lse_of(p));
+    auto attributes = fe::graph::SDPA_backward_attributes()
+                          .set_name("attention backward")
+                          .set_attn_scale(p.scale)
+                          .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                          .set_diagonal_band_right_bound(0)
+                          .set_deterministic_algorithm(true);
+    const auto [dq_made, dk_made, dv_made] =
+        graph.sdpa_backward(q_in, k_in, v_in, out_in, dout_in, lse_in, attributes);
+    put(dq_made, heads_of(p, dq, p.n_heads, row));
+    put(dk_made, heads_of(p, dk, p.n_groups, row));
+    put(dv_made, heads_of(p, dv, p.n_groups, row));
+}
+
+// Without operations: those take over what the graph knows of the device when they are added.
+std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
+    auto graph = std::make_unique<Graph>();
+    graph->set_io_data_type(p.bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    return graph;
+}
+
+// Up to the question which engines there are; `handle` none: for the device the graph was told.
+std::string find_engines(Graph& graph, cudnnHandle_t handle) {
+    fe::error_t status = graph.validate();
+    if (status.is_good()) status = graph.build_operation_graph(handle);
+    if (status.is_good()) status = graph.create_execution_plans({fe::HeurMode_t::A});
+    if (status.is_good()) status = graph.check_support();
+    return status.is_good() ? "" : status.get_message();
+}
+
+struct Plan {
+    std::unique_ptr<Graph> graph;
+    i64 workspace = -1;
+    std::string why;
+};
+
+// One process computes on one GPU.
+struct Plans {
+    std::mutex mutex;
+    cudnnHandle_t handle = nullptr;
+    std::map<CudnnProblem, Plan> plans;
+};
+
+Plans& all() {
+    static Plans plans;
+    return plans;
+}
+
+Plan make_plan(const CudnnProblem& problem, cudnnHandle_t handle) {
+    Plan plan{empty_graph(problem), -1, ""};
+    add_attention(*plan.graph, problem);
+    plan.why = find_engines(*plan.graph, handle);
+    if (!plan.why.empty()) return plan;
+    fe::error_t status = plan.graph->build_plans();
+    i64 bytes = 0;
+    if (status.is_good()) status = plan.graph->get_workspace_size(bytes);
+    if (status.is_good()) {
+        plan.workspace = bytes;
+    } else {
+        plan.why = status.get_message();
+    }
+    return plan;
+}
+
+i64 workspace_bytes(const CudnnProblem& problem, std::string& why) {
+    Plans& known = all();
+    const std::lock_guard lock(known.mutex);
+    if (known.handle == nullptr) {
+        const cudnnStatus_t status = cudnnCreate(&known.handle);
+        if (status != CUDNN_STATUS_SUCCESS) {
+            why = cudnnGetErrorString(status);
+            return -1;
+        }
+    }
+    auto found = known.plans.find(problem);
+    if (found == known.plans.end()) {
+        found = known.plans.emplace(problem, make_plan(problem, known.handle)).first;
+    }
+    why = found->second.why;
+    return found->second.workspace;
+}
+
+std::string run(const CudnnProblem& p, const CudnnTensors& tensors, void* workspace,
+                cudaStream_t stream) {
+    Plans& known = all();
+    const std::lock_guard lock(known.mutex);
+    const cudnnStatus_t set = cudnnSetStream(known.handle, stream);
+    if (set != CUDNN_STATUS_SUCCESS) return cudnnGetErrorString(set);
+    constexpr i64 element = 2;  // bytes
+    const auto part = [&](void* base, i64 first_head) {
+        return static_cast<std::byte*>(base) + first_head * p.width * element;
+    };
+    std::unordered_map<int64_t, void*> pointers = {{q, part(tensors.qkv, 0)},
+                                                   {k, part(tensors.qkv, p.n_heads)},
+                                                   {v, part(tensors.qkv, p.n_heads + p.n_groups)},
+                                                   {out, tensors.out},
+                                                   {lse, tensors.lse}};
+    if (p.backward) {
+        pointers[dout] = tensors.dout;
+        pointers[dq] = part(tensors.dqkv, 0);
+        pointers[dk] = part(tensors.dqkv, p.n_heads);
+        pointers[dv] = part(tensors.dqkv, p.n_heads + p.n_groups);
+    }
+    fe::error_t status = known.plans.at(p).graph->execute(known.handle, pointers, workspace);
+    return status.is_good() ? "" : status.get_message();
+}
+
+std::string unsupported_on(const CudnnProblem& problem, const std::string& device, int capability,
+                           int multiprocessors) {
+    const auto properties = std::make_shared<fe::DeviceProperties>();
+    fe::error_t status =
+        properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
+    if (status.is_bad()) return status.get_message();
+    const std::unique_ptr<Graph> graph = empty_graph(problem);
+    graph->set_device_properties(properties);
+    graph->set_sm_version(capability);
+    graph->set_sm_count(multiprocessors);
+    add_attention(*graph, problem);
+    return find_engines(*graph, nullptr);
+}
+
+}  // namespace
+}  // namespace lm::cuda
+
+extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
+lm_cudnn_attention() {
+    static const lm::cuda::CudnnAttention attention{1, lm::cuda::workspace_bytes, lm::cuda::run,
+                                                    lm::cuda::unsupported_on};
+    return &attention;
+}
