@@ -770,6 +770,7 @@ vector<OpCase> op_cases() {
         }
         add_linear(list, 261, 391, 40, true, activation);  // more than one tile each way
     }
+    add_linear(list, 1030, 8, 16, true, Activation::none);  // many blocks of rows
     for (const Gate gate : {Gate::swiglu, Gate::geglu}) {
         add_gated(list, 1, 1, gate);
         add_gated(list, 5, 37, gate);
