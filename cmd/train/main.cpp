@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
+#include "base/joint_error.hpp"
 #include "comm/launch.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
@@ -28,10 +29,16 @@ int main(int argc, char** argv) {
         if (trains) train::catch_signals();
         comm::Watch watch;  // outlives the groups
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
-        const auto launch = comm::launch({.timeout_s = timeout_s, .watch = &watch});
+        const auto launch = comm::launch(
+            {.timeout_s = timeout_s, .watch = &watch, .rendezvous = flags.device != "cpu"});
         comm::Group& world = launch->world();
         const bool speaks = world.rank() == 0;
         flags.device = train::choose_device(flags.device, world);
+        if (flags.device == "cpu" && !launch->carries_tensors()) {
+            throw JointError(Exit::usage,
+                             "--device cpu: " + launch->describe() +
+                                 ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
+        }
         if (flags.output.dry_run) {
             return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
         }

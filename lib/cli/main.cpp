@@ -40,6 +40,7 @@ struct Launch {
 Launch launch_of_environment() {
     constexpr const char* variables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                             {"PMI_RANK", "PMI_SIZE"},
+                                            {"RANK", "WORLD_SIZE"},
                                             {"SLURM_PROCID", "SLURM_NTASKS"}};
     for (const auto& [rank_name, size_name] : variables) {
         const char* rank = std::getenv(rank_name);

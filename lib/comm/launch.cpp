@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/plugin.hpp"
+#include "comm/rendezvous.hpp"
+#include "comm/tcp_world.hpp"
 
 namespace lm::comm {
 namespace {
@@ -63,6 +65,19 @@ const MpiPlugin& open_plugin(const LaunchedBy& by) {
     return plugin;
 }
 
+// Where several ranks meet whom no launcher of MPI has started. Slurm sets its variables in batch
+// scripts too, outside of a step.
+std::optional<Meeting> meeting_without_mpi() {
+    for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+        if (number_of(variable) >= 0) return std::nullopt;
+    }
+    const bool ranks = std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
+    if (!ranks && number_of("SLURM_STEP_NUM_TASKS") <= 1) return std::nullopt;
+    std::optional<Meeting> meeting =
+        meeting_of([](const char* name) -> const char* { return std::getenv(name); });
+    return meeting && meeting->size > 1 ? meeting : std::nullopt;
+}
+
 }  // namespace
 
 LaunchedBy launched_by() {
@@ -79,7 +94,23 @@ LaunchedBy launched_by() {
     return {};
 }
 
+std::optional<i64> local_rank() {
+    for (const char* variable :
+         {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK", "SLURM_LOCALID"}) {
+        if (const i64 rank = number_of(variable); rank >= 0) return rank;
+    }
+    return std::nullopt;
+}
+
 std::unique_ptr<Launch> launch(const LaunchOptions& options) {
+    if (const std::optional<Meeting> meeting = meeting_without_mpi()) {
+        if (options.rendezvous) return std::make_unique<TcpWorld>(*meeting, options);
+        // srun's tasks have a message of their own below.
+        if (std::getenv("WORLD_SIZE") != nullptr) {
+            usage_error("WORLD_SIZE", "there are {} ranks, but on CPUs they need MPI: use mpirun",
+                        meeting->size);
+        }
+    }
     const LaunchedBy by = launched_by();
     if (!by.mpi) return std::make_unique<Alone>(options);
     std::unique_ptr<Launch> launch = open_plugin(by).open(options);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How this process was started, and the group of all ranks that were started with it: one rank
-// alone, or MPI when mpirun, mpiexec or srun started it. MPI lives in a plugin, liblm_mpi.so beside
-// this library, that is opened only then, so that one process never pays for it.
+// alone, MPI when mpirun, mpiexec or srun started it, or a TCP rendezvous. MPI lives in a plugin,
+// liblm_mpi.so beside this library, that is opened only then, so that one process never pays for
+// it.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/group.hpp"
@@ -18,6 +20,10 @@ struct LaunchOptions {
     // What this rank does, for the others' messages when they miss it; operations of the world and
     // its parts are recorded there. Or none.
     Watch* watch = nullptr;
+    // Where MPI has not started the ranks, they may meet over TCP, by the variables of
+    // torchrun-like launchers and of Slurm (rendezvous.hpp): for what they tell each other around
+    // tensors that travel by NCCL.
+    bool rendezvous = false;
     // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.
     i64 max_count = i64{1} << 30;
 };
@@ -30,6 +36,9 @@ struct LaunchedBy {
     i64 n_ranks = 0;       // 0: not told
 };
 LaunchedBy launched_by();
+
+// This rank's number among those of its machine, as the launcher tells it; nullopt: it does not.
+std::optional<i64> local_rank();
 
 // Keeps the connection to the other ranks. When an exception destroys it, the whole job is ended as
 // soon as this process exits, with its exit code: the one line that tells the error is printed
@@ -44,6 +53,9 @@ class Launch {
     virtual Group& world() = 0;
     // "1 rank", "8 ranks, Open MPI 4.1.4": for the log.
     virtual std::string describe() const = 0;
+
+    // Whether its groups are made to carry tensors of the host.
+    virtual bool carries_tensors() const { return true; }
 
   protected:
     Launch() = default;

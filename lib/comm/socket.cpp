@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -62,6 +63,11 @@ Socket bound(int family, int port) {
 }
 
 }  // namespace
+
+void Socket::send_at_once() const {
+    const int on = 1;
+    setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
 
 bool Socket::send_all(std::span<const std::byte> bytes, const Deadline& deadline) const {
     while (!bytes.empty()) {

@@ -33,6 +33,9 @@ class Socket {
     int fd() const { return fd_.get(); }
     void reset() { fd_ = io::Fd(); }
 
+    // Small pieces leave at once (TCP_NODELAY).
+    void send_at_once() const;
+
     // All of it before the deadline; false: not, with errno (ECONNRESET when the other closed it).
     bool send_all(std::span<const std::byte> bytes, const Deadline& deadline) const;
     bool receive_all(std::span<std::byte> bytes, const Deadline& deadline) const;

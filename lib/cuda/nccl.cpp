@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/joint_error.hpp"
 #include "cuda/nccl_group.hpp"
 
 namespace lm::cuda {
@@ -52,11 +53,12 @@ void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
     if (shared != nullptr && std::strcmp(shared, "0") != 0) return;
     for (int rank = 0; rank < host.size(); ++rank) {
         if (rank == host.rank() || gpus[static_cast<size_t>(rank)] != gpu) continue;
-        usage_error(
-            fmt::format("cuda:{}", device.index()),
-            "ranks {} and {} share the GPU at {}: start as many ranks on a machine as it has "
-            "GPUs, one for each",
-            std::min(rank, host.rank()), std::max(rank, host.rank()), address);
+        throw JointError(
+            Exit::usage,
+            fmt::format("cuda:{}: ranks {} and {} share the GPU at {}: start as many ranks on a "
+                        "machine as it has GPUs, one for each",
+                        device.index(), std::min(rank, host.rank()), std::max(rank, host.rank()),
+                        address));
     }
 }
 

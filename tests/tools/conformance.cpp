@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
     table.value("--timeout", &options.timeout_s, "S", "how long to wait for missing ranks");
     table.value("--max-count", &options.max_count, "N", "elements of one MPI call");
     table.flag("--check", &options.check_operations, "compare the operations of all ranks");
+    table.flag("--rendezvous", &options.rendezvous, "ranks may meet over TCP");
     table.flag("--cuda", &cuda, "operations on device memory, over NCCL");
     table.value("--case", &chosen, "NAME", "only this one");
     return cli::run_main(argc, argv, table, [&] { return run(options, chosen, cuda); });

@@ -30,7 +30,6 @@ constexpr auto sleep_time = std::chrono::microseconds(100);
 // After a timeout members ask one after another, so that a large job is not flooded.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
-constexpr size_t max_sightings_told = 4;
 
 std::byte* at(void* base, i64 elements, DType dtype) {
     return static_cast<std::byte*>(base) + elements * size_of(dtype);
@@ -351,24 +350,8 @@ std::string MpiGroup::missing(const Operation& operation, i64 number, double wai
         const bool asked = number >= 0 ? member != rank() : member == operation.peer;
         if (asked) others.push_back(member);
     }
-    std::vector<int> missing;
-    std::string told;
-    for (const Sighting& s : world_.ask(world_ranks(others), id_)) {
-        if (s.answered && number >= 0 && s.n_started > number) continue;
-        missing.push_back(s.rank);
-        if (missing.size() > max_sightings_told) continue;
-        told +=
-            fmt::format("; rank {} on {} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
-                        !s.answered       ? "does not answer"
-                        : s.where.empty() ? "is elsewhere"
-                                          : "is in " + s.where);
-    }
-    std::ranges::sort(missing);
-    const std::string which = number >= 0 ? fmt::format(", operation {}", number) : "";
-    const std::string who = missing.empty() ? "all have come, but it does not end"
-                                            : ranks_text(missing, world_.size()) + " did not come";
-    return fmt::format("{}{}: {} within {:.0f} s{}", describe(operation), which, who, waited_s,
-                       told);
+    return missing_text(describe(operation), number, world_.ask(world_ranks(others), id_),
+                        world_.size(), waited_s);
 }
 
 // The members' operations are compared by a digest; when they differ, all texts are gathered.

@@ -18,17 +18,9 @@
 #include "base/error.hpp"
 #include "comm/launch.hpp"
 #include "comm/mpi/types.hpp"
+#include "comm/sighting.hpp"
 
 namespace lm::comm {
-
-// What a rank told about itself when asked, or that it did not answer.
-struct Sighting {
-    int rank = 0;
-    bool answered = false;
-    i64 n_started = -1;  // collectives that it has started in the group in question; -1: not in it
-    std::string host;    // empty: not known
-    std::string where;   // what it does
-};
 
 class MpiWorld final : public Launch {
   public:

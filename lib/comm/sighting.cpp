@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/sighting.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/operation.hpp"
+
+namespace lm::comm {
+
+std::string missing_text(const std::string& operation, i64 number,
+                         const std::vector<Sighting>& sightings, int n_ranks, double waited_s) {
+    constexpr size_t max_told = 4;
+    std::vector<int> missing;
+    std::string told;
+    for (const Sighting& s : sightings) {
+        if (s.answered && number >= 0 && s.n_started > number) continue;
+        missing.push_back(s.rank);
+        if (missing.size() > max_told) continue;
+        told +=
+            fmt::format("; rank {} on {} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
+                        !s.answered       ? "does not answer"
+                        : s.where.empty() ? "is elsewhere"
+                                          : "is in " + s.where);
+    }
+    std::ranges::sort(missing);
+    const std::string which = number >= 0 ? fmt::format(", operation {}", number) : "";
+    const std::string who = missing.empty() ? "all have come, but it does not end"
+                                            : ranks_text(missing, n_ranks) + " did not come";
+    return fmt::format("{}{}: {} within {:.0f} s{}", operation, which, who, waited_s, told);
+}
+
+}  // namespace lm::comm

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process's part of a job whose ranks met over TCP (rendezvous.hpp), where MPI cannot start:
+// its connection to the hub on rank 0, and a thread that takes in what comes and tells others who
+// ask where this rank is. It is for what ranks tell each other around a training on GPUs, whose
+// tensors travel by NCCL: everything goes by way of rank 0.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "comm/launch.hpp"
+#include "comm/rendezvous.hpp"
+#include "comm/sighting.hpp"
+#include "comm/tcp_frame.hpp"
+#include "comm/tcp_hub.hpp"
+#include "comm/tickets.hpp"
+
+namespace lm::comm {
+
+class TcpWorld final : public Launch {
+  public:
+    TcpWorld(const Meeting& meeting, const LaunchOptions& options);
+    ~TcpWorld() override;
+    Group& world() override { return *group_; }
+    std::string describe() const override;
+    bool carries_tensors() const override { return size() == 1; }
+
+    // What an operation waits for: a group's collective of that number (member -1), or a message of
+    // a member.
+    struct Key {
+        u64 group = 0;
+        int member = -1;
+        i64 number = 0;
+        friend auto operator<=>(const Key&, const Key&) = default;
+    };
+
+    int rank() const { return meeting_.rank; }
+    int size() const { return meeting_.size; }
+    const LaunchOptions& options() const { return options_; }
+
+    void tell(Frame frame, const Bytes& bytes);
+    bool has_come(const Key& key);
+    // Takes it; none: not within `seconds`. Throws Error when the job has failed.
+    std::optional<Bytes> take(const Key& key, double seconds);
+    void require_whole();
+
+    void add_group(u64 id, const std::atomic<i64>& n_started);
+    void remove_group(u64 id);
+    std::vector<Sighting> ask(const std::vector<int>& ranks, u64 group);
+    // This rank gives up.
+    void abort(const std::string& reason) noexcept;
+
+  private:
+    void leave(bool failing);
+    void read();
+    void handle(const Frame& frame, Bytes bytes);
+    void answer(const Frame& question);
+    void fail(Exit code, const std::string& text);
+    void connect(const std::string& host, int port, const std::string& secret);
+
+    Meeting meeting_;
+    LaunchOptions options_;
+    int exceptions_at_start_;
+    std::string host_;
+    std::unique_ptr<TcpHub> hub_;  // on rank 0
+    Socket socket_;
+    std::mutex sending_;
+    std::mutex mutex_;  // of what follows
+    std::condition_variable changed_;
+    std::map<Key, Bytes> come_;
+    std::map<u64, const std::atomic<i64>*> groups_;
+    std::vector<Sighting> sightings_;
+    bool failed_ = false;
+    bool told_ = false;  // this rank's own thread knows
+    bool leaving_ = false;
+    Exit code_ = Exit::failure;
+    std::string reason_;
+    std::unique_ptr<Group> group_;
+    std::thread thread_;
+};
+
+class TcpGroup final : public Group {
+  public:
+    // `ranks` of the members, among all.
+    TcpGroup(TcpWorld& world, u64 id, std::vector<int> ranks, int rank, std::string name);
+    ~TcpGroup() override;
+
+    void abort(const std::string& reason) noexcept override { world_.abort(reason); }
+    i64 count_collective() override { return n_started_.fetch_add(1); }
+    std::string missing(const Operation& operation, i64 number, double waited_s) override;
+
+  protected:
+    i64 start(const Operation& operation) override;
+    void wait(i64 ticket) override;
+    bool done(i64 ticket) override;
+    std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
+
+  private:
+    struct Started {
+        Operation operation;
+        TcpWorld::Key key;
+    };
+    Frame frame_of(const Operation& operation, i64 number) const;
+    void finish(i64 ticket, const Started& started, const Bytes& bytes);
+    Bytes wait_for(const Started& started);
+
+    TcpWorld& world_;
+    u64 id_;
+    std::vector<int> ranks_;
+    std::atomic<i64> n_started_{0};           // collectives
+    std::map<int, i64> n_sent_, n_received_;  // messages, by member
+    Tickets<Started> under_way_;
+};
+
+}  // namespace lm::comm

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that meet over TCP, as torchrun-like launchers start them: the conformance suite, how failures end a job, and
+# training on (emulated) GPUs without MPI.
+# timeout: 300
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+unset LM_PLUGIN_DIR
+
+# start N COMMAND...: the ranks in the background, the last one first; sets pids. Outputs in out.R, err.R.
+start() {
+    local n=$1 rank
+    shift
+    pids=()
+    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+    for ((rank = n - 1; rank >= 0; rank--)); do
+        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$rank MASTER_ADDR=localhost MASTER_PORT=$port \
+            "$@" >"out.$rank" 2>"err.$rank" </dev/null &
+        pids[rank]=$!
+    done
+}
+# ended CODE PATTERN: all ranks have ended, one of them with that code, one of them saying that.
+ended() {
+    local rank code
+    local -a codes=()
+    for rank in "${!pids[@]}"; do
+        code=0
+        wait "${pids[rank]}" || code=$?
+        codes+=("$code")
+    done
+    [[ " ${codes[*]} " == *" $1 "* ]] || fail "exits ${codes[*]}, wanted $1: $(cat err.*)"
+    [ -z "$2" ] || cat err.* | grep -E -- "$2" >found || fail "no '$2' in: $(cat err.*)"
+}
+
+for n in 2 4; do
+    start $n test_conformance --rendezvous
+    ended 0 ""
+    [[ $(tail -n 1 out.0) == "$n ranks, met at localhost:"* ]] || fail "$n ranks: $(cat out.0 err.*)"
+done
+
+conformance=(test_conformance --rendezvous --timeout 4 --case)
+start 4 "${conformance[@]}" one_gives_up
+ended 3 "rank 1 on .* gave up: the disk is full$"
+start 4 "${conformance[@]}" one_throws
+ended 70 "rank 1 on .*no such file"
+start 4 "${conformance[@]}" one_never_comes
+ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 4 s; rank 1 on $(hostname) "
+start 4 "${conformance[@]}" other_operation
+ended 70 "rank . calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)|rank 1 calls all_gather\(10 x fp32\), but rank . calls"
+start 4 "${conformance[@]}" other_message
+ended 70 "receive\(11 x fp32 from rank 0\): the message has 40 bytes"
+
+# A rank that dies, and one that never starts.
+start 4 "${conformance[@]}" forever
+until [ "$(wc -l <out.0)" = 4 ]; do
+    kill -0 "${pids[0]}" || fail "no start: $(cat err.*)"
+    sleep 0.05
+done
+kill -9 "${pids[2]}"
+ended 3 "rank 2 on $(hostname): its process has ended"
+expect 3 "ranks 1, 2 of 3 did not come within 1 s" \
+    env RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 12000)) test_conformance --rendezvous --timeout 1
+
+# Training.
+args=(--mock-data --vocab-size 64 --seed 5 --threads 1 --num-layers 2 --hidden-size 16 --num-attention-heads 2
+    --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 3e-3 --log-interval 1 --eval-iters 0)
+expect 2 "WORLD_SIZE: there are 2 ranks, but on CPUs they need MPI" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost \
+    MASTER_PORT=20000 lm-train "${args[@]}" --device cpu
+emulated=$(realpath "$bin/../tests/emulated_cuda")
+if [ -e "$emulated/liblm_cuda.so" ]; then
+    export LM_PLUGIN_DIR=$emulated
+    run one.log lm-train "${args[@]}" --device cuda
+    start 2 lm-train "${args[@]}" --device cuda --tensor-model-parallel-size 2 --save saved
+    ended 0 ""
+    figures() { grep -oE '(lm loss|grad norm): [^ ]+' "$1" | sed 's/.*: //'; }
+    [ "$(figures out.0 | wc -l)" = 4 ] || fail "not 2 steps: $(cat out.0 err.*)"
+    paste <(figures one.log) <(figures out.0) |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 1e-3 * $1) { print; exit 1 } }' || fail "other losses"
+    lm-ckpt verify saved >verified || fail "lm-ckpt verify: $(cat verified)"
+fi
+echo "2 and 4 ranks over TCP; failures are named"
