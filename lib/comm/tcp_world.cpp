@@ -251,6 +251,7 @@ void TcpWorld::remove_group(u64 id) {
 }
 
 std::vector<Sighting> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
+    const std::lock_guard asking(asking_);
     {
         const std::lock_guard lock(mutex_);
         sightings_.clear();

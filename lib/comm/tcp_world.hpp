@@ -72,6 +72,7 @@ class TcpWorld final : public Launch {
     std::string host_;
     std::unique_ptr<TcpHub> hub_;  // on rank 0
     Socket socket_;
+    std::mutex asking_;
     std::mutex sending_;
     std::mutex mutex_;  // of what follows
     std::condition_variable changed_;

@@ -172,6 +172,11 @@ void Channel::release(Flight& flight) {
 }
 
 Flight* Channel::start(const Operation& operation, i64 number) {
+    // Here and not in tell(), which the watch may come to: memory is for the rank's own thread.
+    if (takes_keys(operation) && !keys_in_place(operation.dtype) && keys_.bytes() == 0) {
+        LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
+        keys_ = device_.allocate(n_keys * size_of(DType::int32), "maxima");
+    }
     Flight* const flight = unused();
     flight->operation = operation;
     flight->number = number;
@@ -253,10 +258,6 @@ void Channel::tell_maximum(Flight& flight) {
     const i64 n_parts = o.kind == Kind::all_reduce ? 1 : size_;
     const i64 n = keys_of_turn(flight);
     const bool in_place = keys_in_place(o.dtype);
-    if (!in_place && keys_.bytes() == 0) {
-        LM_CHECK(n_parts <= n_keys, "too many ranks for maxima");
-        keys_ = device_.allocate(n_keys * size_of(DType::int32), "maxima");
-    }
     void* const keys = in_place ? const_cast<void*>(o.in) : keys_.data();
     for (i64 part = 0; part < n_parts; ++part) {
         to_keys(stream_, o.dtype, at(o.in, part * o.n + flight.n_reduced, o.dtype),

@@ -84,7 +84,7 @@ class Channel {
     bool advances() const { return n_told_ < under_way_.size() || busy_ != nullptr; }
 
   private:
-    bool usable() const { return comm_ != nullptr && parent_ == nullptr && !ending_; }
+    bool usable() const { return parent_ == nullptr && comm_ != nullptr && !ending_; }
     Flight* unused();
     void reap();
     bool poll();

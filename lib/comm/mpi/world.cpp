@@ -233,6 +233,8 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 }
 
 std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
+    static std::mutex one_at_a_time;  // the rank's thread, and one that watches over its GPU
+    const std::lock_guard asking(one_at_a_time);
     static std::deque<Question> questions;  // stay until the end: they may still be on their way
     static std::deque<MPI_Request> requests;
     std::vector<Answer> answers;
