@@ -19,6 +19,9 @@ run log srun -n 1 --mpi=pmix test_conformance
 
 expect 2 "srun: started 4 tasks that do not know of each other: use srun --mpi=pmix" \
     srun -n 4 --mpi=none test_conformance
+# Without MPI they meet over TCP, where that is allowed. The nodes of this test have names that nothing resolves.
+MASTER_ADDR=localhost run log srun -N 2 -n 4 --mpi=none test_conformance --rendezvous
+grep -q "^4 ranks, met at localhost:" log || fail "4 ranks over TCP: $(cat log)"
 expect 3 "rank 1 of 4 did not come within 1 s; rank 1 on $(hostname) " \
     srun -N 2 -n 4 --mpi=pmix test_conformance --timeout 1 --case one_never_comes
 expect 70 "rank 1 on .*no such file" srun -N 2 -n 4 --mpi=pmix test_conformance --case one_throws
