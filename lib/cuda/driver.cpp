@@ -31,9 +31,20 @@ std::string version_text(int version) {
               visible[0] == 0 ? "\"\"" : visible);
 }
 
+// What the driver reads once, before the first call. Streams that share one of its work queues wait
+// for each other, and a receive that waits for its message must not hold up what that message
+// needs: as many queues as there can be, whatever a job script says for other programs' sake
+// (Megatron-LM asks for 1). Kernels that are loaded when they are first called wait for the whole
+// device, with the same effect: all are loaded at the start.
+void set_up_driver() {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 }  // namespace
 
 int count_devices() {
+    set_up_driver();
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess) cudaGetLastError();

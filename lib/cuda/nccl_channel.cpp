@@ -73,7 +73,7 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
 }
 
 Channel::~Channel() {
-    abort();
+    if (comm_ != nullptr) abort_together({take()});
     for (const std::unique_ptr<Flight>& flight : flights_) {
         cudaEventDestroy(flight->ready);
         cudaEventDestroy(flight->end);
@@ -340,8 +340,10 @@ bool Channel::ended() {
     return true;
 }
 
-void Channel::abort() noexcept {
-    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+void abort_together(const std::vector<ncclComm_t>& comms) noexcept {
+    ncclGroupStart();
+    for (ncclComm_t comm : comms) ncclCommAbort(comm);
+    ncclGroupEnd();
 }
 
 }  // namespace lm::cuda

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -75,8 +76,8 @@ class Channel {
     bool idle();
     void begin_end();
     bool ended();
-    // The end at once: the kernels under way stop.
-    void abort() noexcept;
+    // The communicator, for abort_together(); this has none any more.
+    ncclComm_t take() noexcept { return std::exchange(comm_, nullptr); }
 
     const std::string& name() const { return name_; }
     comm::Group& host() { return *host_; }
@@ -115,5 +116,9 @@ class Channel {
     Flight* busy_ = nullptr;         // the last of them, while NCCL works on it in the background
     device::Buffer keys_;            // of maxima of 16-bit floats
 };
+
+// The end at once: the kernels under way in these communicators stop. As one group, because the end
+// of one may wait for the device, where the others' kernels wait for ranks that do not come.
+void abort_together(const std::vector<ncclComm_t>& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -30,15 +30,14 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
 }
 
 NcclGroup::~NcclGroup() {
-    const bool failing = world_->failed() || std::uncaught_exceptions() > exceptions_at_start_;
+    bool failing = world_->failed() || std::uncaught_exceptions() > exceptions_at_start_;
     try {
         if (!failing) end();
     } catch (const std::exception& error) {
         warn("{}", error.what());
+        failing = true;
     }
-    const std::lock_guard lock(world_->mutex());
-    if (channel_) channel_->abort();  // of what has ended: nothing
-    for (const auto& [key, link] : links_) link->abort();
+    if (failing) world_->fail("the rank fails");
 }
 
 // Each step on all channels before the next, since no two ranks need have theirs in the same order.

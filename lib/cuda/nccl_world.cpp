@@ -34,6 +34,9 @@ NcclWorld::~NcclWorld() {
     }
     woken_.notify_all();
     thread_.join();
+    if (!aborting_.valid()) return;
+    const std::chrono::duration<double> patience(ignored_s);
+    if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
 }
 
 void NcclWorld::require_whole() {
@@ -49,8 +52,17 @@ void NcclWorld::fail(const std::string& text) noexcept {
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);
+    std::vector<ncclComm_t> comms;
     for (const std::weak_ptr<Channel>& each : channels_) {
-        if (const std::shared_ptr<Channel> channel = each.lock()) channel->abort();
+        const std::shared_ptr<Channel> channel = each.lock();
+        if (!channel) continue;
+        if (ncclComm_t comm = channel->take()) comms.push_back(comm);
+    }
+    // By a thread of its own, for it may take its time, and neither the rank nor the watch has any.
+    try {
+        aborting_ = std::async(std::launch::async, [comms] { abort_together(comms); });
+    } catch (const std::exception&) {
+        abort_together(comms);
     }
 }
 

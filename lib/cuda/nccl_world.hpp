@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,6 +58,7 @@ class NcclWorld {
     std::atomic<bool> failed_{false};
     std::atomic<bool> told_{false};  // the rank's own thread knows
     std::string reason_;
+    std::future<void> aborting_;  // of all communicators, after a failure
     double failed_at_s_ = 0;
     std::thread thread_;
 };

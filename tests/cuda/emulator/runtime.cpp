@@ -18,6 +18,8 @@ using emulator::noted;
 namespace {
 
 constexpr size_t granted_shared_bytes = 48 << 10;
+// What a kernel may have statically, which the emulator does not know.
+constexpr size_t static_shared_bytes = 4 << 10;
 
 thread_local int current_device = 0;
 std::mutex functions_mutex;
@@ -197,7 +199,8 @@ bool fits(const cudaLaunchConfig_t& config, const void* kernel) {
     const dim3 block = config.blockDim;
     const std::lock_guard lock(functions_mutex);
     const auto asked = shared_bytes_of.find(kernel);
-    const size_t shared = asked == shared_bytes_of.end() ? granted_shared_bytes : asked->second;
+    const size_t shared =
+        asked == shared_bytes_of.end() ? granted_shared_bytes - static_shared_bytes : asked->second;
     return config.numAttrs == 0 && config.dynamicSmemBytes <= shared && grid.x > 0 && grid.y > 0 &&
            grid.z > 0 && grid.x <= 0x7fffffffU && grid.y <= 65535 && grid.z <= 65535 &&
            block.x > 0 && block.y > 0 && block.z > 0 && block.z <= 64 &&

@@ -64,6 +64,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t dtype,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
