@@ -74,8 +74,7 @@ void note_leftovers(const std::string& prefix) {
 
 // The usual end of a program that a signal ended, once the unfinished outputs are gone.
 int die_by_signal() {
-    const std::string name = cli::stop_signal_name();
-    const int number = name == "SIGINT" ? SIGINT : name == "SIGTERM" ? SIGTERM : SIGUSR1;
+    const int number = cli::stop_signal_number();
     std::signal(number, SIG_DFL);
     std::raise(number);
     return 128 + number;

@@ -21,6 +21,7 @@ struct VerifyArgs {
 };
 
 int verify(const VerifyArgs& args) {
+    data::require_dataset(args.prefix);
     cli::Progress progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
                            args.quiet);
     const data::VerifyResult result =

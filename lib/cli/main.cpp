@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -157,6 +158,7 @@ void flush_stdout() {
 
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body) {
     keep_standard_descriptors();
+    std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of write() instead
     const Reporter reporter(options.program());
     set_log_sink([&reporter](Severity severity, std::string_view message) {
         reporter.log(severity, message);

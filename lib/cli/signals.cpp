@@ -67,21 +67,29 @@ bool is_ignored(int signal) {
 void install_stop_signals() {
     install(SIGUSR1, on_stop_signal);
     install(SIGTERM, on_stop_signal);
-    if (!is_ignored(SIGINT)) install(SIGINT, on_stop_signal);
+    for (const int signal : {SIGINT, SIGHUP}) {
+        if (!is_ignored(signal)) install(signal, on_stop_signal);
+    }
 }
 
 StopRequest stop_requested() {
     return first_stop_signal.load() == 0 ? StopRequest::none : StopRequest::save_and_stop;
 }
 
+int stop_signal_number() {
+    return first_stop_signal.load();
+}
+
 const char* stop_signal_name() {
-    switch (first_stop_signal.load()) {
+    switch (stop_signal_number()) {
         case 0:
             return nullptr;
         case SIGUSR1:
             return "SIGUSR1";
         case SIGTERM:
             return "SIGTERM";
+        case SIGHUP:
+            return "SIGHUP";
         default:
             return "SIGINT";
     }

@@ -145,18 +145,22 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     return {type, n, d, n > 0 && size == want + n};
 }
 
-IndexedDataset IndexedDataset::open(const std::string& prefix) {
-    IndexedDataset d;
-    d.prefix_ = prefix;
-    const std::string idx = idx_path(prefix);
-    const std::string bin = bin_path(prefix);
-    for (const std::string& path : {idx, bin}) {
+void require_dataset(const std::string& prefix) {
+    for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
         if (!io::exists(path)) {
             usage_error(prefix,
                         "no such dataset: {} does not exist: give what stands before .bin and .idx",
                         path);
         }
     }
+}
+
+IndexedDataset IndexedDataset::open(const std::string& prefix) {
+    require_dataset(prefix);
+    IndexedDataset d;
+    d.prefix_ = prefix;
+    const std::string idx = idx_path(prefix);
+    const std::string bin = bin_path(prefix);
     d.idx_ = io::MappedFile(idx);
     d.bin_ = io::MappedFile(bin);
     const IdxHeader header = parse_idx_header(d.idx_.bytes(), idx);

@@ -29,6 +29,8 @@ TokenType token_type_for(i64 vocab_size);
 std::string bin_path(std::string_view prefix);   // PREFIX.bin
 std::string idx_path(std::string_view prefix);   // PREFIX.idx
 std::string side_path(std::string_view prefix);  // PREFIX.json
+// Error(usage) when one of the first two is not there.
+void require_dataset(const std::string& prefix);
 
 // Both files mapped read-only. All const members may be called from many threads at once.
 class IndexedDataset {

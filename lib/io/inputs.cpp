@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/stream.hpp"
@@ -16,17 +17,24 @@ namespace lm::io {
 namespace {
 
 // Appends the paths of the regular files below `directory`; links to files count, links to
-// directories are not followed (they may form a ring).
+// directories are named and not followed (they may form a ring), as is all else that is no file.
 void collect(const std::string& directory, std::vector<std::string>& files) {
     for (const std::string& name : list_directory(directory)) {
         if (name.starts_with('.')) continue;
         std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
         struct stat status {};
         if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
-        if (S_ISREG(status.st_mode))
+        const bool is_directory = S_ISDIR(status.st_mode);
+        if (S_ISREG(status.st_mode)) {
             files.push_back(std::move(path));
-        else if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+        } else if (!is_directory) {
+            note("{}: left out: neither a file nor a directory", path);
+        } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+            note("{}: left out: a link to a directory, which is followed only when it is named",
+                 path);
+        } else {
             collect(path, files);
+        }
     }
 }
 

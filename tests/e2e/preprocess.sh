@@ -87,19 +87,21 @@ expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad 
 expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 
-# A signal ends it as signals do, and nothing is left.
+# A signal ends it as signals do, and nothing is left; SIGHUP comes when the terminal goes away.
 mkfifo pipe
-"$lm" --input pipe --output-prefix stopped --quiet --workers 1 &
-pid=$!
-exec 9> pipe
-yes '{"text":"some words"}' 2> /dev/null | head -c 3000000 >&9 || true
-kill -TERM $pid
-yes '{"text":"some words"}' 2> /dev/null | head -c 9000000 >&9 2> /dev/null || true
-exec 9>&-
-got=0
-wait $pid || got=$?
-[ $got = 143 ] || fail "SIGTERM: exit $got"
-nothing_under stopped
+for signal in TERM HUP; do
+    (trap - HUP && exec "$lm" --input pipe --output-prefix stopped --quiet --workers 1) &
+    pid=$!
+    exec 9> pipe
+    yes '{"text":"some words"}' 2> /dev/null | head -c 3000000 >&9 || true
+    kill -$signal $pid
+    yes '{"text":"some words"}' 2> /dev/null | head -c 9000000 >&9 2> /dev/null || true
+    exec 9>&-
+    got=0
+    wait $pid || got=$?
+    [ $got = $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit $got"
+    nothing_under stopped
+done
 
 # A killed run leaves temporaries, nothing under a final name, and the next run says so.
 got=0
@@ -148,4 +150,13 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2
 else
     echo "not root: a full disk is only acted by LM_IO_FAULT"
 fi
+# A limit on the size of files is an error like a full disk.
+expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
+nothing_under limited
+expect 2 'nosuch: no such dataset' "$lm" verify nosuch
+expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
+# What a directory holds is read or named.
+mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
+"$lm" --input top --output-prefix top --quiet 2> err
+for name in link fifo; do grep -q "note: top/$name: left out" err || fail "no note of top/$name: $(cat err)"; done
 echo ok
