@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of one operation: its tensors by name, the call, and what it is compared with. The list
-// (op_cases.cpp) drives every check of every backend; run_case() takes any Device.
+// (cases/op_cases.cpp) drives every check of every backend; run_case() takes any Device.
 #pragma once
 
 #include <functional>

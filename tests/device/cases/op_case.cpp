@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op_case.hpp"
+#include "device/op_case.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of cases: every operation in shapes that no block, vector or tile divides, and with
+// every option on and off.
+#include "device/cases/op_list.hpp"
+
+namespace lm::test {
+
+using namespace device;
+
+OpList op_cases() {
+    restart_values();
+    OpList list;
+    add_embedding(list, 1, 3, 1, false, 0);
+    add_embedding(list, 37, 11, 5, true, 4);
+    add_embedding(list, 70, 13, 131, true, 0);
+    for (const Activation activation :
+         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+        for (const bool bias : {false, true}) {
+            add_linear(list, 1, 1, 1, bias, activation);
+            add_linear(list, 3, 5, 7, bias, activation);
+            add_linear(list, 67, 37, 29, bias, activation);
+        }
+        add_linear(list, 261, 391, 40, true, activation);  // more than one tile each way
+    }
+    add_linear(list, 1030, 8, 16, true, Activation::none);  // many blocks of rows
+    for (const Gate gate : {Gate::swiglu, Gate::geglu}) {
+        add_gated(list, 1, 1, gate);
+        add_gated(list, 5, 37, gate);
+        add_gated(list, 19, 1100, gate);
+        add_gated(list, 3, 2312, gate);
+    }
+    for (const bool inverse : {false, true}) {
+        add_rotary(list, 1, 1, 1, 2, 0, inverse);
+        add_rotary(list, 2, 21, 3, 10, 7, inverse);
+        add_rotary(list, 1, 33, 2, 128, 128, inverse);
+    }
+    for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
+        for (const double p : {0.0, 0.3}) {
+            add_norm(list, {.batch = 1, .length = 1, .width = 1, .norm = norm, .p = p});
+            add_norm(list, {.batch = 3, .length = 5, .width = 5, .norm = norm, .p = p});
+            add_norm(list, {.batch = 2, .length = 65, .width = 67, .norm = norm, .p = p});
+            add_norm(list, {.batch = 1, .length = 3, .width = 768, .norm = norm, .p = p});
+            add_norm(list, {.batch = 3, .length = 37, .width = 64, .norm = norm, .p = p});
+        }
+        // Rows of several steps of a block, and longer than what it keeps.
+        for (const i64 width : {2304, 4104, 8200, 50000}) {
+            add_norm(list, {.batch = 1, .length = 3, .width = width, .norm = norm, .p = 0.1});
+        }
+        add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .bias = false});
+        add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .branch = false});
+        add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .residual = false});
+        add_norm(list, {.batch = 1, .length = 7, .width = 9, .norm = norm, .sum = false, .p = 0.5});
+    }
+    for (const double p : {0.0, 0.5}) {
+        add_norm(list, {.batch = 2, .length = 7, .width = 9, .y = false, .p = p});
+        add_norm(list, {.batch = 2, .length = 40, .width = 67, .y = false, .p = p});
+    }
+    // Rows of a part of the samples.
+    for (const bool y : {false, true}) {
+        add_norm(
+            list,
+            {.batch = 3, .length = 5, .width = 9, .y = y, .p = 0.4, .first_row = 7, .n_rows = 6});
+    }
+    for (const double p : {0.0, 0.2}) {
+        add_attention(list, {1, 1, 1, 1, 1, false, false, p});
+        add_attention(list, {2, 7, 3, 1, 5, false, true, p});
+        add_attention(list, {1, 64, 2, 2, 64, false, false, p});
+        add_attention(list, {1, 65, 4, 2, 80, true, false, p});
+        add_attention(list, {2, 131, 2, 1, 16, true, true, p});
+        add_attention(list, {1, 193, 1, 1, 128, false, true, p});
+    }
+    add_attention(list, {1, 200, 2, 2, 64, true, false, 0.1});
+    // Narrower and wider heads than most, odd numbers of heads, queries that share their keys.
+    add_attention(list, {1, 150, 6, 2, 32, true, true, 0.2});
+    add_attention(list, {1, 97, 2, 1, 256, true, true, 0.1});
+    add_attention(list, {2, 72, 3, 3, 256, false, true, 0.0});
+    add_attention(list, {1, 129, 5, 1, 96, false, true, 0.0});
+    add_cross_entropy(list, 1, 1, 1, 0, 1.0);
+    add_cross_entropy(list, 5, 7, 7, 0, 1.0);
+    add_cross_entropy(list, 9, 61, 53, 100, 3.0);
+    add_cross_entropy(list, 3, 5003, 4999, 0, 10.0);
+    for (const i64 n : {1, 67, 70001}) {
+        add_adamw(list, n, n == 67, n == 1 ? 1 : 10);
+        add_sums(list, n, n == 67);
+        add_simple(list, n);
+    }
+    return list;
+}
+
+}  // namespace lm::test

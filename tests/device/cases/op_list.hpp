@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each adds to the list the cases of one operation, forward and backward, in one shape.
+#pragma once
+
+#include <vector>
+
+#include "device/cases/tensors.hpp"
+#include "device/op_case.hpp"
+
+namespace lm::test {
+
+using OpList = std::vector<OpCase>;
+
+void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i64 start);
+void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
+void add_gated(OpList& list, i64 n, i64 width, device::Gate gate);
+void add_rotary(OpList& list, i64 batch, i64 length, i64 heads, i64 width, i64 rest, bool inverse);
+
+struct NormCase {
+    i64 batch, length, width;
+    device::Norm norm = device::Norm::layer_norm;
+    bool branch = true, residual = true, sum = true, y = true, bias = true;
+    double p = 0;
+    i64 first_row = 0, n_rows = 0;  // of the samples' rows; 0: all
+
+    i64 rows() const { return n_rows > 0 ? n_rows : batch * length; }
+    device::Dropout dropout(const Views& v) const;
+};
+void add_norm(OpList& list, const NormCase& c);
+
+struct AttentionCase {
+    i64 batch, length, heads, groups, width;
+    bool documents = false, alibi = false;
+    double p = 0;
+};
+void add_attention(OpList& list, const AttentionCase& c);
+
+// The logits are columns [start, start + vocab) of the whole, `valid` of them tokens.
+void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, double scale);
+void add_adamw(OpList& list, i64 n, bool weight, i64 step);
+void add_sums(OpList& list, i64 n, bool accumulate);
+void add_simple(OpList& list, i64 n);
+
+}  // namespace lm::test
