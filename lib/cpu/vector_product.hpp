@@ -169,57 +169,47 @@ LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i
 // set of the first cache when they lie a multiple of 4 KiB apart.
 constexpr i64 rows_at_once = 8;
 
-// packed[strip][k][tile_rows]
-template <typename T>
-void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
-    const T* const a = static_cast<const T*>(p.a) + row * p.a_row + k_begin * p.a_col;
-    const i64 whole = rows / tile_rows * tile_rows;
-    if (p.a_row == 1) {
+// n rows or columns of `depth` as packed[strip][k][of_strip]; element (k, i) is at
+// x[k * k_step + i * i_step]. turn(x, packed) packs a whole strip whose i_step is not 1.
+template <i64 of_strip, typename T, typename Turn>
+LM_INLINE void pack(const T* x, i64 k_step, i64 i_step, i64 n, i64 depth, float* packed,
+                    Turn turn) {
+    const i64 whole = n / of_strip * of_strip;
+    if (i_step == 1) {
         for (i64 first = 0; first < depth; first += rows_at_once) {
             const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
-            for (i64 strip = 0; strip < whole; strip += tile_rows) {
+            for (i64 strip = 0; strip < whole; strip += of_strip) {
                 for (i64 k = first; k < last; ++k) {
-                    copy_floats(packed + strip * depth + k * tile_rows, a + k * p.a_col + strip,
-                                tile_rows);
+                    copy_floats(packed + strip * depth + k * of_strip, x + k * k_step + strip,
+                                of_strip);
                 }
             }
         }
     } else {
-        for (i64 strip = 0; strip < whole; strip += tile_rows) {
-            pack_whole_strip(a + strip * p.a_row, p.a_row, p.a_col, depth, packed + strip * depth);
+        for (i64 strip = 0; strip < whole; strip += of_strip) {
+            turn(x + strip * i_step, packed + strip * depth);
         }
     }
-    if (whole < rows) {
-        pack_part(a + whole * p.a_row, p.a_col, p.a_row, rows - whole, tile_rows, depth,
+    if (whole < n) {
+        pack_part(x + whole * i_step, k_step, i_step, n - whole, of_strip, depth,
                   packed + whole * depth);
     }
 }
 
-// packed[strip][k][strip_cols]
+template <typename T>
+void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
+    const T* const a = static_cast<const T*>(p.a) + row * p.a_row + k_begin * p.a_col;
+    pack<tile_rows>(a, p.a_col, p.a_row, rows, depth, packed, [&](const T* x, float* strip) {
+        pack_whole_strip(x, p.a_row, p.a_col, depth, strip);
+    });
+}
+
 template <typename T>
 void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
     const T* const b = static_cast<const T*>(p.b) + k_begin * p.b_row;
-    const i64 whole = cols / strip_cols * strip_cols;
-    if (p.b_col == 1) {
-        for (i64 first = 0; first < depth; first += rows_at_once) {
-            const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
-            for (i64 strip = 0; strip < whole; strip += strip_cols) {
-                for (i64 k = first; k < last; ++k) {
-                    copy_floats(packed + strip * depth + k * strip_cols, b + k * p.b_row + strip,
-                                strip_cols);
-                }
-            }
-        }
-    } else {
-        for (i64 strip = 0; strip < whole; strip += strip_cols) {
-            transpose(strip_cols, depth, b + strip * p.b_col, p.b_col, 1.0F, packed + strip * depth,
-                      strip_cols);
-        }
-    }
-    if (whole < cols) {
-        pack_part(b + whole * p.b_col, p.b_row, p.b_col, cols - whole, strip_cols, depth,
-                  packed + whole * depth);
-    }
+    pack<strip_cols>(b, p.b_row, p.b_col, cols, depth, packed, [&](const T* x, float* strip) {
+        transpose(strip_cols, depth, x, p.b_col, 1.0F, strip, strip_cols);
+    });
 }
 
 // c[tile_rows, strip_cols] += packed strips.
