@@ -5,7 +5,10 @@
 
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <cpuid.h>
 #include <immintrin.h>
 
 #define LM_AES __attribute__((target("avx2,aes")))
@@ -137,15 +140,26 @@ LM_VAES void load_fours(const char* text, i64 n, PieceBatch& batch, const PieceC
     Aes<Id>::load_from(i, text, n, batch, cache);
 }
 
+// What clang 14 cannot ask __builtin_cpu_supports for (Intel's manual, volume 2, CPUID).
+bool knows_aes() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_AES) != 0;
+}
+
+bool knows_vaes() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & bit_VAES) != 0;
+}
+
 }  // namespace
 
 bool has_aes_loops() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("aes");
+    return __builtin_cpu_supports("avx2") && knows_aes();
 }
 
 bool has_wide_aes() {
     return has_aes_loops() && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vaes");
+           __builtin_cpu_supports("avx512vl") && knows_vaes();
 }
 
 template <typename Id>
