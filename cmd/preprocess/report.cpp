@@ -52,6 +52,7 @@ void Reporter::found(const Totals& done, i64 disk_bytes) {
     const std::lock_guard lock(mutex_);
     before_ += done;
     disk_bytes_ += disk_bytes;
+    shown_ = before_.documents + totals_.documents;
 }
 
 void Reporter::add(const Totals& chunk, i64 disk_bytes) {
@@ -66,14 +67,22 @@ void Reporter::add(const Totals& chunk, i64 disk_bytes) {
                                 human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
     }
     const i64 documents = before_.documents + totals_.documents;
-    const bool due = interval_ > 0 ? documents / interval_ > shown_ / interval_
-                                   : !terminal_ && elapsed_s > next_line_s_;
-    if (!due || quiet_) return;
+    if (interval_ > 0) {
+        // Documents come by the chunk: a line for each multiple that this one passes.
+        for (i64 at = shown_ / interval_ * interval_ + interval_; at <= documents; at += interval_)
+            say_processed(at, elapsed_s);
+    } else if (!terminal_ && elapsed_s > next_line_s_) {
+        next_line_s_ = elapsed_s + 60;
+        say_processed(documents, elapsed_s);
+    }
     shown_ = documents;
-    next_line_s_ = elapsed_s + 60;
+}
+
+void Reporter::say_processed(i64 documents, double elapsed_s) const {
+    if (quiet_) return;
     std::fprintf(stderr, "Processed %lld documents (%.1f docs/s, %.1f MB/s).\n",
                  static_cast<long long>(documents),
-                 static_cast<double>(totals_.documents) / elapsed_s,
+                 static_cast<double>(documents - before_.documents) / elapsed_s,
                  static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6);
 }
 

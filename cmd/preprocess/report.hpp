@@ -36,6 +36,9 @@ class Reporter {
     double finish();  // returns the seconds since the start
 
   private:
+    // Megatron's line; `documents` with those of earlier runs.
+    void say_processed(i64 documents, double elapsed_s) const;
+
     i64 interval_;
     bool quiet_;
     bool terminal_;
