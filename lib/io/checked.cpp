@@ -46,7 +46,8 @@ std::string_view remedy(int error_number) {
 
 // True when the fault layer has the operation fail; errno is set.
 bool faulted(std::string_view operation, std::string_view path) {
-    if (fault::next(operation, path) == fault::Action::none) return false;
+    const fault::Action action = fault::next(operation, path);
+    if (action == fault::Action::none || action == fault::Action::cached_only) return false;
     errno = EIO;
     return true;
 }
@@ -63,6 +64,11 @@ auto retried(Call call) {
 int renameat2(const std::string& from, const std::string& to, unsigned flags) {
     return static_cast<int>(
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
+}
+
+[[noreturn]] void no_parent(const std::string& path, std::string_view action) {
+    run_error(path, "cannot {}: directory {} does not exist: create it first", action,
+              parent_of(path));
 }
 
 bool unsupported(int error_number) {
@@ -94,10 +100,7 @@ int create(const std::string& path, int flags) {
     });
     if (fd >= 0) return fd;
     if (errno == EEXIST && (flags & O_EXCL)) return -1;
-    if (errno == ENOENT) {
-        run_error(path, "cannot create: directory {} does not exist: create it first",
-                  parent_of(path));
-    }
+    if (errno == ENOENT) no_parent(path, "create");
     system_error(path, "create", errno);
 }
 
@@ -108,6 +111,7 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
                bool may_be_invalid) {
     const fault::Action action = fault::next("write", path);
     if (action == fault::Action::fail) system_error(path, "write", EIO);
+    if (action == fault::Action::cached_only && may_be_invalid) return false;
     if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
     while (!bytes.empty()) {
         const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
@@ -223,6 +227,7 @@ void make_directory(const std::string& path) {
     if (faulted("mkdir", path) || ::mkdir(path.c_str(), 0777) != 0) {
         if (errno == EEXIST && is_directory(path)) return;
         if (errno == EEXIST) run_error(path, "exists and is not a directory");
+        if (errno == ENOENT) no_parent(path, "create the directory");
         system_error(path, "create the directory", errno);
     }
 }

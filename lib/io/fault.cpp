@@ -26,10 +26,12 @@ Plan plan_from_text(std::string_view text) {
     if (name == "fail") plan.action = Action::fail;
     if (name == "short") plan.action = Action::short_write;
     if (name == "kill") plan.action = Action::kill;
+    if (name == "cached") plan.action = Action::cached_only;
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), plan.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
     if (plan.action == Action::none || !whole || plan.at < 1) {
-        usage_error("LM_IO_FAULT", "'{}' is not fail:K, short:K or kill:K with K >= 1", text);
+        usage_error("LM_IO_FAULT", "'{}' is not fail:K, short:K, kill:K or cached:K with K >= 1",
+                    text);
     }
     return plan;
 }

@@ -2,7 +2,8 @@
 // The fault layer: every create, write, fsync, rename, link and unlink of lib/io passes here. Tests
 // make the k-th one fail, come short or kill the process, for every k, or record them all to check
 // their order (a power cut cannot be made on a test machine; a missing fsync can be seen).
-// $LM_IO_FAULT = "fail:K", "short:K" or "kill:K" (K counts from 1) arms it; unset costs one branch.
+// $LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms it; unset costs
+// one branch.
 #pragma once
 
 #include <string>
@@ -14,8 +15,9 @@
 namespace lm::io::fault {
 
 // fail: the operation does nothing and reports EIO. short_write: a write writes half of its bytes,
-// then reports ENOSPC; any other operation fails. kill: SIGKILL before the operation.
-enum class Action { none, fail, short_write, kill };
+// then reports ENOSPC; any other operation fails. kill: SIGKILL before the operation. cached_only:
+// a write past the page cache is refused (EINVAL), as some file systems do; all else is done.
+enum class Action { none, fail, short_write, kill, cached_only };
 
 // Called before an operation; returns what should happen to it. `kill` does not return.
 // Thread-safe. A malformed $LM_IO_FAULT is Error(usage).

@@ -4,6 +4,8 @@
 #include <random>
 
 #include "io/append_file.hpp"
+#include "io/checked.hpp"
+#include "io/fault.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -23,6 +25,21 @@ void write(io::AppendFile& file, const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("a file system that refuses writes past the page cache gets them through it") {
+    const test::TempDir dir;
+    for (i64 k = 1; k < 40; ++k) {
+        const std::string path = dir / std::to_string(k);
+        io::AppendFile file(path, io::ReadAgain::no);
+        io::fault::arm(io::fault::Action::cached_only, k);
+        i64 size = 0;
+        for (int i = 0; i < 7; ++i, size += 3'000'001) write(file, stretch(size, 3'000'001));
+        file.flush();
+        io::fault::arm(io::fault::Action::none, 0);
+        CHECK(io::read_file(path) == stretch(0, static_cast<size_t>(size)));
+        io::checked::unlink(path);
+    }
+}
 
 TEST_CASE("an appended file holds what was appended") {
     const test::TempDir dir;
