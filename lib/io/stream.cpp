@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
@@ -178,11 +179,25 @@ class GzipStream final : public SourceStream {
   private:
     size_t read_more(std::span<std::byte> out) override {
         while (true) {
+            if (between_members_ && any_member_) skip_zeros();
             const std::span<const std::byte> in = source_.next();
             if (in.empty() && between_members_) return 0;
             if (in.empty()) truncated();
             if (const size_t n = inflate_some(in, out); n > 0) return n;
         }
+    }
+
+    // What tapes and disk images fill up the last block with; gzip ignores it too. Anything behind
+    // it is garbage.
+    void skip_zeros() {
+        bool any = false;
+        for (auto in = source_.next(); !in.empty() && in[0] == std::byte{0}; in = source_.next()) {
+            any = true;
+            const auto end =
+                std::ranges::find_if(in, [](std::byte b) { return b != std::byte{0}; });
+            source_.consume(static_cast<size_t>(end - in.begin()));
+        }
+        if (any && !source_.next().empty()) garbage();
     }
 
     size_t inflate_some(std::span<const std::byte> in, std::span<std::byte> out) {
@@ -403,6 +418,22 @@ std::unique_ptr<InputStream> decoder(Source source, Compression compression, int
 
 constexpr int most_unit_threads = 4;  // each outruns more than one encoder
 
+// The empty block that ends every BGZF file (SAM specification, 4.1.2), behind the first ten bytes
+// of its header.
+constexpr std::string_view bgzf_end = "\x06\0\x42\x43\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0"sv;
+
+// Whether the file ends with `end`, but for zeros that fill up its last block.
+bool ends_with(const std::string& path, std::string_view end) {
+    constexpr i64 most_zeros = i64{1} << 16;
+    const Fd fd = open_read(path);
+    const i64 size = file_size(path);
+    const i64 n = std::min(size, most_zeros + static_cast<i64>(end.size()));
+    std::string tail(static_cast<size_t>(n), '\0');
+    read_exact(fd, path, std::as_writable_bytes(std::span(tail)), size - n);
+    const size_t at = tail.rfind(end);
+    return at != tail.npos && tail.find_first_not_of('\0', at + end.size()) == tail.npos;
+}
+
 }  // namespace
 
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
@@ -412,6 +443,9 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
     if (compression == Compression::none || path == "-" || !is_regular(source))
         return decoder(std::move(source), compression, threads, false);
     const Unit first = find_unit(compression, source.waiting());
+    const bool bgzf = compression == Compression::gzip && first.found != Unit::Found::other;
+    if (bgzf && !ends_with(path, bgzf_end))
+        warn("{}: has no end-of-file block, as bgzip writes it: it may have been cut short", path);
     if (threads > 1 && first.found != Unit::Found::other) {
         const auto serial = [path, compression](i64 begin) {
             return read_ahead(decoder(source_at(path, begin), compression, 1, begin > 0));

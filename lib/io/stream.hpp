@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte streams for reading: plain, gzip, xz and zstd files, recognised by content, never by name;
 // "-" is standard input. Errors name the file, the position and the reason; a truncated stream, or
-// garbage after its end, is an error, not an early end.
+// garbage after its end, is an error, not an early end; zeros behind gzip data are not garbage. A
+// BGZF file without its end-of-file block gets a warning: at the end of a block nothing else tells
+// that the rest is missing.
 // Memory is bounded: 1 MiB of input, and the decoder's window: 32 KiB for gzip, at most 2 GiB for
 // xz (more is an error that says how much it wants) and for zstd (any window up to --long=31).
 #pragma once
