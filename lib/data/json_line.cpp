@@ -19,17 +19,19 @@ class Reader {
 
     JsonLine object_values(std::span<const std::string> keys) {
         std::vector<JsonValue> values(keys.size());
+        if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // RFC 8259, 8.1: it may be ignored
         skip_spaces();
         if (at_end()) error("the line is empty");
-        if (line_.starts_with("\xEF\xBB\xBF"))
-            error("it begins with a byte order mark (U+FEFF): remove those three bytes");
         if (peek() != '{') error("an object {...} is expected");
         members([&](const std::string& key) {
             const auto found = std::ranges::find(keys, key);
             if (found == keys.end()) return skip_value(1);
             values[static_cast<size_t>(found - keys.begin())] = wanted_value();
         });
+        const bool carriage_return = peek() == '\r';
         skip_spaces();
+        if (!at_end() && carriage_return)
+            error("lines end in carriage returns alone: make them line feeds (tr '\\r' '\\n')");
         if (!at_end()) error("something follows the object");
         return {std::move(values), n_replaced_};
     }

@@ -15,6 +15,12 @@ namespace {
 
 constexpr size_t keep_bytes = size_t{32} << 20;  // a parser grown beyond this is made anew
 
+// By its byte order mark, or by the zero that is every second byte of ASCII in UTF-16.
+bool looks_like_utf16(std::string_view line) {
+    if (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF")) return true;
+    return line.size() > 1 && (line[0] == '\0') != (line[1] == '\0');
+}
+
 }  // namespace
 
 struct LineParser::State {
@@ -79,6 +85,8 @@ void LineParser::State::adopt(size_t k) {
 
 void LineParser::State::parse_slow(std::string_view line) {
     const bool replace = bad_bytes == BadBytes::replace;
+    if (looks_like_utf16(line))
+        throw LineError{1, "the text is UTF-16: make it UTF-8 (iconv -f UTF-16 -t UTF-8)"};
     if (const i64 bad = text::find_invalid_utf8(line); bad >= 0) {
         if (!replace) throw LineError{bad + 1, "not valid UTF-8"};
         cleaned.clear();

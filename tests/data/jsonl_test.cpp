@@ -9,6 +9,7 @@
 #include "io/file.hpp"
 
 using namespace lm;
+using namespace std::string_view_literals;
 using namespace lm::data;
 
 namespace {
@@ -49,8 +50,6 @@ TEST_CASE("what json.loads takes") {
 TEST_CASE("what json.loads refuses, with the byte") {
     CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
     CHECK(text_of("[1]") == "ERROR 1 not valid JSON: an object {...} is expected");
-    CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}")
-              .starts_with("ERROR 1 not valid JSON: it begins with a byte order mark"));
     CHECK(text_of(R"({"text":"a"} x)") == "ERROR 14 not valid JSON: something follows the object");
     CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
     CHECK(text_of(R"({"text":"a",})").starts_with("ERROR 13 "));
@@ -71,6 +70,19 @@ TEST_CASE("what json.loads refuses, with the byte") {
         text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
     CHECK(text_of("{\"text\":" + std::string(3000, '[') + "}").find("nested too deeply") !=
           std::string::npos);
+}
+
+TEST_CASE("what other systems make of text files") {
+    CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}\r") == "a");  // a byte order mark
+    CHECK(text_of("\xEF\xBB\xBF{\"text\":5}") == "ERROR 12 'text' is a number, not a string");
+    CHECK(text_of("{\"text\":\"a\"}\r{\"text\":\"b\"}\r")
+              .starts_with("ERROR 14 not valid JSON: lines end in carriage returns alone"));
+    for (const std::string_view line :
+         {"\xFF\xFE{\0\"\0t\0"sv, "\xFE\xFF\0{\0\"\0t"sv, "{\0\"\0t\0"sv, "\0{\0\"\0t"sv}) {
+        for (const BadBytes rule : {BadBytes::refuse, BadBytes::replace})
+            CHECK(text_of(std::string(line), rule).starts_with("ERROR 1 the text is UTF-16: "));
+    }
+    CHECK(text_of(std::string(20, '\0')) == "ERROR 1 not valid JSON: an object {...} is expected");
 }
 
 TEST_CASE("broken characters are replaced on request") {
