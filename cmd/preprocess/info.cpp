@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "args.hpp"
+#include "base/error.hpp"
 #include "cli/main.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/side_file.hpp"
@@ -23,10 +24,24 @@ struct Lengths {
     std::vector<i64> histogram;  // [b]: lengths of b bits, so 0, 1, 2-3, 4-7...
 };
 
+// What is said about documents holds only when they follow each other.
+void check_documents(const data::IndexedDataset& dataset) {
+    for (i64 d = 0; d < dataset.n_documents(); ++d) {
+        if (dataset.document(d + 1) < dataset.document(d))
+            run_error(data::idx_path(dataset.prefix()),
+                      "document {} begins before its forerunner: run verify", d + 1);
+    }
+}
+
 Lengths measure(const data::IndexedDataset& dataset) {
     Lengths lengths;
+    i64 position = 0;
     for (i64 s = 0; s < dataset.n_sequences(); ++s) {
         const i64 n = dataset.length(s);
+        if (dataset.position(s) != position)
+            run_error(data::idx_path(dataset.prefix()),
+                      "sequence {} does not follow its forerunner: run verify", s);
+        position += n;
         if (s == 0 || n < lengths.shortest) lengths.shortest = n;
         if (n > lengths.longest || s == 0) {
             lengths.longest = n;
@@ -73,8 +88,10 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
     std::string out = fmt::format(
         "{}\n  documents  {}\n  sequences  {}\n  tokens     {}\n  dtype      {}\n", d.prefix(),
         d.n_documents(), d.n_sequences(), d.n_tokens(), name_of(d.token_type()));
-    out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
-                       lengths.shortest, mean, lengths.longest, lengths.longest_at);
+    if (d.n_sequences() > 0) {
+        out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
+                           lengths.shortest, mean, lengths.longest, lengths.longest_at);
+    }
     if (side) {
         out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n", side->tokenizer.type,
                            side->tokenizer.vocab_size, side->tokenizer.padded_vocab_size,
@@ -84,7 +101,7 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
                            side->appended_eod ? ", appended" : ", not appended");
         out += fmt::format("  made by    {}\n", side->tool);
     }
-    out += "  tokens per sequence\n";
+    if (d.n_sequences() > 0) out += "  tokens per sequence\n";
     const i64 most = lengths.histogram.empty()
                          ? 1
                          : std::max<i64>(1, *std::ranges::max_element(lengths.histogram));
@@ -101,6 +118,7 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
 int info(const InfoArgs& args) {
     const auto dataset = data::IndexedDataset::open(args.prefix);
     const auto side = data::read_side_file(dataset);
+    check_documents(dataset);
     const Lengths lengths = measure(dataset);
     args.json ? print_json(dataset, lengths, side) : print_text(dataset, lengths, side);
     return 0;
