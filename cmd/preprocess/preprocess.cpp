@@ -195,10 +195,8 @@ class Run {
         Reporter reporter(args_, rank_bytes());
         encode_parts(ranks, reporter);
         const Totals totals = gather_parts(ranks);
-        if (totals.documents == 0 && plan_.shard.count == 1) {
-            run_error(plan_.inputs.size() == 1 ? plan_.inputs[0] : "--input",
-                      "holds no documents: nothing was written");
-        }
+        if (totals.documents == 0 && is_first())
+            warn("{}: no documents: the output is empty", work_.output_prefix(0));
         put_together(ranks);
         publish(ranks);
         if (!is_first()) return 0;

@@ -62,8 +62,18 @@ printf '{"text":"a"}\n\n{"text":""}\n{"text":["b","","c d"]}\n' > empty.jsonl
 
 # What can be wrong.
 expect 2 'none.jsonl' "$lm" --input none.jsonl --output-prefix bad
+# An input without documents is an empty dataset, as Megatron writes it, and a warning.
 : > nothing.jsonl
-expect 3 'nothing.jsonl: holds no documents' "$lm" --input nothing.jsonl --output-prefix bad
+printf '\n \r\n' > blank.jsonl
+for input in nothing.jsonl blank.jsonl /dev/null; do
+    expect 0 'warning: none_text_document: no documents: the output is empty' \
+        "$lm" --input $input --output-prefix none --force
+    "$lm" verify none_text_document > /dev/null
+    [ "$(stat -c %s none_text_document.bin none_text_document.idx | xargs)" = "0 42" ] || fail "an empty dataset"
+done
+[ "$("$lm" info none_text_document | grep -c length)" = 0 ] || fail "the lengths of no sequences"
+"$lm" merge --output-prefix onemore --quiet none_text_document one_text_document none_text_document
+cmp onemore.bin one_text_document.bin
 printf '{"text":"a"}\n{"text":"b"}\n{"text":"c\n{"text":"d"}\n' > third.jsonl
 expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string' "$lm" --input third.jsonl --output-prefix bad
 expect 3 'third.jsonl:3:11' "$lm" --input third.jsonl --output-prefix bad --workers 1
@@ -80,7 +90,23 @@ expect 2 'one_text_document.bin: exists already' "$lm" --input a.jsonl --output-
 expect 2 "unknown|not known|Unknown" "$lm" --input a.jsonl --output-prefix bad --no-such-option
 expect 2 'input' "$lm" --output-prefix bad
 expect 2 'merge-file' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
-expect 3 'no/such' "$lm" --input a.jsonl --output-prefix no/such/dir/x
+expect 3 'directory no/such/dir does not exist: create it first' "$lm" --input a.jsonl --output-prefix no/such/dir/x
+expect 3 'no/such does not exist: create it first' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
+# Files of other systems.
+sed 's/$/\r/' a.jsonl > crlf.jsonl
+{ printf '\xEF\xBB\xBF'; cat crlf.jsonl; } > bom.jsonl
+"$lm" --input bom.jsonl --output-prefix bom --append-eod --quiet
+cmp bom_text_document.bin one_text_document.bin
+tr '\n' '\r' < a.jsonl > cr.jsonl
+expect 3 'cr.jsonl:1:[0-9]+: .*carriage returns alone' "$lm" --input cr.jsonl --output-prefix bad
+for form in UTF-16 UTF-16LE UTF-16BE; do
+    iconv -f UTF-8 -t $form a.jsonl > utf16.jsonl
+    expect 3 'utf16.jsonl:1:1: the text is UTF-16' "$lm" --input utf16.jsonl --output-prefix bad
+done
+# Megatron's lines at every N documents, and no others.
+"$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
+[ "$(grep -o 'Processed [0-9]* documents (.* docs/s, .* MB/s)\.' err | cut -d' ' -f2 | xargs)" = "700 1400 2100 2800" ] ||
+    fail "--log-interval: $(cat err)"
 share=$here/../../share/tokenizers/gpt2
 head -c 300000 "$share/vocab.json" > cutvocab.json
 expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
@@ -129,7 +155,16 @@ cp one_text_document.bin x.bin; cp one_text_document.idx x.idx; cp one_text_docu
 truncate -s -2 x.bin
 expect 1 '' "$lm" verify x; grep -q 'x.bin: .*cut short' out || fail "$(cat out)"
 expect 3 'x.bin: .*cut short' "$lm" info x
-cp one_text_document.bin x.bin; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
+cp one_text_document.bin x.bin
+python3 - <<'PY'
+idx = open("one_text_document.idx", "rb").read()
+n = int.from_bytes(idx[18:26], "little")
+at = 34 + 12 * n + 8 * 7  # where document 7 begins
+open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
+PY
+expect 3 'x.idx: document 7 begins before its forerunner: run verify' "$lm" info x
+expect 1 '' "$lm" verify x; grep -q 'x.idx: document 7 begins before' out || fail "$(cat out)"
+cp one_text_document.idx x.idx; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
 expect 1 '' "$lm" verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
 
 # Every operation on files may fail: one line, exit 3, nothing under the final name.
@@ -146,6 +181,11 @@ done
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2> /dev/null; then
     expect 3 'small/x[^:]*: .*([Nn]o space|full)' "$lm" --input a.jsonl --output-prefix small/x
     [ -z "$(ls small)" ] || fail "left on the full disk: $(ls small)"
+    umount small
+    # A file system that knows no writes past the page cache.
+    mount -t ramfs ramfs small
+    "$lm" --input a.jsonl --output-prefix small/x --append-eod --quiet
+    cmp small/x_text_document.bin one_text_document.bin
     umount small
 else
     echo "not root: a full disk is only acted by LM_IO_FAULT"
