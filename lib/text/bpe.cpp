@@ -14,7 +14,13 @@ namespace {
 
 constexpr u32 short_limit = 48;  // above it the heap wins over scanning; positions fit 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
-constexpr size_t filter_bits_per_slot = 4;
+
+std::vector<u64> keys_of(std::span<const Merge> merges) {
+    std::vector<u64> keys;
+    keys.reserve(merges.size());
+    for (const Merge& m : merges) keys.push_back(PairTable::key_of(m.left, m.right));
+    return keys;
+}
 
 }  // namespace
 
@@ -25,8 +31,7 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
       merges_(std::move(merges)),
       results_(merges_.size() + 1),
       byte_ranks_(size_t{1} << 16),
-      slots_(1),
-      filter_(1) {
+      ranks_(keys_of(merges_)) {
     LM_CHECK(tokens_.size() < no_id, "a vocabulary of 2 million ids or more");
     LM_CHECK(merges_.size() < no_rank, "4 million merges or more");
     std::vector<bool> made(tokens_.size());
@@ -46,41 +51,9 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         joins_[bit >> 6] |= u64{1} << (bit & 63);
     }
-    // At most two slots in five are full: nearly always that is room enough.
-    fill_slots(std::bit_ceil(std::max<size_t>(1024, merges_.size() * 5 / 2)));
     for (size_t pair = 0; pair < size_t{1} << 16; ++pair) {
         byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
     }
-}
-
-void BpeModel::fill_slots(size_t n_slots) {
-    slots_ = HugeArray<u64>(n_slots);
-    for (size_t slot = 0; slot < n_slots; ++slot) slots_[slot] = empty;
-    filter_ = HugeArray<u64>(n_slots * filter_bits_per_slot / 64);
-    slot_mask_ = n_slots - 1;
-    first_shift_ = 64 - std::countr_zero(n_slots);
-    second_shift_ = first_shift_ - std::countr_zero(n_slots);
-    filter_shift_ = first_shift_ - std::countr_zero(filter_bits_per_slot);
-    for (size_t rank = 0; rank < merges_.size(); ++rank) {
-        const u64 key = key_of(merges_[rank].left, merges_[rank].right);
-        LM_CHECK(this->rank(key) == no_rank, "duplicate merge");
-        if (!put(key << rank_bits | rank)) return fill_slots(n_slots * 2);
-        const u64 bit = hash_of(key) >> filter_shift_;
-        filter_[bit >> 6] |= u64{1} << (bit & 63);
-    }
-}
-
-// Whoever finds both places taken moves one of their holders to its other place.
-bool BpeModel::put(u64 slot) {
-    constexpr int most_moves = 1000;
-    size_t place = places_of(hash_of(slot >> rank_bits)).first;
-    for (int moves = 0; moves < most_moves; ++moves) {
-        std::swap(slot, slots_[place]);
-        if (slot == empty) return true;
-        const Places places = places_of(hash_of(slot >> rank_bits));
-        place = places.first == place ? places.second : places.first;
-    }
-    return false;
 }
 
 std::span<const i32> PieceEncoder::encode(std::string_view piece) {

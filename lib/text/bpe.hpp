@@ -14,6 +14,7 @@
 
 #include "base/types.hpp"
 #include "text/huge_array.hpp"
+#include "text/pair_table.hpp"
 
 namespace lm::text {
 
@@ -23,8 +24,8 @@ struct Merge {
 
 class BpeModel {
   public:
-    static constexpr int rank_bits = 22, id_bits = 21;
-    static constexpr u32 no_rank = 1U << rank_bits;
+    static constexpr int rank_bits = PairTable::rank_bits, id_bits = PairTable::id_bits;
+    static constexpr u32 no_rank = PairTable::no_rank;
     static constexpr i32 no_id = (1 << id_bits) - 1;  // merges with nothing
 
     // `tokens`[id] are the bytes of each id (empty: the id is not used); `byte_ids` the id of each
@@ -36,29 +37,15 @@ class BpeModel {
     std::string_view token(i32 id) const { return tokens_[static_cast<size_t>(id)]; }
     std::span<const Merge> merges() const { return merges_; }
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
+    const i32* byte_ids() const { return byte_ids_.data(); }
 
     // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
-    u32 rank(i32 left, i32 right) const { return rank(key_of(left, right)); }
-
-    // The same in two steps, between which the memory of other pairs may be fetched too.
-    static u64 key_of(i32 left, i32 right) {
-        return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
-    }
-    void prefetch(u64 key) const {
-        const Places places = probes_of(key);
-        __builtin_prefetch(&slots_[places.first]);
-        __builtin_prefetch(&slots_[places.second]);
-    }
-    // No branches: most pairs never merge, but which ones nobody can predict.
-    u32 rank(u64 key) const {
-        const Places places = probes_of(key);
-        const u64 wanted = key << rank_bits;
-        const u64 rank = std::min(slots_[places.first] ^ wanted, slots_[places.second] ^ wanted);
-        return static_cast<u32>(std::min<u64>(rank, no_rank));
-    }
+    u32 rank(i32 left, i32 right) const { return ranks_.find(PairTable::key_of(left, right)); }
+    const PairTable& ranks() const { return ranks_; }
     u32 byte_rank(u8 left, u8 right) const {
         return byte_ranks_[static_cast<size_t>(left) << 8 | right];
     }
+    const u32* byte_ranks() const { return &byte_ranks_[0]; }  // by left << 8 | right
     i32 result(u32 rank) const {
         return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
     }
@@ -84,36 +71,12 @@ class BpeModel {
     }
 
   private:
-    // Cuckoo hashing (Pagh and Rodler 2004): a pair lies in one of two slots. A slot is 21 bits of
-    // each id and 22 of the rank, eight to a cache line.
-    static constexpr u64 empty = ~u64{0};
-    struct Places {
-        size_t first, second;
-    };
-    static u64 hash_of(u64 key) { return key * 0x9E3779B97F4A7C15ULL; }
-    Places places_of(u64 hash) const {
-        return {hash >> first_shift_, (hash >> second_shift_) & slot_mask_};
-    }
-    // Where to look: a pair that the filter does not know is sought where all of those are.
-    Places probes_of(u64 key) const {
-        const u64 hash = hash_of(key);
-        const u64 bit = hash >> filter_shift_;
-        const u64 known = 0 - (filter_[bit >> 6] >> (bit & 63) & 1);
-        const Places places = places_of(hash);
-        return {places.first & known, places.second & known};
-    }
-    void fill_slots(size_t n_slots);
-    bool put(u64 slot);
-
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
     HugeArray<i32> results_;     // by rank
     HugeArray<u32> byte_ranks_;  // of pairs of single bytes
-    HugeArray<u64> slots_;
-    HugeArray<u64> filter_;  // a bit for every pair that merges; a tenth of the others has one too
-    size_t slot_mask_ = 0;
-    int first_shift_ = 0, second_shift_ = 0, filter_shift_ = 0;
+    PairTable ranks_;
     bool in_rank_order_ = true;  // the results are first_result_ and those after it
     i32 first_result_ = 0;
     bool orderly_ = true;

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.hpp"
 #include "text/piece_cache.hpp"
 #include "text/piece_loops.hpp"
 #include "text/short_merger.hpp"
+#include "text/vector_merger.hpp"
 
 namespace lm::text {
 namespace {
@@ -25,7 +27,9 @@ class BpeEncoder : public Encoder {
         : plan_(plan),
           splitter_(make_splitter(plan.rule)),
           pieces_(*plan.model),
-          shorts_(*plan.model) {}
+          shorts_(*plan.model) {
+        if (sizeof(Id) == 2 && VectorMerger::is_for(*plan.model)) vector_.emplace(*plan.model);
+    }
 
     i64 encode(std::string_view text, u16* out) override {
         LM_CHECK(sizeof(Id) == 2, "ids of this tokenizer do not fit 16 bits");
@@ -43,7 +47,9 @@ class BpeEncoder : public Encoder {
         }
     }
 
-    u64 operations() const override { return pieces_.operations() + shorts_.operations(); }
+    u64 operations() const override {
+        return pieces_.operations() + shorts_.operations() + (vector_ ? vector_->operations() : 0);
+    }
 
   private:
     // u16 ids at the front of the buffer become i32 in place, from the back.
@@ -107,14 +113,25 @@ class BpeEncoder : public Encoder {
                 new_places_[n_new++] = batch_.places[m];
             }
         }
+        if constexpr (sizeof(Id) == 2) {
+            if (vector_) {
+                vector_->merge(std::span(new_).first(n_new), new_ids_);
+                for (size_t k = 0; k < n_new; ++k) put(k, new_ids_[k].ids, new_ids_[k].count);
+                return;
+            }
+        }
         shorts_.merge(std::span(new_).first(n_new), [&](size_t k, std::span<const i32> ids) {
             Id narrow[PieceKey::longest];
             std::copy(ids.begin(), ids.end(), narrow);
-            if (ids.size() <= PieceCache<Id>::most_ids)
-                short_.insert(new_places_[k], new_[k], narrow, ids.size());
-            else if (may_be_in_long(new_[k]))
-                put_long(new_[k].text(), narrow, ids.size());
+            put(k, narrow, ids.size());
         });
+    }
+
+    void put(size_t k, const Id* ids, size_t count) {
+        if (count <= PieceCache<Id>::most_ids)
+            short_.insert(new_places_[k], new_[k], ids, count);
+        else if (may_be_in_long(new_[k]))
+            put_long(new_[k].text(), ids, count);
     }
 
     u32 fetch_long(std::string_view piece) const {
@@ -210,6 +227,8 @@ class BpeEncoder : public Encoder {
     LongPieceCache<Id> long_;
     PieceLoops<Id> loops_ = fastest_loops<Id>();
     ShortMerger shorts_;
+    std::optional<VectorMerger> vector_;  // where there is one, instead of shorts_
+    ShortIds new_ids_[PieceBatch::capacity];
     PieceBatch batch_;
     u32 missing_[PieceBatch::capacity], new_places_[PieceBatch::capacity];
     PieceKey new_[PieceBatch::capacity];

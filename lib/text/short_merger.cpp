@@ -30,13 +30,13 @@ void ShortMerger::begin(size_t lane, std::span<const PieceKey> pieces, size_t pi
     for (u32 i = 1; i < own.n_bytes; ++i)
         own.pairs[i] = pack(model_->byte_rank(byte(i), byte(i + 1)), i);
     own.left = own.before = 0;
-    own.left_key = own.before_key = BpeModel::key_of(BpeModel::no_id, own.ids[1]);
+    own.left_probe = own.before_probe = probe(BpeModel::no_id, own.ids[1]);
     operations_ += own.n_bytes;
 }
 
-void ShortMerger::settle(Lane& lane) const {
-    lane.pairs[lane.left] = pack(model_->rank(lane.left_key), lane.left);
-    lane.pairs[lane.before] = pack(model_->rank(lane.before_key), lane.before);
+void ShortMerger::settle(Lane& lane) {
+    lane.pairs[lane.left] = pack(lane.left_probe.rank(), lane.left);
+    lane.pairs[lane.before] = pack(lane.before_probe.rank(), lane.before);
 }
 
 // Makes the next merge, the smallest of (rank, position), and asks for the ranks of the two new
@@ -57,10 +57,10 @@ bool ShortMerger::step(Lane& lane) {
     lane.pairs[right] = none;
     lane.left = left;
     lane.before = before;
-    lane.left_key = BpeModel::key_of(id, lane.ids[after]);
-    lane.before_key = BpeModel::key_of(lane.ids[before], id);
-    model_->prefetch(lane.left_key);
-    model_->prefetch(lane.before_key);
+    lane.left_probe = probe(id, lane.ids[after]);
+    lane.before_probe = probe(lane.ids[before], id);
+    lane.left_probe.prefetch();
+    lane.before_probe.prefetch();
     return true;
 }
 

@@ -54,11 +54,14 @@ class ShortMerger {
         size_t piece;
         // The pairs whose ranks have been asked for.
         u32 left, before;
-        u64 left_key, before_key;
+        PairTable::Probe left_probe, before_probe;
     };
 
     void begin(size_t lane, std::span<const PieceKey> pieces, size_t piece);
-    void settle(Lane& lane) const;
+    static void settle(Lane& lane);
+    PairTable::Probe probe(i32 left, i32 right) const {
+        return model_->ranks().probe(PairTable::key_of(left, right));
+    }
     bool step(Lane& lane);
     static size_t take_ids(const Lane& lane, i32* ids);
 

@@ -10,6 +10,7 @@
 
 #include "text/bpe.hpp"
 #include "text/short_merger.hpp"
+#include "text/vector_merger.hpp"
 
 namespace {
 
@@ -83,5 +84,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (std::vector<i32>(ids.begin(), ids.end()) != slow_encode(model, parts[i].text()))
             std::abort();
     });
+    if (!lm::text::VectorMerger::is_for(model)) return 0;
+    std::vector<lm::text::ShortIds> merged(parts.size());
+    lm::text::VectorMerger(model).merge(parts, merged.data());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto* ids = merged[i].ids;
+        if (std::vector<i32>(ids, ids + merged[i].count) != slow_encode(model, parts[i].text()))
+            std::abort();
+    }
     return 0;
 }

@@ -20,6 +20,7 @@
 #include "text/piece_loops.hpp"
 #include "text/short_merger.hpp"
 #include "text/tokenizer.hpp"
+#include "text/vector_merger.hpp"
 
 using namespace lm;
 using namespace lm::text;
@@ -168,7 +169,39 @@ TEST_CASE("short pieces, many at once, become what they become alone") {
             CHECK(std::ranges::equal(ids, alone.encode(pieces[i].text())));
         });
         CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(n));
+        if (!VectorMerger::is_for(model)) continue;
+        std::vector<ShortIds> merged(n);
+        VectorMerger(model).merge(std::span(pieces).first(n), merged.data());
+        for (size_t i = 0; i < n; ++i) {
+            INFO(test::escaped(pieces[i].text()));
+            CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
+                                     alone.encode(pieces[i].text())));
+        }
     }
+}
+
+TEST_CASE("the table of pairs knows every merge and nothing else") {
+    std::mt19937 random(7);
+    for (const size_t n : {0U, 1U, 2U, 100U, 819U, 820U, 5000U, 52'428U, 128'000U}) {
+        std::vector<u64> keys;
+        const auto id = [&] { return static_cast<i32>(random() % (n < 1000 ? 64 : 1U << 21)); };
+        while (keys.size() < n) {
+            keys.push_back(PairTable::key_of(id(), id()));
+            if (keys.size() < n) continue;
+            std::ranges::sort(keys);
+            keys.erase(std::ranges::unique(keys).begin(), keys.end());
+        }
+        std::ranges::shuffle(keys, random);
+        const PairTable table(keys);
+        for (size_t rank = 0; rank < n; ++rank) CHECK(table.find(keys[rank]) == rank);
+        const std::set<u64> known(keys.begin(), keys.end());
+        for (int i = 0; i < 10'000; ++i) {
+            const u64 key = PairTable::key_of(id(), id());
+            if (!known.contains(key)) CHECK(table.find(key) == PairTable::no_rank);
+        }
+    }
+    const u64 twice[] = {PairTable::key_of(1, 2), PairTable::key_of(1, 2)};
+    CHECK_THROWS(PairTable(twice));
 }
 
 template <typename Id>
