@@ -297,9 +297,15 @@ void flat(Bench& bench) {
     const View w = bench.make({n});
     const View sum = bench.make({1}, DType::fp64);
     const bool halves = is_half(bench.type());
+    const device::AdamWPart all{.size = n};
     bench.bytes("adamw", n * (7 * 4 + (halves ? 2 : 0)), [&] {
-        device::AdamW args{
-            .master = p, .weight = halves ? w : View{}, .grad = g, .m = m, .v = v, .lr = 1e-6};
+        const device::AdamW args{.master = p,
+                                 .weight = halves ? w : View{},
+                                 .grad = g,
+                                 .m = m,
+                                 .v = v,
+                                 .parts = {&all, 1},
+                                 .lr = 1e-6};
         device::adamw(bench.context(), args);
     });
     bench.bytes("sum_squares", n * 4, [&] { device::sum_squares(bench.context(), {g, sum}); });

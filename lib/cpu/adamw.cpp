@@ -12,20 +12,25 @@ namespace {
 using device::AdamW;
 
 template <typename T>
-void update(const AdamW& a) {
+void update(const AdamW& a, const device::AdamWPart& part) {
     const double correct1 = 1.0 / (1.0 - std::pow(a.beta1, static_cast<double>(a.step)));
     const double correct2 = 1.0 / (1.0 - std::pow(a.beta2, static_cast<double>(a.step)));
+    const double decay = part.decay ? a.weight_decay : 0.0;
     T* const weight = maybe<T>(a.weight);
-    for (i64 i = 0; i < a.master[0]; ++i) {
-        const double g = a.grad_scale * a.grad.as<T>()[i];
-        const double m = a.beta1 * a.m.as<T>()[i] + (1.0 - a.beta1) * g;
-        const double v = a.beta2 * a.v.as<T>()[i] + (1.0 - a.beta2) * g * g;
-        const double p = a.master.as<T>()[i];
+    const i64 first = weight ? part.held : part.flat;  // in master
+    for (i64 i = 0; i < part.size; ++i) {
+        T& first_moment = a.m.as<T>()[part.held + i];
+        T& second_moment = a.v.as<T>()[part.held + i];
+        T& master = a.master.as<T>()[first + i];
+        const double g = a.grad_scale * a.grad.as<T>()[part.flat + i];
+        const double m = a.beta1 * first_moment + (1.0 - a.beta1) * g;
+        const double v = a.beta2 * second_moment + (1.0 - a.beta2) * g * g;
+        const double p = master;
         const double step = m * correct1 / (std::sqrt(v * correct2) + a.eps);
-        a.m.as<T>()[i] = static_cast<T>(m);
-        a.v.as<T>()[i] = static_cast<T>(v);
-        a.master.as<T>()[i] = static_cast<T>(p - a.lr * (step + a.weight_decay * p));
-        if (weight) weight[i] = a.master.as<T>()[i];
+        first_moment = static_cast<T>(m);
+        second_moment = static_cast<T>(v);
+        master = static_cast<T>(p - a.lr * (step + decay * p));
+        if (weight) weight[part.flat + i] = master;
     }
 }
 
@@ -34,34 +39,30 @@ void update(const AdamW& a) {
 void reference::adamw(device::Context& context, const AdamW& a) {
     (void)context;
     if (a.weight && a.weight.dtype != a.master.dtype) no_such_type(a.weight.dtype);
-    with_type(a.master.dtype, [&]<typename T>(T) { update<T>(a); });
+    with_type(a.master.dtype, [&]<typename T>(T) {
+        for (const device::AdamWPart& part : a.parts) update<T>(a, part);
+    });
 }
 
 void fast::adamw(device::Context& context, const AdamW& a) {
     if (a.master.dtype != DType::fp32) no_such_type(a.master.dtype);
     if (a.weight && !is_fast_type(a.weight.dtype)) no_such_type(a.weight.dtype);
-    const auto t = static_cast<double>(a.step);
-    const AdamWStep step{
-        .grad_scale = static_cast<float>(a.grad_scale),
-        .beta1 = static_cast<float>(a.beta1),
-        .one_minus_beta1 = static_cast<float>(1.0 - a.beta1),
-        .beta2 = static_cast<float>(a.beta2),
-        .one_minus_beta2 = static_cast<float>(1.0 - a.beta2),
-        .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, t))),
-        .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, t))),
-        .eps = static_cast<float>(a.eps),
-        .lr = static_cast<float>(a.lr),
-        .weight_decay = static_cast<float>(a.weight_decay),
-    };
     const Target weight(a.weight);
     constexpr i64 grain = i64{1} << 15;
-    pool_of(context).run_ranges(a.master[0], grain, [&](i64 begin, i64 end, int) {
-        float* const master = a.master.as<float>() + begin;
-        float* const same = weight && !weight.half() ? weight.row(begin, nullptr) : nullptr;
-        vector_kernels().adamw(step, master, same, a.grad.as<float>() + begin,
-                               a.m.as<float>() + begin, a.v.as<float>() + begin, end - begin);
-        weight.store(begin, master, end - begin);
-    });
+    for (const device::AdamWPart& part : a.parts) {
+        AdamWStep step = adamw_step(a);
+        if (!part.decay) step.weight_decay = 0.0F;
+        const i64 first = weight ? part.held : part.flat;  // in master
+        pool_of(context).run_ranges(part.size, grain, [&](i64 begin, i64 end, int) {
+            const i64 flat = part.flat + begin;
+            const i64 held = part.held + begin;
+            float* const master = a.master.as<float>() + first + begin;
+            float* const same = weight && !weight.half() ? weight.row(flat, nullptr) : nullptr;
+            vector_kernels().adamw(step, master, same, a.grad.as<float>() + flat,
+                                   a.m.as<float>() + held, a.v.as<float>() + held, end - begin);
+            weight.store(flat, master, end - begin);
+        });
+    }
 }
 
 }  // namespace lm::cpu

@@ -7,15 +7,11 @@
 #include <span>
 
 #include "base/half.hpp"
+#include "device/adamw.hpp"
 
 namespace lm::cpu {
 
-// Constants of one AdamW step, in the form the inner loop uses.
-struct AdamWStep {
-    float grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float correct1, correct2;  // 1 / (1 - beta^t)
-    float eps, lr, weight_decay;
-};
+using device::AdamWStep;
 
 // One row of residual + norm; nullptr where the operation has none. `sum` is never nullptr.
 struct NormRow {

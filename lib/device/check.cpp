@@ -277,13 +277,20 @@ void check(const CrossEntropyBackward& a) {
 
 void check(const AdamW& a) {
     const Checker c("adamw", a.master);
-    c.rank(a.master, "master", 1);
-    const Shape flat{a.master[0]};
-    c.stat(a.master, "master", flat);
+    c.rank(a.grad, "grad", 1);
+    c.rank(a.m, "m", 1);
+    const Shape flat{a.grad[0]};
+    const Shape held{a.m[0]};
+    c.stat(a.master, "master", a.weight ? held : flat);
     c.stat(a.grad, "grad", flat);
-    c.stat(a.m, "m", flat);
-    c.stat(a.v, "v", flat);
+    c.stat(a.m, "m", held);
+    c.stat(a.v, "v", held);
     if (a.weight) c.is(a.weight, "weight", a.weight.dtype, flat);
+    for (const AdamWPart& part : a.parts) {
+        c.require(part.flat >= 0 && part.held >= 0 && part.size >= 0 &&
+                      part.flat + part.size <= flat[0] && part.held + part.size <= held[0],
+                  "a part beyond the parameters");
+    }
     c.require(a.step >= 1, "the step counts from 1");
 }
 

@@ -11,6 +11,8 @@
 // globals.
 #pragma once
 
+#include <span>
+
 #include "device/device.hpp"
 
 namespace lm::device {
@@ -249,12 +251,20 @@ struct CrossEntropyBackward {
 // AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode:
 // m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
+// All stretches of a rank's parameters at once; what lies between them stays as it is.
+struct AdamWPart {
+    i64 flat = 0;  // its first element in weight and grad
+    i64 held = 0;  // in master, m and v: a rank may hold those of its part alone
+    i64 size = 0;
+    bool decay = true;
+};
 struct AdamW {
-    View master{};  // [n] f32
-    View weight{};  // [n] compute type, written from master; none when master is the weight
+    View master{};  // [H] f32; without weight [n]: it is the weight, and lies as weight would
+    View weight{};  // [n] compute type, written from master; or none
     View grad{};    // [n] f32
-    View m{};       // [n] f32
-    View v{};       // [n] f32
+    View m{};       // [H] f32
+    View v{};       // [H] f32
+    std::span<const AdamWPart> parts{};
     double lr = 0;
     double beta1 = 0.9;
     double beta2 = 0.999;

@@ -41,7 +41,10 @@ AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap&
         i64 moments = 0;
         for (const Range& range : updated) {
             for (const Range& part : intersection({range}, ranges)) {
-                parts_.push_back({part, moments + part.begin - range.begin, decay});
+                parts_.push_back({.flat = part.begin,
+                                  .held = moments + part.begin - range.begin,
+                                  .size = part.size(),
+                                  .decay = decay});
             }
             moments += range.size();
         }
@@ -49,26 +52,19 @@ AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap&
 }
 
 void AdamWOptimizer::step(device::Context& context, i64 step, double lr, double grad_scale) {
-    for (const Part& part : parts_) {
-        const auto flat = [&](const device::View& view) {
-            return view.rows(part.flat.begin, part.flat.end);
-        };
-        const auto moments = [&](const device::View& view) {
-            return view.rows(part.moments, part.moments + part.flat.size());
-        };
-        device::adamw(context, {.master = masters_ ? moments(masters_) : flat(weights_),
-                                .weight = masters_ ? flat(weights_) : device::View{},
-                                .grad = flat(gradients_),
-                                .m = moments(exp_avg_),
-                                .v = moments(exp_avg_sq_),
-                                .lr = lr,
-                                .beta1 = config_.beta1,
-                                .beta2 = config_.beta2,
-                                .eps = config_.eps,
-                                .weight_decay = part.decay ? config_.weight_decay : 0.0,
-                                .step = step,
-                                .grad_scale = grad_scale});
-    }
+    device::adamw(context, {.master = masters_ ? masters_ : weights_,
+                            .weight = masters_ ? weights_ : device::View{},
+                            .grad = gradients_,
+                            .m = exp_avg_,
+                            .v = exp_avg_sq_,
+                            .parts = parts_,
+                            .lr = lr,
+                            .beta1 = config_.beta1,
+                            .beta2 = config_.beta2,
+                            .eps = config_.eps,
+                            .weight_decay = config_.weight_decay,
+                            .step = step,
+                            .grad_scale = grad_scale});
 }
 
 }  // namespace lm::optim

@@ -37,13 +37,8 @@ class AdamWOptimizer {
     const AdamWConfig& config() const { return config_; }
 
   private:
-    struct Part {
-        Range flat;
-        i64 moments;  // where its first element lies in masters and moments
-        bool decay;
-    };
     AdamWConfig config_;
-    std::vector<Part> parts_;
+    std::vector<device::AdamWPart> parts_;
     device::View weights_, masters_, gradients_, exp_avg_, exp_avg_sq_;
 };
 

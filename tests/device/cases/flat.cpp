@@ -10,34 +10,71 @@ namespace lm::test {
 using namespace device;
 using std::vector;
 
-void add_adamw(OpList& list, i64 n, bool weight, i64 step) {
+namespace {
+
+// Stretches of n parameters with and without decay, some of them kept elsewhere; what is left out
+// between them stays as it is.
+vector<AdamWPart> adamw_parts(i64 n, i64 n_parts) {
+    vector<AdamWPart> parts;
+    i64 held = 0;
+    for (i64 i = 0; i < n_parts; ++i) {
+        const i64 begin = i * n / n_parts;
+        const i64 gap = i % 3 == 1 && n > 3 * n_parts ? 3 : 0;
+        const i64 size = (i + 1) * n / n_parts - begin - gap;
+        parts.push_back({begin, held, size, i % 2 == 0});
+        held += size;
+    }
+    return parts;
+}
+
+}  // namespace
+
+void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step) {
     OpCase c;
-    c.name = fmt::format("adamw n={} weight={} step={}", n, weight, step);
-    Tensor second = updated("v", {n});
+    c.name = fmt::format("adamw n={} parts={} weight={} step={}", n, n_parts, weight, step);
+    const vector<AdamWPart> parts = adamw_parts(n, n_parts);
+    const i64 n_held = parts.back().held + parts.back().size;
+    Tensor second = updated("v", {n_held});
     for (double& value : second.values) value = value * value;
     const Tensor grad = stat_in("grad", {n});
-    c.tensors = {updated("master", {n}), grad, updated("m", {n}), second};
-    if (weight) c.tensors.push_back(out("weight", {n}));
-    const auto args = [=](const Views& v) {
-        return AdamW{v["master"], v["weight"], v["grad"], v["m"], v["v"], 1e-2,
-                     0.9,         0.95,        1e-8,      0.1,    step,   0.5};
+    c.tensors = {updated("master", {weight ? n_held : n}), grad, updated("m", {n_held}), second};
+    if (weight) c.tensors.push_back(updated("weight", {n}, Kind::compute));
+    c.call = [=](Context& context, const Views& v) {
+        adamw(context, {.master = v["master"],
+                        .weight = v["weight"],
+                        .grad = v["grad"],
+                        .m = v["m"],
+                        .v = v["v"],
+                        .parts = parts,
+                        .lr = 1e-2,
+                        .beta1 = 0.9,
+                        .beta2 = 0.95,
+                        .eps = 1e-8,
+                        .weight_decay = 0.1,
+                        .step = step,
+                        .grad_scale = 0.5});
     };
-    c.call = [args](Context& context, const Views& v) { adamw(context, args(v)); };
     c.formula = [=](const Values& v) {
         Values r = v;
         r.erase("grad");
-        r.erase("weight");
-        for (size_t i = 0; i < at(n); ++i) {
-            const double g = 0.5 * v.at("grad")[i];
-            r["m"][i] += 0.1 * (g - v.at("m")[i]);
-            r["v"][i] += 0.05 * (g * g - v.at("v")[i]);
-            const double t = static_cast<double>(step);
-            const double m_hat = r["m"][i] / (1 - std::pow(0.9, t));
-            const double v_hat = r["v"][i] / (1 - std::pow(0.95, t));
-            r["master"][i] *= 1 - 1e-2 * 0.1;
-            r["master"][i] -= 1e-2 * m_hat / (std::sqrt(v_hat) + 1e-8);
+        const double t = static_cast<double>(step);
+        for (const AdamWPart& part : parts) {
+            for (i64 k = 0; k < part.size; ++k) {
+                const size_t flat = at(part.flat + k);
+                const size_t held = at(part.held + k);
+                double& m = r["m"][held];
+                double& second_moment = r["v"][held];
+                double& master = r["master"][weight ? held : flat];
+                const double g = 0.5 * v.at("grad")[flat];
+                m += 0.1 * (g - m);
+                second_moment += 0.05 * (g * g - second_moment);
+                const double m_hat = m / (1 - std::pow(0.9, t));
+                const double v_hat = second_moment / (1 - std::pow(0.95, t));
+                if (part.decay) master *= 1 - 1e-2 * 0.1;
+                master -= 1e-2 * m_hat / (std::sqrt(v_hat) + 1e-8);
+                if (weight) r["weight"][flat] = master;
+            }
         }
-        if (weight) r["weight"] = r["master"];
         return r;
     };
     list.push_back(c);

@@ -80,10 +80,11 @@ OpList op_cases() {
     add_cross_entropy(list, 9, 61, 53, 100, 3.0);
     add_cross_entropy(list, 3, 5003, 4999, 0, 10.0);
     for (const i64 n : {1, 67, 70001}) {
-        add_adamw(list, n, n == 67, n == 1 ? 1 : 10);
+        add_adamw(list, n, n == 1 ? 1 : 5, n == 67, n == 1 ? 1 : 10);
         add_sums(list, n, n == 67);
         add_simple(list, n);
     }
+    add_adamw(list, 4096, 300, true, 3);
     return list;
 }
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step of AdamW is to every element, in the form in which the inner loops use it.
+#pragma once
+
+#include "device/ops.hpp"
+
+namespace lm::device {
+
+struct AdamWStep {
+    float grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float correct1, correct2;  // 1 / (1 - beta^t)
+    float eps, lr, weight_decay;
+};
+
+AdamWStep adamw_step(const AdamW& args);
+
+}  // namespace lm::device
