@@ -17,10 +17,9 @@ i64 aligned(i64 bytes) {
 
 }  // namespace
 
-i64 head_chunk_rows(i64 rows, i64 local_vocab) {
-    constexpr i64 most_bytes = i64{128} << 20;
-    const i64 fit = most_bytes / (local_vocab * size_of(DType::fp32)) / 64 * 64;
-    return std::min(rows, std::max<i64>(fit, 64));
+i64 head_chunk_rows(const StepShape& step, i64 local_vocab) {
+    const i64 fit = step.logits_bytes / (local_vocab * size_of(DType::fp32)) / 64 * 64;
+    return std::min(step.rows(), std::max<i64>(fit, 64));
 }
 
 std::vector<ActivationSpec> activation_table(const ModelConfig& config,
@@ -36,7 +35,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     const i64 f = share.ffn;
     const i64 up = is_gated(config.activation) ? 2 * f : f;
     const i64 v = share.vocab_rows;
-    const i64 chunk = head_chunk_rows(n, v);
+    const i64 chunk = head_chunk_rows(step, v);
     // Rows of the residual stream and the norms: this rank's part under sequence parallelism.
     const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
     const bool made_again = parallel.recompute.granularity == Recompute::Granularity::full;
@@ -272,6 +271,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     plan.optimizer = 2 * share;
     StepShape shape = step;
     shape.compute = precision.weights;
+    shape.logits_bytes = processor.logits_bytes();
     plan.activations = plan_activations(config, parallel, shape,
                                         stage_shape(config, parallel, step, pp_rank, tp_rank))
                            .bytes;

@@ -13,11 +13,18 @@
 
 namespace lm::spec {
 
+// What the logits that exist at a time may take, if they were fp32. A GPU adds the head's gradient
+// of each chunk of rows to the fp32 sum in memory: chunks are large there, so that it is read and
+// written a few times only, and the products fill the GPU.
+constexpr i64 cpu_logits_bytes = i64{128} << 20;
+constexpr i64 cuda_logits_bytes = i64{2} << 30;
+
 struct StepShape {
     i64 micro_batch = 1;          // B
     i64 seq_length = 0;           // T
     i64 n_micro_batches = 1;      // of a step and a rank; a pipeline keeps several in flight
     DType compute = DType::fp32;  // of activations; statistics are fp32
+    i64 logits_bytes = cpu_logits_bytes;
     i64 rows() const { return micro_batch * seq_length; }
 };
 
@@ -52,9 +59,9 @@ struct LayerGroup {
 };
 LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer);
 
-// Rows of logits that exist at a time: a multiple of 64 that keeps them within 128 MiB, or all
-// rows.
-i64 head_chunk_rows(i64 rows, i64 local_vocab);
+// Rows of logits that exist at a time: a multiple of 64 that keeps them within step.logits_bytes,
+// or all rows.
+i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // What is made again has one place for all layers and micro-batches that take turns in it.
 struct PlacedActivation {
@@ -106,6 +113,7 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
 struct Processor {
     i64 n_threads = 1;  // of the CPU backend
     bool cuda = false;
+    i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
 };
 
 struct MemoryPlan {

@@ -177,7 +177,10 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
          .bias_gradient = m.linear_bias,
          .input_activation = activation},
     };
-    const i64 chunk = spec::head_chunk_rows(rows, share.vocab_rows);
+    const spec::StepShape step{.micro_batch = config.micro_batch,
+                               .seq_length = m.seq_length,
+                               .logits_bytes = config.processor().logits_bytes()};
+    const i64 chunk = spec::head_chunk_rows(step, share.vocab_rows);
     for (const i64 n : {chunk, rows % chunk}) {
         if (n > 0) shapes.push_back({.rows = n, .inputs = m.hidden, .outputs = share.vocab_rows});
     }

@@ -114,7 +114,11 @@ void Trainer::bind_optimizer() {
 }
 
 spec::StepShape Trainer::step_shape() const {
-    return {config_.micro_batch, seq_length_, config_.n_micro_batches, config_.precision.weights};
+    return {.micro_batch = config_.micro_batch,
+            .seq_length = seq_length_,
+            .n_micro_batches = config_.n_micro_batches,
+            .compute = config_.precision.weights,
+            .logits_bytes = config_.processor().logits_bytes()};
 }
 
 void Trainer::set_seq_length(i64 seq_length) {

@@ -125,9 +125,13 @@ TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
 }
 
 TEST_CASE("logits exist a chunk of rows at a time") {
-    CHECK(head_chunk_rows(1024, 50304) == 640);  // 128 MiB / (50304 * 4 B) = 667 rows
-    CHECK(head_chunk_rows(100, 50304) == 100);
-    CHECK(head_chunk_rows(1 << 20, 1 << 24) == 64);
+    CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 640);  // 128 MiB / (50304 * 4 B) = 667
+    CHECK(head_chunk_rows({.seq_length = 100}, 50304) == 100);
+    CHECK(head_chunk_rows({.seq_length = 1 << 20}, 1 << 24) == 64);
+    const StepShape gpu{.micro_batch = 64,
+                        .seq_length = 1024,
+                        .logits_bytes = Processor{.cuda = true}.logits_bytes()};
+    CHECK(head_chunk_rows(gpu, 50304) == 10624);  // 2 GiB / (50304 * 4 B) = 10672
 }
 
 TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
