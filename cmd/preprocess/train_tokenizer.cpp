@@ -48,17 +48,38 @@ struct Totals {
     i64 documents = 0, text_bytes = 0, pieces = 0, bad = 0;
 };
 
+struct NamedRule {
+    const char* name;
+    text::SplitRule rule;
+};
+
+using text::SplitRule;
+constexpr NamedRule pretokenizers[] = {
+    {"gpt2", SplitRule::gpt2},
+    {"llama3", SplitRule::llama3},
+    {"qwen2", SplitRule::qwen2},
+    {"qwen3.5", SplitRule::qwen3_5},
+    {"o200k", SplitRule::o200k},
+    {"tekken", SplitRule::tekken},
+    {"bloom", SplitRule::bloom},
+    {"starcoder", SplitRule::starcoder},
+    {"digits", SplitRule::digits},
+    {"deepseek-v3", SplitRule::deepseek_v3},
+    {"deepseek-coder", SplitRule::deepseek_coder},
+    {"falcon", SplitRule::falcon},
+};
+
+std::vector<std::string> pretokenizer_names() {
+    std::vector<std::string> names;
+    for (const NamedRule& one : pretokenizers) names.emplace_back(one.name);
+    return names;
+}
+
 text::TokenizerDesign design_of(const TrainArgs& args) {
-    using text::SplitRule;
     using Kind = text::NormalizerStep::Kind;
     text::TokenizerDesign design;
     design.special = args.special;
-    design.rule = args.pretokenizer == "llama3"      ? SplitRule::llama3
-                  : args.pretokenizer == "qwen2"     ? SplitRule::qwen2
-                  : args.pretokenizer == "bloom"     ? SplitRule::bloom
-                  : args.pretokenizer == "starcoder" ? SplitRule::starcoder
-                  : args.pretokenizer == "digits"    ? SplitRule::digits
-                                                     : SplitRule::gpt2;
+    design.rule = std::ranges::find(pretokenizers, args.pretokenizer, &NamedRule::name)->rule;
     if (args.normalizer != "none") {
         design.form = args.normalizer == "nfc"    ? Kind::nfc
                       : args.normalizer == "nfd"  ? Kind::nfd
@@ -313,8 +334,7 @@ void declare_train_tokenizer(cli::Options& options) {
     verb.value("--min-frequency", &args->min_frequency, "N",
                "pairs that occur less often are not merged");
     verb.values("--special-tokens", &args->special, "TOKEN", "the first tokens, in this order");
-    verb.choice("--pretokenizer", &args->pretokenizer,
-                {"gpt2", "llama3", "qwen2", "bloom", "starcoder", "digits"},
+    verb.choice("--pretokenizer", &args->pretokenizer, pretokenizer_names(),
                 "how text is cut into the pieces that tokens never cross");
     verb.choice("--normalizer", &args->normalizer, {"none", "nfc", "nfd", "nfkc", "nfkd"},
                 "Unicode normal form of the text, in training and in tokenizer.json");

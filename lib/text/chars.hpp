@@ -17,7 +17,8 @@ struct Char {
 
 class CharReader {
   public:
-    explicit CharReader(std::string_view text = {}) : text_(text), classes_(&class_table()) {}
+    explicit CharReader(std::string_view text = {}, const ClassTable& classes = class_table())
+        : text_(text), classes_(&classes) {}
 
     std::string_view text() const { return text_; }
     u32 size() const { return static_cast<u32>(text_.size()); }

@@ -10,22 +10,6 @@ namespace {
 
 using io::Json;
 
-struct KnownPattern {
-    SplitRule rule;
-    std::string_view pattern;
-};
-
-// Split patterns are recognised by their text; each has a splitter written by hand.
-constexpr KnownPattern known_patterns[] = {
-    {SplitRule::gpt2,
-     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
-    {SplitRule::llama3,
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    {SplitRule::qwen2,
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    {SplitRule::bloom, R"( ?[^(\s|[.,!?…。，、।۔،])]+)"},
-};
-
 struct KnownForm {
     const char* type;
     NormalizerStep::Kind kind;
@@ -86,33 +70,6 @@ void read_steps(const Json& json, const std::string& path, std::vector<Normalize
     }
 }
 
-SplitRule rule_of_split(const HfPart& part) {
-    if (part.type() != "Split") part.refuse_type();
-    part.only({"pattern", "behavior", "invert"});
-    const std::string behavior = part.text("behavior");
-    if (behavior != "Isolated" || part.flag("invert"))
-        refuse(part.path(), "Split with behavior '{}' or invert", behavior);
-    const Json& pattern = part.get("pattern");
-    if (pattern.is_object() && pattern.size() == 1 && pattern.contains("Regex")) {
-        const auto text = io::json_get<std::string>(pattern, "Regex", part.path());
-        const auto known = std::ranges::find(known_patterns, text, &KnownPattern::pattern);
-        if (known != std::end(known_patterns)) return known->rule;
-    }
-    refuse(part.path(), "the Split pattern {}", pattern.dump());
-}
-
-// Digits before ByteLevel, as StarCoder and SmolLM have it: each by itself.
-SplitRule rule_of_digits(const HfPart& part) {
-    part.only({"individual_digits"});
-    return part.flag("individual_digits") ? SplitRule::starcoder : SplitRule::digits;
-}
-
-PreTokenizer byte_level(const HfPart& part) {
-    part.only({"add_prefix_space", "trim_offsets", "use_regex"});
-    return {part.flag("use_regex", true) ? SplitRule::gpt2 : SplitRule::none,
-            part.flag("add_prefix_space", true)};
-}
-
 i32 template_id(const Json& value, const std::string& path) {
     const i64 id = io::json_as<i64>(value, "an id of the post_processor", path);
     if (id < 0 || id >= i64{1} << 21) run_error(path, "the post_processor has the id {}", id);
@@ -164,27 +121,6 @@ Normalizer read_normalizer(const Json& json, const std::string& path) {
     return Normalizer(std::move(steps));
 }
 
-PreTokenizer read_pre_tokenizer(const Json& json, const std::string& path) {
-    if (json.is_null()) refuse(path, "a tokenizer without the pre_tokenizer ByteLevel");
-    const HfPart part(json, "pre_tokenizer", path);
-    if (part.type() == "ByteLevel") return byte_level(part);
-    if (part.type() != "Sequence") part.refuse_type();
-    part.only({"pretokenizers"});
-    const Json& parts = part.array("pretokenizers");
-    if (parts.size() == 1) return read_pre_tokenizer(parts[0], path);
-    if (parts.size() != 2) refuse(path, "a pre_tokenizer Sequence of {} parts", parts.size());
-    const HfPart first(parts[0], "pre_tokenizer", path);
-    const bool digits = first.type() == "Digits";
-    const SplitRule rule = digits ? rule_of_digits(first) : rule_of_split(first);
-    const HfPart last(parts[1], "pre_tokenizer", path);
-    if (last.type() != "ByteLevel") last.refuse_type();
-    const PreTokenizer bytes = byte_level(last);
-    if (digits != (bytes.rule == SplitRule::gpt2))
-        refuse(path, "ByteLevel {} use_regex behind {}", digits ? "without" : "with", first.type());
-    if (bytes.prefix_space) refuse(path, "ByteLevel with add_prefix_space behind {}", first.type());
-    return {rule, false};
-}
-
 Template read_post_processor(const Json& json, const std::string& path) {
     if (json.is_null()) return {};
     const HfPart part(json, "post_processor", path);
@@ -197,11 +133,6 @@ Template read_post_processor(const Json& json, const std::string& path) {
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());
     }
     return whole;
-}
-
-std::string_view split_pattern(SplitRule rule) {
-    const auto known = std::ranges::find(known_patterns, rule, &KnownPattern::rule);
-    return known == std::end(known_patterns) ? "" : known->pattern;
 }
 
 }  // namespace lm::text

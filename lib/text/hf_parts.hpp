@@ -14,6 +14,7 @@ namespace lm::text {
 
 Normalizer read_normalizer(const io::Json& json, const std::string& path);
 
+// In hf_pre_tokenizer.cpp.
 struct PreTokenizer {
     SplitRule rule;
     bool prefix_space;
@@ -29,7 +30,8 @@ Template read_post_processor(const io::Json& json, const std::string& path);
 inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
                                                              "<|end_of_text|>"};
 
-// The regular expression of a rule as tokenizer.json states it; none has none.
-std::string_view split_pattern(SplitRule rule);
+// How a tokenizer.json asks for `rule`.
+io::OrderedJson pre_tokenizer_json(SplitRule rule);
+io::OrderedJson byte_level_json(bool use_regex);
 
 }  // namespace lm::text

@@ -2,10 +2,12 @@
 #include "text/splitter.hpp"
 
 #include "base/error.hpp"
+#include "text/split_cased.hpp"
 #include "text/split_gpt2.hpp"
 #include "text/split_gpt2_avx2.hpp"
 #include "text/split_masked.hpp"
 #include "text/split_rules.hpp"
+#include "text/split_stages.hpp"
 
 namespace lm::text {
 namespace {
@@ -28,9 +30,10 @@ class WholeSplitter : public Splitter {
 template <typename PieceEnd>
 class WalkingSplitter : public Splitter {
   public:
-    explicit WalkingSplitter(PieceEnd piece_end) : piece_end_(piece_end) {}
+    WalkingSplitter(PieceEnd piece_end, const ClassTable& classes)
+        : piece_end_(piece_end), classes_(classes) {}
     void start(std::string_view text) override {
-        chars_ = CharReader(text);
+        chars_ = CharReader(text, classes_);
         position_ = 0;
     }
     i64 next(u32* ends, i64 capacity) override {
@@ -42,13 +45,25 @@ class WalkingSplitter : public Splitter {
 
   private:
     PieceEnd piece_end_;
+    const ClassTable& classes_;
     CharReader chars_;
     u32 position_ = 0;
 };
 
 template <typename PieceEnd>
-std::unique_ptr<Splitter> walking(PieceEnd piece_end) {
-    return std::make_unique<WalkingSplitter<PieceEnd>>(piece_end);
+std::unique_ptr<Splitter> walking(PieceEnd piece_end, const ClassTable& classes = class_table()) {
+    return std::make_unique<WalkingSplitter<PieceEnd>>(piece_end, classes);
+}
+
+std::unique_ptr<Splitter> walking_llama3(int most_digits, const ClassTable& classes) {
+    return walking([most_digits](const CharReader& chars,
+                                 u32 begin) { return llama3_piece_end(chars, begin, most_digits); },
+                   classes);
+}
+
+std::unique_ptr<Splitter> walking_cased(CasedRule rule) {
+    return walking(
+        [rule](const CharReader& chars, u32 begin) { return cased_piece_end(chars, begin, rule); });
 }
 
 }  // namespace
@@ -64,13 +79,19 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
         case SplitRule::digits:
             return walking(digits_piece_end);
         case SplitRule::llama3:
-            return walking([](const CharReader& chars, u32 begin) {
-                return llama3_piece_end(chars, begin, 3);
-            });
+            return walking_llama3(3, class_table());
         case SplitRule::qwen2:
-            return walking([](const CharReader& chars, u32 begin) {
-                return llama3_piece_end(chars, begin, 1);
-            });
+            return walking_llama3(1, class_table());
+        case SplitRule::qwen3_5:
+            return walking_llama3(1, class_table_with_marks());
+        case SplitRule::o200k:
+            return walking_cased({true, 3});
+        case SplitRule::tekken:
+            return walking_cased({false, 1});
+        case SplitRule::deepseek_v3:
+        case SplitRule::deepseek_coder:
+        case SplitRule::falcon:
+            return make_staged_splitter(rule);
         case SplitRule::bloom:
             return walking(
                 [](const CharReader& chars, u32 begin) { return bloom_piece_end(chars, begin); });
@@ -79,10 +100,12 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
 }
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
-    const bool only_scalar =
-        rule == SplitRule::none || rule == SplitRule::starcoder || rule == SplitRule::digits;
-    if (!has_vector_splitter() || only_scalar) return make_scalar_splitter(rule);
-    return rule == SplitRule::gpt2 ? make_vector_gpt2_splitter() : make_masked_splitter(rule);
+    if (has_vector_splitter()) {
+        if (rule == SplitRule::gpt2) return make_vector_gpt2_splitter();
+        if (rule == SplitRule::llama3 || rule == SplitRule::qwen2 || rule == SplitRule::bloom)
+            return make_masked_splitter(rule);
+    }
+    return make_scalar_splitter(rule);
 }
 
 }  // namespace lm::text

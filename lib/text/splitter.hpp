@@ -20,6 +20,13 @@ enum class SplitRule {
     bloom,
     starcoder,  // every number is a piece; between them GPT-2's, text by text
     digits,     // the same with runs of numbers as pieces
+    o200k,      // see split_cased.hpp
+    tekken,
+    qwen3_5,  // Qwen2's with marks as letters
+    // See split_stages.hpp.
+    deepseek_v3,
+    deepseek_coder,
+    falcon,
 };
 
 class Splitter {

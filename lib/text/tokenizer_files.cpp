@@ -25,28 +25,6 @@ OrderedJson vocabulary(const TrainedBpe& bpe) {
     return json;
 }
 
-OrderedJson byte_level(bool use_regex) {
-    return {{"type", "ByteLevel"},
-            {"add_prefix_space", false},
-            {"trim_offsets", true},
-            {"use_regex", use_regex}};
-}
-
-OrderedJson pre_tokenizer(SplitRule rule) {
-    if (rule == SplitRule::gpt2 || rule == SplitRule::none)
-        return byte_level(rule == SplitRule::gpt2);
-    if (rule == SplitRule::starcoder || rule == SplitRule::digits) {
-        const OrderedJson digits = {{"type", "Digits"},
-                                    {"individual_digits", rule == SplitRule::starcoder}};
-        return {{"type", "Sequence"}, {"pretokenizers", {digits, byte_level(true)}}};
-    }
-    const OrderedJson split = {{"type", "Split"},
-                               {"pattern", {{"Regex", split_pattern(rule)}}},
-                               {"behavior", "Isolated"},
-                               {"invert", false}};
-    return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
-}
-
 OrderedJson normalizer(const std::optional<Kind>& form) {
     if (!form) return nullptr;
     const char* name = *form == Kind::nfc    ? "NFC"
@@ -105,9 +83,9 @@ std::string tokenizer_json(const TrainedBpe& bpe, const TokenizerDesign& design)
     json["padding"] = nullptr;
     json["added_tokens"] = added_tokens(design.special);
     json["normalizer"] = normalizer(design.form);
-    json["pre_tokenizer"] = pre_tokenizer(design.rule);
-    json["post_processor"] = byte_level(true);
-    json["decoder"] = byte_level(true);
+    json["pre_tokenizer"] = pre_tokenizer_json(design.rule);
+    json["post_processor"] = byte_level_json(true);
+    json["decoder"] = byte_level_json(true);
     json["model"] = model(bpe);
     return io::json_text(json);
 }

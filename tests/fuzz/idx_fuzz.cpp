@@ -2,8 +2,6 @@
 // libFuzzer: any bytes as the .idx of a dataset, beside a .bin of as many tokens as its lengths
 // say. Opening, verifying and reading everything ends with an Error or well, never outside the
 // files.
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -12,20 +10,11 @@
 #include "base/error.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/verify_dataset.hpp"
-#include "io/file.hpp"
+#include "fuzz_files.hpp"
 
 namespace {
 
 using namespace lm;
-
-const std::string& prefix() {
-    static const std::string name = [] {
-        std::string pattern = "/dev/shm/idx_fuzz.XXXXXX";
-        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-        return pattern + "/p";
-    }();
-    return name;
-}
 
 // Bytes of the .bin that goes with the first lengths; small.
 size_t bin_bytes(std::string_view idx) {
@@ -55,13 +44,14 @@ void read_all(const data::IndexedDataset& dataset) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
     const std::string idx(reinterpret_cast<const char*>(bytes), size);
-    io::write_file(data::idx_path(prefix()), idx, io::Overwrite::yes);
-    io::write_file(data::bin_path(prefix()), std::string(bin_bytes(idx), '\1'), io::Overwrite::yes);
+    const std::string prefix = fuzz::directory() + "/p";
+    fuzz::put("p.idx", idx);
+    fuzz::put("p.bin", std::string(bin_bytes(idx), '\1'));
     try {
-        read_all(data::IndexedDataset::open(prefix()));
+        read_all(data::IndexedDataset::open(prefix));
     } catch (const Error& error) {
         if (error.code() != Exit::failure) std::abort();
     }
-    (void)data::verify_dataset(prefix(), {});
+    (void)data::verify_dataset(prefix, {});
     return 0;
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: any bytes as a tokenizer.json. They are refused with an Error, or the tokenizer works:
 // its ids are in range, and it decodes them.
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "base/error.hpp"
-#include "io/file.hpp"
+#include "fuzz_files.hpp"
 #include "text/tokenizer.hpp"
 
 namespace {
@@ -29,8 +27,8 @@ void use(const lm::text::Tokenizer& tokenizer) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const std::string path = "/tmp/lm-fuzz-tokenizer." + std::to_string(::getpid());
-    lm::io::write_file(path, {reinterpret_cast<const char*>(data), size}, lm::io::Overwrite::yes);
+    const std::string path =
+        lm::fuzz::put("tokenizer.json", {reinterpret_cast<const char*>(data), size});
     for (const auto special : {lm::text::SpecialInText::plain, lm::text::SpecialInText::parse}) {
         try {
             use(*lm::text::load_hf_tokenizer(path, special));

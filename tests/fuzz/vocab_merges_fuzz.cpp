@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: any bytes as vocab.json, a zero byte, and merges.txt. They are refused with an Error,
 // or the tokenizer works.
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "base/error.hpp"
-#include "io/file.hpp"
+#include "fuzz_files.hpp"
 #include "text/tokenizer.hpp"
 
 namespace {
@@ -19,15 +17,13 @@ void require(bool condition) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const std::string path = "/tmp/lm-fuzz-vocab." + std::to_string(::getpid());
     const std::string_view input(reinterpret_cast<const char*>(data), size);
     const std::size_t cut = std::min(input.find('\0'), size);
-    using lm::io::Overwrite;
-    lm::io::write_file(path + ".vocab", input.substr(0, cut), Overwrite::yes);
-    lm::io::write_file(path + ".merges", input.substr(std::min(cut + 1, size)), Overwrite::yes);
+    const std::string vocab = lm::fuzz::put("vocab.json", input.substr(0, cut));
+    const std::string merges = lm::fuzz::put("merges.txt", input.substr(std::min(cut + 1, size)));
     try {
-        const auto tokenizer = lm::text::load_gpt2_tokenizer(path + ".vocab", path + ".merges",
-                                                             lm::text::SpecialInText::parse);
+        const auto tokenizer =
+            lm::text::load_gpt2_tokenizer(vocab, merges, lm::text::SpecialInText::parse);
         const std::string text = "Hello  world\n don't 123<|endoftext|>";
         std::string back;
         tokenizer->decode(tokenizer->encode(text), back);

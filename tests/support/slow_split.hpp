@@ -3,10 +3,12 @@
 // slow, and close to the text of the pattern. What the splitters are compared with.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <vector>
 
+#include "text/byte_map.hpp"
 #include "text/splitter.hpp"
 #include "text/unicode.hpp"
 #include "text/utf8.hpp"
@@ -98,6 +100,12 @@ class SlowSplit {
                 return llama3(at, 3);
             case text::SplitRule::qwen2:
                 return llama3(at, 1);
+            case text::SplitRule::qwen3_5:
+                return qwen3_5(at);
+            case text::SplitRule::o200k:
+                return cased(at, true, 3);
+            case text::SplitRule::tekken:
+                return cased(at, false, 1);
             case text::SplitRule::bloom:
                 return bloom(at);
             default:
@@ -105,6 +113,12 @@ class SlowSplit {
         }
     }
     static bool blank(u32 c) { return c == ' '; }
+    static text::CharKind kind(u32 c) { return text::kind_table()[c]; }
+    static bool mark(u32 c) { return kind(c) == text::CharKind::mark; }
+    static bool both_cases(u32 c) { return mark(c) || kind(c) == text::CharKind::caseless; }
+    static bool upper(u32 c) { return both_cases(c) || kind(c) == text::CharKind::upper; }
+    static bool lower(u32 c) { return both_cases(c) || kind(c) == text::CharKind::lower; }
+    static bool lead(u32 c) { return !line_end(c) && !letter(c) && !number(c); }
 
     size_t gpt2(size_t at) const {
         if (const size_t end = contraction(at, false); end > at) return end;
@@ -123,11 +137,45 @@ class SlowSplit {
     }
     size_t llama3(size_t at, size_t digits) const {
         if (const size_t end = contraction(at, true); end > at) return end;
-        const Class lead = [](u32 c) { return !line_end(c) && !letter(c) && !number(c); };
         if (const size_t end = optional_then_run(at, lead, letter); end > at) return end;
         if (const size_t end = run(at, number, digits); end > at) return end;
         if (const size_t end = optional_then_run(at, blank, other); end > at)
             return run(end, line_end);
+        if (const size_t end = lines(at); end > at) return end;
+        return spaces(at);
+    }
+    size_t qwen3_5(size_t at) const {
+        const Class word = [](u32 c) { return letter(c) || mark(c); };
+        const Class sign = [](u32 c) { return other(c) && !mark(c); };
+        if (const size_t end = contraction(at, true); end > at) return end;
+        if (const size_t end = optional_then_run(at, lead, word); end > at) return end;
+        if (number(chars_[at])) return at + 1;
+        if (const size_t end = optional_then_run(at, blank, sign); end > at)
+            return run(end, line_end);
+        if (const size_t end = lines(at); end > at) return end;
+        return spaces(at);
+    }
+    // U*L+ or U+L*, at the first attempt of a backtracking matcher that succeeds.
+    size_t cased_word(size_t at, bool lower_needed) const {
+        const size_t most = run(at, upper);
+        if (!lower_needed) return most > at ? run(most, lower) : at;
+        for (size_t k = most + 1; k-- > at;) {
+            if (const size_t end = run(k, lower); end > k) return end;
+        }
+        return at;
+    }
+    size_t cased(size_t at, bool contractions, size_t digits) const {
+        for (const bool lower_needed : {true, false}) {
+            for (const size_t led : {size_t{1}, size_t{0}}) {
+                if (led == 1 && !lead(chars_[at])) continue;
+                const size_t end = cased_word(at + led, lower_needed);
+                if (end == at + led) continue;
+                return contractions && end < chars_.size() ? contraction(end, true) : end;
+            }
+        }
+        if (const size_t end = run(at, number, digits); end > at) return end;
+        if (const size_t end = optional_then_run(at, blank, other); end > at)
+            return run(end, [](u32 c) { return line_end(c) || c == '/'; });
         if (const size_t end = lines(at); end > at) return end;
         return spaces(at);
     }
@@ -138,13 +186,154 @@ class SlowSplit {
         return at;
     }
 
+    friend class SlowStages;
     text::SplitRule rule_;
     std::vector<u32> chars_;
     std::vector<u32> ends_;  // byte offsets
 };
 
+// Sequences of pretokenizers, each over every piece of the one before it.
+class SlowStages {
+  public:
+    explicit SlowStages(std::string_view text) : pieces_{text} {}
+
+    std::vector<u32> ends(text::SplitRule rule) {
+        rule == text::SplitRule::deepseek_v3      ? deepseek_v3()
+        : rule == text::SplitRule::deepseek_coder ? deepseek_coder()
+                                                  : falcon();
+        std::vector<u32> ends;
+        for (const std::string_view piece : pieces_)
+            ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<u32>(piece.size()));
+        return pieces_[0].empty() ? std::vector<u32>() : ends;
+    }
+
+  private:
+    using Split = SlowSplit;
+    using Match = std::function<size_t(const Split&, size_t at)>;  // at: there is none
+
+    template <typename Cut>
+    void stage(Cut cut) {
+        std::vector<std::string_view> all;
+        for (const std::string_view piece : pieces_) {
+            u32 begin = 0;
+            for (const u32 end : cut(piece)) {
+                all.push_back(piece.substr(begin, end - begin));
+                begin = end;
+            }
+        }
+        if (!all.empty()) pieces_ = all;
+    }
+    static std::vector<u32> isolated(std::string_view piece, const Match& match) {
+        const Split split(text::SplitRule::none, piece);
+        std::vector<u32> ends;
+        for (size_t at = 0; at < split.chars_.size();) {
+            size_t end = match(split, at);
+            if (end == at) {
+                while (end < split.chars_.size() && match(split, end) == end) ++end;
+            }
+            ends.push_back(split.ends_[end - 1]);
+            at = end;
+        }
+        return ends;
+    }
+    void isolate(const Match& match) {
+        stage([&](std::string_view piece) { return isolated(piece, match); });
+    }
+    void isolate_runs(const Split::Class& cls, size_t most = ~size_t{0}) {
+        isolate([&](const Split& split, size_t at) { return split.run(at, cls, most); });
+    }
+    void isolate_spaced_runs(const Split::Class& cls) {
+        isolate([&](const Split& split, size_t at) {
+            return split.optional_then_run(at, Split::space, cls);
+        });
+    }
+
+    static size_t deepseek_match(const Split& split, size_t at) {
+        using text::CharKind;
+        const auto punctuation = [](u32 c) { return Split::kind(c) == CharKind::punctuation; };
+        const auto sign = [=](u32 c) {
+            return punctuation(c) || Split::kind(c) == CharKind::symbol;
+        };
+        const auto ascii_letter = [](u32 c) {
+            return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        };
+        const std::u32string_view ascii = U"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+        if (ascii.find(split.chars_[at]) != ascii.npos) {
+            if (const size_t end = split.run(at + 1, ascii_letter); end > at + 1) return end;
+        }
+        const auto lead = [=](u32 c) {
+            return !Split::line_end(c) && !Split::letter(c) && !sign(c);
+        };
+        const auto word = [](u32 c) { return Split::letter(c) || Split::mark(c); };
+        if (const size_t end = split.optional_then_run(at, lead, word); end > at) return end;
+        if (const size_t end = split.optional_then_run(at, Split::blank, sign); end > at)
+            return split.run(end, Split::line_end);
+        if (const size_t end = split.lines(at); end > at) return end;
+        return split.spaces(at);
+    }
+
+    void deepseek_v3() {
+        isolate_runs(Split::number, 3);
+        isolate_runs([](u32 c) {
+            return (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x309F) ||
+                   (c >= 0x30A0 && c <= 0x30FF);
+        });
+        isolate(deepseek_match);
+    }
+    void deepseek_coder() {
+        isolate_runs(Split::line_end, 1);
+        isolate_spaced_runs(Split::letter);
+        isolate_spaced_runs([](u32 c) { return Split::kind(c) == text::CharKind::punctuation; });
+        isolate_runs([](u32 c) {
+            return (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x800 && c <= 0x4E00) ||
+                   (c >= 0xAC00 && c <= 0xD7FF);
+        });
+        isolate_runs(Split::number, 1);
+    }
+    void falcon() {
+        isolate_runs(text::is_split_punctuation);
+        stage([](std::string_view piece) { return Split(text::SplitRule::gpt2, piece).ends(); });
+        // Over bytes, each shown as a character.
+        const auto over_bytes = [](std::string_view piece, const Match& match) {
+            const std::string shown = text::token_of_bytes(piece);
+            std::vector<u32> ends;
+            for (const u32 end : isolated(shown, match)) {
+                const auto is_first = [](char c) { return (c & 0xC0) != 0x80; };
+                ends.push_back(
+                    static_cast<u32>(std::count_if(shown.begin(), shown.begin() + end, is_first)));
+            }
+            return ends;
+        };
+        stage([&](std::string_view piece) {
+            return over_bytes(
+                piece, [](const Split& split, size_t at) { return split.run(at, Split::number); });
+        });
+        const auto digit = [](u32 c) { return c >= '0' && c <= '9'; };
+        stage([&](std::string_view piece) {
+            return over_bytes(piece, [&](const Split& split, size_t at) {
+                return split.run(at, digit, 3) == at + 3 ? at + 3 : at;
+            });
+        });
+    }
+
+    std::vector<std::string_view> pieces_;
+};
+
 inline std::vector<u32> slow_ends(text::SplitRule rule, std::string_view text) {
-    return SlowSplit(rule, text).ends();
+    switch (rule) {
+        case text::SplitRule::deepseek_v3:
+        case text::SplitRule::deepseek_coder:
+        case text::SplitRule::falcon:
+            return SlowStages(text).ends(rule);
+        default:
+            return SlowSplit(rule, text).ends();
+    }
 }
+
+inline constexpr text::SplitRule all_rules[] = {
+    text::SplitRule::gpt2,        text::SplitRule::starcoder,      text::SplitRule::digits,
+    text::SplitRule::llama3,      text::SplitRule::qwen2,          text::SplitRule::bloom,
+    text::SplitRule::o200k,       text::SplitRule::tekken,         text::SplitRule::qwen3_5,
+    text::SplitRule::deepseek_v3, text::SplitRule::deepseek_coder, text::SplitRule::falcon};
 
 }  // namespace lm::test

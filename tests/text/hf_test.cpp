@@ -12,9 +12,11 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "nasty_text.hpp"
+#include "support/slow_split.hpp"
 #include "support/temp_dir.hpp"
 #include "text/hf_parts.hpp"
 #include "text/normalizer.hpp"
+#include "text/split_patterns.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;
@@ -129,12 +131,19 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     };
     const Json each = {{"type", "Digits"}, {"individual_digits", true}};
     CHECK(digits(each, true) == "loads");
-    CHECK_THAT(digits(each, false), Contains("ByteLevel without use_regex behind Digits"));
-    CHECK_THAT(digits({{"type", "Punctuation"}}, true), Contains("pre_tokenizer 'Punctuation'"));
-    const Json llama = {{"Regex", split_pattern(SplitRule::llama3)}};
+    CHECK_THAT(digits(each, false), Contains("the parts (Digits with individual_digits, ByteLevel "
+                                             "without use_regex) is not supported"));
+    CHECK_THAT(
+        digits({{"type", "Punctuation"}}, true),
+        Contains("the parts (Punctuation with behavior Isolated, ByteLevel with use_regex)"));
+    CHECK_THAT(digits({{"type", "Punctuation"}, {"behavior", 1}}, true), Contains("'behavior'"));
+    const Json llama = {{"Regex", std::string(pattern::llama3)}};
     CHECK(split("Isolated", llama) == "loads");
     CHECK_THAT(split("Removed", llama), Contains("'Removed'"));
     CHECK_THAT(split("Isolated", llama, true), Contains("invert"));
+    CHECK(split("Removed", llama, true) == "loads");  // there is nothing between the matches
+    const Json bloom = {{"Regex", std::string(pattern::bloom)}};
+    CHECK_THAT(split("Removed", bloom, true), Contains("'Removed' and invert true"));
     CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}), Contains("pattern {\"Regex\":\"\\\\s+\"}"));
     CHECK_THAT(split("Isolated", {{"String", " "}}), Contains("pattern {\"String\":\" \"}"));
     CHECK_THAT(with("/pre_tokenizer", {{"type", "Whitespace"}}), Contains("'Whitespace'"));
@@ -154,6 +163,30 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
     CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("no list 'cls'"));
     CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
+}
+
+TEST_CASE("a rule is read as it is written") {
+    for (const SplitRule rule : test::all_rules) {
+        const io::OrderedJson written = pre_tokenizer_json(rule);
+        CHECK(read_pre_tokenizer(Json::parse(written.dump()), "here").rule == rule);
+    }
+}
+
+TEST_CASE("splitting any text of one kind is linear") {
+    for (const SplitRule rule : test::all_rules) {
+        const auto splitter = make_splitter(rule);
+        for (const char* unit :
+             {"a", "A", "Aa", "A\u4E2D", "\u0301", "\u0301A", " ", " \u0301", "'s", "1", "\u00B2",
+              "!", "\u4E00", "\u200B", "\n", " \n", "\u3000a"}) {
+            std::string text;
+            while (text.size() < 300'000) text += unit;
+            u32 ends[512];
+            splitter->start(text);
+            u32 last = 0;
+            while (const i64 n = splitter->next(ends, std::size(ends))) last = ends[n - 1];
+            CHECK(last == text.size());  // in time: quadratic work would take an hour
+        }
+    }
 }
 
 TEST_CASE("work grows linearly with every style") {

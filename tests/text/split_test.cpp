@@ -34,6 +34,30 @@ struct Golden {
     std::vector<std::string> pieces;
 };
 
+// Given by Hugging Face tokenizers 0.23.
+struct RuleGolden {
+    SplitRule rule;
+    const char* text;
+    std::vector<std::string> pieces;
+};
+
+const std::vector<RuleGolden> golden_others = {
+    {SplitRule::o200k, "HelloWorld's ABCdef XMLHttp", {"Hello", "World's", " ABCdef", " XMLHttp"}},
+    {SplitRule::o200k, "A\u4E2DBc!\n/x 1234", {"A\u4E2DBc", "!\n/", "x", " ", "123", "4"}},
+    {SplitRule::tekken, "Don't 12", {"Don", "'t", " ", "1", "2"}},
+    {SplitRule::qwen3_5, "e\u0301a !\u0301b", {"e\u0301a", " !", "\u0301b"}},
+    {SplitRule::deepseek_v3,
+     "don't 12345 \u4E2D\u3042a.b \u20AC\n\n",
+     {"don", "'t", " ", "123", "45", " ", "\u4E2D\u3042", "a", ".b", " \u20AC\n\n"}},
+    {SplitRule::deepseek_coder,
+     "a  b.c 12\r\n\u4E2D",
+     {"a", " ", " b", ".", "c", " ", "1", "2", "\r", "\n", "\u4E2D"}},
+    {SplitRule::falcon,
+     "price: 12,345.67 x\u00B2y 1234567",
+     {"price", ":", " ", "12", ",", "345", ".", "67", " x", "\xC2", "\xB2", "y", " ", "123", "456",
+      "7"}},
+};
+
 const std::vector<Golden> golden_gpt2 = {
     {"a  b", {"a", " ", " b"}},
     {"a   \n\n b", {"a", "   \n\n", " b"}},
@@ -62,9 +86,16 @@ TEST_CASE("gpt2 golden splits") {
     }
 }
 
+TEST_CASE("golden splits of other pretokenizers") {
+    for (const RuleGolden& golden : golden_others) {
+        INFO(golden.text);
+        CHECK(split(*make_splitter(golden.rule), golden.text) == golden.pieces);
+    }
+}
+
 TEST_CASE("the fast splitters cut where the portable ones do") {
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
-                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule :
+         {SplitRule::gpt2, SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
         const auto fast = make_splitter(rule);
         const auto scalar = make_scalar_splitter(rule);
         test::NastyText nasty(1);
@@ -79,8 +110,7 @@ TEST_CASE("the fast splitters cut where the portable ones do") {
 }
 
 TEST_CASE("the portable splitters cut where the regular expressions do") {
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
-                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule : test::all_rules) {
         const auto scalar = make_scalar_splitter(rule);
         test::NastyText nasty(2);
         for (int i = 0; i < 4000; ++i) {
@@ -118,8 +148,7 @@ TEST_CASE("long runs across the windows") {
 
 TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
     test::NastyText nasty(5);
-    for (const SplitRule rule : {SplitRule::gpt2, SplitRule::starcoder, SplitRule::digits,
-                                 SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
+    for (const SplitRule rule : test::all_rules) {
         const auto fast = make_splitter(rule);
         for (int i = 0; i < 2000; ++i) {
             std::string text = nasty.next(60);

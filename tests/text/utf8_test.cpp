@@ -56,6 +56,17 @@ TEST_CASE("character classes") {
     CHECK(counts[3] == 25);
     CHECK(table[0xB2] == CharClass::number);
     CHECK(table[0x301] == CharClass::other);
+    int kinds[9] = {};
+    for (u32 cp = 0; cp < 0x110000; ++cp) ++kinds[static_cast<int>(kind_table()[cp])];
+    // As Hugging Face tokenizers 0.23 counts \p{Lu} and \p{Lt}, \p{Ll}, \p{M}, \p{P}, \p{S}.
+    CHECK(kinds[static_cast<int>(CharKind::upper)] == 1858 + 31);
+    CHECK(kinds[static_cast<int>(CharKind::lower)] == 2258);
+    CHECK(kinds[static_cast<int>(CharKind::mark)] == 2501);
+    CHECK(kinds[static_cast<int>(CharKind::punctuation)] == 855);
+    CHECK(kinds[static_cast<int>(CharKind::symbol)] == 8514);
+    int split = 0;
+    for (u32 cp = 0; cp < 0x110000; ++cp) split += is_split_punctuation(cp) ? 1 : 0;
+    CHECK(split == 726);
 }
 
 TEST_CASE("the byte map") {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files for what is fuzzed and reads files: in memory, and never made durable, which would take
+// most of the time.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace lm::fuzz {
+
+// A directory of this process.
+inline const std::string& directory() {
+    static const std::string name = [] {
+        std::string pattern = "/dev/shm/lm-fuzz.XXXXXX";
+        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+        return pattern;
+    }();
+    return name;
+}
+
+inline std::string put(const std::string& name, std::string_view content) {
+    const std::string path = directory() + "/" + name;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    return path;
+}
+
+}  // namespace lm::fuzz
