@@ -52,6 +52,7 @@ class BpeModel {
 
     // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named (ignore_merges).
     i32 find_whole(std::string_view piece) const {
+        if (whole_.empty()) return -1;
         const auto at = whole_.find(piece);
         return at == whole_.end() ? -1 : at->second;
     }

@@ -62,126 +62,162 @@ class BpeEncoder : public Encoder {
         }
     }
 
+    using Cache = PieceCache<Id>;
+    using LongCache = LongPieceCache<Id>;
+    using Entry = typename Cache::Entry;
+    using Batch = PieceBatch<Id>;
+
     i64 encode_text(std::string_view text, Id* out) { return encode_plain(text, out) - out; }
 
     Id* encode_plain(std::string_view text, Id* out) {
         splitter_->start(text);
         batch_.begin = 0;
-        while ((batch_.n = splitter_->next(batch_.ends, PieceBatch::capacity)) != 0) {
-            load_keys(text);
+        while (fill_batch(text)) {
             out = encode_batch(text, out);
             batch_.begin = batch_.ends[batch_.n - 1];
         }
         return out;
     }
 
-    void load_keys(std::string_view text) {
-        // Near the end of the text 16 bytes may not be readable.
-        i64 n = batch_.n;
-        while (n > 0 && batch_.begin_of(n - 1) + 16 > text.size()) --n;
-        loops_.load(text.data(), n, batch_, short_);
-        for (; n < batch_.n; ++n) {
-            batch_.keys[n] = PieceKey::of(batch_.piece(text, n));
-            batch_.places[n] = loops_.place_of(batch_.keys[n]);
+    // Some pieces are split, then their places fetched, then more split: memory is not asked for
+    // faster than it answers.
+    bool fill_batch(std::string_view text) {
+        constexpr i64 some = 128;
+        batch_.n = batch_.n_long = 0;
+        while (batch_.n + some <= Batch::capacity) {
+            const i64 n = splitter_->next(batch_.ends + batch_.n, some);
+            if (n == 0) break;
+            load_keys(text, batch_.n + n);
         }
+        return batch_.n > 0;
     }
 
+    // Of the pieces from batch_.n on, which becomes `n`.
+    void load_keys(std::string_view text, i64 n) {
+        // Near the end of the text 16 bytes may not be readable.
+        i64 i = n;
+        while (i > batch_.n && batch_.begin_of(i - 1) + 16 > text.size()) --i;
+        loops_.load(text.data(), batch_.n, i, batch_, short_);
+        for (; i < n; ++i) {
+            batch_.keys[i] = PieceKey::of(batch_.piece(text, i));
+            batch_.at[i] = loops_.place_of(batch_.keys[i], short_);
+            if (!batch_.keys[i].is_short())
+                batch_.long_pieces[batch_.n_long++] = static_cast<u32>(i);
+        }
+        batch_.n = n;
+    }
+
+    // A long piece that its cache does not know is encoded by itself, and its parts go into the
+    // cache of short ones, where nothing may move while a segment is copied.
     Id* encode_batch(std::string_view text, Id* out) {
-        i64 i = loops_.copy(batch_, 0, short_, out);
-        if (i == batch_.n) return out;
-        find_places(text, i);
-        while ((i = loops_.copy(batch_, i, short_, out)) < batch_.n) {
-            out = encode_one(batch_.piece(text, i), batch_.keys[i], batch_.places[i], out);
-            ++i;
+        const std::span<const u32> longs(batch_.long_pieces, static_cast<size_t>(batch_.n_long));
+        for (const u32 i : longs) long_.prefetch(batch_.piece(text, i));
+        i64 begin = 0;
+        for (const u32 i : longs) {
+            const std::string_view piece = batch_.piece(text, i);
+            batch_.at[i] = &elsewhere_;
+            if (long_.has(piece)) continue;
+            out = encode_segment(text, begin, i, out);
+            out = encode_long(piece, out);
+            begin = i + 1;
+        }
+        return encode_segment(text, begin, batch_.n, out);
+    }
+
+    Id* encode_segment(std::string_view text, i64 i, i64 n, Id* out) {
+        find_ids(i, n);
+        for (; (i = copy_ids(batch_, i, n, out)) < n; ++i)
+            out = copy_elsewhere(batch_.piece(text, i), out);
+        for (const u32 m : std::span(beside_).first(n_beside_))
+            short_.bring(short_.neighbour_of(batch_.at[m]), batch_.keys[m]);
+        for (const Fresh& fresh : std::span(fresh_).first(n_fresh_)) {
+            const Entry& entry = fresh.entry;
+            if (entry.count <= static_cast<Id>(Cache::most_ids))
+                short_.insert(fresh.place, entry.key, entry.ids, entry.count);
         }
         return out;
     }
 
-    // Sees to it that the short pieces from `i` on are at their places, as far as they fit there.
-    // The place of a long one becomes that in the other cache.
-    void find_places(std::string_view text, i64 i) {
-        const i64 n = loops_.find_missing(batch_, i, short_, missing_);
-        size_t n_new = 0;
-        for (const u32 m : std::span(missing_).first(static_cast<size_t>(n))) {
+    // Has `at` of the short pieces from `i` to before `n` say where their ids are.
+    void find_ids(i64 i, i64 n) {
+        n_beside_ = n_fresh_ = n_new_ = 0;
+        const i64 n_missing = loops_.find_missing(batch_, i, n, missing_);
+        for (const u32 m : std::span(missing_).first(static_cast<size_t>(n_missing))) {
             const PieceKey& key = batch_.keys[m];
-            const std::string_view piece = batch_.piece(text, m);
-            if (!key.is_short()) {
-                batch_.places[m] = fetch_long(piece);
-            } else if (!short_.bring(batch_.places[m], key) &&
-                       !put_whole(piece, key, batch_.places[m]) && !is_in_long(key)) {
-                new_[n_new] = key;
-                new_places_[n_new++] = batch_.places[m];
+            if (!key.is_short()) continue;
+            const Entry* const beside = short_.neighbour_of(batch_.at[m]);
+            if (beside->key == key) {
+                batch_.at[m] = beside;
+                beside_[n_beside_++] = m;
+            } else if (is_in_long(key)) {
+                batch_.at[m] = &elsewhere_;
+            } else {
+                add_fresh(m);
             }
         }
+        merge_new();
+    }
+
+    void add_fresh(u32 m) {
+        Fresh& fresh = fresh_[n_fresh_];
+        fresh.place = batch_.at[m];
+        fresh.entry.key = batch_.keys[m];
+        batch_.at[m] = &fresh.entry;
+        const i32 whole = plan_.model->find_whole(batch_.keys[m].text());
+        if (whole >= 0) {
+            fresh.entry.ids[0] = static_cast<Id>(whole);
+            fresh.entry.count = 1;
+        } else {
+            new_[n_new_] = batch_.keys[m];
+            fresh_of_new_[n_new_++] = static_cast<u32>(n_fresh_);
+        }
+        ++n_fresh_;
+    }
+
+    void merge_new() {
+        const std::span<const PieceKey> pieces = std::span(new_).first(n_new_);
         if constexpr (sizeof(Id) == 2) {
             if (vector_) {
-                vector_->merge(std::span(new_).first(n_new), new_ids_);
-                for (size_t k = 0; k < n_new; ++k) put(k, new_ids_[k].ids, new_ids_[k].count);
+                vector_->merge(pieces, new_ids_);
+                for (size_t k = 0; k < n_new_; ++k) put(k, new_ids_[k].ids, new_ids_[k].count);
                 return;
             }
         }
-        shorts_.merge(std::span(new_).first(n_new), [&](size_t k, std::span<const i32> ids) {
+        shorts_.merge(pieces, [&](size_t k, std::span<const i32> ids) {
             Id narrow[PieceKey::longest];
             std::copy(ids.begin(), ids.end(), narrow);
             put(k, narrow, ids.size());
         });
     }
 
+    // Too many ids for an entry go into the other cache.
     void put(size_t k, const Id* ids, size_t count) {
-        if (count <= PieceCache<Id>::most_ids)
-            short_.insert(new_places_[k], new_[k], ids, count);
-        else if (may_be_in_long(new_[k]))
-            put_long(new_[k].text(), ids, count);
+        Entry& entry = fresh_[fresh_of_new_[k]].entry;
+        std::memcpy(entry.ids, ids, sizeof entry.ids);
+        entry.count = static_cast<Id>(count);
+        if (count > Cache::most_ids) long_.insert(new_[k].text(), ids, count);
     }
 
-    u32 fetch_long(std::string_view piece) const {
-        if (piece.size() > LongPieceCache<Id>::longest) return 0;
-        const u32 place = LongPieceCache<Id>::place_of(piece);
-        long_.prefetch(place);
-        return place;
-    }
-
-    // Where a short piece is when its ids are too many for the other cache. Of 16-bit ids that is
-    // rare but for scripts beyond ASCII and for whitespace.
-    static bool may_be_in_long(const PieceKey& key) {
-        return key.length() > PieceCache<Id>::most_ids &&
-               (sizeof(Id) == 4 || !key.is_ascii() || key.byte(1) <= ' ');
-    }
+    // Whether a short piece is in the other cache. Of 16-bit ids that is rare but for scripts
+    // beyond ASCII and for whitespace, and not asked for others.
     bool is_in_long(const PieceKey& key) const {
-        return may_be_in_long(key) &&
-               long_.has(LongPieceCache<Id>::place_of(key.text()), key.text());
-    }
-    void put_long(std::string_view piece, const Id* ids, size_t count) {
-        long_.insert(LongPieceCache<Id>::place_of(piece), piece, ids, count);
+        return key.length() > Cache::most_ids &&
+               (sizeof(Id) == 4 || !key.is_ascii() || key.byte(1) <= ' ') && long_.has(key.text());
     }
 
-    bool put_whole(std::string_view piece, const PieceKey& key, u32 place) {
-        if (!plan_.model->has_whole_pieces()) return false;
-        const i32 id = plan_.model->find_whole(piece);
-        if (id < 0) return false;
-        const Id narrow = static_cast<Id>(id);
-        short_.insert(place, key, &narrow, 1);
-        return true;
+    // A piece that was in the cache of long ones, but may have been pushed out by now.
+    [[gnu::noinline]] Id* copy_elsewhere(std::string_view piece, Id* out) {
+        if (const size_t count = long_.find(piece, out)) return out + count;
+        return merge(piece, out);
     }
 
-    // A piece that is not at its place; a long one has its place in the other cache.
-    [[gnu::noinline]] Id* encode_one(std::string_view piece, const PieceKey& key, u32 place,
-                                     Id* out) {
-        if (key.is_short()) {
-            if (const auto* entry = short_.find(place, key))
-                return std::copy_n(entry->ids, entry->count, out);
-            place = LongPieceCache<Id>::place_of(piece);
+    [[gnu::noinline]] Id* encode_long(std::string_view piece, Id* out) {
+        if (const i32 whole = plan_.model->find_whole(piece); whole >= 0) {
+            *out = static_cast<Id>(whole);
+            return out + 1;
         }
-        if (plan_.model->has_whole_pieces()) {
-            if (const i32 id = plan_.model->find_whole(piece); id >= 0) {
-                *out = static_cast<Id>(id);
-                return out + 1;
-            }
-        }
-        if (piece.size() > LongPieceCache<Id>::longest) return encode_parts(piece, out);
-        if (const size_t count = long_.find(place, piece, out)) return out + count;
         Id* const end = encode_parts(piece, out);
-        long_.insert(place, piece, out, static_cast<size_t>(end - out));
+        long_.insert(piece, out, static_cast<size_t>(end - out));
         return end;
     }
 
@@ -204,12 +240,12 @@ class BpeEncoder : public Encoder {
         if (part.size() > PieceKey::longest || plan_.model->has_whole_pieces())
             return merge(part, out);
         const PieceKey key = PieceKey::of(part);
-        const u32 place = loops_.place_of(key);
+        const Entry* const place = loops_.place_of(key, short_);
         if (const auto* entry = short_.find(place, key))
             return std::copy_n(entry->ids, entry->count, out);
         Id* const end = merge(part, out);
         const auto count = static_cast<size_t>(end - out);
-        if (count <= PieceCache<Id>::most_ids) short_.insert(place, key, out, count);
+        if (count <= Cache::most_ids) short_.insert(place, key, out, count);
         return end;
     }
 
@@ -220,18 +256,30 @@ class BpeEncoder : public Encoder {
         return out;
     }
 
+    // A short piece that no cache knew.
+    struct Fresh {
+        Entry entry;
+        const Entry* place;  // in the cache
+    };
+
     BpePlan plan_;
     std::unique_ptr<Splitter> splitter_;
     PieceEncoder pieces_;
-    PieceCache<Id> short_;
-    LongPieceCache<Id> long_;
+    Cache short_;
+    LongCache long_;
     PieceLoops<Id> loops_ = fastest_loops<Id>();
     ShortMerger shorts_;
     std::optional<VectorMerger> vector_;  // where there is one, instead of shorts_
-    ShortIds new_ids_[PieceBatch::capacity];
-    PieceBatch batch_;
-    u32 missing_[PieceBatch::capacity], new_places_[PieceBatch::capacity];
-    PieceKey new_[PieceBatch::capacity];
+    Batch batch_{short_};
+    const Entry elsewhere_{{}, {}, static_cast<Id>(0xFFFF)};
+    // Of a segment.
+    u32 missing_[Batch::capacity + Batch::slack];
+    size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
+    u32 beside_[Batch::capacity];
+    Fresh fresh_[Batch::capacity];
+    PieceKey new_[Batch::capacity];  // those of fresh_ that are to be merged
+    u32 fresh_of_new_[Batch::capacity];
+    ShortIds new_ids_[Batch::capacity];
 };
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace lm::text {
 
 // A piece lies at the place that its hash names, or at that place's neighbour in the same line. Who
-// asks for many pieces looks at their places only, and has what lies beside them brought there.
+// asks for many pieces looks at their places first.
 template <typename Id>
 class PieceCache {
   public:
@@ -33,32 +33,35 @@ class PieceCache {
     PieceCache() : entries_(n_places) {}
 
     const Entry* entries() const { return &entries_[0]; }
+    const Entry* place_of(u32 hash) const { return &entries_[hash % n_places]; }
+    const Entry* neighbour_of(const Entry* place) const { return &entries_[index_of(place) ^ 1]; }
 
     // nullptr: not here.
-    const Entry* find(u32 place, const PieceKey& key) const {
-        if (entries_[place].key == key) return &entries_[place];
-        if (entries_[place ^ 1].key == key) return &entries_[place ^ 1];
-        return nullptr;
+    const Entry* find(const Entry* place, const PieceKey& key) const {
+        if (place->key == key) return place;
+        const Entry* const neighbour = neighbour_of(place);
+        return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // Whether the piece is here; if so, it is at its place now.
-    bool bring(u32 place, const PieceKey& key) {
-        if (entries_[place].key == key) return true;
-        if (entries_[place ^ 1].key != key) return false;
-        std::swap(entries_[place], entries_[place ^ 1]);
-        return true;
+    // If the piece lies beside its place, it goes there.
+    void bring(const Entry* place, const PieceKey& key) {
+        Entry& here = entries_[index_of(place)];
+        Entry& neighbour = entries_[index_of(place) ^ 1];
+        if (here.key != key && neighbour.key == key) std::swap(here, neighbour);
     }
 
     // `count` is at most most_ids.
-    void insert(u32 place, const PieceKey& key, const Id* ids, size_t count) {
+    void insert(const Entry* place, const PieceKey& key, const Id* ids, size_t count) {
         if (find(place, key) != nullptr) return;
-        Entry& entry = entries_[entries_[place].count == 0 ? place : place ^ 1];
+        Entry& entry = entries_[index_of(place) ^ (place->count == 0 ? 0 : 1)];
         entry.key = key;
         std::memcpy(entry.ids, ids, count * sizeof(Id));
         entry.count = static_cast<Id>(count);
     }
 
   private:
+    size_t index_of(const Entry* place) const { return static_cast<size_t>(place - entries()); }
+
     HugeArray<Entry> entries_;
 };
 
@@ -71,26 +74,25 @@ class LongPieceCache {
 
     LongPieceCache() : entries_(n_places) {}
 
-    static u32 place_of(std::string_view piece) {
-        return static_cast<u32>(hash64(piece) % n_places);
-    }
-    void prefetch(u32 place) const {
-        __builtin_prefetch(&entries_[place]);
-        __builtin_prefetch(reinterpret_cast<const char*>(&entries_[place]) + 64);
+    void prefetch(std::string_view piece) const {
+        const Entry& entry = entry_of(piece);
+        __builtin_prefetch(&entry);
+        __builtin_prefetch(reinterpret_cast<const char*>(&entry) + 64);
     }
 
-    // Writes the ids of a piece of up to 48 bytes and returns how many; 0: not here.
-    size_t find(u32 place, std::string_view piece, Id* out) const {
-        const Entry& entry = entries_[place];
+    // Writes the ids of a piece and returns how many; 0: not here.
+    size_t find(std::string_view piece, Id* out) const {
+        const Entry& entry = entry_of(piece);
         if (!holds(entry, piece)) return 0;
         std::memcpy(out, entry.ids, entry.count * sizeof(Id));
         return entry.count;
     }
-    bool has(u32 place, std::string_view piece) const { return holds(entries_[place], piece); }
+    bool has(std::string_view piece) const { return holds(entry_of(piece), piece); }
 
-    void insert(u32 place, std::string_view piece, const Id* ids, size_t count) {
-        if (count > most_ids) return;
-        Entry& entry = entries_[place];
+    // What is too long is not kept.
+    void insert(std::string_view piece, const Id* ids, size_t count) {
+        if (piece.size() > longest || count > most_ids) return;
+        Entry& entry = entries_[place_of(piece)];
         std::memcpy(entry.piece, piece.data(), piece.size());
         entry.length = static_cast<u16>(piece.size());
         entry.count = static_cast<u16>(count);
@@ -104,6 +106,12 @@ class LongPieceCache {
         Id ids[most_ids];
     };
     static_assert(sizeof(Entry) == 128);
+
+    // Whatever the piece is longer than that is not what its place holds.
+    static size_t place_of(std::string_view piece) {
+        return hash64(piece.substr(0, longest)) % n_places;
+    }
+    const Entry& entry_of(std::string_view piece) const { return entries_[place_of(piece)]; }
 
     static bool holds(const Entry& entry, std::string_view piece) {
         return entry.length == piece.size() &&

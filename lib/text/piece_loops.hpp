@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost loops over pieces: keys and places in the cache, and ids out of it. There is one
-// set of them for any machine and one for AVX2 with AES; they differ in speed and in the hash only.
+// The innermost loops over pieces: keys and places in the cache, which are missing there, and ids
+// out of it. There is one set of them for any machine, one for AVX2 with AES and one for AVX-512;
+// they differ in speed and in the hash only.
 #pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string_view>
 
 #include "base/types.hpp"
 #include "text/piece_cache.hpp"
@@ -10,14 +16,24 @@
 namespace lm::text {
 
 // Some pieces of a text, back to back.
+template <typename Id>
 struct PieceBatch {
-    static constexpr i64 capacity = 512;  // their cache lines fit the first-level cache
+    static constexpr i64 capacity = 256;  // their cache lines fit the first-level cache
+
+    static constexpr i64 slack = 16;  // loops may look at as many more
 
     i64 n = 0;
     u32 begin = 0;  // of the first one in the text
-    alignas(64) u32 ends[capacity];
-    alignas(64) u32 places[capacity];
-    alignas(64) PieceKey keys[capacity];
+    alignas(64) u32 ends[capacity + slack];
+    alignas(64) PieceKey keys[capacity + slack];
+    // Where the ids of each are: its place in the cache at first.
+    alignas(64) const typename PieceCache<Id>::Entry* at[capacity + slack];
+    i64 n_long = 0;
+    u32 long_pieces[capacity];  // those of 16 bytes and more
+
+    explicit PieceBatch(const PieceCache<Id>& cache) {
+        std::fill(std::begin(at), std::end(at), cache.entries());
+    }
 
     u32 begin_of(i64 i) const { return i == 0 ? begin : ends[i - 1]; }
     std::string_view piece(std::string_view text, i64 i) const {
@@ -28,19 +44,17 @@ struct PieceBatch {
 template <typename Id>
 struct PieceLoops {
     using Cache = PieceCache<Id>;
+    using Batch = PieceBatch<Id>;
 
-    u32 (*place_of)(const PieceKey& key);
+    const typename Cache::Entry* (*place_of)(const PieceKey& key, const Cache& cache);
 
-    // Fills in keys and places of the first `n` pieces, and fetches their entries. 16 bytes from
-    // the beginning of each are readable.
-    void (*load)(const char* text, i64 n, PieceBatch& batch, const Cache& cache);
+    // Fills in keys and places of the pieces from `i` to before `n`, notes the long ones and
+    // fetches the places. 16 bytes from the beginning of each are readable.
+    void (*load)(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache);
 
-    // Copies the ids of the pieces from `i` on to `out`, up to the first that is not at its place;
-    // returns which one that is. 16 bytes behind the ids may be overwritten.
-    i64 (*copy)(const PieceBatch& batch, i64 i, const Cache& cache, Id*& out);
-
-    // The pieces from `i` on that are not at their places; returns how many.
-    i64 (*find_missing)(const PieceBatch& batch, i64 i, const Cache& cache, u32* missing);
+    // Those from `i` to before `n` that are not where `at` says; returns how many. `missing` has
+    // room for the slack too.
+    i64 (*find_missing)(const Batch& batch, i64 i, i64 n, u32* missing);
 };
 
 template <typename Id>
@@ -49,5 +63,20 @@ bool has_aes_loops();
 bool has_wide_aes();  // AVX-512 and VAES: four keys at a time
 template <typename Id>
 PieceLoops<Id> aes_loops(bool wide = has_wide_aes());  // where has_aes_loops()
+
+// Copies the ids of the pieces from `i` to before `n`, up to the first whose entry counts more ids
+// than an entry can hold; returns which one that is. 16 bytes behind the ids may be overwritten.
+template <typename Id>
+inline i64 copy_ids(const PieceBatch<Id>& batch, i64 i, i64 n, Id*& out) {
+    Id* to = out;
+    for (; i < n; ++i) {
+        const auto& entry = *batch.at[i];
+        if (entry.count > static_cast<Id>(PieceCache<Id>::most_ids)) break;
+        std::memcpy(to, entry.ids, 16);
+        to += entry.count;
+    }
+    out = to;
+    return i;
+}
 
 }  // namespace lm::text

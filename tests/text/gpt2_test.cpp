@@ -204,44 +204,67 @@ TEST_CASE("the table of pairs knows every merge and nothing else") {
     CHECK_THROWS(PairTable(twice));
 }
 
+// Keys, long pieces, what is found and what is missing: the same whatever the hash.
 template <typename Id>
 void compare_loops(const PieceLoops<Id>& aes) {
     const PieceLoops<Id> portable = portable_loops<Id>();
+    PieceCache<Id> cache, other_cache;
+    const auto batch = std::make_unique<PieceBatch<Id>>(cache);
+    const auto other = std::make_unique<PieceBatch<Id>>(other_cache);
     std::string text;
-    auto batch = std::make_unique<PieceBatch>(), other = std::make_unique<PieceBatch>();
-    for (u32 i = 0; i < PieceBatch::capacity; ++i) {
+    const i64 n = PieceBatch<Id>::capacity;
+    for (u32 i = 0; i < n; ++i) {
         text.append(1 + i % 18, static_cast<char>('a' + i % 26));
         batch->ends[i] = other->ends[i] = static_cast<u32>(text.size());
     }
-    batch->n = other->n = PieceBatch::capacity;
     text.append(16, ' ');
-    PieceCache<Id> cache, other_cache;
-    std::set<u32> lines, other_lines;  // of the caches
-    portable.load(text.data(), batch->n, *batch, cache);
-    aes.load(text.data(), other->n, *other, other_cache);
-    for (i64 i = 0; i < batch->n; ++i) {
+    portable.load(text.data(), 0, n, *batch, cache);
+    for (const i64 i : {0, 1, 7, 100})  // a batch may be loaded bit by bit
+        aes.load(text.data(), i, i == 0 ? 1 : i == 1 ? 7 : i == 7 ? 100 : n, *other, other_cache);
+    REQUIRE(std::ranges::equal(
+        std::span(batch->long_pieces).first(static_cast<size_t>(batch->n_long)),
+        std::span(other->long_pieces).first(static_cast<size_t>(other->n_long))));
+    CHECK(batch->n_long > 0);
+    std::set<const void*> lines;
+    for (i64 i = 0; i < n; ++i) {
         CHECK(batch->keys[i] == other->keys[i]);
-        CHECK(aes.place_of(batch->keys[i]) == other->places[i]);
-        const bool alone = lines.insert(batch->places[i] / 2).second &&
-                           other_lines.insert(other->places[i] / 2).second;
+        CHECK(aes.place_of(batch->keys[i], other_cache) == other->at[i]);
+        const bool alone =
+            lines.insert(std::min(batch->at[i], cache.neighbour_of(batch->at[i]))).second &&
+            lines.insert(std::min(other->at[i], other_cache.neighbour_of(other->at[i]))).second;
         if (i % 5 == 0 || !alone || !batch->keys[i].is_short()) continue;
-        const Id ids[] = {static_cast<Id>(i), static_cast<Id>(i + 1)};
-        cache.insert(batch->places[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
-        other_cache.insert(other->places[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
+        const Id ids[PieceCache<Id>::most_ids] = {static_cast<Id>(i), static_cast<Id>(i + 1)};
+        cache.insert(batch->at[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
+        other_cache.insert(other->at[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
     }
-    u32 missing[PieceBatch::capacity], other_missing[PieceBatch::capacity];
-    const i64 n = portable.find_missing(*batch, 0, cache, missing);
-    REQUIRE(n == aes.find_missing(*other, 0, other_cache, other_missing));
-    CHECK(std::equal(missing, missing + n, other_missing));
-    for (i64 m = 0; m <= n; ++m) {
-        Id ids[2 * PieceBatch::capacity + 16] = {}, other_ids[2 * PieceBatch::capacity + 16] = {};
-        Id *out = ids, *other_out = other_ids;
-        const i64 from = m == 0 ? 0 : missing[m - 1] + 1;
-        const i64 to = m == n ? batch->n : missing[m];
-        CHECK(portable.copy(*batch, from, cache, out) == to);
-        CHECK(aes.copy(*other, from, other_cache, other_out) == to);
-        CHECK(std::equal(ids, out, other_ids, other_out));
+    for (const i64 from : {0, 1, 15, 16, 77}) {
+        for (const i64 to : {i64{78}, n - 17, n}) {
+            u32 missing[PieceBatch<Id>::capacity + 16],
+                other_missing[PieceBatch<Id>::capacity + 16];
+            const i64 n_missing = portable.find_missing(*batch, from, to, missing);
+            REQUIRE(n_missing == aes.find_missing(*other, from, to, other_missing));
+            CHECK(std::equal(missing, missing + n_missing, other_missing));
+            CHECK((n_missing > 0 || to - from < 20));
+        }
     }
+}
+
+TEST_CASE("ids are copied up to the first piece that has more than an entry holds") {
+    PieceCache<u16> cache;
+    PieceBatch<u16> batch(cache);
+    PieceCache<u16>::Entry entries[8] = {};
+    for (u16 i = 0; i < 8; ++i) {
+        for (u16 k = 0; k < 7; ++k) entries[i].ids[k] = static_cast<u16>(10 * i + k);
+        entries[i].count = i == 6 ? 0xFFFF : i;
+        batch.at[i] = &entries[i];
+    }
+    u16 ids[100];
+    u16* out = ids;
+    CHECK(copy_ids(batch, 1, 8, out) == 6);
+    const u16 want[] = {10, 20, 21, 30, 31, 32, 40, 41, 42, 43, 50, 51, 52, 53, 54};
+    CHECK(std::ranges::equal(std::span(ids, out), want));
+    CHECK(copy_ids(batch, 7, 8, out) == 8);
+    CHECK(out - ids == 22);
 }
 
 TEST_CASE("the loops over pieces do the same on every machine") {
