@@ -53,7 +53,8 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
 // they all know, and what they tell each other in situation().
 class Run {
   public:
-    Run(const RunConfig& config, const data::DataSets& data, comm::Group& world, comm::Watch& watch,
+    Run(const RunConfig& config, const data::DataSets& data,
+        const std::optional<ckpt::Checkpoint>& checkpoint, comm::Group& world, comm::Watch& watch,
         double quiet_s)
         : config_(config),
           data_(data),
@@ -62,7 +63,7 @@ class Run {
           rules_(rules_of(config, data)),
           device_(open_device(config.trainer, world)),
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
-          position_(start_together()),
+          position_(start_together(checkpoint)),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
@@ -101,10 +102,10 @@ class Run {
     bool is_first() const { return world_.rank() == 0; }
     const spec::ParallelConfig& parallel() const { return config_.trainer.parallel; }
 
-    Position start_together() {
+    Position start_together(const std::optional<ckpt::Checkpoint>& checkpoint) {
         watch_.enter("start");
         Position position;
-        parallel::together(world_, [&] { position = start(config_, trainer_); });
+        parallel::together(world_, [&] { position = start(config_, checkpoint, trainer_); });
         return position;
     }
 
@@ -369,14 +370,14 @@ void catch_signals() {
 }
 
 Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
+    const auto checkpoint = check_checkpoints(config, world);
     data::DataSets data;
     parallel::together(world, [&] {
-        check_checkpoints(config);
         if (world.rank() == 0) check_writable(config.output);
         data = open_data(config);
     });
     if (world.rank() == 0) print_plan(config, data);
-    return Run(config, data, world, watch, quiet_s).go();
+    return Run(config, data, checkpoint, world, watch, quiet_s).go();
 }
 
 }  // namespace lm::train

@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "parallel/together.hpp"
+#include "train/load_choice.hpp"
 
 namespace lm::train {
 namespace {
@@ -75,46 +77,6 @@ void note_changes(const io::Json& saved, const io::OrderedJson& now) {
         note("{}: was {} when the checkpoint was written, is {} from here on", flag, text_of(*old),
              text_of(io::Json(value)));
     }
-}
-
-std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
-    if (!io::exists(output.load)) {
-        if (output.fresh) return std::nullopt;
-        usage_error(output.load,
-                    "--load: no such directory: give --fresh to start from the beginning");
-    }
-    auto checkpoint = ckpt::open_if_any(output.load);
-    if (checkpoint) return checkpoint;
-    if (output.finetune || output.no_load_optim) {
-        usage_error(output.load, "--load: holds no checkpoint to take the weights from");
-    }
-    // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
-    for (const std::string& name : io::list_directory(output.load)) {
-        if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
-        usage_error(
-            output.load,
-            "--load: holds no checkpoint but other files ({}): give the directory of a run, "
-            "or an empty one (a Hugging Face model is imported by lm-convert --to native)",
-            name);
-    }
-    return std::nullopt;
-}
-
-// A run that does not go on from the checkpoints in --save would mix its own among them.
-void check_save(const OutputFlags& output) {
-    namespace fs = std::filesystem;
-    if (output.save.empty() || !io::is_directory(output.save) ||
-        ckpt::steps_in(output.save).empty()) {
-        return;
-    }
-    std::error_code ignored;
-    const fs::path save = fs::weakly_canonical(output.save, ignored);
-    const fs::path load = fs::weakly_canonical(output.load, ignored);
-    if (!output.load.empty() && (load == save || load.parent_path() == save)) return;
-    usage_error(
-        output.save,
-        "--save: holds checkpoints of a run already: give it to --load as well to go on with "
-        "that run, or another directory");
 }
 
 void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
@@ -184,21 +146,34 @@ void check_writable(const OutputFlags& output) {
     check("--log-json", output.log_json, false);
 }
 
-void check_checkpoints(const RunConfig& config) {
-    check_save(config.output);
-    if (config.output.load.empty()) return;
-    if (const auto checkpoint = find_checkpoint(config.output)) {
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
+    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(config.output);
+    check_save(config.output, checkpoint);
+    if (checkpoint) {
         require_same_model(checkpoint->manifest().model, config.trainer.model, checkpoint->path());
-    }
-}
-
-Position start(const RunConfig& config, Trainer& trainer) {
-    if (!config.output.load.empty()) {
-        if (const auto checkpoint = find_checkpoint(config.output)) {
-            return resume(config, *checkpoint, trainer);
-        }
+    } else if (!config.output.load.empty()) {
         note("{}: no checkpoint there: starting from the beginning", config.output.load);
     }
+    return checkpoint;
+}
+
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world) {
+    std::optional<ckpt::Checkpoint> checkpoint;
+    const bool chooses = world.rank() == 0;
+    parallel::together(world, [&] {
+        if (chooses) checkpoint = check_checkpoints(config);
+    });
+    const std::string path =
+        parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
+    parallel::together(world, [&] {
+        if (!chooses && !path.empty()) checkpoint.emplace(path);
+    });
+    return checkpoint;
+}
+
+Position start(const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint,
+               Trainer& trainer) {
+    if (checkpoint) return resume(config, *checkpoint, trainer);
     trainer.initialize();
     return {};
 }

@@ -2,6 +2,10 @@
 // From a checkpoint to a running state and back: counters, and what changed on the command line.
 #pragma once
 
+#include <optional>
+
+#include "ckpt/checkpoint.hpp"
+#include "comm/group.hpp"
 #include "metrics/interval.hpp"
 #include "train/run_config.hpp"
 
@@ -15,15 +19,19 @@ struct Position {
     metrics::IntervalSums interval;  // what has not been logged yet
 };
 
-// That what --load names exists and fits the model, and that --save holds no other run: said before
-// data is opened or memory allocated.
-void check_checkpoints(const RunConfig& config);
+// What the run starts from, nullopt: from the beginning; that it fits the model, and that --save
+// holds no other run: said before data is opened or memory allocated.
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config);
+// The same of all ranks: rank 0 chooses, since files of a shared file system can look different
+// from each host. Collective.
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
 
 // That every file and directory the run will write can be written. Makes nothing.
 void check_writable(const OutputFlags& output);
 
-// Loads what --load asks for into `trainer`, or initialises it; says which on stderr.
-Position start(const RunConfig& config, Trainer& trainer);
+// Loads `checkpoint` into `trainer`, or initialises it; says which on stderr.
+Position start(const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint,
+               Trainer& trainer);
 
 // Throws Error(usage) naming the flag when `saved` is another model than `wanted`.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,

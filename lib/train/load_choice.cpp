@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/load_choice.hpp"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path canonical(const std::string& path) {
+    std::error_code ignored;
+    fs::path result = fs::weakly_canonical(path, ignored);
+    return result.has_filename() ? result : result.parent_path();  // "DIR/" is DIR
+}
+
+// The steps in `directory`; long lists are cut in the middle.
+std::string list_of_steps(const fs::path& directory) {
+    constexpr size_t most = 12;
+    std::vector<std::string> names;
+    for (const i64 step : ckpt::steps_in(directory)) names.push_back(ckpt::step_name(step));
+    if (names.size() > most) {
+        names[most / 2] = "...";
+        names.erase(names.begin() + most / 2 + 1, names.end() - most / 2);
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A step is named to be loaded: a training must not start from the beginning instead.
+[[noreturn]] void fail_missing_step(const std::string& load) {
+    const fs::path parent = canonical(load).parent_path();
+    if (!io::is_directory(parent)) {
+        usage_error(load, "--load: no such checkpoint: {} does not exist", parent.string());
+    }
+    const std::string steps = list_of_steps(parent);
+    if (steps.empty()) {
+        usage_error(load, "--load: no such checkpoint: there is none in {}", parent.string());
+    }
+    usage_error(load, "--load: no such checkpoint: there are {}", steps);
+}
+
+void check_exists(const OutputFlags& output) {
+    if (io::exists(output.load)) return;
+    if (ckpt::step_from_name(canonical(output.load).filename().string()) >= 0) {
+        fail_missing_step(output.load);
+    }
+    if (output.fresh) return;
+    usage_error(output.load, "--load: no such directory: give --fresh to start from the beginning");
+}
+
+}  // namespace
+
+std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
+    if (output.load.empty()) return std::nullopt;
+    check_exists(output);
+    if (!io::exists(output.load)) return std::nullopt;
+    auto checkpoint = ckpt::open_if_any(output.load);
+    if (checkpoint) return checkpoint;
+    if (output.finetune || output.no_load_optim) {
+        usage_error(output.load, "--load: holds no checkpoint to take the weights from");
+    }
+    // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
+    for (const std::string& name : io::list_directory(output.load)) {
+        if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
+        usage_error(
+            output.load,
+            "--load: holds no checkpoint but other files ({}): give the directory of a run, "
+            "or an empty one (a Hugging Face model is imported by lm-convert --to native)",
+            name);
+    }
+    return std::nullopt;
+}
+
+void check_save(const OutputFlags& output, const std::optional<ckpt::Checkpoint>& start) {
+    if (output.save.empty() || !io::is_directory(output.save) ||
+        ckpt::steps_in(output.save).empty()) {
+        return;
+    }
+    const bool own = start && canonical(start->path()).parent_path() == canonical(output.save);
+    if (own && !output.finetune) return;
+    if (output.finetune) {
+        usage_error(output.save,
+                    "--save: holds checkpoints of a run already, and --finetune starts another: "
+                    "give another directory; to go on with the run that is there, leave out "
+                    "--finetune and give it to --load as well");
+    }
+    usage_error(
+        output.save,
+        "--save: holds checkpoints of a run already: give it to --load as well to go on with "
+        "that run, or another directory");
+}
+
+}  // namespace lm::train

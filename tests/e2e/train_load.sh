@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a run starts from: a checkpoint that is asked for and is not there, another run's directory,
+# other data and damaged files never change silently what is trained, nor what was saved.
+# timeout: 120
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+make_corpus corpus.jsonl 100
+lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
+args=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 24 --micro-batch-size 2
+    --train-iters 20 --lr 1e-3 --lr-decay-style constant --data-path data_text_document --threads 1
+    --eval-iters 0 --log-interval 10)
+run ck.log lm-train "${args[@]}" --save ck --save-interval 4 --exit-iteration 12
+state_of() { (cd "$1" && find . -type f ! -name 'generation-*' -exec sha256sum {} + | sort -k 2); }
+state_of ck >ck.state
+unchanged() { diff ck.state <(state_of ck) >differ || fail "$*: the run's checkpoints were changed: $(cat differ)"; }
+
+# A named step that is not there is an error, whatever else is said; what there is, is named.
+for load in ck/global_step13 ck/global_step13/ ./ck/../ck/global_step13; do
+    for more in "" "--fresh" "--finetune" "--fresh --save ck --exit-interval 1"; do
+        read -ra words <<<"$more"
+        expect 2 'no such checkpoint: there are global_step4, global_step8, global_step12$' lm-train "${args[@]}" --load $load "${words[@]}"
+        unchanged "--load $load $more"
+    done
+done
+expect 2 'no such checkpoint: there are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
+expect 2 'nowhere/global_step4: --load: no such checkpoint: .*nowhere does not exist' lm-train "${args[@]}" --load nowhere/global_step4 --fresh
+mkdir none
+expect 2 'no such checkpoint: there is none in ' lm-train "${args[@]}" --load none/global_step4 --fresh
+
+# A run that starts from the beginning, or from the weights alone, takes no directory of another.
+for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; do
+    read -ra words <<<"$load"
+    expect 2 '^lm-train: ck: --save: holds checkpoints of a run already: give it to --load' lm-train "${args[@]}" "${words[@]}" --save ck
+done
+for load in ck ck/global_step8; do
+    expect 2 '^lm-train: ck: --save: .*--finetune starts another: give another directory' lm-train "${args[@]}" --finetune --load $load --save ck
+done
+expect 2 '^lm-train: ck: --save: .*--finetune starts another' lm-train "${args[@]}" --finetune --load ck --save ck --dry-run
+unchanged "another run"
+expect 0 'weights loaded' lm-train "${args[@]}" --finetune --load ck --save tuned --exit-iteration 1
+expect 0 'starting from the beginning' lm-train "${args[@]}" --load new --save new --fresh --exit-iteration 1
+
+# The run itself goes on in it, from its latest step or from an earlier one.
+cp -r ck back
+expect 0 'back/global_step12: resuming' lm-train "${args[@]}" --load back/ --save ./back --exit-iteration 13
+expect 0 'back/global_step4: resuming' lm-train "${args[@]}" --load back/global_step4 --save back --exit-iteration 5
+[ "$(cat back/latest)" = global_step5 ] || fail "latest is $(cat back/latest)"
+
+# A step that is not complete is passed over, which is said once.
+cp -r ck cut
+truncate -s -1 cut/global_step12/weights-00000.safetensors
+expect 0 'using cut/global_step8 instead' lm-train "${args[@]}" --load cut --exit-iteration 9
+[ "$(grep -c 'using cut/global_step8 instead' err)" = 1 ] || fail "told more than once: $(cat err)"
+expect 3 'global_step12/weights-00000.safetensors: has .*damaged or incomplete' lm-train "${args[@]}" --load cut/global_step12
+echo "lm-train: starts from what it is told to start from"
