@@ -2,13 +2,17 @@
 // lm-ckpt prune: removes the steps that no rule keeps.
 #include "ckpt/prune.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "cli/main.hpp"
+#include "io/file.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -20,6 +24,8 @@ struct Args {
     i64 keep_every = 0;
     std::string keep;
     bool dry_run = false;
+    bool no_verify = false;
+    bool quiet = false;
 };
 
 std::vector<i64> parse_steps(const std::string& text) {
@@ -47,6 +53,57 @@ std::vector<i64> complete_steps(const std::string& directory) {
     return complete;
 }
 
+// A mistyped step would cost the one that was meant.
+void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
+                 const std::vector<i64>& complete) {
+    for (const i64 step : policy.steps) {
+        if (std::ranges::find(complete, step) != complete.end()) continue;
+        const std::string name = ckpt::step_name(step);
+        usage_error("--keep", "{} is {} in {}: nothing was removed: see lm-ckpt ls {}", name,
+                    io::exists(directory + "/" + name) ? "not complete" : "not", directory,
+                    directory);
+    }
+    const auto is_multiple = [&](i64 step) { return step % policy.every == 0; };
+    if (policy.every > 0 && std::ranges::none_of(complete, is_multiple)) {
+        warn("--keep-every {}: keeps nothing: no complete step in {} is a multiple of it",
+             policy.every, directory);
+    }
+}
+
+// Every byte of what a run would load must be good before other steps go: that a step is complete
+// says nothing of bytes that were damaged later.
+void verify_kept(const std::string& directory, const std::vector<i64>& kept, const Args& args) {
+    for (const i64 step : kept) {
+        const std::string path = directory + "/" + ckpt::step_name(step);
+        if (args.dry_run) {
+            cli::write_stdout(fmt::format("would verify {} ({})\n", ckpt::step_name(step),
+                                          human_size(directory_bytes(path))));
+            continue;
+        }
+        const Stopwatch watch;
+        const ckpt::Verification result = verify_step(path, args.quiet);
+        if (!result.problems.empty()) {
+            for (const std::string& problem : result.problems) warn("{}", problem);
+            run_error(path,
+                      "is the step that would be kept, and is bad: nothing was removed: move it "
+                      "away and prune again, so that an older one is kept");
+        }
+        cli::write_stdout(fmt::format("verified {} ({} in {})\n", ckpt::step_name(step),
+                                      human_size(result.n_bytes),
+                                      human_duration(watch.elapsed_s())));
+    }
+}
+
+// The newest step and the one that `latest` names.
+std::vector<i64> steps_that_count(const std::vector<i64>& complete, std::optional<i64> latest) {
+    std::vector<i64> steps{complete.back()};
+    if (latest && latest != complete.back() &&
+        std::ranges::find(complete, *latest) != complete.end()) {
+        steps.push_back(*latest);
+    }
+    return steps;
+}
+
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_step_path(directory)) usage_error(directory, "is one step: give the directory it is in");
@@ -55,8 +112,13 @@ int run(const Args& args) {
         usage_error("prune", "give at least one of --keep-last, --keep-every and --keep");
     }
     const std::vector<i64> steps = complete_steps(directory);
+    check_rules(directory, policy, steps);
+    const std::optional<i64> latest = ckpt::latest_step(directory);
+    const auto removed = ckpt::steps_to_remove(steps, policy, latest);
+    if (!removed.empty() && !args.no_verify) {
+        verify_kept(directory, steps_that_count(steps, latest), args);
+    }
     i64 freed = 0;
-    const auto removed = ckpt::steps_to_remove(steps, policy, ckpt::latest_step(directory));
     for (const i64 step : removed) {
         const i64 bytes = directory_bytes(directory + "/" + ckpt::step_name(step));
         freed += bytes;
@@ -83,6 +145,9 @@ void add_prune(cli::Options& options) {
     verb.value("--keep-every", &args->keep_every, "N", "keep steps that are multiples of N");
     verb.value("--keep", &args->keep, "STEP,...", "keep these steps");
     verb.flag("--dry-run", &args->dry_run, "only say what would be removed");
+    verb.flag("--no-verify", &args->no_verify,
+              "do not read the newest step and the one of latest before others are removed");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 
 }  // namespace lm::ckpt_tool

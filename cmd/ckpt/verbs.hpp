@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ckpt/verify.hpp"
 #include "cli/options.hpp"
 
 namespace lm::ckpt_tool {
@@ -22,6 +23,8 @@ std::string base_name(const std::string& path);
 // Is this the path of one step (not of a directory of steps)?
 bool is_step_path(const std::string& path);
 i64 directory_bytes(const std::string& path);
+// ckpt::verify() with its progress on stderr.
+ckpt::Verification verify_step(const std::string& path, bool quiet);
 // "120" or "global_step120"; throws Error(usage) naming `object`.
 i64 parse_step(const std::string& object, const std::string& text);
 

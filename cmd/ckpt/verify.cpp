@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt verify: reads every byte and says what is bad.
-#include "ckpt/verify.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -45,12 +44,8 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
     }
 }
 
-bool verify_step(const std::string& path, const Args& args) {
-    ckpt::Verification result;
-    {
-        cli::Progress progress("verify " + base_name(path), "B", directory_bytes(path), args.quiet);
-        result = ckpt::verify(path, [&](i64 done) { progress.update(done); });
-    }
+bool is_good(const std::string& path, const Args& args) {
+    const ckpt::Verification result = verify_step(path, args.quiet);
     report(path, result, args.json);
     return result.problems.empty();
 }
@@ -71,12 +66,12 @@ int run(const Args& args) {
     const std::string path = existing_directory(args.path);
     bool good = true;
     if (is_step_path(path)) {
-        good = verify_step(path, args);
+        good = is_good(path, args);
     } else {
         const std::vector<i64> steps = ckpt::steps_in(path);
         if (steps.empty()) run_error(path, "holds no checkpoint (no global_step* in it)");
         for (const i64 step : steps) {
-            good = verify_step(path + "/" + ckpt::step_name(step), args) && good;
+            good = is_good(path + "/" + ckpt::step_name(step), args) && good;
         }
         good = verify_latest(path, steps, args) && good;
     }
@@ -84,6 +79,11 @@ int run(const Args& args) {
 }
 
 }  // namespace
+
+ckpt::Verification verify_step(const std::string& path, bool quiet) {
+    cli::Progress progress("verify " + base_name(path), "B", directory_bytes(path), quiet);
+    return ckpt::verify(path, [&](i64 done) { progress.update(done); });
+}
 
 void add_verify(cli::Options& options) {
     const auto args = std::make_shared<Args>();

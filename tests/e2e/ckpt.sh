@@ -72,12 +72,37 @@ expect 3 'damaged: go back' lm-ckpt diff c/global_step12 d/global_step12
 # prune.
 expect 0 '' lm-ckpt latest c 12
 expect 2 'at least one of' lm-ckpt prune c
+cp -r c whole
+four="c/global_step12 c/global_step3 c/global_step6 c/global_step9"
+all_stay() { [ "$(echo c/global_step*)" = "$four" ] || fail "$*: removed something: $(echo c/global_step*)"; }
+# A step to keep that is not there, or not complete: nothing goes.
+expect 2 '^lm-ckpt: --keep: global_step9999 is not in c: nothing was removed' lm-ckpt prune c --keep 9999
+expect 2 '^lm-ckpt: --keep: global_step9999 is not in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
+expect 2 '^lm-ckpt: --keep: global_step9 is not complete in d' lm-ckpt prune d --keep 9
+all_stay --keep
+expect 0 '^lm-ckpt: warning: --keep-every 7: keeps nothing' lm-ckpt prune c --keep-every 7 --dry-run
+# Of the steps that stay the newest, and that of latest, are read before others go.
+flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 100)) conv=notrunc 2>/dev/null; }
+flip c/global_step12/weights-00000.safetensors
+expect 3 '^lm-ckpt: c/global_step12: is the step that would be kept, and is bad: nothing was removed' lm-ckpt prune c --keep-last 1
+grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* do not fit their checksum' err || fail "prune: $(cat err)"
+all_stay "a damaged step"
+rm -r c; cp -r whole c
+flip c/global_step6/optim-00000.safetensors
+expect 0 '' lm-ckpt latest c 6
+expect 3 '^lm-ckpt: c/global_step6: is the step that would be kept, and is bad' lm-ckpt prune c --keep-last 1
+all_stay "a damaged step"
+expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
+[ "$(echo c/global_step*)" = "c/global_step12 c/global_step6" ] || fail "prune --no-verify: $(echo c/*)"
+rm -r c; cp -r whole c
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3 --dry-run
+grep -q '^would verify global_step12 (' out || fail "prune: $(cat out)"
 grep -q '^would remove global_step9 ' out || fail "prune: $(cat out)"
 [ -d c/global_step9 ] || fail "prune --dry-run removed something"
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3
+grep -Eq '^verified global_step12 \([0-9.]+ KiB in ' out || fail "prune: $(cat out)"
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step3 c/global_step6" ] || fail "prune: $(echo c/*)"
-expect 0 'left as it is' lm-ckpt prune d --keep-last 1
+expect 0 'left as it is' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
 # What can be wrong.
