@@ -76,27 +76,28 @@ bool PieceEncoder::meet(i32 left, i32 right) {
     return ids.size() == 2 && ids[0] == left && ids[1] == right;
 }
 
-// The ids of some front of `piece`, in ids_, and its length. The window is encoded on its own; its
-// last tokens, which the text behind it may change, are left out; and where it is cut the tokens on
-// both sides must meet. 0: no such place.
-size_t PieceEncoder::encode_window(std::string_view piece) {
-    const std::string_view window = piece.substr(0, window_);
-    const std::span<const i32> encoded = encode(window);
-    std::vector<i32> ids(encoded.begin(), encoded.end());
-    size_t size = window.size();
-    const size_t least = window.size() / 2;
-    for (int tries = 0; tries < 64; ++tries) {
-        const size_t most = window.size() - window.size() / 8;
+void PieceEncoder::begin_window(std::string_view piece, size_t window) {
+    const std::span<const i32> ids = encode(piece.substr(0, window));
+    ids_of_window_.assign(ids.begin(), ids.end());
+}
+
+// The window was encoded on its own; its last tokens, which the text behind it may change, are
+// taken away, and where it is cut the tokens on both sides must meet. Returns where that is, with
+// the ids of the window that follows; 0: there is no such place.
+size_t PieceEncoder::cut_window(std::string_view piece, size_t window) {
+    constexpr int most_tries = 8;
+    const size_t least = window / 2, most = window - window / 8;
+    size_t size = window;
+    for (int tries = 0; tries < most_tries; ++tries) {
         do {
-            if (ids.empty()) return 0;
-            size -= model_->token(ids.back()).size();
-            ids.pop_back();
+            if (ids_of_window_.empty()) return 0;
+            size -= model_->token(ids_of_window_.back()).size();
+            ids_of_window_.pop_back();
         } while (size > most);
-        if (size < least || ids.empty()) return 0;
-        const i32 following = encode(piece.substr(size, window_)).front();
-        if (!meet(ids.back(), following)) continue;
-        ids_ = std::move(ids);
-        return size;
+        if (size < least || ids_of_window_.empty()) return 0;
+        const std::span<const i32> ids = encode(piece.substr(size, window));
+        following_.assign(ids.begin(), ids.end());
+        if (meet(ids_of_window_.back(), following_.front())) return size;
     }
     return 0;
 }

@@ -88,8 +88,9 @@ class BpeModel {
 // Encodes pieces; holds scratch memory, so one per thread.
 class PieceEncoder {
   public:
-    // Parts longer than `window` bytes are encoded window by window where the table allows.
-    explicit PieceEncoder(const BpeModel& model, size_t window = size_t{1} << 19)
+    // Parts longer than `window` bytes are encoded window by window where the table allows: small
+    // ones stay in the nearest cache.
+    explicit PieceEncoder(const BpeModel& model, size_t window = 1024)
         : model_(&model), window_(window) {}
 
     // The ids of `piece`, valid until the next call.
@@ -97,11 +98,17 @@ class PieceEncoder {
     // Hands the ids of `piece` to use(span) in order, in the memory that one window needs.
     template <typename Use>
     void encode(std::string_view piece, Use use) {
-        while (piece.size() > window_ && model_->is_orderly()) {
-            const size_t done = encode_window(piece);
-            if (done == 0) break;
-            use(std::span<const i32>(ids_));
-            piece.remove_prefix(done);
+        for (size_t window = window_; piece.size() > window && model_->is_orderly();) {
+            begin_window(piece, window);
+            while (const size_t done = cut_window(piece, window)) {
+                use(std::span<const i32>(ids_of_window_));
+                piece.remove_prefix(done);
+                ids_of_window_.swap(following_);
+                if (piece.size() <= window) return use(std::span<const i32>(ids_of_window_));
+            }
+            // No place to cut: perhaps there is one in a larger window.
+            if (window > largest_window) break;
+            window *= 16;
         }
         use(encode(piece));
     }
@@ -110,7 +117,10 @@ class PieceEncoder {
     u64 operations() const { return operations_; }
 
   private:
-    size_t encode_window(std::string_view piece);
+    static constexpr size_t largest_window = size_t{1} << 19;
+
+    void begin_window(std::string_view piece, size_t window);
+    size_t cut_window(std::string_view piece, size_t window);
     bool meet(i32 left, i32 right);
     void encode_part(std::string_view part);
     void encode_short(std::string_view part);
@@ -129,7 +139,7 @@ class PieceEncoder {
 
     const BpeModel* model_;
     size_t window_;
-    std::vector<i32> ids_;
+    std::vector<i32> ids_, ids_of_window_, following_;
     std::vector<Node> nodes_;
     std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost
     u64 operations_ = 0;

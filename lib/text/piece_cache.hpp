@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Caches from pieces to their ids, of fixed size, keyed by the piece's own bytes so that a hit is
-// certain. Short pieces (up to 15 bytes): half a line of 64 bytes each. Longer ones: two lines
+// certain. Short pieces (up to 15 bytes): half a line of 64 bytes each. Longer ones: four lines
 // each.
 #pragma once
 
@@ -68,9 +68,9 @@ class PieceCache {
 template <typename Id>
 class LongPieceCache {
   public:
-    static constexpr size_t longest = 48;
-    static constexpr size_t most_ids = 76 / sizeof(Id);
-    static constexpr u32 n_places = u32{1} << 14;  // 2 MiB of 16-bit ids
+    static constexpr size_t longest = 112;
+    static constexpr size_t most_ids = 140 / sizeof(Id);
+    static constexpr u32 n_places = u32{1} << 15;  // 8 MiB
 
     LongPieceCache() : entries_(n_places) {}
 
@@ -105,7 +105,7 @@ class LongPieceCache {
         u16 length, count;  // no length: nothing is here
         Id ids[most_ids];
     };
-    static_assert(sizeof(Entry) == 128);
+    static_assert(sizeof(Entry) == 256);
 
     // Whatever the piece is longer than that is not what its place holds.
     static size_t place_of(std::string_view piece) {
