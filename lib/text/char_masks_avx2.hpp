@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Characters of 64 bytes of UTF-8 as bits: every byte of a character carries the character's class.
-// What the vectorised pretokenizers work on; x86-64 with AVX2 only.
+// What the vectorised pretokenizers work on; x86-64 with AVX2 only, or with AVX-512 (_wide).
 #pragma once
 
 #if defined(__x86_64__)
@@ -13,6 +13,12 @@
 
 #define LM_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
 #define LM_AVX2_INLINE __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) inline
+
+#define LM_WIDE \
+    __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi2")))
+#define LM_WIDE_INLINE                                                                         \
+    __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi2"), \
+                   always_inline)) inline
 
 namespace lm::text {
 
@@ -65,6 +71,14 @@ class CharMasker {
         return classify(tail);
     }
 
+    LM_WIDE Masks classify_at_wide(const u8* text, u32 size, u32 begin) {
+        if (begin + block_bytes + reach <= size) return classify_wide(text + begin);
+        u8 tail[block_bytes + reach + 1];
+        std::memset(tail, ' ', sizeof tail);
+        std::memcpy(tail, text + begin, std::min<size_t>(sizeof tail, size - begin));
+        return classify_wide(tail);
+    }
+
   private:
     LM_AVX2_INLINE Masks classify(const u8* block) {
         const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
@@ -77,10 +91,29 @@ class CharMasker {
         m.apostrophe = equal(low, high, '\'');
         m.space2 = m.space3 = 0;
         const u64 beyond_ascii = bits_of(low, high);
-        if ((beyond_ascii | spill_.letter | spill_.number | spill_.space) != 0) {
-            classify_wide(block, low, high, beyond_ascii, m);
-        }
+        if ((beyond_ascii | spill_.letter | spill_.number | spill_.space) != 0)
+            classify_beyond_ascii(block, beyond_ascii, m);
         return m;
+    }
+
+    LM_WIDE_INLINE Masks classify_wide(const u8* block) {
+        const __m512i bytes = _mm512_loadu_si512(block);
+        Masks m;
+        m.letter = in_range_wide(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 26);
+        m.number = in_range_wide(bytes, '0', 10);
+        m.blank = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(' '));
+        m.space = in_range_wide(bytes, '\t', 5) | m.blank;
+        m.apostrophe = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('\''));
+        m.space2 = m.space3 = 0;
+        const u64 beyond_ascii = _mm512_movepi8_mask(bytes);
+        if ((beyond_ascii | spill_.letter | spill_.number | spill_.space) != 0)
+            classify_beyond_ascii(block, beyond_ascii, m);
+        return m;
+    }
+
+    LM_WIDE_INLINE static u64 in_range_wide(__m512i bytes, char first, char n) {
+        return _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(first)),
+                                      _mm512_set1_epi8(n));
     }
 
     LM_AVX2_INLINE static u64 equal(__m256i low, __m256i high, char c) {
@@ -90,8 +123,9 @@ class CharMasker {
 
     // Characters beyond ASCII: first those whose first byte already says "letter" (Cyrillic U+0400
     // to U+047F, U+5000 to U+9FFF, U+B000 to U+CFFF), then one by one through the table.
-    LM_AVX2 void classify_wide(const u8* block, __m256i low, __m256i high, u64 beyond_ascii,
-                               Masks& m) {
+    LM_AVX2 void classify_beyond_ascii(const u8* block, u64 beyond_ascii, Masks& m) {
+        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
+        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32));
         m.letter |= spill_.letter;
         m.number |= spill_.number;
         m.space |= spill_.space;

@@ -5,6 +5,7 @@
 #include "text/split_cased.hpp"
 #include "text/split_gpt2.hpp"
 #include "text/split_gpt2_avx2.hpp"
+#include "text/split_gpt2_avx512.hpp"
 #include "text/split_masked.hpp"
 #include "text/split_rules.hpp"
 #include "text/split_stages.hpp"
@@ -101,7 +102,8 @@ std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
 
 std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
     if (has_vector_splitter()) {
-        if (rule == SplitRule::gpt2) return make_vector_gpt2_splitter();
+        if (rule == SplitRule::gpt2)
+            return has_wide_splitter() ? make_wide_gpt2_splitter() : make_vector_gpt2_splitter();
         if (rule == SplitRule::llama3 || rule == SplitRule::qwen2 || rule == SplitRule::bloom)
             return make_masked_splitter(rule);
     }

@@ -2,11 +2,14 @@
 // Pretokenizers against golden splits (python regex and Hugging Face agree on them), and the fast
 // implementation against the portable one on random text.
 #include <catch2/catch.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "nasty_text.hpp"
 #include "support/slow_split.hpp"
+#include "text/split_gpt2_avx2.hpp"
+#include "text/split_gpt2_avx512.hpp"
 #include "text/splitter.hpp"
 
 using namespace lm;
@@ -74,15 +77,37 @@ const std::vector<Golden> golden_gpt2 = {
     {" \x1C \x1C", {" \x1C", " \x1C"}},
 };
 
+std::vector<std::unique_ptr<Splitter>> gpt2_splitters() {
+    std::vector<std::unique_ptr<Splitter>> all;
+    all.push_back(make_scalar_splitter(SplitRule::gpt2));
+    if (has_vector_splitter()) all.push_back(make_vector_gpt2_splitter());
+    if (has_wide_splitter()) all.push_back(make_wide_gpt2_splitter());
+    return all;
+}
+
 }  // namespace
 
 TEST_CASE("gpt2 golden splits") {
-    const auto fast = make_splitter(SplitRule::gpt2);
-    const auto scalar = make_scalar_splitter(SplitRule::gpt2);
     for (const Golden& golden : golden_gpt2) {
         INFO(golden.text);
-        CHECK(split(*scalar, golden.text) == golden.pieces);
-        CHECK(split(*fast, golden.text) == golden.pieces);
+        for (const auto& splitter : gpt2_splitters())
+            CHECK(split(*splitter, golden.text) == golden.pieces);
+    }
+}
+
+TEST_CASE("every processor's gpt2 splitter cuts where the portable one does") {
+    const auto splitters = gpt2_splitters();
+    test::NastyText nasty(11);
+    for (int i = 0; i < 20000; ++i) {
+        // Of few kinds of characters too: blocks with a piece at nearly every byte.
+        std::string text = nasty.next(i % 400);
+        if (i % 4 == 0) text = std::string(text.size(), "a1' "[i % 16 / 4]);
+        if (i % 4 == 1)
+            for (size_t k = 0; k < text.size(); ++k) text[k] = "a1'!"[nasty.draw(4)];
+        const auto pieces = split(*splitters[0], text);
+        for (const auto& splitter : splitters) {
+            if (split(*splitter, text) != pieces) FAIL(test::escaped(text));
+        }
     }
 }
 
