@@ -174,8 +174,14 @@ std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const 
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
                                        preference.get(), most, found.data(), &n);
+    // The library may call an epilogue that it lacks for these operands invalid, too: the product
+    // without it then tells whether something is wrong.
+    const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                       (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
+    if (lacks) return {};
+    check(status, p);
     std::vector<Plan> plans;
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < n; ++i) {
+    for (int i = 0; i < n; ++i) {
         const auto& result = found[static_cast<size_t>(i)];
         if (result.state != CUBLAS_STATUS_SUCCESS) continue;
         plan.algorithm = result.algo;
@@ -190,7 +196,11 @@ bool Matmul::accepts(Plan& plan, const Product& p) const {
     cublasLtMatmulHeuristicResult_t result;
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(
         handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c, &plan.algorithm, &result);
-    if (status != CUBLAS_STATUS_SUCCESS) return false;
+    const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                         status == CUBLAS_STATUS_INVALID_VALUE ||
+                         status == CUBLAS_STATUS_ARCH_MISMATCH;
+    if (refused) return false;
+    check(status, p);
     plan.workspace = result.workspaceSize;
     return true;
 }

@@ -110,7 +110,8 @@ class Matmul {
     // For autotune.cpp.
     // A plan of this product with `epilogue` in the place of its own, without an algorithm.
     Plan described(const Product& product, Epilogue epilogue) const;
-    // The best algorithms for it by the library's heuristics, best first, at most `most`.
+    // The best algorithms for it by the library's heuristics, best first, at most `most`; none
+    // where it has none for these operands.
     std::vector<Plan> candidates(Plan plan, const Product& product, const Key& key, int most) const;
     // False: the library refuses the plan's algorithm. Fills in the workspace that it takes.
     bool accepts(Plan& plan, const Product& product) const;

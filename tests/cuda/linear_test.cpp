@@ -60,6 +60,21 @@ TEST_CASE("products of a library without epilogues", "[ops]") {
     unsetenv("EMULATED_CUBLASLT_EPILOGUES");
 }
 
+TEST_CASE("an error of cuBLASLt is not taken for a missing algorithm", "[ops]") {
+    const auto gpu = train::cuda_plugin().open_device(0);
+    if (!Catch::Matchers::Contains("emulated").match(gpu->name())) return;
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const OpCase c = prepared(*reference, cases_of({"linear_forward"}).front(), DType::bf16);
+    const auto with_status = [&](const char* status, const std::string& message) {
+        setenv("EMULATED_CUBLASLT_STATUS", status, 1);
+        CHECK_THROWS_WITH(run_case(*gpu, c, DType::bf16), Catch::Contains(message));
+        unsetenv("EMULATED_CUBLASLT_STATUS");
+    };
+    with_status("14", "(CUBLAS_STATUS_INTERNAL_ERROR)");
+    with_status("7", "(CUBLAS_STATUS_INVALID_VALUE)");
+    with_status("15", "cuBLASLt has no algorithm for a product of");
+}
+
 TEST_CASE("operands at any address", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto gpu = train::cuda_plugin().open_device(0);
