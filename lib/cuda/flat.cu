@@ -28,51 +28,33 @@ dim3 blocks_of(i64 n) {
 
 // ---- Sums --------------------------------------------------------------------------------------
 
+// What an element adds to a sum; `weight` is another range's element where there is one.
 struct Square {
-    const float* x;
-    template <int n>
-    __device__ double operator()(i64 at) const {
-        float a[n];
-        load(x + at, a);
-        double sum = 0;
-        for (int i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * a[i];
-        return sum;
-    }
+    __device__ double operator()(float x, float) const { return static_cast<double>(x) * x; }
 };
-
 struct Product {
-    const float* x;
-    const float* weight;
-    template <int n>
-    __device__ double operator()(i64 at) const {
-        float a[n];
-        float b[n];
-        load(x + at, a);
-        load(weight + at, b);
-        double sum = 0;
-        for (int i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
-        return sum;
+    __device__ double operator()(float x, float weight) const {
+        return static_cast<double>(x) * weight;
     }
 };
-
 struct Zero {
-    const float* x;
-    template <int n>
-    __device__ double operator()(i64 at) const {
-        float a[n];
-        load(x + at, a);
-        int count = 0;
-        for (int i = 0; i < n; ++i) count += a[i] == 0.0F ? 1 : 0;
-        return count;
-    }
+    __device__ double operator()(float x, float) const { return x == 0.0F ? 1.0 : 0.0; }
 };
 
-// One sum per block; the grid depends on n alone.
+// One sum per block; the grid depends on n alone. `weight` may be none.
 template <typename Term>
-__global__ void sum_kernel(Term term, i64 n, bool vectors, double* partial) {
+__global__ void sum_kernel(const float* x, const float* weight, i64 n, bool vectors,
+                           double* partial) {
     double sum = 0;
-    for_grid_turns<width>(n, vectors,
-                          [&]<int count>(i64 at) { sum += term.template operator()<count>(at); });
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
+        float a[count];
+        float b[count] = {};
+        load(x + at, a);
+        if (weight != nullptr) load(weight + at, b);
+        double turn = 0;
+        for (int i = 0; i < count; ++i) turn += Term()(a[i], b[i]);
+        sum += turn;
+    });
     sum = block_reduce<threads, Add>(sum);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
@@ -85,12 +67,15 @@ __global__ void sum_of_sums_kernel(const double* partial, int count, double* out
 }
 
 template <typename Term>
-void reduce(device::Context& context, const Term& term, i64 n, bool vectors,
+void reduce(device::Context& context, const device::View& view, const device::View& weights,
             const device::View& out, bool accumulate) {
+    const float* const x = pointer<const float>(view);
+    const float* const weight = pointer<const float>(weights);
+    const i64 n = view.numel();
     const dim3 blocks = blocks_for(n, threads * width * 4, spec::cuda_sum_blocks);
     double* const partial = Scratch(context.workspace).take<double>(blocks.x);
-    launch(stream_of(context), sum_kernel<Term>, blocks, dim3(threads), 0, term, n, vectors,
-           partial);
+    launch(stream_of(context), sum_kernel<Term>, blocks, dim3(threads), 0, x, weight, n,
+           aligned(x) && aligned(weight), partial);
     launch(stream_of(context), sum_of_sums_kernel, dim3(1), dim3(threads), 0, partial,
            static_cast<int>(blocks.x), out.as<double>(), accumulate);
 }
@@ -130,20 +115,15 @@ __global__ void scale_kernel(T* x, i64 n, bool vectors, float factor) {
 namespace ops {
 
 void sum_squares(device::Context& context, const SumSquares& a) {
-    const float* const x = a.x.as<float>();
-    reduce(context, Square{x}, a.x.numel(), aligned(x), a.out, a.accumulate);
+    reduce<Square>(context, a.x, {}, a.out, a.accumulate);
 }
 
 void weighted_sum(device::Context& context, const WeightedSum& a) {
-    const float* const x = a.x.as<float>();
-    const float* const weight = a.weight.as<float>();
-    reduce(context, Product{x, weight}, a.x.numel(), aligned(x) && aligned(weight), a.out,
-           a.accumulate);
+    reduce<Product>(context, a.x, a.weight, a.out, a.accumulate);
 }
 
 void count_zeros(device::Context& context, const CountZeros& a) {
-    const float* const x = a.x.as<float>();
-    reduce(context, Zero{x}, a.x.numel(), aligned(x), a.out, a.accumulate);
+    reduce<Zero>(context, a.x, {}, a.out, a.accumulate);
 }
 
 void fill(device::Context& context, const Fill& a) {
