@@ -40,6 +40,15 @@ void no_such_type(DType dtype) {
     fail(Exit::usage, name_of(dtype), "the operations of a GPU compute from fp32, bf16 and fp16");
 }
 
+// GPUs of capability 8.6, 8.9 and 12.0 have 99 KiB, those of data centers 163 or more.
+void too_little_shared_memory(size_t bytes) {
+    cudaGetLastError();  // it is told here
+    run_error("cuda",
+              "a block of this operation wants {} of shared memory, more than this GPU has: heads "
+              "of at most 128 (64 in fp32) want less",
+              human_size(static_cast<i64>(bytes)));
+}
+
 void out_of_workspace() {
     LM_CHECK(false, "an operation needs more workspace than the plan gives it");
     std::abort();

@@ -12,6 +12,9 @@
 
 namespace lm::cuda {
 
+// The GPU's blocks cannot have that many bytes.
+[[noreturn]] void too_little_shared_memory(size_t bytes);
+
 // kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. More shared
 // memory than the 48 KiB that every kernel is granted is asked for here; what a kernel has
 // statically, a few KiB, counts among them.
@@ -21,9 +24,10 @@ void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 bloc
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     constexpr size_t granted = 40 << 10;
     if (shared_bytes > granted) {
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes));
+        const cudaError_t status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                        static_cast<int>(shared_bytes));
+        if (status == cudaErrorInvalidValue) too_little_shared_memory(shared_bytes);
     }
     cudaLaunchConfig_t config{};
     config.gridDim = grid;

@@ -48,6 +48,28 @@ TEST_CASE("the same bits in whatever order blocks and threads run", "[ops]") {
     }
 }
 
+TEST_CASE("a GPU with little shared memory refuses wide heads alone", "[ops]") {
+    setenv("EMULATED_CUDA_CAPABILITY", "89", 1);
+    const auto gpu = train::cuda_plugin().open_device(0);
+    if (gpu->name().find("emulated") == std::string::npos) return;
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    int n_refused = 0;
+    for (const OpCase& op_case : op_cases()) {
+        if (!op_case.name.starts_with("attention_backward")) continue;
+        INFO(op_case.name);
+        const OpCase c = prepared(*reference, op_case, DType::bf16);
+        if (op_case.name.find(" D=256 ") == std::string::npos) {
+            CHECK_NOTHROW(run_case(*gpu, c, DType::bf16));
+            continue;
+        }
+        ++n_refused;
+        CHECK_THROWS_WITH(run_case(*gpu, c, DType::bf16),
+                          Catch::Contains("of shared memory, more than this GPU has"));
+    }
+    CHECK(n_refused > 0);
+    unsetenv("EMULATED_CUDA_CAPABILITY");
+}
+
 TEST_CASE("an activation made again on a GPU has the same bits", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);

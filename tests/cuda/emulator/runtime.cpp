@@ -120,7 +120,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->l2CacheSize = 1 << 20;
     properties->memoryBusWidth = 5120;
     properties->sharedMemPerBlock = granted_shared_bytes;
-    properties->sharedMemPerBlockOptin = 232448;
+    // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    const bool small = capability == 86 || capability == 89 || capability == 120;
+    properties->sharedMemPerBlockOptin = static_cast<size_t>(small             ? 99
+                                                             : capability < 90 ? 163
+                                                                               : 227)
+                                         << 10;
     properties->pciBusID = device;
     return noted(cudaSuccess);
 }
