@@ -71,6 +71,10 @@ bool on_gpu(const Flags& flags) {
     return flags.device == "cuda" || (flags.device == "auto" && flags.memory);
 }
 
+spec::Processor processor_of(const Flags& flags, i64 n_threads) {
+    return {n_threads, on_gpu(flags), spec::gpu_attention()};
+}
+
 // What lies outside of our buffers.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
@@ -108,7 +112,7 @@ int run(const Flags& flags) {
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
-            largest_plan(model, parallel, step, precision, {n_threads, on_gpu(flags)}, stage);
+            largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
         largest = std::max(largest, plan.total());
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN instead of our kernels, when LM_ATTENTION=cudnn asks for it, for what
+// Attention by cuDNN instead of our kernels, when LM_ATTENTION asks for it, for what
 // cudnn/cudnn_attention.hpp can do and the workspace of the plan has room for. Its plugin is opened
 // at the first call.
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include "base/log.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
+#include "spec/gpu_attention.hpp"
 
 namespace lm::cuda {
 
@@ -31,11 +31,7 @@ std::string plugin_path() {
 }
 
 const CudnnAttention* open_plugin() {
-    const char* const wish = std::getenv(variable);
-    if (wish == nullptr || std::string(wish) == "flash") return nullptr;
-    if (std::string(wish) != "cudnn") {
-        usage_error(variable, "'{}' is neither flash nor cudnn", wish);
-    }
+    if (spec::gpu_attention() == spec::GpuAttention::flash) return nullptr;
     void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         run_error(variable, "no attention by cuDNN: {}: unset it to use the kernels of lm-train",
@@ -61,7 +57,7 @@ bool aligned(const device::View& view) {
 bool declined(const std::string& why) {
     static std::set<std::string> said;
     if (said.insert(why).second)
-        note("{}=cudnn: lm-train's own kernels are used: {}", variable, why);
+        note("{}: instead of cuDNN, lm-train's own kernels are used: {}", variable, why);
     return false;
 }
 
@@ -75,14 +71,22 @@ bool run(device::Context& context, const Args& a, bool backward, const CudnnTens
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
         return declined("heads are not aligned to 16 bytes");
     }
-    const CudnnProblem problem{
-        backward,   a.qkv.dtype == DType::bf16, a.qkv[0], a.qkv[1], a.n_heads, a.n_groups,
-        a.head_dim, static_cast<float>(a.scale)};
+    static const bool deterministic =
+        spec::gpu_attention() == spec::GpuAttention::cudnn_deterministic;
+    const CudnnProblem problem{.backward = backward,
+                               .deterministic = deterministic,
+                               .bf16 = a.qkv.dtype == DType::bf16,
+                               .batch = a.qkv[0],
+                               .length = a.qkv[1],
+                               .n_heads = a.n_heads,
+                               .n_groups = a.n_groups,
+                               .width = a.head_dim,
+                               .scale = static_cast<float>(a.scale)};
     std::string why;
     const i64 bytes = plugin()->workspace_bytes(problem, why);
     if (bytes < 0) return declined(why);
     if (bytes > context.workspace.bytes()) {
-        return declined(fmt::format("cuDNN needs {} bytes of workspace, the plan has {}", bytes,
+        return declined(fmt::format("it needs {} bytes of workspace, the plan has {}", bytes,
                                     context.workspace.bytes()));
     }
     const std::string failure =

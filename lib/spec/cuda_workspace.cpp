@@ -8,8 +8,28 @@
 
 namespace lm::spec {
 
+namespace {
+
+// What cuDNN's backward takes: an fp32 sum of dQ, or, to be deterministic on Hopper, a 16-bit dP of
+// all queries and keys (cudnn-frontend, node/scaled_dot_product_flash_attention.h); two numbers a
+// query; dK and dV of each head where heads share theirs; and some room for the engine. Where an
+// engine wants more, our own kernels do its work.
+i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
+                          GpuAttention attention) {
+    if (attention == GpuAttention::flash || size_of(step.compute) != 2) return 0;
+    constexpr i64 room = i64{16} << 20;
+    const i64 queries = step.micro_batch * heads * round_up(step.seq_length, 128);
+    const i64 keys = round_up(step.seq_length, 128);
+    const i64 sums = attention == GpuAttention::cudnn ? 4 * queries * config.head_dim  // dQ
+                                                      : 2 * queries * keys;            // dP
+    const i64 shared = config.n_groups < config.n_heads ? 2 * 2 * queries * config.head_dim : 0;
+    return cuda_piece(sums + shared + 2 * 4 * queries + room);
+}
+
+}  // namespace
+
 i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
-                         const StepShape& step, i64 tp_rank) {
+                         const StepShape& step, i64 tp_rank, GpuAttention kernels) {
     if (config.head_dim > cuda_widest_head) {
         usage_error("--kv-channels", "{}: on a GPU, heads are at most {} wide", config.head_dim,
                     cuda_widest_head);
@@ -26,7 +46,8 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
                                                column_sum_floats(rows, 2 * config.hidden)));
     const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
     const i64 attention =
-        cuda_piece(f32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length));
+        std::max(cuda_piece(f32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
+                 cudnn_attention_bytes(config, step, heads, kernels));
     const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
     return std::max({product, norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});
 }

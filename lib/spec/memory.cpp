@@ -275,9 +275,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     plan.activations = plan_activations(config, parallel, shape,
                                         stage_shape(config, parallel, step, pp_rank, tp_rank))
                            .bytes;
-    plan.workspace = processor.cuda
-                         ? cuda_workspace_bytes(config, parallel, shape, tp_rank)
-                         : cpu_workspace_bytes(config, parallel, step, processor.n_threads);
+    plan.workspace =
+        processor.cuda ? cuda_workspace_bytes(config, parallel, shape, tp_rank, processor.attention)
+                       : cpu_workspace_bytes(config, parallel, step, processor.n_threads);
     return plan;
 }
 

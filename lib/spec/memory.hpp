@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "spec/gpu_attention.hpp"
 #include "spec/layout.hpp"
 
 namespace lm::spec {
@@ -106,13 +107,15 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
                         const StepShape& step, i64 n_threads);
 
 // The same for the CUDA backend (spec/cuda_scratch.hpp).
+// With `attention` by cuDNN, what its backward takes counts too, as far as is known of it.
 i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
-                         const StepShape& step, i64 tp_rank);
+                         const StepShape& step, i64 tp_rank, GpuAttention attention);
 
 // What computes: its workspace is part of the plan.
 struct Processor {
     i64 n_threads = 1;  // of the CPU backend
     bool cuda = false;
+    GpuAttention attention = GpuAttention::flash;
     i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
 };
 

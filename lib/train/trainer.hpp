@@ -41,11 +41,12 @@ struct TrainerConfig {
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
-    bool cuda = false;  // the device is a GPU
+    bool cuda = false;                                         // the device is a GPU
+    spec::GpuAttention attention = spec::GpuAttention::flash;  // there
     bool allow_tf32 = false;
     std::string autotune;  // directory of measured choices; empty: none are made
 
-    spec::Processor processor() const { return {n_threads, cuda}; }
+    spec::Processor processor() const { return {n_threads, cuda, attention}; }
 };
 
 // What the trainer of this configuration on tensor rank `tp_rank` of stage `pp_rank` will allocate

@@ -192,8 +192,26 @@ TEST_CASE("a GPU's workspace holds attention's sums, and wide heads are refused"
     const StepShape wide{.micro_batch = 512, .seq_length = 4096, .compute = DType::bf16};
     ModelConfig config = gpt2();
     config.n_heads = 96;
-    CHECK(cuda_workspace_bytes(config, {}, wide, 0) >= 4 * wide.rows() * config.n_heads);
+    CHECK(cuda_workspace_bytes(config, {}, wide, 0, GpuAttention::flash) >=
+          4 * wide.rows() * config.n_heads);
     config.head_dim = 257;
-    CHECK_THROWS_WITH(cuda_workspace_bytes(config, {}, wide, 0),
+    CHECK_THROWS_WITH(cuda_workspace_bytes(config, {}, wide, 0, GpuAttention::flash),
                       "--kv-channels: 257: on a GPU, heads are at most 256 wide");
+}
+
+TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {
+    const StepShape shape{.micro_batch = 4, .seq_length = 4096, .compute = DType::bf16};
+    ModelConfig config = gpt2();
+    config.n_heads = config.n_groups = 16;
+    config.head_dim = 128;
+    const auto bytes = [&](GpuAttention attention) {
+        return cuda_workspace_bytes(config, {}, shape, 0, attention);
+    };
+    const i64 queries = 4 * 16 * 4096;
+    CHECK(bytes(GpuAttention::flash) < i64{64} << 20);
+    CHECK(bytes(GpuAttention::cudnn) == 4 * queries * 128 + 8 * queries + (16 << 20));
+    CHECK(bytes(GpuAttention::cudnn_deterministic) ==
+          2 * queries * 4096 + 8 * queries + (16 << 20));
+    config.n_groups = 4;  // dK and dV of each head
+    CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
 }

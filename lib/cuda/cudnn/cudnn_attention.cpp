@@ -70,7 +70,7 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
                           .set_attn_scale(p.scale)
                           .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                           .set_diagonal_band_right_bound(0)
-                          .set_deterministic_algorithm(true);
+                          .set_deterministic_algorithm(p.deterministic);
     const auto [dq_made, dk_made, dv_made] =
         graph.sdpa_backward(q_in, k_in, v_in, out_in, dout_in, lse_in, attributes);
     put(dq_made, heads_of(p, dq, p.n_heads, row));
@@ -192,7 +192,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
 
 extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
 lm_cudnn_attention() {
-    static const lm::cuda::CudnnAttention attention{1, lm::cuda::workspace_bytes, lm::cuda::run,
+    static const lm::cuda::CudnnAttention attention{2, lm::cuda::workspace_bytes, lm::cuda::run,
                                                     lm::cuda::unsupported_on};
     return &attention;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN, in a plugin of its own (liblm_cudnn.so), so that only who asks for it needs
-// cuDNN: LM_ATTENTION=cudnn (docs/cuda.md). For 16-bit types without documents, ALiBi and dropout,
-// whose masks are our own; backward by cuDNN's deterministic algorithm.
+// cuDNN: LM_ATTENTION=cudnn or cudnn-deterministic (docs/cuda.md). For 16-bit types without
+// documents, ALiBi and dropout, whose masks are our own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,6 +15,7 @@ namespace lm::cuda {
 
 struct CudnnProblem {
     bool backward = false;
+    bool deterministic = false;
     bool bf16 = true;  // else fp16
     i64 batch = 0;
     i64 length = 0;
@@ -35,7 +36,7 @@ struct CudnnTensors {
 };
 
 struct CudnnAttention {
-    int abi = 1;
+    int abi = 2;
     // Bytes of workspace on the current device; -1 and a reason when cuDNN cannot do it. The first
     // call for a problem compiles a plan.
     i64 (*workspace_bytes)(const CudnnProblem& problem, std::string& why);

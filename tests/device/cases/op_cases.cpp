@@ -69,6 +69,9 @@ OpList op_cases() {
         add_attention(list, {2, 131, 2, 1, 16, true, true, p});
         add_attention(list, {1, 193, 1, 1, 128, false, true, p});
     }
+    // What cuDNN can do, too.
+    add_attention(list, {2, 200, 6, 2, 64, false, false, 0.0});
+    add_attention(list, {1, 130, 4, 4, 128, false, false, 0.0});
     add_attention(list, {1, 200, 2, 2, 64, true, false, 0.1});
     // Narrower and wider heads than most, odd numbers of heads, queries that share their keys.
     add_attention(list, {1, 150, 6, 2, 32, true, true, 0.2});
