@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The machine code of the CUDA plugin's kernels: no memory of threads' own (spilled or indexed registers), accesses of
+16 bytes where kernels are bound by memory, tensor cores and asynchronous copies in attention, no atomics on floats.
+
+Usage: machine_code.py liblm_cuda.so [DIRECTORY...]
+cuobjdump is $CUOBJDUMP, or in the PATH, or in one of the directories (PyPI has it and the nvdisasm that it needs as
+nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm). Exit code 77: there is none.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+WIDE_LOAD, WIDE_STORE = r"LDG\.E\S*\.128", r"STG\.E\S*\.128"
+TENSOR_CORES, MATRIX_LOAD, COPY = r"HMMA\.", r"LDSM\.", r"LDGSTS\."
+LOCAL = r"(LDL|STL)\b"
+FLOAT_ATOMIC = r"(RED|ATOMG?|ATOMS)\.\S*F(16|32|64)"
+
+# The source file, the kernel (as mangled: its name, then template arguments), and instructions that it must have.
+# Of kernels in two widths, the wide one (8 elements; 4 of fp32 activations).
+REQUIRED = [
+    ("activation", r"activate_kernelI(f\w*Li4|\w+Li8)", (WIDE_LOAD, WIDE_STORE)),
+    ("activation", r"activate_backward_kernelI(f\w*Li4|\w+Li8)", (WIDE_LOAD, WIDE_STORE)),
+    ("adamw", r"adamw_kernel", (WIDE_LOAD, WIDE_STORE)),
+    ("attention", r"attention_delta_kernel", (WIDE_LOAD,)),
+    ("attention_forward", r"attention_forward_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
+    ("attention_backward", r"attention_backward_keys_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
+    ("attention_backward", r"attention_backward_queries_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
+    ("attention_fp32_forward", r"attention_forward_fp32_kernel", (COPY,)),
+    ("attention_fp32_backward", r"attention_backward_\w+_fp32_kernel", (COPY,)),
+    ("column_sums", r"column_sums_kernelI\w+Li8", (WIDE_LOAD,)),
+    ("cross_entropy", r"stats_kernel", (WIDE_LOAD,)),
+    ("cross_entropy", r"backward_kernel", (WIDE_LOAD, WIDE_STORE)),
+    ("embedding", r"forward_kernel", (WIDE_LOAD, WIDE_STORE)),
+    ("embedding", r"sum_kernel", (WIDE_STORE,)),
+    ("flat", r"sum_kernelI", (WIDE_LOAD,)),
+    ("flat", r"(cast|scale)_kernel", (WIDE_LOAD, WIDE_STORE)),
+    ("flat", r"fill_kernel", (WIDE_STORE,)),
+    ("gated", r"(forward|backward)I\w+Li8", (WIDE_LOAD, WIDE_STORE)),
+    ("residual_norm_forward", r"forwardI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
+    ("residual_norm_backward", r"backward_in_registers", (WIDE_LOAD, WIDE_STORE)),
+    ("residual_norm_backward", r"backward_rowsI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
+    ("residual_norm_backward", r"parameter_gradientsI\w+Li8", (WIDE_LOAD,)),
+    ("rotary", r"rotary_kernelI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
+]
+# fp32 attention is exact: no products of rounded operands.
+FORBIDDEN = [("", r"", LOCAL), ("", r"", FLOAT_ATOMIC), ("attention_fp32_forward", r"", TENSOR_CORES),
+             ("attention_fp32_backward", r"", TENSOR_CORES)]
+
+
+def find_cuobjdump(directories):
+    wish = os.environ.get("CUOBJDUMP")
+    path = os.pathsep.join([os.environ.get("PATH", ""), *directories])
+    found = shutil.which(wish or "cuobjdump", path=path)
+    if not found:
+        print("skipped: there is no cuobjdump")
+        sys.exit(77)
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(found), path])  # it looks for nvdisasm there
+    return found
+
+
+def kernels_of(cuobjdump, library):
+    """{(architecture, function): Counter of its instructions}"""
+    kernels = {}
+    architecture, current = "", None
+    process = subprocess.Popen([cuobjdump, "--dump-sass", library], stdout=subprocess.PIPE, text=True)
+    instruction = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)")
+    for line in process.stdout:
+        if match := instruction.match(line):
+            current[match[1]] += 1
+        elif match := re.match(r"\s*Function : (\S+)", line):
+            current = kernels.setdefault((architecture, match[1]), Counter())
+        elif match := re.match(r"arch = (sm_\w+)", line):
+            architecture = match[1]
+    if process.wait() != 0:
+        sys.exit(f"{cuobjdump} fails")
+    return kernels
+
+
+def own_memory(cuobjdump, library):
+    """Functions with a stack or local memory, each with what is said of it."""
+    text = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True, check=True)
+    usage = re.findall(r"Function (\S+):\s+(REG:.*)", text.stdout)
+    if not usage:
+        sys.exit("cuobjdump tells no resource usage")
+    return [f"{name}: {used}" for name, used in usage if not re.search(r"STACK:0 .*LOCAL:0\b", used)]
+
+
+def is_kernel(function, file, pattern):
+    """A function of an unnamed namespace is mangled with the name of its file."""
+    in_file = rf"_\d+_{file}_cu_" if file else ""
+    return re.search(rf"{in_file}\w*?{pattern}" if in_file else pattern, function)
+
+
+def has(instructions, pattern):
+    return any(re.match(pattern, name) for name in instructions)
+
+
+def main():
+    library, *directories = sys.argv[1:]
+    if not os.path.exists(library):
+        print(f"skipped: there is no {library}")
+        sys.exit(77)
+    cuobjdump = find_cuobjdump(directories)
+    problems = own_memory(cuobjdump, library)
+    kernels = kernels_of(cuobjdump, library)
+    by_architecture = defaultdict(dict)
+    for (architecture, function), instructions in kernels.items():
+        by_architecture[architecture][function] = instructions
+    if not by_architecture:
+        sys.exit("there is no machine code")
+    for architecture, functions in by_architecture.items():
+        for file, pattern, required in REQUIRED:
+            chosen = [f for f in functions if is_kernel(f, file, rf"\d{pattern}")]
+            if not chosen:
+                problems.append(f"{architecture}: no kernel {pattern} of {file}.cu")
+            problems += [f"{architecture}: {f}: no {r}" for f in chosen for r in required if not has(functions[f], r)]
+        for file, pattern, forbidden in FORBIDDEN:
+            problems += [f"{architecture}: {f}: {forbidden}" for f, instructions in functions.items()
+                         if is_kernel(f, file, pattern) and has(instructions, forbidden)]
+        print(f"{architecture}: {len(functions)} kernels")
+    sys.exit("\n".join(problems) or None)
+
+
+if __name__ == "__main__":
+    main()
