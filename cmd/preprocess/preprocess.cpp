@@ -4,7 +4,6 @@
 // launcher every rank makes its parts and puts them into place itself.
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <mutex>
 
@@ -70,14 +69,6 @@ void note_leftovers(const std::string& prefix) {
             note("{}: left behind by a run that was killed; it may be removed", stale);
         }
     }
-}
-
-// The usual end of a program that a signal ended, once the unfinished outputs are gone.
-int die_by_signal() {
-    const int number = cli::stop_signal_number();
-    std::signal(number, SIG_DFL);
-    std::raise(number);
-    return 128 + number;
 }
 
 data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
@@ -366,7 +357,8 @@ int preprocess(const Args& args) {
     try {
         return Run(args).run();
     } catch (const Stopped&) {
-        if (!args.resume) return die_by_signal();
+        // The usual end of a program that a signal ended: the unfinished outputs are gone.
+        if (!args.resume) cli::end_by_signal(cli::stop_signal_number());
         note("{}.unfinished: keeps what was done: the same command goes on with it",
              args.output.prefix);
         return static_cast<int>(Exit::run_again);

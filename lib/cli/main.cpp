@@ -16,6 +16,7 @@
 #include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "cli/signals.hpp"
 #include "cli/terminal.hpp"
 
 namespace lm::cli {
@@ -165,8 +166,11 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     });
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     bool parsing = true;
-    const int code = guarded(
-        reporter, options, [&] { return run(options, arguments, body, &parsing); }, &parsing);
+    const auto work = [&] {
+        take_signals_in_own_thread();
+        return run(options, arguments, body, &parsing);
+    };
+    const int code = guarded(reporter, options, work, &parsing);
     parsing = false;
     const auto flush = [] {
         flush_stdout();

@@ -2,8 +2,12 @@
 // The handlers only store into lock-free atomics; everything else is for the loop that polls.
 #include "cli/signals.hpp"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 
 #include "base/error.hpp"
@@ -57,12 +61,60 @@ void install(int signal, void (*handler)(int)) {
     LM_CHECK(sigaction(signal, &action, nullptr) == 0, "sigaction refused a signal");
 }
 
+sigset_t mask_at_start;
+
+sigset_t held_back() {
+    sigset_t set;
+    sigfillset(&set);
+    for (const int own : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS,
+                          SIGTRAP, SIGVTALRM, SIGXFSZ}) {
+        sigdelset(&set, own);
+    }
+    return set;
+}
+
+void* wait_for_signals(void*) {
+    while (true) pause();
+}
+
+void start_signal_thread() {
+    constexpr size_t stack_bytes = size_t{256} << 10;  // handlers need little; ulimit -v counts it
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, stack_bytes);
+    pthread_t thread = {};
+    const int error = pthread_create(&thread, &attributes, wait_for_signals, nullptr);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) run_error("the thread for signals", "{}", std::strerror(error));
+}
+
 bool is_ignored(int signal) {
     struct sigaction action = {};
     return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
+
+void take_signals_in_own_thread() {
+    static bool done = false;
+    if (done) return;
+    start_signal_thread();  // which keeps the mask that this thread has had
+    const sigset_t held = held_back();
+    pthread_sigmask(SIG_BLOCK, &held, &mask_at_start);
+    pthread_atfork(nullptr, nullptr, [] { pthread_sigmask(SIG_SETMASK, &mask_at_start, nullptr); });
+    done = true;
+}
+
+void end_by_signal(int signal) {
+    std::signal(signal, SIG_DFL);
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, signal);
+    pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+    std::raise(signal);
+    _exit(128 + signal);  // one whose default is to do nothing
+}
 
 void install_stop_signals() {
     install(SIGUSR1, on_stop_signal);

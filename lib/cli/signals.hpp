@@ -6,6 +6,17 @@
 
 namespace lm::cli {
 
+// Signals are taken by one thread that does nothing else: the others, and all that they make from
+// now on, hold back what comes from outside. Generated code (oneDNN's) uses the stack pointer as a
+// general register, and the kernel writes the frame of a handler below it: into the heap. What the
+// system directs at the thread that caused it (SIGSEGV, SIGPIPE, ...) and the signals of profilers
+// are not held back; dispositions stay as they are, and a child process gets the mask that this one
+// was started with. To be called before any thread is made (run_main does); repeats change nothing.
+void take_signals_in_own_thread();
+
+// Ends the process as `signal` does by default.
+[[noreturn]] void end_by_signal(int signal);
+
 enum class StopRequest { none, save_and_stop };
 
 // SIGUSR1, SIGTERM, SIGHUP, SIGINT; two SIGINTs within 0.2 s count as one. System calls that a

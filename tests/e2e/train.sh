@@ -75,6 +75,18 @@ done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
 grep -q 'SIGUSR1: stopped after iteration' signal.err || fail "SIGUSR1: not said"
+# A storm of signals: none of their frames lands in the heap, where generated code keeps the stack
+# pointer now and then.
+lm-train --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
+    --global-batch-size 8 --lr 2e-3 --threads 1 --mock-data --vocab-size 50257 --train-iters 20 \
+    --eval-iters 0 --device cpu >storm.log 2>storm.err & pid=$!
+until grep -qs 'checkpoints ' storm.err; do
+    kill -0 $pid || fail "the storm: $(cat storm.err)"
+    sleep 0.05
+done
+while kill -USR2 $pid 2>/dev/null; do sleep 0.002; done
+code=0; wait $pid || code=$?
+[ $code = 0 ] || fail "a storm of SIGUSR2: exit $code: $(tail -1 storm.err)"
 expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
 lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
 [ "$(find sched -name 'global_step*' | sort -V | tr '\n' ' ')" = "sched/global_step2 sched/global_step4 sched/global_step6 sched/global_step9 sched/global_step20 sched/global_step40 " ] ||
