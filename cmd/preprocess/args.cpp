@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "args.hpp"
 
+#include "base/error.hpp"
+
 namespace lm::preprocess {
 namespace {
 
@@ -17,6 +19,13 @@ void declare_megatron(cli::Options& options) {
 }
 
 }  // namespace
+
+void check_names_files(const std::string& prefix) {
+    const std::string name = prefix.substr(prefix.find_last_of('/') + 1);
+    if (name.empty() || name == "." || name == "..")
+        usage_error("--output-prefix",
+                    "'{}' is a directory: add how the names of files in it begin", prefix);
+}
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
     options.group("Tokenizer");

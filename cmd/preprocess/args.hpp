@@ -36,6 +36,9 @@ struct Args {
     bool quiet = false;
 };
 
+// Error(usage) when `prefix` can only be a directory.
+void check_names_files(const std::string& prefix);
+
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
 

@@ -56,7 +56,15 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(const CatArgs& args,
         choice.type = side->tokenizer.type;
     }
     auto tokenizer = text::load_tokenizer(choice);
-    if (side && side->tokenizer.digest != tokenizer->digest()) {
+    const bool other = side && side->tokenizer.digest != tokenizer->digest();
+    const bool named = choice.type || choice.vocab_file || choice.model;
+    if (other && !named) {
+        usage_error(args.prefix, "was made by a {}: name it with {}, or print --ids",
+                    side->tokenizer.type,
+                    side->tokenizer.type == "HFTokenizer" ? "--tokenizer-model"
+                                                          : "--vocab-file and --merge-file");
+    }
+    if (other) {
         warn("{}: was made by another tokenizer ({}) than the one that decodes it", args.prefix,
              side->tokenizer.type);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-preprocess merge: concatenates datasets, one open at a time, in constant memory.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "args.hpp"
@@ -22,6 +23,12 @@ struct MergeArgs {
 
 constexpr i64 block_documents = i64{1} << 16;
 constexpr i64 block_tokens = i64{1} << 22;
+
+// By whatever names.
+bool is_same_dataset(const std::string& a, const std::string& b) {
+    std::error_code none;
+    return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);
+}
 
 // Checks that all inputs belong together; returns the facts of the output's side file, if it can
 // have one.
@@ -92,8 +99,10 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
 int merge(const MergeArgs& args) {
     if (args.output.prefix.empty())
         usage_error("--output-prefix", "is missing: the output needs a name");
-    if (std::ranges::find(args.inputs, args.output.prefix) != args.inputs.end()) {
-        usage_error("--output-prefix", "'{}' is one of the inputs", args.output.prefix);
+    check_names_files(args.output.prefix);
+    for (const std::string& input : args.inputs) {
+        if (is_same_dataset(input, args.output.prefix))
+            usage_error("--output-prefix", "'{}' is one of the inputs", args.output.prefix);
     }
     data::TokenType type = data::TokenType::u16;
     i64 bytes = 0;

@@ -31,6 +31,7 @@ void check(const Args& args) {
         usage_error("--input", "is missing: name JSON Lines files, directories or -");
     if (args.output.prefix.empty())
         usage_error("--output-prefix", "is missing: the outputs need a name");
+    check_names_files(args.output.prefix);
     for (size_t i = 0; i < args.keys.size(); ++i) {
         if (args.keys[i].empty() || args.keys[i].find('/') != std::string::npos) {
             usage_error("--json-keys", "'{}' cannot be part of a file name", args.keys[i]);

@@ -89,6 +89,20 @@ text::TokenizerDesign design_of(const TrainArgs& args) {
     return design;
 }
 
+constexpr const char* file_names[] = {"vocab.json", "merges.txt", "tokenizer.json",
+                                      "tokenizer_config.json"};
+
+// --force puts a new directory in the place of the old one: that must hold nothing else.
+void check_replaceable(const std::string& directory) {
+    if (!io::is_directory(directory))
+        usage_error(directory, "exists and is not a directory: choose another --output");
+    for (const std::string& name : io::list_directory(directory)) {
+        if (std::ranges::find(file_names, name) == std::end(file_names))
+            usage_error(directory,
+                        "holds {}, which is no file of a tokenizer: choose another --output", name);
+    }
+}
+
 void check(const TrainArgs& args) {
     if (args.inputs.empty())
         usage_error("--input", "is missing: name JSON Lines files, directories or -");
@@ -104,8 +118,9 @@ void check(const TrainArgs& args) {
     if (args.workers > 4096) usage_error("--workers", "more than 4096");
     if (std::ranges::find(args.special, "") != args.special.end())
         usage_error("--special-tokens", "a token is empty");
-    if (!args.force && io::exists(args.output))
-        usage_error(args.output, "exists already: use --force to replace it");
+    if (!io::exists(args.output)) return;
+    if (!args.force) usage_error(args.output, "exists already: use --force to replace it");
+    check_replaceable(args.output);
 }
 
 // Parses and splits the chunks of one worker into its share of the counts.
@@ -248,10 +263,10 @@ void write(const TrainArgs& args, const text::TrainedBpe& bpe,
     const auto put = [&](const char* name, const std::string& content) {
         io::write_file(out.path() + "/" + name, content, io::Overwrite::no);
     };
-    put("vocab.json", text::vocab_json(bpe));
-    put("merges.txt", text::merges_txt(bpe));
-    put("tokenizer.json", text::tokenizer_json(bpe, design));
-    put("tokenizer_config.json", text::tokenizer_config_json(design));
+    put(file_names[0], text::vocab_json(bpe));
+    put(file_names[1], text::merges_txt(bpe));
+    put(file_names[2], text::tokenizer_json(bpe, design));
+    put(file_names[3], text::tokenizer_config_json(design));
     out.commit();
 }
 

@@ -9,9 +9,15 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
 #include "io/file.hpp"
 
 namespace lm::data {
+namespace {
+
+constexpr size_t longest_line = size_t{4} << 30;  // more than the longest text and its escapes
+
+}  // namespace
 
 std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
     std::vector<InputFile> files;
@@ -168,6 +174,13 @@ void ChunkReader::fill(LineChunk& chunk) {
             break;
         }
         if (whole > 0) break;
+        if (filled >= longest_line) {
+            run_error(
+                inputs_[static_cast<size_t>(pieces_[static_cast<size_t>(next_piece_) - 1].file)],
+                "the line that begins at byte {} is longer than {}: it should be JSON Lines, "
+                "a document a line",
+                offset_ + 1, human_size(static_cast<i64>(longest_line)));
+        }
         chunk.reserve(chunk.capacity_ * 2);
     }
     rest_.assign(chunk.buffer_.get() + whole, filled - whole);

@@ -23,7 +23,10 @@ void collect(const std::string& directory, std::vector<std::string>& files) {
         if (name.starts_with('.')) continue;
         std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
         struct stat status {};
-        if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
+        if (::stat(path.c_str(), &status) != 0) {
+            if (errno == ENOENT) run_error(path, "is a link to nothing: mend or remove it");
+            system_error(path, "look at it", errno);
+        }
         const bool is_directory = S_ISDIR(status.st_mode);
         if (S_ISREG(status.st_mode)) {
             files.push_back(std::move(path));

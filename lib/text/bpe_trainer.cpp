@@ -16,7 +16,7 @@ BpeTrainer::BpeTrainer(const std::vector<std::string>& special)
     const auto add_token = [&](const std::string& token) {
         const auto id = static_cast<i32>(trained_.tokens.size());
         if (!ids_.emplace(token, id).second)
-            run_error("special token", "'{}' stands twice, or is the token of a byte", token);
+            usage_error("special token", "'{}' stands twice, or is the token of a byte", token);
         trained_.tokens.push_back(token);
         return id;
     };

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/version.hpp"
+#include "io/file.hpp"
 
 namespace lm::text {
 namespace {
@@ -20,12 +21,20 @@ void refuse_files(const TokenizerChoice& choice, const std::string& type) {
     }
 }
 
+void require(const std::string& path) {
+    if (!io::exists(path))
+        usage_error(path, "does not exist: tokenizers are read from files, nothing is fetched");
+}
+
 std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
     if (choice.vocab_file.has_value() != choice.merge_file.has_value()) {
         usage_error(choice.vocab_file ? "--merge-file" : "--vocab-file",
                     "is missing: vocabulary and merges belong together");
     }
     const SpecialInText special = special_of(choice, SpecialInText::plain);
+    for (const auto& file : {choice.vocab_file, choice.merge_file}) {
+        if (file) require(*file);
+    }
     if (choice.vocab_file)
         return load_gpt2_tokenizer(*choice.vocab_file, *choice.merge_file, special);
     return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
@@ -42,6 +51,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
         refuse_files(choice, type);
         if (!choice.model)
             usage_error("--tokenizer-model", "is missing: {} wants a tokenizer.json", type);
+        require(*choice.model);
         return load_hf_tokenizer(*choice.model, special_of(choice, SpecialInText::parse));
     }
     if (choice.model)

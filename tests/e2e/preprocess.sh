@@ -194,6 +194,21 @@ fi
 expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
 nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
+# What is not a name, a tokenizer or a file to read.
+mkdir somewhere
+expect 2 "'somewhere/' is a directory: add how" "$lm" --input a.jsonl --output-prefix somewhere/
+expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
+expect 2 'gpt2: does not exist: tokenizers are read from files' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
+ln -s nowhere somewhere/gone
+expect 3 'somewhere/gone: is a link to nothing' "$lm" --input somewhere --output-prefix bad
+expect 2 'name it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document
+"$lm" cat hf_text_document --tokenizer-model tokenizer.json --documents 0 > /dev/null
+if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
+    chmod 755 . && chmod 000 x.bin
+    expect 3 'x.bin: cannot open: Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all "$lm" verify "$PWD/x"
+    chmod 644 x.bin
+fi
+nothing_under bad
 expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
 # What a directory holds is read or named.
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top

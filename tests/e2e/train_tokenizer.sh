@@ -23,9 +23,16 @@ jq -e '.documents == 4000 and .bytes_per_token > 1.5 and .vocab_size <= 400' one
 jq -e '.added_tokens[0].content == "<|endoftext|>"' one/tokenizer.json >/dev/null || fail "tokenizer.json"
 expect 2 'one: exists already' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 400 --output one
 expect 0 '' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output two --force
+# --force replaces a tokenizer, nothing else.
+echo precious > two/notes
+for output in two . "$PWD"; do
+    expect 2 'which is no file of a tokenizer' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
+done
+rm two/notes
+expect 2 'is not a directory' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output a.jsonl --force
 
 # Every pretokenizer and normal form is stated in tokenizer.json, and holds when it is read back.
-for style in gpt2 llama3 qwen2 bloom starcoder digits; do
+for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deepseek-v3 deepseek-coder falcon; do
     run log lm-preprocess train-tokenizer --input a.jsonl --vocab-size 350 --output $style --pretokenizer $style --normalizer nfc
     printf "naïve  e\u0301 don't 20245\n" >text
     lm-preprocess encode --tokenizer-model $style <text | lm-preprocess decode --tokenizer-model $style >back
@@ -38,7 +45,7 @@ expect 0 'pieces seen . times or less may be missing' lm-preprocess train-tokeni
 [ "$(lm-preprocess encode --append-eod --tokenizer-model few <<<'' | tr -d '\n')" = 2 ] || fail "end of document of few"
 expect 2 '--vocab-size: 100 is not between 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \
     --output x --special-tokens '<a>' '<b>' '<c>'
-expect 3 "'a' stands twice" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
+expect 2 "'a' stands twice" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
 { cat a.jsonl; echo '{"text": 7}'; } >bad.jsonl
 expect 3 'bad.jsonl:4001:10: ' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x
 expect 0 'bad.jsonl:4001:10: .*skipped' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x --on-bad-line skip
