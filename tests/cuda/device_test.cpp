@@ -113,6 +113,74 @@ TEST_CASE("the embedding's gradient is right and has the same bits for many toke
     CHECK(embedding_gradient(*gpu, tokens, dout, vocab, width) == got);
 }
 
+// What lies there is far from the beginning; the emulator has no more memory than is touched.
+TEST_CASE("elements beyond the reach of 32-bit indices are found", "[device]") {
+    constexpr i64 far = i64{1} << 31;
+    setenv("EMULATED_CUDA_MEMORY", "32768", 1);
+    const auto gpu = open_gpu();
+    const device::Buffer small = gpu->allocate(1 << 20, "test");
+    device::Context context{*gpu, {}};
+    const auto at = [&](i64 offset, DType type, const Shape& shape) {
+        return small.view(offset, type, shape);
+    };
+    SECTION("a row of logits") {
+        constexpr i64 width = far / 4 + 16;
+        constexpr i64 rows = 5;
+        constexpr i64 n_valid = 64;
+        const device::Buffer logits = gpu->allocate(2 * rows * width, "test");
+        const std::vector<u16> ones(n_valid, 0x3f80);  // bf16
+        gpu->copy_from_host(logits.view(2 * (rows - 1) * width, DType::bf16, {n_valid}),
+                            ones.data());
+        const View most = at(4096, DType::fp32, {rows});
+        const View sum = at(8192, DType::fp32, {rows});
+        const View target = at(12288, DType::fp32, {rows});
+        device::cross_entropy_stats(context, {.logits = logits.view(DType::bf16, {rows, width}),
+                                              .targets = at(0, DType::int32, {rows}),
+                                              .n_valid = n_valid,
+                                              .row_max = most,
+                                              .row_sum = sum,
+                                              .target_logit = target});
+        CHECK(host_copy<float>(*gpu, most) == std::vector<float>{0, 0, 0, 0, 1});
+        CHECK(host_copy<float>(*gpu, sum) == std::vector<float>(rows, n_valid));
+        CHECK(host_copy<float>(*gpu, target) == std::vector<float>{0, 0, 0, 0, 1});
+    }
+    SECTION("a row of an embedding") {
+        constexpr i64 width = 32;
+        constexpr i64 rows = far / width + 8;
+        const device::Buffer table = gpu->allocate(2 * rows * width, "test");
+        const std::vector<u16> row(width, 0x4000);
+        gpu->copy_from_host(table.view(2 * (rows - 1) * width, DType::bf16, {width}), row.data());
+        const auto last = static_cast<i32>(rows - 1);
+        const View tokens = at(0, DType::int32, {1});
+        const View out = at(4096, DType::bf16, {1, width});
+        gpu->copy_from_host(tokens, &last);
+        device::embedding_forward(
+            context,
+            {.tokens = tokens, .table = table.view(DType::bf16, {rows, width}), .out = out});
+        CHECK(host_copy<u16>(*gpu, out) == row);
+    }
+    SECTION("parameters") {
+        constexpr i64 n = far + 4096;
+        const device::AdamWPart part{.flat = far + 1024, .held = 0, .size = 256, .decay = false};
+        const device::Buffer weights = gpu->allocate(4 * n, "test");
+        const device::Buffer gradients = gpu->allocate(4 * n, "test");
+        const std::vector<float> halves(256, 0.5F);
+        const View updated = weights.view(4 * part.flat, DType::fp32, {part.size});
+        gpu->copy_from_host(updated, halves.data());
+        gpu->copy_from_host(gradients.view(4 * part.flat, DType::fp32, {part.size}), halves.data());
+        device::adamw(context, {.master = weights.view(DType::fp32, {n}),
+                                .grad = gradients.view(DType::fp32, {n}),
+                                .m = at(0, DType::fp32, {part.size}),
+                                .v = at(4096, DType::fp32, {part.size}),
+                                .parts = {&part, 1},
+                                .lr = 0.25});
+        for (const float value : host_copy<float>(*gpu, updated)) {
+            CHECK(value == Approx(0.25));  // the first step is lr in the gradient's direction
+        }
+    }
+    unsetenv("EMULATED_CUDA_MEMORY");
+}
+
 TEST_CASE("the times of operations come in when the host waits", "[device]") {
     const auto gpu = open_gpu();
     const device::Buffer buffer = gpu->allocate(4096, "test");

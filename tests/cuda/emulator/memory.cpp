@@ -18,6 +18,9 @@ namespace {
 constexpr size_t page = 4096;
 constexpr size_t alignment = 256;  // what cudaMalloc promises
 constexpr int canary = 0xc5;
+// From here on an allocation takes memory only where it is touched, and begins as zeros instead of
+// NaN: room for what lies beyond the reach of 32-bit indices.
+constexpr size_t sparse_bytes = size_t{1} << 30;
 
 struct Allocation {
     std::byte* pages;    // readable while a window is open
@@ -53,8 +56,9 @@ class Memory {
                      page_bytes - up(bytes, alignment), bytes};
         mprotect(a.pages, page_bytes, PROT_READ | PROT_WRITE);
         madvise(a.pages, page_bytes, MADV_HUGEPAGE);  // opening and closing goes page by page
-        std::memset(a.pages, canary, page_bytes);
-        std::memset(a.data(), 0xff, bytes);
+        std::memset(a.pages, canary, a.front_bytes);
+        std::memset(a.data() + bytes, canary, a.back_bytes());
+        if (bytes < sparse_bytes) std::memset(a.data(), 0xff, bytes);
         if (n_windows_ == 0) mprotect(a.pages, page_bytes, PROT_NONE);
         used_ += bytes;
         allocations_[a.data()] = a;
@@ -150,6 +154,20 @@ bool free_device(void* data) {
 
 bool is_device(const void* data, size_t bytes) {
     return Memory::instance().contains(data, bytes);
+}
+
+void fill_device(void* target, int value, size_t bytes) {
+    if (value != 0 || bytes < sparse_bytes) {
+        std::memset(target, value, bytes);
+        return;
+    }
+    auto* const begin = static_cast<std::byte*>(target);
+    auto* const end = begin + bytes;
+    auto* const first = reinterpret_cast<std::byte*>(up(reinterpret_cast<uintptr_t>(begin), page));
+    auto* const last = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(end) / page * page);
+    std::memset(begin, 0, static_cast<size_t>(first - begin));
+    madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED);
+    std::memset(last, 0, static_cast<size_t>(end - last));
 }
 
 void device_memory(size_t& free, size_t& total) {

@@ -9,8 +9,11 @@
 
 namespace emulator {
 
-// nullptr: more than there is (EMULATED_CUDA_MEMORY, in MiB). Filled with 0xff, NaN as floats.
+// nullptr: more than there is (EMULATED_CUDA_MEMORY, in MiB). Filled with 0xff, NaN as floats; from
+// 1 GiB on with zeros, and of these no more is taken than is touched.
 void* allocate_device(size_t bytes);
+// As memset, of an allocation's part; zeros give memory back.
+void fill_device(void* target, int value, size_t bytes);
 // False: not an allocation. Ends the process when something wrote beside it.
 bool free_device(void* data);
 // Whether [data, data + bytes) lies in one allocation.

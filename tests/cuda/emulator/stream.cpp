@@ -380,7 +380,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t 
     if (bytes == 0) return noted(cudaSuccess);
     if (!emulator::is_device(target, bytes)) return noted(cudaErrorInvalidValue);
     return emulator::enqueue(stream, [=] {
-        std::memset(target, value, bytes);
+        emulator::fill_device(target, value, bytes);
         return cudaSuccess;
     });
 }
