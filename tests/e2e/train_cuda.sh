@@ -127,6 +127,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=0 expect 3 'no NVIDIA driver' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=46 expect 3 'cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" cuda
     EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda
+    LM_ATTENTION=fast expect 2 "LM_ATTENTION: 'fast' is neither flash nor cudnn nor cudnn-deterministic" "${try[@]}" cuda
+    LM_ATTENTION=cudnn expect 3 'LM_ATTENTION: no attention by cuDNN: .*: unset it' "${try[@]}" cuda
     EMULATED_CUDA_MEMORY=2 expect 3 'activations: cannot allocate .* on cuda:0: .* free: the plan is weights ' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=100 expect 0 'note: computing on the CPU: cuda: the driver finds no GPU' "${try[@]}" auto
     mkdir none
