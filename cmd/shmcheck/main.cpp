@@ -139,8 +139,9 @@ bool stress(const Flags& flags) {
     const cluster::StressResult result = cluster::stress_shared_memory(directory, wanted);
     cli::write_stdout(flags.json ? stress_json(result, wanted) : stress_text(result, wanted));
     if (!result.passed) {
-        warn("{}: {}: after {}: {}", host_name(), directory, human_size(result.touched),
-             result.reason);
+        const std::string when =
+            result.touched > 0 ? fmt::format("after {}: ", human_size(result.touched)) : "";
+        warn("{}: {}: {}{}", host_name(), directory, when, result.reason);
     }
     return result.passed;
 }

@@ -62,10 +62,49 @@ void add_huge_pages(std::vector<Limit>& limits) {
     }
 }
 
-// The lowest of FILE in `root/path` and all groups above it. Version 1 writes "no limit" as a huge
-// number.
+// The number behind `key` in a file of lines "key number", such as /proc/meminfo and memory.stat.
+std::optional<i64> keyed_number(const std::string& path, const std::string& key) {
+    std::istringstream lines(text_of(path).value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string name;
+        i64 value = 0;
+        if (words >> name >> value && name == key) return value;
+    }
+    return std::nullopt;
+}
+
+constexpr i64 no_limit = i64{1} << 60;  // version 1 writes "no limit" as a huge number
+
+struct GroupFiles {
+    const char* limit;
+    const char* use;
+    const char* cached;  // in memory.stat: file pages that are given back when memory is wanted
+};
+constexpr GroupFiles files_v1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                 "total_inactive_file"};
+constexpr GroupFiles files_v2 = {"/memory.max", "/memory.current", "inactive_file"};
+
+// The least that is left in the group `root/path` and all above it.
+std::optional<i64> least_left(const std::string& root, std::string path, const GroupFiles& files) {
+    std::optional<i64> least;
+    while (true) {
+        const std::string group = root + path;
+        const std::optional<i64> limit = number_in(group + files.limit);
+        const std::optional<i64> use = number_in(group + files.use);
+        if (limit && use && *limit < no_limit) {
+            const i64 cached = keyed_number(group + "/memory.stat", files.cached).value_or(0);
+            const i64 left = std::max<i64>(0, *limit - std::max<i64>(0, *use - cached));
+            least = std::min(least.value_or(left), left);
+        }
+        const size_t slash = path.rfind('/');
+        if (path.empty() || slash == std::string::npos) return least;
+        path.resize(slash);
+    }
+}
+
+// The lowest of FILE in `root/path` and all groups above it.
 std::optional<i64> lowest_limit(const std::string& root, std::string path, const char* file) {
-    constexpr i64 no_limit = i64{1} << 60;
     std::optional<i64> lowest;
     while (true) {
         const std::optional<i64> value = number_in(root + path + "/" + file);
@@ -106,6 +145,24 @@ std::optional<i64> cgroup_memory_limit() {
         if (limit) lowest = std::min(lowest.value_or(*limit), *limit);
     }
     return lowest;
+}
+
+std::optional<MemoryRoom> memory_room() {
+    std::optional<MemoryRoom> room;
+    const auto consider = [&room](std::optional<i64> bytes, const char* whose) {
+        if (bytes && (!room || *bytes < room->bytes)) room = MemoryRoom{*bytes, whose};
+    };
+    if (const auto kib = keyed_number("/proc/meminfo", "MemAvailable:")) {
+        consider(*kib * 1024, "available memory of the host");
+    }
+    const CgroupPaths paths = parse_cgroup(text_of("/proc/self/cgroup").value_or(""));
+    for (const std::optional<i64>& left :
+         {least_left("/sys/fs/cgroup", paths.v2, files_v2),
+          least_left("/sys/fs/cgroup/unified", paths.v2, files_v2),
+          least_left("/sys/fs/cgroup/memory", paths.v1_memory, files_v1)}) {
+        consider(left, "memory left in the control group");
+    }
+    return room;
 }
 
 std::vector<Mount> tmpfs_mounts() {

@@ -25,6 +25,15 @@ std::vector<Limit> read_limits();
 // The memory limit of this process's control group or of one above it, the lowest; nullopt: none.
 std::optional<i64> cgroup_memory_limit();
 
+// What processes may still take without the out-of-memory killer: the least of the host's available
+// memory and of what is left under the limits of the control groups that this process is in.
+struct MemoryRoom {
+    i64 bytes = 0;
+    std::string whose;  // "available memory of the host", "memory left in the control group"
+};
+// nullopt: the system does not tell.
+std::optional<MemoryRoom> memory_room();
+
 struct Mount {
     std::string path;
     i64 size = 0;

@@ -4,17 +4,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "base/error.hpp"
-#include "io/file.hpp"
+#include "base/units.hpp"
+#include "cluster/limits.hpp"
 
 namespace lm::cluster {
 namespace {
@@ -41,7 +46,18 @@ bool touch(void* memory, i64 bytes, i64 seed) {
     return true;
 }
 
-// Runs in the child: system calls only. Returns an errno.
+// Of the processes of this host the out-of-memory killer takes this one first, and it ends with the
+// one that started it. What the system refuses of this is not needed.
+void go_first(pid_t parent) {
+    const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!write(fd, "1000", 4);
+        close(fd);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
+}
+
 int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
     for (i64 done = 0; done < bytes; done += chunk_bytes) {
         const i64 n = std::min(chunk_bytes, bytes - done);
@@ -59,6 +75,36 @@ int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
     return 0;
 }
 
+// Runs in the child: system calls only. The file is the child's alone, so that its memory is free
+// again when the child is gone. Returns an errno.
+int take(const char* directory, i64 bytes, Progress& progress) {
+    const int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
+}
+
+// Why `bytes` are not to be tried; empty when they are.
+std::string refusal(const std::string& directory, i64 bytes) {
+    struct statvfs status = {};
+    if (statvfs(directory.c_str(), &status) != 0) {
+        run_error(directory, "{}", std::strerror(errno));
+    }
+    const auto blocks = static_cast<i64>(geteuid() == 0 ? status.f_bfree : status.f_bavail);
+    const i64 free = blocks * static_cast<i64>(status.f_frsize);
+    // A tmpfs without a limit of its own says that it has no blocks.
+    if (status.f_blocks != 0 && bytes > free) {
+        return fmt::format("not tried: the file system has {} free of the {} asked for",
+                           human_size(free), human_size(bytes));
+    }
+    const std::optional<MemoryRoom> room = memory_room();
+    if (!room) return {};
+    const i64 spare = std::max<i64>(0, room->bytes - stress_margin(room->bytes));
+    if (bytes <= spare) return {};
+    return fmt::format(
+        "not tried: {} are more than the {} that can be tried safely: {} {}, less {}",
+        human_size(bytes), human_size(spare), human_size(room->bytes), room->whose,
+        human_size(stress_margin(room->bytes)));
+}
+
 std::string death_of(int status) {
     const int signal = WTERMSIG(status);
     if (signal == SIGBUS) return "bus error: the file system is full";
@@ -69,17 +115,20 @@ std::string death_of(int status) {
 }  // namespace
 
 StressResult stress_shared_memory(const std::string& directory, i64 bytes) {
-    const io::Fd fd(open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (!fd.valid()) run_error(directory, "{}", std::strerror(errno));
+    if (std::string reason = refusal(directory, bytes); !reason.empty()) {
+        return {.reason = std::move(reason)};
+    }
     void* shared =
         mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) run_error("memory", "{}", std::strerror(errno));
     auto* progress = new (shared) Progress;
     const auto start = std::chrono::steady_clock::now();
+    const pid_t parent = getpid();
     const pid_t child = fork();
     if (child < 0) run_error("fork", "{}", std::strerror(errno));
     if (child == 0) {
-        progress->error = allocate_and_touch(fd.get(), bytes, *progress);
+        go_first(parent);
+        progress->error = take(directory.c_str(), bytes, *progress);
         _exit(0);
     }
     int status = 0;

@@ -164,6 +164,14 @@ TEST_CASE("memory of a file without a name is seen") {
     CHECK(segment->state == SegmentState::live);
 }
 
+TEST_CASE("the room in memory is known and not more than the host has") {
+    const auto room = memory_room();
+    REQUIRE(room);
+    CHECK(room->bytes > 0);
+    CHECK(room->bytes <= i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+    CHECK(room->whose != "");
+}
+
 TEST_CASE("stress frees what it took") {
     if (!has_shm() || filesystem_use(shm).available < (i64{64} << 20)) {
         WARN("skipped: no room in /dev/shm");
