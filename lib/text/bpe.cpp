@@ -54,6 +54,16 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
     for (size_t pair = 0; pair < size_t{1} << 16; ++pair) {
         byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
     }
+    make_narrow_ranks();
+}
+
+void BpeModel::make_narrow_ranks() {
+    if (tokens_.size() > NarrowPairs::none || merges_.size() > NarrowPairs::none) return;
+    std::vector<u32> keys;
+    for (const Merge& m : merges_)
+        keys.push_back(NarrowPairs::key_of(static_cast<u32>(m.left), static_cast<u32>(m.right)));
+    narrow_ranks_.emplace(keys);
+    if (!narrow_ranks_->ok()) narrow_ranks_.reset();
 }
 
 std::span<const i32> PieceEncoder::encode(std::string_view piece) {

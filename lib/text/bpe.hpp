@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "base/types.hpp"
 #include "text/huge_array.hpp"
+#include "text/narrow_pairs.hpp"
 #include "text/pair_table.hpp"
 
 namespace lm::text {
@@ -42,6 +44,8 @@ class BpeModel {
     // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
     u32 rank(i32 left, i32 right) const { return ranks_.find(PairTable::key_of(left, right)); }
     const PairTable& ranks() const { return ranks_; }
+    // The same for 16 bits; nullptr: these are too many.
+    const NarrowPairs* narrow_ranks() const { return narrow_ranks_ ? &*narrow_ranks_ : nullptr; }
     u32 byte_rank(u8 left, u8 right) const {
         return byte_ranks_[static_cast<size_t>(left) << 8 | right];
     }
@@ -72,12 +76,15 @@ class BpeModel {
     }
 
   private:
+    void make_narrow_ranks();
+
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
     HugeArray<i32> results_;     // by rank
     HugeArray<u32> byte_ranks_;  // of pairs of single bytes
     PairTable ranks_;
+    std::optional<NarrowPairs> narrow_ranks_;
     bool in_rank_order_ = true;  // the results are first_result_ and those after it
     i32 first_result_ = 0;
     bool orderly_ = true;

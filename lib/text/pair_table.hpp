@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From pairs of tokens to the ranks of their merges: a perfect hash. Pairs fall into small buckets,
-// and each bucket has a pilot, found when the table is built, that sends all its pairs to slots of
-// their own (Fox, Chen and Heath 1992; Pibiri and Trani 2021). One small array and one slot are all
-// that a look-up reads, and GPT-2's 50,000 merges take half a megabyte, which stays in the
-// second-level cache.
+// From pairs of tokens to the ranks of their merges: a perfect hash (pilots.hpp). One small array
+// and one slot are all that a look-up reads, and GPT-2's 50,000 merges take half a megabyte.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +56,6 @@ class PairTable {
         return (hash + pilot * (hash >> 29)) & slot_mask_;
     }
     bool build(std::span<const u64> keys, size_t n_slots);
-    bool settle(std::span<const u64> bucket, u8& pilot);
 
     HugeArray<u64> slots_;  // 42 bits of the pair, 22 of the rank
     HugeArray<u8> pilots_;  // by bucket

@@ -16,7 +16,7 @@
 namespace lm::text {
 namespace {
 
-constexpr u16 none = 0xFFFF;  // no token, no rank
+constexpr u16 none = NarrowPairs::none;  // no token, no rank
 
 LM_VBMI2_INLINE __m256i load(const u16* from) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -31,8 +31,8 @@ LM_VBMI2_INLINE __m256i set(__m256i values, u32 at, __m128i value) {
     return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
 }
 
-LM_VBMI2_INLINE __m128i rank_of(const PairTable::Probe& probe) {
-    return _mm_cvtusepi64_epi16(_mm_cvtsi64_si128(static_cast<long long>(probe.rank_or_more())));
+LM_VBMI2_INLINE __m128i rank_of(const NarrowPairs::Probe& probe) {
+    return _mm_cvtusepi32_epi16(_mm_cvtsi32_si128(static_cast<int>(probe.rank_or_more())));
 }
 
 // The smallest, and where it stands leftmost.
@@ -51,7 +51,7 @@ LM_VBMI2_INLINE Best best_of(__m256i ranks) {
 bool VectorMerger::is_for(const BpeModel& model) {
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2") &&
-           model.vocab_size() < none && model.merges().size() < none;
+           model.narrow_ranks() != nullptr;
 }
 
 LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* out) {
@@ -98,14 +98,14 @@ LM_VBMI2 inline void VectorMerger::begin(Lane& lane, std::span<const PieceKey> p
     store(lane.tokens + 32, all_none());
     store(lane.ranks, _mm512_cvtusepi32_epi16(ranks));
     lane.merged = 0;
-    lane.before = lane.after = model_->ranks().probe(0);
+    lane.before = lane.after = model_->narrow_ranks()->probe(0);
     lane.piece = piece;
     operations_ += n;
 }
 
 // Makes the next merge; false when there is none.
 LM_VBMI2 inline bool VectorMerger::step(Lane& lane) {
-    const PairTable& table = model_->ranks();
+    const NarrowPairs& table = *model_->narrow_ranks();
     __m256i ranks = set(load(lane.ranks), lane.merged >> 1, rank_of(lane.before));
     ranks = set(ranks, lane.merged, rank_of(lane.after));
     const Best best = best_of(ranks);
@@ -121,8 +121,8 @@ LM_VBMI2 inline bool VectorMerger::step(Lane& lane) {
               _mm_cvtsi32_si128(id)));
     store(lane.ranks, _mm256_mask_compress_epi16(all_none(), kept, ranks));
     lane.merged = here;
-    lane.before = table.probe(PairTable::key_of(before, id));
-    lane.after = table.probe(PairTable::key_of(id, after));
+    lane.before = table.probe(NarrowPairs::key_of(before, id));
+    lane.after = table.probe(NarrowPairs::key_of(id, after));
     lane.before.prefetch();
     lane.after.prefetch();
     return true;

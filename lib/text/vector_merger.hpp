@@ -8,6 +8,7 @@
 #include <span>
 
 #include "text/bpe.hpp"
+#include "text/narrow_pairs.hpp"
 #include "text/piece_key.hpp"
 
 namespace lm::text {
@@ -40,7 +41,7 @@ class VectorMerger {
         // Where the last merge was, as a bit, and the pairs that it made: their ranks are still to
         // come.
         u32 merged;
-        PairTable::Probe before, after;
+        NarrowPairs::Probe before, after;
         size_t piece;
     };
 

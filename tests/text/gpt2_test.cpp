@@ -286,6 +286,27 @@ TEST_CASE("a megabyte of one character takes a few steps a byte") {
     }
 }
 
+TEST_CASE("the narrow table of pairs knows every merge and nothing else") {
+    std::mt19937 random(8);
+    for (const size_t n : {0U, 1U, 100U, 5000U, 50'000U}) {
+        const u32 n_ids = n < 1000 ? 64 : 0xFFFF;
+        const auto key = [&] { return NarrowPairs::key_of(random() % n_ids, random() % n_ids); };
+        std::set<u32> known;
+        while (known.size() < n) known.insert(key());
+        std::vector<u32> keys(known.begin(), known.end());
+        std::ranges::shuffle(keys, random);
+        const NarrowPairs table(keys);
+        REQUIRE(table.ok());
+        for (u32 rank = 0; rank < n; ++rank) CHECK(table.probe(keys[rank]).rank_or_more() == rank);
+        for (int i = 0; i < 100'000; ++i) {
+            const u32 other =
+                i % 2 == 0 || keys.empty() ? key() : keys[random() % n] ^ 1U << random() % 32;
+            if (!known.contains(other))
+                CHECK(table.probe(other).rank_or_more() >= NarrowPairs::none);
+        }
+    }
+}
+
 TEST_CASE("special tokens in text") {
     const std::string text = "a<|endoftext|>b<|endoftext";
     CHECK(gpt2()->encode("<|endoftext|>") == std::vector<i32>{27, 91, 437, 1659, 5239, 91, 29});

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Perfect hashing by pilots: keys fall into small buckets, and each bucket gets the first pilot
+// that sends all its keys to slots of their own (Fox, Chen and Heath 1992; Pibiri and Trani 2021).
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::text {
+
+// bucket_of(k) is the bucket of key k, slot_of(k, pilot) its slot. False: a bucket has no pilot.
+template <typename BucketOf, typename SlotOf>
+bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf bucket_of,
+                 SlotOf slot_of) {
+    std::vector<u32> begins(pilots.size() + 1), filled(pilots.size()), sorted(n_keys);
+    for (size_t k = 0; k < n_keys; ++k) ++begins[bucket_of(k) + 1];
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    for (size_t k = 0; k < n_keys; ++k) {
+        const size_t bucket = bucket_of(k);
+        sorted[begins[bucket] + filled[bucket]++] = static_cast<u32>(k);
+    }
+    // Large buckets first, while there is room.
+    std::vector<u32> order(pilots.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::sort(order, [&](u32 a, u32 b) { return filled[a] > filled[b]; });
+    std::vector<u8> taken(n_slots);
+    const auto try_pilot = [&](std::span<const u32> keys, u32 pilot) {
+        size_t n = 0;
+        for (; n < keys.size() && taken[slot_of(keys[n], pilot)] == 0; ++n)
+            taken[slot_of(keys[n], pilot)] = 1;
+        if (n == keys.size()) return true;
+        while (n > 0) taken[slot_of(keys[--n], pilot)] = 0;
+        return false;
+    };
+    return std::ranges::all_of(order, [&](u32 bucket) {
+        const auto keys = std::span<const u32>(sorted).subspan(begins[bucket], filled[bucket]);
+        for (u32 pilot = 0; pilot < 256; ++pilot) {
+            pilots[bucket] = static_cast<u8>(pilot);
+            if (try_pilot(keys, pilot)) return true;
+        }
+        return false;
+    });
+}
+
+}  // namespace lm::text
