@@ -187,6 +187,10 @@ class Run {
         Reporter reporter(args_, rank_bytes());
         encode_parts(ranks, reporter);
         const Totals totals = gather_parts(ranks);
+        if (totals.documents == 0 && totals.bad > 0 && plan_.shard.count == 1) {
+            run_error(plan_.inputs.size() == 1 ? plan_.inputs[0] : "--input",
+                      "none of the {} lines can be used: is --json-keys right?", totals.bad);
+        }
         if (totals.documents == 0 && is_first())
             warn("{}: no documents: the output is empty", work_.output_prefix(0));
         put_together(ranks);

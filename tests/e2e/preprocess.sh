@@ -71,6 +71,7 @@ for input in nothing.jsonl blank.jsonl /dev/null; do
     "$lm" verify none_text_document > /dev/null
     [ "$(stat -c %s none_text_document.bin none_text_document.idx | xargs)" = "0 42" ] || fail "an empty dataset"
 done
+expect 3 'a.jsonl: none of the 3000 lines can be used' "$lm" --input a.jsonl --output-prefix bad --json-keys nope --on-bad-line skip
 [ "$("$lm" info none_text_document | grep -c length)" = 0 ] || fail "the lengths of no sequences"
 "$lm" merge --output-prefix onemore --quiet none_text_document one_text_document none_text_document
 cmp onemore.bin one_text_document.bin
