@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous.hpp"
 
-#include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <thread>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/rng.hpp"
 #include "comm/operation.hpp"
-#include "comm/socket.hpp"
 
 namespace lm::comm {
 namespace {
@@ -41,8 +38,9 @@ struct Reply {
 };
 
 constexpr size_t max_blob = 64 << 10;
-constexpr double hello_s = 5;          // a connection that says nothing for so long is dropped
-constexpr size_t max_strangers = 256;  // connections without hello at a time
+constexpr double hello_s = 5;  // a connection that says nothing for so long is dropped
+// Connections without hello at a time, besides those of the ranks, which may all come at once.
+constexpr i64 max_strangers = 256;
 constexpr double connect_s = 5;
 constexpr double first_pause_s = 0.05;
 constexpr double longest_pause_s = 1;
@@ -65,14 +63,6 @@ std::string place_of(const Meeting& meeting) {
                        meeting.port);
 }
 
-// Every rank is a connection of rank 0's.
-void allow_many_files() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 bool send_reply(const Socket& socket, Status status, std::span<const std::byte> bytes,
                 const Deadline& deadline) {
     Reply reply{{}, status, static_cast<u32>(bytes.size())};
@@ -87,20 +77,20 @@ bool send_reply(const Socket& socket, Status status, std::span<const std::byte> 
 
 struct RendezvousHost::Guest {
     Socket socket;
+    i64 number = 0;              // of all that came
     Deadline patience{hello_s};  // for the hello
     Hello hello{};
     size_t n_read = 0;
     int rank = -1;  // once admitted
 };
 
-struct RendezvousHost::Listener {
-    Socket socket;
-};
-
 RendezvousHost::RendezvousHost(const Meeting& meeting)
-    : meeting_(meeting), listener_(new Listener{listen_on(meeting.port)}) {
-    meeting_.port = port_of(listener_->socket);
-    allow_many_files();
+    : meeting_(meeting),
+      listener_(listen_on(meeting.port)),
+      by_rank_(static_cast<size_t>(meeting.size), -1) {
+    meeting_.port = port_of(listener_);
+    allow_connections(meeting_.size + max_strangers);
+    poller_.add(listener_.fd());
 }
 
 RendezvousHost::~RendezvousHost() = default;
@@ -110,28 +100,56 @@ int RendezvousHost::port() const {
 }
 
 std::vector<int> RendezvousHost::missing() const {
-    std::vector<bool> here(static_cast<size_t>(meeting_.size));
-    for (const Guest& guest : guests_) {
-        if (guest.rank >= 0) here[static_cast<size_t>(guest.rank)] = true;
-    }
     std::vector<int> ranks;
     for (int rank = 1; rank < meeting_.size; ++rank) {
-        if (!here[static_cast<size_t>(rank)]) ranks.push_back(rank);
+        if (by_rank_[static_cast<size_t>(rank)] < 0) ranks.push_back(rank);
     }
     return ranks;
 }
 
-void RendezvousHost::accept_guests() {
-    while (true) {
-        Socket socket(
-            accept4(listener_->socket.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket) return;
-        const auto strange = [](const Guest& guest) { return guest.rank < 0; };
-        if (std::ranges::count_if(guests_, strange) >= static_cast<i64>(max_strangers)) {
-            guests_.erase(std::ranges::find_if(guests_, strange));  // the oldest
-        }
-        guests_.emplace_back().socket = std::move(socket);
+void RendezvousHost::drop(int fd) {
+    const auto guest = guests_.find(fd);
+    if (guest == guests_.end()) return;
+    const int rank = guest->second.rank;
+    if (rank >= 0) {
+        by_rank_[static_cast<size_t>(rank)] = -1;
+        --n_here_;
+    } else {
+        strangers_.erase({guest->second.number, fd});
     }
+    guests_.erase(guest);
+}
+
+// Those that say nothing for too long, and the oldest ones when there are too many.
+void RendezvousHost::drop_strangers() {
+    const i64 most = meeting_.size + max_strangers;
+    while (!strangers_.empty()) {
+        const int oldest = strangers_.begin()->second;
+        const bool too_many = static_cast<i64>(strangers_.size()) > most;
+        if (!too_many && !guests_.at(oldest).patience.passed()) return;
+        drop(oldest);
+    }
+}
+
+bool RendezvousHost::accept_one() {
+    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+        drop(strangers_.begin()->second);
+        return true;
+    }
+    if (!socket) return errno == ECONNABORTED || errno == EINTR;
+    const int fd = socket.fd();
+    poller_.add(fd);
+    Guest& guest = guests_[fd];
+    guest.socket = std::move(socket);
+    guest.number = n_came_++;
+    strangers_.insert({guest.number, fd});
+    return true;
+}
+
+// All that wait, so that the system's queue of connections does not run over.
+void RendezvousHost::accept_guests() {
+    while (accept_one()) drop_strangers();
 }
 
 // Reads what has come; false: this connection is of no use.
@@ -163,57 +181,60 @@ bool RendezvousHost::admit(Guest& guest) {
         send_reply(guest.socket, refused, bytes_of(why), deadline);
         return false;
     }
-    for (Guest& other : guests_) {
-        if (other.rank != static_cast<int>(hello.rank)) continue;
-        // Started again: the former process is gone, or should be.
+    int& place = by_rank_[hello.rank];
+    if (place >= 0) {  // started again: the former process is gone, or should be
         const std::string why = fmt::format("another process came as rank {}", hello.rank);
-        send_reply(other.socket, refused, bytes_of(why), deadline);
-        other.rank = -1;
-        other.patience = Deadline(0);
+        send_reply(guests_.at(place).socket, refused, bytes_of(why), deadline);
+        drop(place);
     }
+    strangers_.erase({guest.number, guest.socket.fd()});
     guest.rank = static_cast<int>(hello.rank);
+    place = guest.socket.fd();
+    ++n_here_;
     return true;
 }
 
 // Waits for something to happen and deals with it.
 void RendezvousHost::poll_once(double seconds) {
-    std::vector<pollfd> entries{{listener_->socket.fd(), POLLIN, 0}};
-    for (const Guest& guest : guests_) entries.push_back({guest.socket.fd(), POLLIN, 0});
-    poll(entries.data(), entries.size(), static_cast<int>(std::ceil(seconds * 1000)));
-    for (size_t i = 0; i < guests_.size(); ++i) {
-        Guest& guest = guests_[i];
-        const bool useful = entries[i + 1].revents == 0 || read_hello(guest);
-        if (!useful) guest.socket.reset();
+    bool knocked = false;
+    for (const epoll_event& event : poller_.wait(seconds)) {
+        const int fd = event.data.fd;
+        if (fd == listener_.fd()) {
+            knocked = true;
+            continue;
+        }
+        const auto guest = guests_.find(fd);
+        if (guest != guests_.end() && !read_hello(guest->second)) drop(fd);
     }
-    std::erase_if(guests_, [](const Guest& guest) {
-        return !guest.socket || (guest.rank < 0 && guest.patience.passed());
-    });
-    if (entries[0].revents != 0) accept_guests();
+    drop_strangers();
+    if (knocked) accept_guests();
 }
 
-void RendezvousHost::hand_out(std::span<const std::byte> blob, double timeout_s) {
+std::vector<Socket> RendezvousHost::hand_out(std::span<const std::byte> blob, double timeout_s) {
     LM_CHECK(blob.size() <= max_blob, "a blob too large for the rendezvous");
     constexpr double longest_poll_s = 0.5;
     const Deadline deadline(timeout_s);
-    std::vector<int> absent = missing();
-    for (; !absent.empty() && !deadline.passed(); absent = missing()) {
+    while (n_here_ < meeting_.size && !deadline.passed()) {
         poll_once(std::clamp(deadline.left_s(), 0.0, longest_poll_s));
     }
+    const std::vector<int> absent = missing();
     const std::string why =
         fmt::format("{} did not come within {} s", ranks_text(absent, meeting_.size), timeout_s);
     const Deadline last_words(last_words_s);
     std::vector<int> lost;
-    for (const Guest& guest : guests_) {
-        if (guest.rank < 0) continue;
-        const bool sent = absent.empty()
-                              ? send_reply(guest.socket, given, blob, last_words)
-                              : send_reply(guest.socket, refused, bytes_of(why), last_words);
-        if (!sent) lost.push_back(guest.rank);
+    std::vector<Socket> connections(by_rank_.size());
+    for (size_t rank = 1; rank < by_rank_.size(); ++rank) {
+        const auto guest = guests_.find(by_rank_[rank]);
+        if (guest == guests_.end()) continue;
+        Socket& socket = connections[rank] = std::move(guest->second.socket);
+        const bool sent = absent.empty() ? send_reply(socket, given, blob, last_words)
+                                         : send_reply(socket, refused, bytes_of(why), last_words);
+        if (!sent) lost.push_back(static_cast<int>(rank));
     }
     guests_.clear();
+    strangers_.clear();
     if (!absent.empty()) run_error(place_of(meeting_), "{}", why);
-    if (lost.empty()) return;
-    std::ranges::sort(lost);
+    if (lost.empty()) return connections;
     run_error(place_of(meeting_), "lost the connection to {}", ranks_text(lost, meeting_.size));
 }
 
@@ -223,9 +244,8 @@ namespace {
 
 // One attempt. Empty: try again, for the reason in *trouble.
 std::optional<std::vector<std::byte>> attempt(const Meeting& meeting, const Deadline& deadline,
-                                              std::string* trouble) {
-    const Socket socket =
-        connect_to(meeting.host, meeting.port, deadline.sooner(connect_s), trouble);
+                                              Socket* kept, std::string* trouble) {
+    Socket socket = connect_to(meeting.host, meeting.port, deadline.sooner(connect_s), trouble);
     if (!socket) return std::nullopt;
     Hello hello{{}, {}, static_cast<u32>(meeting.rank), static_cast<u32>(meeting.size)};
     std::memcpy(hello.magic, magic, sizeof magic);
@@ -249,21 +269,28 @@ std::optional<std::vector<std::byte>> attempt(const Meeting& meeting, const Dead
         *trouble = std::strerror(errno);
         return std::nullopt;
     }
-    if (reply.status == given) return bytes;
+    if (reply.status == given) {
+        if (kept != nullptr) *kept = std::move(socket);
+        return bytes;
+    }
     run_error(place_of(meeting), "{}",
               std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace
 
-std::vector<std::byte> receive_from_host(const Meeting& meeting, double timeout_s) {
+std::vector<std::byte> receive_from_host(const Meeting& meeting, double timeout_s, Socket* kept) {
     const Deadline deadline(timeout_s);
     std::string trouble;
     double pause_s = first_pause_s;
-    while (!deadline.passed()) {
-        if (auto blob = attempt(meeting, deadline, &trouble)) return *blob;
+    for (u64 n_attempts = 1; !deadline.passed(); ++n_attempts) {
+        if (auto blob = attempt(meeting, deadline, kept, &trouble)) return *blob;
+        // From half to one and a half times as long, so that ranks that failed together come apart.
+        const u64 mixed = mix(static_cast<u64>(meeting.rank), n_attempts);
+        const double share = 0.5 + static_cast<double>(mixed >> 11) * 0x1p-53;
+        const double left_s = std::max(deadline.left_s(), 0.0);
         std::this_thread::sleep_for(
-            std::chrono::duration<double>(std::min(pause_s, std::max(deadline.left_s(), 0.0))));
+            std::chrono::duration<double>(std::min(share * pause_s, left_s)));
         pause_s = std::min(2 * pause_s, longest_pause_s);
     }
     run_error(place_of(meeting), "rank 0 did not answer rank {} within {} s: {}", meeting.rank,

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,9 +65,16 @@ Socket bound(int family, int port) {
 
 }  // namespace
 
-void Socket::send_at_once() const {
-    const int on = 1;
+void Socket::tune() const {
+    constexpr int on = 1;
+    constexpr int idle_s = 60;
+    constexpr int apart_s = 10;
+    constexpr int n_probes = 6;
     setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd(), IPPROTO_TCP, TCP_KEEPINTVL, &apart_s, sizeof apart_s);
+    setsockopt(fd(), IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof n_probes);
 }
 
 bool Socket::send_all(std::span<const std::byte> bytes, const Deadline& deadline) const {
@@ -91,6 +99,45 @@ bool Socket::receive_all(std::span<std::byte> bytes, const Deadline& deadline) c
         if (n < 0 && !wait_for(fd(), POLLIN, deadline)) return false;
     }
     return true;
+}
+
+Poller::Poller() : fd_(epoll_create1(EPOLL_CLOEXEC)) {
+    if (!fd_.valid()) run_error("epoll", "{}", std::strerror(errno));
+}
+
+void Poller::add(int fd) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+        run_error("epoll", "{}", std::strerror(errno));
+    }
+}
+
+void Poller::watch_writing(int fd, bool on) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (on) event.events |= EPOLLOUT;
+    epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+std::span<const epoll_event> Poller::wait(double seconds) {
+    const auto ms = static_cast<int>(std::ceil(std::clamp(seconds, 0.0, 1e3) * 1e3));
+    const int n = epoll_wait(fd_.get(), events_.data(), static_cast<int>(events_.size()), ms);
+    return {events_.data(), static_cast<size_t>(std::max(n, 0))};
+}
+
+void allow_connections(i64 n) {
+    constexpr i64 other_files = 256;  // logs, data, checkpoints, libraries
+    const auto wanted = static_cast<rlim_t>(n + other_files);
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    if (limit.rlim_max < wanted) {
+        run_error("rank 0",
+                  "keeps {} connections, but may open {} files: raise the hard limit (ulimit -Hn, "
+                  "LimitNOFILE= of slurmd) to {} or more",
+                  n, limit.rlim_max, wanted);
+    }
+    // Not beyond what is needed: programs started from here may walk over all of it.
+    limit.rlim_cur = wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Socket listen_on(int port) {

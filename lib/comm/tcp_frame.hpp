@@ -3,6 +3,7 @@
 // these machines.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -25,7 +26,7 @@ enum class FrameKind : u32 {
 struct Frame {
     FrameKind kind = FrameKind::hello;
     i32 from = 0;  // among all ranks
-    i32 to = 0;
+    i32 to = 0;    // of a post: which member of the group it comes from
     i32 peer = -1;
     u64 group = 0;
     i64 number = 0;  // of the group's collectives, or of the messages between two of its members
@@ -53,5 +54,10 @@ inline Bytes bytes_of_text(const std::string& text) {
 inline std::string text_of_bytes(const Bytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+
+// A part of a group, its number and its ranks, as runs of (first, step, how many): a group of a
+// regular grid of ranks is one run however many it has.
+Bytes bytes_of_part(u64 id, const std::vector<int>& ranks);
+std::pair<u64, std::vector<int>> part_of_bytes(const Bytes& bytes);
 
 }  // namespace lm::comm

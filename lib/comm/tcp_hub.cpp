@@ -2,8 +2,8 @@
 #include "comm/tcp_hub.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,8 +16,6 @@
 namespace lm::comm {
 namespace {
 
-constexpr u32 max_frame = u32{1} << 30;  // more than anybody tells
-
 template <typename T>
 T read_as(const Bytes& bytes, size_t offset = 0) {
     T value{};
@@ -27,12 +25,22 @@ T read_as(const Bytes& bytes, size_t offset = 0) {
     return value;
 }
 
+std::shared_ptr<const Bytes> shared(Bytes bytes) {
+    return std::make_shared<const Bytes>(std::move(bytes));
+}
+
 }  // namespace
 
-TcpHub::TcpHub(int n_ranks, std::string secret)
-    : n_ranks_(n_ranks), secret_(std::move(secret)), listener_(listen_on(0)) {
-    std::vector<int> all(static_cast<size_t>(n_ranks));
+TcpHub::TcpHub(std::vector<Socket> connections) : peers_(connections.size()) {
+    std::vector<int> all(peers_.size());
     std::iota(all.begin(), all.end(), 0);
+    for (const int rank : all) {
+        Socket& socket = peers_[static_cast<size_t>(rank)].socket;
+        socket = std::move(connections[static_cast<size_t>(rank)]);
+        socket.tune();
+        rank_of_[socket.fd()] = rank;
+        poller_.add(socket.fd());
+    }
     groups_[0] = std::move(all);
     thread_ = std::thread([this] { serve(); });
 }
@@ -42,100 +50,100 @@ TcpHub::~TcpHub() {
 }
 
 bool TcpHub::over() const {
-    const bool all_sent = std::ranges::all_of(peers_, [](const Peer& p) { return p.out.empty(); });
-    return n_left_ == n_ranks_ && all_sent;
+    return n_left_ == peers_.size() &&
+           std::ranges::all_of(peers_, [](const Peer& peer) { return peer.out.empty(); });
 }
 
 void TcpHub::serve() {
-    constexpr int longest_poll_ms = 200;
+    constexpr double longest_wait_s = 0.2;
     while (!over() && !stop_.load()) {
-        std::vector<pollfd> entries{{listener_.fd(), POLLIN, 0}};
-        for (const Peer& peer : peers_) {
-            const short events = peer.out.empty() ? POLLIN : POLLIN | POLLOUT;
-            entries.push_back({peer.socket ? peer.socket.fd() : -1, events, 0});
+        for (const epoll_event& event : poller_.wait(longest_wait_s)) {
+            const auto found = rank_of_.find(event.data.fd);
+            if (found == rank_of_.end()) continue;
+            const int rank = found->second;
+            if ((event.events & EPOLLOUT) != 0) write(peers_[static_cast<size_t>(rank)]);
+            if ((event.events & ~EPOLLOUT) != 0 && !read(rank)) lose(rank, errno);
         }
-        poll(entries.data(), entries.size(), longest_poll_ms);
-        for (size_t i = 1; i < entries.size(); ++i) {
-            Peer& peer = peers_[i - 1];
-            const short seen = entries[i].revents;
-            if (seen == 0 || !peer.socket) continue;
-            const bool lives =
-                ((seen & POLLOUT) == 0 || write(peer)) && ((seen & ~POLLOUT) == 0 || read(peer));
-            if (!lives) lose(peer);
-        }
-        if (entries[0].revents != 0) accept_one();
     }
 }
 
-void TcpHub::accept_one() {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
-    socket.send_at_once();
-    peers_.emplace_back().socket = std::move(socket);
-}
-
-// False: the connection is gone, or of no use.
-bool TcpHub::read(Peer& peer) {
+// False: the connection is gone, with errno 0 when the other side has closed it.
+bool TcpHub::read(int rank) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
-    if (n == 0) return false;
-    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    if (n == 0) errno = 0;
+    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
     peer.in.insert(peer.in.end(), piece, piece + n);
-    while (take(peer)) {
+    while (take(rank)) {
     }
-    if (peer.rank >= 0) return true;
-    const size_t n_known = std::min(peer.in.size(), secret_.size());
-    return std::memcmp(peer.in.data(), secret_.data(), n_known) == 0;
-}
-
-// One frame, when it is all there; a stranger's first bytes are the secret.
-bool TcpHub::take(Peer& peer) {
-    const size_t begin = peer.rank < 0 ? secret_.size() : 0;
-    if (peer.in.size() < begin + sizeof(Frame)) return false;
-    const auto frame = read_as<Frame>(peer.in, begin);
-    const size_t end = begin + sizeof(Frame) + frame.n_bytes;
-    if (frame.n_bytes > max_frame || peer.in.size() < end) return false;
-    const auto first = peer.in.begin();
-    Bytes bytes(first + static_cast<i64>(begin + sizeof(Frame)), first + static_cast<i64>(end));
-    peer.in.erase(first, first + static_cast<i64>(end));
-    handle(peer, frame, std::move(bytes));
     return true;
 }
 
-bool TcpHub::write(Peer& peer) {
+// One frame, when it is all there.
+bool TcpHub::take(int rank) {
+    Bytes& in = peers_[static_cast<size_t>(rank)].in;
+    if (in.size() < sizeof(Frame)) return false;
+    const auto frame = read_as<Frame>(in);
+    const size_t end = sizeof(Frame) + frame.n_bytes;
+    if (in.size() < end) return false;
+    const auto first = in.begin();
+    Bytes bytes(first + sizeof(Frame), first + static_cast<i64>(end));
+    in.erase(first, first + static_cast<i64>(end));
+    handle(rank, frame, std::move(bytes));
+    return true;
+}
+
+// As much as the connection takes; the rest when it takes more. One that is gone is noticed by
+// reading.
+void TcpHub::write(Peer& peer) {
     while (!peer.out.empty()) {
-        const Bytes& bytes = peer.out.front();
-        const ssize_t n = ::send(peer.socket.fd(), bytes.data() + peer.n_sent,
-                                 bytes.size() - peer.n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0) return errno == EAGAIN || errno == EINTR;
-        peer.n_sent += static_cast<size_t>(n);
-        if (peer.n_sent < bytes.size()) return true;
+        Parcel& parcel = peer.out.front();
+        auto* const frame = reinterpret_cast<std::byte*>(&parcel.frame);
+        auto* const bytes = const_cast<std::byte*>(parcel.bytes->data());
+        const size_t n_frame = std::min(peer.n_sent, sizeof(Frame));
+        const size_t n_bytes = peer.n_sent - n_frame;
+        iovec pieces[] = {{frame + n_frame, sizeof(Frame) - n_frame},
+                          {bytes + n_bytes, parcel.bytes->size() - n_bytes}};
+        msghdr message{};
+        message.msg_iov = pieces;
+        message.msg_iovlen = 2;
+        const ssize_t n = sendmsg(peer.socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            peer.out.clear();
+            peer.n_sent = 0;
+            break;
+        }
+        if (n > 0) peer.n_sent += static_cast<size_t>(n);
+        if (peer.n_sent < parcel.size()) break;
         peer.out.pop_front();
         peer.n_sent = 0;
     }
-    return true;
+    poller_.watch_writing(peer.socket.fd(), !peer.out.empty());
 }
 
-void TcpHub::lose(Peer& peer) {
+void TcpHub::lose(int rank, int error) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    rank_of_.erase(peer.socket.fd());
     peer.socket.reset();
     peer.out.clear();
-    if (peer.rank < 0) return;
     ++n_left_;
-    by_rank_.erase(peer.rank);
-    if (!peer.said_bye) {
-        fail(Exit::failure,
-             fmt::format("rank {} on {}: its process has ended", peer.rank, peer.host));
-    }
+    if (peer.said_bye) return;
+    const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+    const std::string host = peer.host.empty() ? "an unknown host" : peer.host;
+    fail(Exit::failure,
+         fmt::format("rank {} on {}: {}", rank, host,
+                     silent ? "its host does not answer any more" : "its process has ended"));
 }
 
-void TcpHub::send(int rank, Frame frame, const Bytes& bytes) {
-    const auto found = by_rank_.find(rank);
-    if (found == by_rank_.end()) return;
-    frame.n_bytes = static_cast<u32>(bytes.size());
-    Bytes all(sizeof frame);
-    std::memcpy(all.data(), &frame, sizeof frame);
-    all.insert(all.end(), bytes.begin(), bytes.end());
-    found->second->out.push_back(std::move(all));
+void TcpHub::send(int rank, const Frame& frame, std::shared_ptr<const Bytes> bytes) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (!peer.socket) return;
+    const bool idle = peer.out.empty();
+    peer.out.push_back({frame, std::move(bytes)});
+    Frame& own = peer.out.back().frame;
+    own.n_bytes = static_cast<u32>(peer.out.back().bytes->size());
+    if (idle) write(peer);
 }
 
 // The first failure is everybody's reason.
@@ -144,32 +152,38 @@ void TcpHub::fail(Exit code, const std::string& text) {
     failed_ = true;
     Frame frame{.kind = FrameKind::failure};
     frame.code = static_cast<u8>(code);
-    for (const auto& [rank, peer] : by_rank_) send(rank, frame, bytes_of_text(text));
+    const auto bytes = shared(bytes_of_text(text));
+    for (size_t rank = 0; rank < peers_.size(); ++rank) {
+        send(static_cast<int>(rank), frame, bytes);
+    }
 }
 
 // ---- Frames ------------------------------------------------------------------------------------
 
-void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
+void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
     switch (frame.kind) {
         case FrameKind::hello:
-            return greet(peer, frame, bytes);
+            peer.host = text_of_bytes(bytes);
+            return;
         case FrameKind::post:
             return post(frame, std::move(bytes));
         case FrameKind::message: {
             const auto members = groups_.find(frame.group);
             if (members == groups_.end()) return;
-            return send(members->second[static_cast<size_t>(frame.peer)], frame, bytes);
+            return send(members->second[static_cast<size_t>(frame.peer)], frame,
+                        shared(std::move(bytes)));
         }
         case FrameKind::question:
             for (size_t at = 0; at < bytes.size(); at += sizeof(i32)) {
-                send(read_as<i32>(bytes, at), frame, {});
+                send(read_as<i32>(bytes, at), frame, shared({}));
             }
             return;
         case FrameKind::answer:
-            return send(frame.to, frame, bytes);
+            return send(frame.to, frame, shared(std::move(bytes)));
         case FrameKind::failure:
-            return fail(Exit::failure, fmt::format("rank {} on {} gave up: {}", peer.rank,
-                                                   peer.host, text_of_bytes(bytes)));
+            return fail(Exit::failure, fmt::format("rank {} on {} gave up: {}", rank, peer.host,
+                                                   text_of_bytes(bytes)));
         case FrameKind::bye:
             peer.said_bye = true;
             return;
@@ -178,64 +192,58 @@ void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
     }
 }
 
-void TcpHub::greet(Peer& peer, const Frame& frame, const Bytes& bytes) {
-    peer.rank = frame.from;
-    peer.host = text_of_bytes(bytes);
-    by_rank_[frame.from] = &peer;
-}
-
 void TcpHub::post(const Frame& frame, Bytes bytes) {
     const std::pair<u64, i64> key{frame.group, frame.number};
     Meeting& meeting = meetings_[key];
-    const std::vector<int>& members = groups_[frame.group];
-    const auto member = static_cast<int>(std::ranges::find(members, frame.from) - members.begin());
-    if (!meeting.posts.empty()) {
-        const Frame& first = meeting.posts.begin()->second;
-        if (!operation_of(first).agrees_with(operation_of(frame))) {
-            return fail(Exit::bug,
-                        fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
-                                    frame.number, first.from, operation_of(first).str(), frame.from,
-                                    operation_of(frame).str()));
-        }
+    const size_t n_members = groups_[frame.group].size();
+    if (meeting.n_come == 0) {
+        meeting.first = frame;
+        meeting.bytes.resize(n_members);
+    } else if (!operation_of(meeting.first).agrees_with(operation_of(frame))) {
+        const Frame& first = meeting.first;
+        return fail(Exit::bug, fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
+                                           frame.number, first.from, operation_of(first).str(),
+                                           frame.from, operation_of(frame).str()));
     }
-    meeting.posts[member] = frame;
-    meeting.bytes[member] = std::move(bytes);
-    if (meeting.posts.size() < members.size()) return;
+    meeting.bytes.at(static_cast<size_t>(frame.to)) = std::move(bytes);
+    if (++meeting.n_come < n_members) return;
     finish(frame.group, meeting);
     meetings_.erase(key);
 }
 
-void TcpHub::finish(u64 group, Meeting& meeting) {
-    Frame frame = meeting.posts.begin()->second;
+void TcpHub::finish(u64 group, const Meeting& meeting) {
+    Frame frame = meeting.first;
     frame.kind = FrameKind::result;
     const Operation o = operation_of(frame);
     if (o.kind == Kind::split) return split(group, meeting);
     const std::vector<int>& members = groups_[group];
     Bytes all;
-    if (o.kind == Kind::broadcast) all = meeting.bytes[o.peer];
+    if (o.kind == Kind::broadcast) all = meeting.bytes[static_cast<size_t>(o.peer)];
     if (o.kind == Kind::all_gather) {
-        for (const auto& [member, bytes] : meeting.bytes) {
-            all.insert(all.end(), bytes.begin(), bytes.end());
-        }
+        for (const Bytes& bytes : meeting.bytes) all.insert(all.end(), bytes.begin(), bytes.end());
     }
     if (o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter) {
         std::vector<const void*> inputs;
-        for (const auto& [member, bytes] : meeting.bytes) inputs.push_back(bytes.data());
+        for (const Bytes& bytes : meeting.bytes) inputs.push_back(bytes.data());
         const auto n = static_cast<i64>(meeting.bytes[0].size()) / size_of(o.dtype);
-        all.resize(meeting.bytes[0].size());
+        all = meeting.bytes[0];
         for (i64 at = 0; at < n; at += reduce_block) {
             reduce(o.dtype, o.reduction, inputs, at, std::min(reduce_block, n - at),
                    all.data() + at * size_of(o.dtype));
         }
     }
+    const auto result = shared(std::move(all));
     for (size_t member = 0; member < members.size(); ++member) {
-        const auto begin = all.begin() + static_cast<i64>(member) * o.bytes();
-        const Bytes part = o.kind == Kind::reduce_scatter ? Bytes(begin, begin + o.bytes()) : all;
-        send(members[member], frame, part);
+        if (o.kind != Kind::reduce_scatter) {
+            send(members[member], frame, result);
+            continue;
+        }
+        const auto begin = result->begin() + static_cast<i64>(member) * o.bytes();
+        send(members[member], frame, shared(Bytes(begin, begin + o.bytes())));
     }
 }
 
-// Each member told its color and key; each gets the part's number, its rank there, and the ranks.
+// Each member told its color and key; each gets the part's number and the ranks in it.
 void TcpHub::split(u64 group, const Meeting& meeting) {
     struct Member {
         i64 key;
@@ -243,25 +251,22 @@ void TcpHub::split(u64 group, const Meeting& meeting) {
     };
     std::map<i64, std::vector<Member>> parts;
     const std::vector<int> members = groups_[group];
-    for (const auto& [member, bytes] : meeting.bytes) {
+    for (size_t member = 0; member < members.size(); ++member) {
+        const Bytes& bytes = meeting.bytes[member];
         const auto color = read_as<i64>(bytes);
-        const int rank = members[static_cast<size_t>(member)];
         // Negative: alone.
-        parts[color >= 0 ? color : -1 - member].push_back({read_as<i64>(bytes, sizeof(i64)), rank});
+        parts[color >= 0 ? color : -1 - static_cast<i64>(member)].push_back(
+            {read_as<i64>(bytes, sizeof(i64)), members[member]});
     }
+    Frame frame = meeting.first;
+    frame.kind = FrameKind::result;
     for (auto& [color, part] : parts) {
         std::ranges::stable_sort(part, {}, &Member::key);
         const u64 id = n_groups_++;
-        Bytes told(sizeof id);
-        std::memcpy(told.data(), &id, sizeof id);
-        for (const Member& member : part) {
-            groups_[id].push_back(member.rank);
-            const auto* const rank = reinterpret_cast<const std::byte*>(&member.rank);
-            told.insert(told.end(), rank, rank + sizeof member.rank);
-        }
-        Frame frame = meeting.posts.begin()->second;
-        frame.kind = FrameKind::result;
-        for (const Member& member : part) send(member.rank, frame, told);
+        std::vector<int>& ranks = groups_[id];
+        for (const Member& member : part) ranks.push_back(member.rank);
+        const auto told = shared(bytes_of_part(id, ranks));
+        for (const int rank : ranks) send(rank, frame, told);
     }
 }
 

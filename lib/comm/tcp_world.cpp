@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <numeric>
-#include <random>
 
 #include "base/clock.hpp"
 #include "base/joint_error.hpp"
@@ -21,7 +21,6 @@ namespace lm::comm {
 namespace {
 
 constexpr double forever_s = 1e9;  // the other side's end wakes a thread that waits so long
-constexpr double connect_s = 30;
 constexpr double answer_time_s = 2;
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
@@ -36,14 +35,6 @@ std::string host_name() {
     return name;
 }
 
-// Told to the ranks alone, so that nothing else gets in by mistake.
-std::string make_secret() {
-    std::random_device random;
-    std::string secret;
-    for (int i = 0; i < 4; ++i) secret += fmt::format("{:08x}", random());
-    return secret;
-}
-
 }  // namespace
 
 TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
@@ -51,21 +42,8 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
       options_(options),
       exceptions_at_start_(std::uncaught_exceptions()),
       host_(host_name()) {
-    std::string told;  // "PORT SECRET"
-    if (rank() == 0) {
-        const std::string secret = make_secret();
-        hub_ = std::make_unique<TcpHub>(size(), secret);
-        told = fmt::format("{} {}", hub_->port(), secret);
-    }
-    try {
-        const Bytes mine = bytes_of_text(told);
-        told = text_of_bytes(rendezvous(meeting_, mine, options_.timeout_s));
-        connect(rank() == 0 ? "localhost" : meeting_.host, std::atoi(told.c_str()),
-                told.substr(told.find(' ') + 1));
-    } catch (...) {
-        if (hub_) hub_->stop();
-        throw;
-    }
+    join();
+    tell({.kind = FrameKind::hello}, bytes_of_text(host_));
     std::vector<int> all(static_cast<size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
     group_ = std::make_unique<TcpGroup>(*this, 0, std::move(all), rank(), "world");
@@ -79,15 +57,22 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
     }
 }
 
-void TcpWorld::connect(const std::string& host, int port, const std::string& secret) {
-    std::string trouble;
-    socket_ = connect_to(host, port, Deadline(connect_s), &trouble);
-    if (!socket_)
-        run_error(fmt::format("rank 0 at {}:{}", host, port), "cannot connect: {}", trouble);
-    socket_.send_at_once();
-    const Bytes bytes = bytes_of_text(secret);
-    (void)socket_.send_all(bytes, Deadline(connect_s));
-    tell({.kind = FrameKind::hello}, bytes_of_text(host_));
+// The connections by which the ranks met stay; rank 0 is connected to its hub like the others.
+void TcpWorld::join() {
+    if (rank() != 0) {
+        (void)receive_from_host(meeting_, options_.timeout_s, &socket_);
+        socket_.tune();
+        return;
+    }
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+        run_error("socketpair", "{}", std::strerror(errno));
+    }
+    socket_ = Socket(ends[0]);
+    Socket other_end(ends[1]);
+    std::vector<Socket> connections = RendezvousHost(meeting_).hand_out({}, options_.timeout_s);
+    connections[0] = std::move(other_end);
+    hub_ = std::make_unique<TcpHub>(std::move(connections));
 }
 
 TcpWorld::~TcpWorld() {
@@ -298,6 +283,7 @@ std::string TcpGroup::missing(const Operation& operation, i64 number, double wai
 
 Frame TcpGroup::frame_of(const Operation& o, i64 number) const {
     Frame frame{.kind = is_message(o.kind) ? FrameKind::message : FrameKind::post};
+    frame.to = rank();
     frame.peer = o.peer;
     frame.group = id_;
     frame.number = number;
@@ -373,10 +359,7 @@ std::unique_ptr<Group> TcpGroup::make_part(int color, int key, std::string part_
     const auto bytes = std::as_bytes(std::span(told));
     world_.tell(frame_of({Kind::split}, started.key.number), {bytes.begin(), bytes.end()});
     const Bytes answer = wait_for(started);
-    u64 id = 0;
-    std::memcpy(&id, answer.data(), sizeof id);
-    std::vector<int> ranks((answer.size() - sizeof id) / sizeof(int));
-    std::memcpy(ranks.data(), answer.data() + sizeof id, answer.size() - sizeof id);
+    auto [id, ranks] = part_of_bytes(answer);
     const auto own = std::ranges::find(ranks, world_.rank()) - ranks.begin();
     return std::make_unique<TcpGroup>(world_, id, std::move(ranks), static_cast<int>(own),
                                       std::move(part_name));

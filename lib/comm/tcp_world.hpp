@@ -64,7 +64,7 @@ class TcpWorld final : public Launch {
     void handle(const Frame& frame, Bytes bytes);
     void answer(const Frame& question);
     void fail(Exit code, const std::string& text);
-    void connect(const std::string& host, int port, const std::string& secret);
+    void join();
 
     Meeting meeting_;
     LaunchOptions options_;

@@ -18,23 +18,36 @@ std::string host_name() {
     return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "an unnamed host";
 }
 
+namespace {
+
+// Among the ranks that are at the same place as this one, in their order.
+struct Neighbours {
+    i64 n = 1;  // with this rank
+    i64 n_before = 0;
+};
+
+// Ranks of one color first, then exactly among these: nobody gathers what all ranks have to say.
+Neighbours neighbours_at(comm::Group& world, u64 place) {
+    const auto part = world.split(static_cast<int>(place >> 33), world.rank(), "place");
+    std::vector<u64> places(static_cast<size_t>(part->size()));
+    part->all_gather({&place, DType::int64, {1}}, {places.data(), DType::int64, {part->size()}});
+    return {.n = std::ranges::count(places, place),
+            .n_before = std::count(places.begin(), places.begin() + part->rank(), place)};
+}
+
+}  // namespace
+
 i64 cores_of_rank(comm::Group& world) {
     cpu_set_t cores;
     CPU_ZERO(&cores);
     (void)::sched_getaffinity(0, sizeof cores, &cores);
     const std::string_view mask(reinterpret_cast<const char*>(&cores), sizeof cores);
-    u64 place = hash64(host_name() + std::string(mask));
-    std::vector<u64> places(static_cast<size_t>(world.size()));
-    world.all_gather({&place, DType::int64, {1}}, {places.data(), DType::int64, {world.size()}});
-    const i64 n_sharing = std::ranges::count(places, place);
-    return std::max<i64>(1, available_cores() / n_sharing);
+    const u64 place = hash64(host_name() + std::string(mask));
+    return std::max<i64>(1, available_cores() / neighbours_at(world, place).n);
 }
 
 i64 place_on_host(comm::Group& world) {
-    u64 host = hash64(host_name());
-    std::vector<u64> hosts(static_cast<size_t>(world.size()));
-    world.all_gather({&host, DType::int64, {1}}, {hosts.data(), DType::int64, {world.size()}});
-    return std::count(hosts.begin(), hosts.begin() + world.rank(), host);
+    return neighbours_at(world, hash64(host_name())).n_before;
 }
 
 }  // namespace lm::parallel

@@ -46,20 +46,19 @@ std::string broadcast_text(comm::Group& group, const std::string& text, int root
 void together(comm::Group& group, const std::function<void()>& body) {
     if (group.size() == 1) return body();
     const std::optional<Error> own = error_of(body);
-    const i32 code = own ? static_cast<i32>(own->code()) : 0;
-    std::vector<i32> codes(static_cast<size_t>(group.size()));
-    i32 mine = code;
-    group.all_gather({&mine, DType::int32, {1}}, {codes.data(), DType::int32, {group.size()}});
-    const auto first = std::ranges::find_if(codes, [](i32 c) { return c != 0; });
-    if (first == codes.end()) return;
-    const int rank = static_cast<int>(first - codes.begin());
+    // The first of those that failed, and its code, in one number that is larger than the others'.
+    constexpr i64 codes = 256;
+    i64 first = own ? (group.size() - group.rank()) * codes + static_cast<i64>(own->code()) : 0;
+    group.all_reduce({&first, DType::int64, {1}}, comm::Reduction::max);
+    if (first == 0) return;
+    const int rank = group.size() - static_cast<int>(first / codes);
     std::string text;
     if (group.rank() == rank) {
         // Rank 0 speaks for all, as in every other message of its own.
         text = rank == 0 ? own->what()
                          : fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
     }
-    throw JointError(static_cast<Exit>(*first), broadcast_text(group, text, rank));
+    throw JointError(static_cast<Exit>(first % codes), broadcast_text(group, text, rank));
 }
 
 }  // namespace lm::parallel

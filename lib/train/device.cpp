@@ -104,14 +104,15 @@ std::string choose_device(const std::string& choice, comm::Group& world) {
     if (choice != "auto") return choice;
     std::string why = "no NVIDIA driver";
     const bool driver = has_driver();
-    i32 mine = driver && cuda_is_usable(why) ? 1 : 0;
-    std::vector<i32> all(static_cast<size_t>(world.size()));
-    world.all_gather({&mine, DType::int32, {1}}, {all.data(), DType::int32, {world.size()}});
-    const auto n_gpus = std::ranges::count(all, 1);
+    const bool usable = driver && cuda_is_usable(why);
+    i64 n_gpus = usable ? 1 : 0;
+    world.all_reduce({&n_gpus, DType::int64, {1}});
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
     if (n_gpus == 0) return "cpu";
     if (n_gpus == world.size()) return "cuda";
-    const auto first_without = std::ranges::find(all, 0) - all.begin();
+    i64 without = usable ? 0 : world.size() - world.rank();  // largest on the first of these
+    world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
+    const i64 first_without = world.size() - without;
     if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
     throw JointError(
         Exit::usage,

@@ -12,19 +12,20 @@ namespace {
 
 using parallel::together;
 
-// The index parts of all ranks, by rank. Their names follow from the rank.
+// On rank 0 the index parts of all ranks, by rank. Their names follow from the rank.
 std::vector<ckpt::IndexReference> gather(comm::Group& world, const ckpt::IndexReference& own) {
-    using Text = std::array<char, 64>;  // a digest
-    LM_CHECK(own.digest.size() < Text().size(), "a digest too long to be sent");
-    Text mine{};
-    std::ranges::copy(own.digest, mine.begin());
-    std::vector<Text> all(static_cast<size_t>(world.size()));
-    const auto n = static_cast<i64>(mine.size());
-    world.all_gather({mine.data(), DType::uint8, {n}},
-                     {all.data(), DType::uint8, {n * world.size()}});
-    std::vector<ckpt::IndexReference> parts;
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-        parts.push_back({ckpt::index_name(static_cast<i64>(rank)), all[rank].data()});
+    std::array<char, 64> digest{};
+    LM_CHECK(own.digest.size() < digest.size(), "a digest too long to be sent");
+    const device::View message{digest.data(), DType::uint8, {static_cast<i64>(digest.size())}};
+    if (world.rank() != 0) {
+        std::ranges::copy(own.digest, digest.begin());
+        world.send(message, 0);
+        return {};
+    }
+    std::vector<ckpt::IndexReference> parts{own};
+    for (int rank = 1; rank < world.size(); ++rank) {
+        world.receive(message, rank);
+        parts.push_back({ckpt::index_name(rank), digest.data()});
     }
     return parts;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rendezvous among threads and processes, with strangers, missing ranks and second starts.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "base/error.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/socket.hpp"
+#include "comm/tcp_frame.hpp"
 
 using namespace lm;
 using namespace lm::comm;
@@ -185,6 +187,70 @@ TEST_CASE("a rank that is started again takes its former place") {
     CHECK_NOTHROW(host.hand_out(blob_of(128), 20));
     guests.join();
     waitpid(first, nullptr, 0);
+}
+
+TEST_CASE("ranks that all come at once are each let in at their first attempt") {
+    const Meeting meeting{.rank = 0, .size = 700, .host = "127.0.0.1", .port = 0, .token = "h"};
+    RendezvousHost host(meeting);
+    std::vector<std::thread> guests;
+    for (int rank = 1; rank < meeting.size; ++rank) {
+        guests.emplace_back([&, rank] { receive_from_host(guest_of(host, meeting, rank), 60); });
+    }
+    usleep(300'000);  // they wait in the system's queue
+    const std::vector<Socket> connections = host.hand_out(blob_of(8), 60);
+    for (std::thread& guest : guests) guest.join();
+    CHECK(host.n_connections() == meeting.size - 1);
+    CHECK(connections.size() == static_cast<size_t>(meeting.size));
+    CHECK_FALSE(connections[0]);
+    CHECK(connections[699]);
+}
+
+TEST_CASE("the connection over which a rank came stays") {
+    const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .port = 0, .token = "i"};
+    RendezvousHost host(meeting);
+    std::thread guest([&] {
+        Socket kept;
+        receive_from_host(guest_of(host, meeting, 1), 20, &kept);
+        (void)kept.send_all(std::as_bytes(std::span("hello", 5)), Deadline(20));
+    });
+    const std::vector<Socket> connections = host.hand_out({}, 20);
+    std::string said(5, ' ');
+    CHECK(connections[1].receive_all(std::as_writable_bytes(std::span(said)), Deadline(20)));
+    CHECK(said == "hello");
+    guest.join();
+}
+
+TEST_CASE("more ranks than rank 0 may open files are refused at once") {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        const rlimit few{512, 1024};
+        setrlimit(RLIMIT_NOFILE, &few);
+        const std::string why = trouble_of([] {
+            RendezvousHost host({.rank = 0, .size = 10'000, .host = "127.0.0.1", .token = "j"});
+        });
+        const bool clear = why.find("may open 1024 files: raise the hard limit") != why.npos;
+        trouble_of([] { RendezvousHost({.rank = 0, .size = 300, .host = "127.0.0.1"}); });
+        rlimit raised{};
+        getrlimit(RLIMIT_NOFILE, &raised);
+        _exit(clear && raised.rlim_cur > 512 && raised.rlim_cur <= 1024 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+}
+
+TEST_CASE("a regular part of ten thousand ranks is told in a few bytes") {
+    std::vector<int> data;  // of 8 tensor x 80 data x 16 pipeline ranks, those of one stage
+    for (int i = 0; i < 80; ++i) data.push_back(5 + 640 * 3 + 8 * i);
+    std::vector<int> all(10'240);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    for (const auto& ranks : {data, all, std::vector<int>{7}}) {
+        CHECK(bytes_of_part(3, ranks).size() == 8 + 12);
+        CHECK(part_of_bytes(bytes_of_part(3, ranks)) == std::pair(u64{3}, ranks));
+    }
+    const std::vector<int> odd{9, 4, 5, 6, 6, 2, 100, 50, 0};
+    CHECK(part_of_bytes(bytes_of_part(1, odd)).second == odd);
 }
 
 TEST_CASE("where ranks meet, from the environment") {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks tell each other around a training: not more for being many.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <mutex>
+
+#include "base/joint_error.hpp"
+#include "comm/threads.hpp"
+#include "comm/watch.hpp"
+#include "parallel/together.hpp"
+
+using namespace lm;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// The operations of one rank of `n_ranks` in together(), where `failing` throws (-1: none).
+std::vector<std::string> operations_of(int n_ranks, int failing) {
+    std::vector<std::string> lines;
+    comm::run_ranks(n_ranks, [&](comm::Group& world) {
+        comm::Watch watch;
+        world.watch(&watch);
+        std::string told;
+        try {
+            parallel::together(world, [&] {
+                if (world.rank() >= failing && failing >= 0) run_error("x", "{}", world.rank());
+            });
+        } catch (const JointError& error) {
+            told = error.what();
+        }
+        world.watch(nullptr);
+        CHECK_THAT(told, failing < 0 ? Contains("") : Contains(fmt::format("rank {} on", failing)));
+        CHECK((failing >= 0 || told.empty()));
+        if (world.rank() != 1) return;
+        for (const std::string& line : watch.events()) {
+            if (line.find("bytes") != line.npos) lines.push_back(line.substr(line.find("group")));
+        }
+    });
+    return lines;
+}
+
+}  // namespace
+
+TEST_CASE("agreement costs a rank the same few bytes however many there are") {
+    const std::vector<std::string> few = operations_of(4, -1);
+    CHECK(few == operations_of(32, -1));
+    REQUIRE(few.size() == 1);
+    CHECK_THAT(few[0], Contains(", 8 bytes"));
+}
+
+TEST_CASE("the first rank that failed is named") {
+    operations_of(8, 3);
+    operations_of(8, 7);
+}
