@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/checkpoint.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -18,17 +19,22 @@ namespace lm::ckpt {
 struct Checkpoint::State {
     std::string path;
     Manifest manifest;
-    std::vector<IndexPart> parts;
+    std::vector<IndexPart> parts;  // as many as references; empty: not open yet
+    std::vector<bool> open_parts;
+    std::map<std::string, DataFile> known_files;
     std::map<std::string, SafetensorsReader> files;
-    std::map<std::string, const TensorInfo*, std::less<>> tensors;
+    std::map<std::string, i64, std::less<>> places;  // of tensors, in the table
     std::map<std::pair<std::string, Kind>, std::vector<const Slice*>> slices;
-    mutable std::mutex mutex;
-    mutable std::set<const Slice*> verified;
+    std::set<const Slice*> verified;
+    std::mutex mutex;  // of all but path, manifest and places
 
-    explicit State(const std::string& directory);
-    void open_part(const IndexReference& reference);
-    void open_file(const DataFile& file);
+    State(const std::string& directory, const Share& share);
+    void open_part(size_t at);
+    const SafetensorsReader& open_file(const std::string& name);
+    void open_parts_of(i64 place);
     void add_slice(const Slice& slice);
+    const SafetensorsEntry& entry_of(const Slice& slice);
+    std::vector<const Slice*> slices_of(const std::string& tensor, Kind kind);
     void check_name() const;
     void check_totals() const;
     std::string in(const std::string& file) const { return path + "/" + file; }
@@ -42,20 +48,26 @@ std::string what(const Slice& slice) {
 
 }  // namespace
 
-Checkpoint::State::State(const std::string& directory) : path(directory) {
+Checkpoint::State::State(const std::string& directory, const Share& share) : path(directory) {
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     const std::string file = in(std::string(manifest_file));
     if (!io::exists(file)) run_error(path, "is not complete: it has no {}", manifest_file);
     manifest = parse_manifest(io::read_file(file), file);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
-        if (!tensors.emplace(tensor.name, &tensor).second) {
+        if (!places.emplace(tensor.name, static_cast<i64>(places.size())).second) {
             run_error(file, "tensor {} stands twice in the table", tensor.name);
         }
     }
-    parts.reserve(manifest.index.size());  // slices are pointed to
-    for (const IndexReference& reference : manifest.index) open_part(reference);
-    check_totals();
+    parts.resize(manifest.index.size());  // slices are pointed to
+    open_parts.resize(parts.size());
+    for (size_t at = 0; at < parts.size(); ++at) {
+        if (static_cast<i64>(at) % share.count != share.index) continue;
+        open_part(at);
+        for (const DataFile& data : parts[at].files) open_file(data.name);
+        for (const Slice& slice : parts[at].slices) entry_of(slice);
+    }
+    if (share.count == 1) check_totals();
 }
 
 // A directory named as a step must be that step: `latest`, prune and a resume go by the name.
@@ -68,51 +80,79 @@ void Checkpoint::State::check_name() const {
     }
 }
 
-void Checkpoint::State::open_part(const IndexReference& reference) {
+void Checkpoint::State::open_part(size_t at) {
+    const IndexReference& reference = manifest.index[at];
     const std::string file = in(reference.file);
     const std::string text = io::read_file(file);
     if (digest(text) != reference.digest) {
         run_error(file, "does not fit the digest in {}: damaged or edited", manifest_file);
     }
-    parts.push_back(parse_index(text, file));
-    for (const DataFile& data : parts.back().files) open_file(data);
-    for (const Slice& slice : parts.back().slices) add_slice(slice);
+    parts[at] = parse_index(text, file);
+    open_parts[at] = true;
+    for (const DataFile& data : parts[at].files) {
+        if (!known_files.emplace(data.name, data).second) {
+            run_error(in(data.name), "stands in two index parts");
+        }
+    }
+    for (const Slice& slice : parts[at].slices) add_slice(slice);
 }
 
-void Checkpoint::State::open_file(const DataFile& file) {
-    const std::string name = in(file.name);
-    const i64 size = io::file_size(name);
-    if (size != file.size) {
-        run_error(name, "has {} bytes instead of {}: damaged or incomplete", size, file.size);
+void Checkpoint::State::open_parts_of(i64 place) {
+    for (size_t at = 0; at < parts.size(); ++at) {
+        const IndexReference& reference = manifest.index[at];
+        const bool has = reference.first_tensor <= place && place <= reference.last_tensor;
+        if (has && !open_parts[at]) open_part(at);
     }
-    SafetensorsReader reader(name);
-    if (digest(reader.header_bytes()) != file.header_digest) {
-        run_error(name, "its header does not fit the digest in the index: damaged or edited");
+}
+
+const SafetensorsReader& Checkpoint::State::open_file(const std::string& name) {
+    if (const auto open = files.find(name); open != files.end()) return open->second;
+    const auto known = known_files.find(name);
+    if (known == known_files.end()) run_error(in(name), "is not in the index");
+    const i64 size = io::file_size(in(name));
+    if (size != known->second.size) {
+        run_error(in(name), "has {} bytes instead of {}: damaged or incomplete", size,
+                  known->second.size);
     }
-    if (!files.emplace(file.name, std::move(reader)).second) {
-        run_error(name, "stands in two index parts");
+    SafetensorsReader reader(in(name));
+    if (digest(reader.header_bytes()) != known->second.header_digest) {
+        run_error(in(name), "its header does not fit the digest in the index: damaged or edited");
     }
+    return files.emplace(name, std::move(reader)).first->second;
 }
 
 void Checkpoint::State::add_slice(const Slice& slice) {
-    const auto tensor = tensors.find(slice.tensor);
-    if (tensor == tensors.end()) run_error(path, "{} is not in the tensor table", what(slice));
-    const Shape& shape = tensor->second->shape;
+    const auto place = places.find(slice.tensor);
+    if (place == places.end()) run_error(path, "{} is not in the tensor table", what(slice));
+    const Shape& shape = manifest.tensors[static_cast<size_t>(place->second)].shape;
     bool inside = slice.box.end.rank() == shape.rank();
     for (int dim = 0; inside && dim < shape.rank(); ++dim) {
         inside = slice.box.end[dim] <= shape[dim];
     }
     if (!inside) run_error(path, "{}: a slice reaches out of its shape", what(slice));
-    const DType wanted = slice.kind == Kind::weight ? tensor->second->dtype : DType::fp32;
-    const auto file = files.find(slice.file);
-    if (file == files.end()) run_error(in(slice.file), "is not in the index");
-    const SafetensorsEntry* entry = file->second.find(slice.entry);
+    slices[{slice.tensor, slice.kind}].push_back(&slice);
+}
+
+const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
+    const TensorInfo& tensor = manifest.tensors[static_cast<size_t>(places.at(slice.tensor))];
+    const DType wanted = slice.kind == Kind::weight ? tensor.dtype : DType::fp32;
+    const SafetensorsEntry* entry = open_file(slice.file).find(slice.entry);
     if (!entry || slice.dtype != wanted || entry->dtype != safetensors_name(wanted) ||
         entry->end - entry->begin != slice.numel() * size_of(wanted)) {
         run_error(in(slice.file), "{}: the entry {} is missing or of another size or type",
                   what(slice), slice.entry);
     }
-    slices[{slice.tensor, slice.kind}].push_back(&slice);
+    return *entry;
+}
+
+// From all parts that may have some.
+std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, Kind kind) {
+    const std::lock_guard lock(mutex);
+    open_parts_of(places.at(tensor));
+    if (kind == Kind::master && !slices.contains({tensor, kind})) kind = Kind::weight;
+    const auto found = slices.find({tensor, kind});
+    if (found == slices.end()) run_error(path, "has no {} of tensor {}", name_of(kind), tensor);
+    return found->second;
 }
 
 // Every tensor has all its elements, for every kind that this checkpoint has at all.
@@ -134,7 +174,8 @@ void Checkpoint::State::check_totals() const {
     }
 }
 
-Checkpoint::Checkpoint(const std::string& path) : state_(std::make_shared<State>(path)) {}
+Checkpoint::Checkpoint(const std::string& path, const Share& share)
+    : state_(std::make_shared<State>(path, share)) {}
 
 const std::string& Checkpoint::path() const {
     return state_->path;
@@ -149,8 +190,9 @@ const std::vector<IndexPart>& Checkpoint::parts() const {
 }
 
 const TensorInfo* Checkpoint::find(std::string_view tensor) const {
-    const auto found = state_->tensors.find(tensor);
-    return found == state_->tensors.end() ? nullptr : found->second;
+    const auto found = state_->places.find(tensor);
+    if (found == state_->places.end()) return nullptr;
+    return &state_->manifest.tensors[static_cast<size_t>(found->second)];
 }
 
 bool Checkpoint::has(Kind kind) const {
@@ -159,9 +201,20 @@ bool Checkpoint::has(Kind kind) const {
                        [&](const auto& item) { return item.first.second == kind; });
 }
 
+i64 Checkpoint::n_parts_read() const {
+    const std::lock_guard lock(state_->mutex);
+    return std::ranges::count(state_->open_parts, true);
+}
+
+i64 Checkpoint::n_files_opened() const {
+    const std::lock_guard lock(state_->mutex);
+    return static_cast<i64>(state_->files.size());
+}
+
 std::span<const std::byte> Checkpoint::bytes(const Slice& slice) const {
-    const SafetensorsReader& reader = state_->files.at(slice.file);
-    return reader.bytes(*reader.find(slice.entry));
+    const std::lock_guard lock(state_->mutex);
+    const SafetensorsEntry& entry = state_->entry_of(slice);
+    return state_->open_file(slice.file).bytes(entry);
 }
 
 void Checkpoint::check(const Slice& slice) const {
@@ -182,23 +235,17 @@ void Checkpoint::check(const Slice& slice) const {
 void Checkpoint::load(const std::string& tensor, Kind kind, const Target& target) const {
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);
-    if (kind == Kind::master && !state_->slices.contains({tensor, kind})) kind = Kind::weight;
-    const auto found = state_->slices.find({tensor, kind});
-    if (found == state_->slices.end()) {
-        run_error(path(), "has no {} of tensor {}", name_of(kind), tensor);
-    }
     const Region wanted{target.box, target.flat_begin, target.flat_end};
     i64 n_copied = 0;
-    for (const Slice* slice : found->second) {
-        spec::Box common;
-        if (!intersect(slice->box, target.box, common)) continue;
-        const std::byte* from = bytes(*slice).data();
-        bool checked = false;
+    for (const Slice* slice : state_->slices_of(tensor, kind)) {
+        const std::byte* from = nullptr;  // most slices of a large job have nothing of it
         for_each_common_run(
             {slice->box, slice->flat_begin, slice->flat_end}, wanted,
             [&](i64 at_slice, i64 at_target, i64 n) {
-                if (!checked) check(*slice);
-                checked = true;
+                if (from == nullptr) {
+                    check(*slice);
+                    from = bytes(*slice).data();
+                }
                 convert(from + at_slice * size_of(slice->dtype), slice->dtype,
                         static_cast<std::byte*>(target.data) + at_target * size_of(target.dtype),
                         target.dtype, n);

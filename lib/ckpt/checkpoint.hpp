@@ -13,19 +13,30 @@
 
 namespace lm::ckpt {
 
+// What is looked at when a step is opened: all of it, or, where `count` ranks open it at the same
+// time, the index-th share, with the rest left to the others.
+struct Share {
+    i64 index = 0;
+    i64 count = 1;
+};
+
 // One complete step, open for reading. Copies share the mapped files. Thread-safe.
 class Checkpoint {
   public:
     // `path` is a global_stepN directory. Throws Error(failure) unless it is complete: manifest and
     // index parts fit their digests, every data file has its size and header, and a directory named
-    // as a step is that step. Data is not read yet.
-    explicit Checkpoint(const std::string& path);
+    // as a step is that step. Data is not read yet. With a share the manifest is read, and of the
+    // index parts and files only the share; others are opened, and looked at in the same way, when
+    // a load needs them, so that the ranks of a large job do not each open the files of all.
+    explicit Checkpoint(const std::string& path, const Share& share = {});
 
     const std::string& path() const;
     const Manifest& manifest() const;
-    const std::vector<IndexPart>& parts() const;
+    const std::vector<IndexPart>& parts() const;            // not those that are not open yet
     const TensorInfo* find(std::string_view tensor) const;  // nullptr: none of that name
-    bool has(Kind kind) const;                              // are there slices of this kind?
+    bool has(Kind kind) const;  // are there slices of this kind in the open parts?
+    i64 n_parts_read() const;
+    i64 n_files_opened() const;
 
     // Where a load puts what it reads: elements [flat_begin, flat_end) of `box` in row-major order
     // from `data` on, as `dtype` (fp32, bf16 or fp16, converted when the file has another).
@@ -59,7 +70,7 @@ class Checkpoint {
 
   private:
     struct State;
-    std::shared_ptr<const State> state_;
+    std::shared_ptr<State> state_;
 };
 
 // Opens what `path` means: a global_stepN directory, or a directory of them. There the step that

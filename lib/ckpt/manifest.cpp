@@ -130,7 +130,9 @@ std::string manifest_text(const Manifest& manifest) {
     }
     document["index"] = io::OrderedJson::array();
     for (const IndexReference& part : manifest.index) {
-        document["index"].push_back({{"file", part.file}, {"digest", part.digest}});
+        document["index"].push_back({{"file", part.file},
+                                     {"digest", part.digest},
+                                     {"tensors", {part.first_tensor, part.last_tensor}}});
     }
     document["digest"] = zero_digest();
     std::string text = io::json_text(document);
@@ -163,8 +165,13 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
         manifest.tensors.push_back(tensor_from(tensor, path));
     }
     for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
-        manifest.index.push_back({io::json_get<std::string>(part, "file", path),
-                                  io::json_get<std::string>(part, "digest", path)});
+        manifest.index.push_back({.file = io::json_get<std::string>(part, "file", path),
+                                  .digest = io::json_get<std::string>(part, "digest", path)});
+        if (!part.contains("tensors")) continue;
+        const auto tensors = io::json_get<std::vector<i64>>(part, "tensors", path);
+        if (tensors.size() != 2) run_error(path, "'tensors' does not hold two numbers");
+        manifest.index.back().first_tensor = tensors[0];
+        manifest.index.back().last_tensor = tensors[1];
     }
     return manifest;
 }

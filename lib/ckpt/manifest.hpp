@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a checkpoint says about itself: manifest.json (configuration, counters, tensor table, index
-// parts) and the index parts, one per writer, that list the slices and files.
+// parts) and the index parts, one per writer or for several of them, that list slices and files.
 //
 // A slice is a piece of one tensor's weights, masters or moments: a box [start, end) per dimension
 // of the global, unpadded shape, and of that box's elements in row-major order those in
@@ -51,7 +51,7 @@ struct DataFile {
     std::string header_digest;  // of the length and the JSON header
 };
 
-// index-RRRRR.json: what writer R wrote.
+// index-RRRRR.json: what writer R wrote, and perhaps others after it.
 struct IndexPart {
     i64 writer = 0;
     std::vector<DataFile> files;
@@ -61,6 +61,10 @@ struct IndexPart {
 struct IndexReference {
     std::string file;
     std::string digest;
+    // Slices of tensors outside of [first_tensor, last_tensor], by their places in the table, are
+    // not in it. (Nothing is known of parts of earlier versions: all tensors.)
+    i64 first_tensor = 0;
+    i64 last_tensor = INT64_MAX;
 };
 
 struct Counters {

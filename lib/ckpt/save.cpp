@@ -157,8 +157,8 @@ std::string begin_save(const Generation& generation, i64 iteration) {
     return temporary;
 }
 
-IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
-                          const std::vector<Piece>& pieces) {
+IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
+                       const std::vector<Piece>& pieces) {
     const std::vector<spec::TensorSpec> table = spec::tensor_table(info.model);
     std::map<std::string, std::vector<Source>> files;
     for (const Piece& piece : pieces) {
@@ -172,9 +172,34 @@ IndexReference write_part(const std::string& temporary, const SaveInfo& info, i6
         part.files.push_back(write_data(temporary, name, sources));
         for (Source& source : sources) part.slices.push_back(std::move(source.slice));
     }
+    return part;
+}
+
+void append(IndexPart& part, IndexPart other) {
+    std::ranges::move(other.files, std::back_inserter(part.files));
+    std::ranges::move(other.slices, std::back_inserter(part.slices));
+}
+
+IndexReference write_index(const std::string& temporary, const SaveInfo& info,
+                           const IndexPart& part) {
+    std::map<std::string, i64> places;
+    for (const spec::TensorSpec& tensor : spec::tensor_table(info.model)) {
+        places.emplace(tensor.name, static_cast<i64>(places.size()));
+    }
     const std::string text = index_text(part);
-    io::write_file(temporary + "/" + index_name(writer), text, io::Overwrite::no);
-    return {index_name(writer), digest(text)};
+    IndexReference reference{index_name(part.writer), digest(text), INT64_MAX, -1};
+    for (const Slice& slice : part.slices) {
+        const i64 place = places.at(slice.tensor);
+        reference.first_tensor = std::min(reference.first_tensor, place);
+        reference.last_tensor = std::max(reference.last_tensor, place);
+    }
+    io::write_file(temporary + "/" + reference.file, text, io::Overwrite::no);
+    return reference;
+}
+
+IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
+                          const std::vector<Piece>& pieces) {
+    return write_index(temporary, info, write_pieces(temporary, info, writer, pieces));
 }
 
 SaveResult commit_save(const Generation& generation, const SaveInfo& info,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing a checkpoint. Nothing is gathered: each writer writes its pieces straight from the given
+// Writing a checkpoint. No data is gathered: each writer writes its pieces straight from the given
 // memory into its own files, and one committer makes them all visible in one step:
 //
 //     temporary directory DIR/global_stepN.tmp.gG -> data files, index parts, each fsynced ->
@@ -63,10 +63,18 @@ struct SaveResult {
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
 
-// The same in three parts for several writers: all ranks know the number of writers; the committer
-// calls begin_save; then each writer r of [0, n_writers) calls write_part; when all have confirmed,
-// the committer calls commit_save. Who fails tells the others, and the committer abandons.
+// The same in parts for several writers: all ranks know the number of writers; the committer calls
+// begin_save; then each writer r of [0, n_writers) calls write_pieces; one of every few writers,
+// which have told it what they wrote, calls write_index for them all (append() puts the parts
+// together); when all have confirmed, the committer calls commit_save. Who fails tells the others,
+// and the committer abandons.
 std::string begin_save(const Generation& generation, i64 iteration);  // the temporary directory
+IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
+                       const std::vector<Piece>& pieces);
+void append(IndexPart& part, IndexPart other);
+IndexReference write_index(const std::string& temporary, const SaveInfo& info,
+                           const IndexPart& part);
+// A writer that tells nobody.
 IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
                           const std::vector<Piece>& pieces);
 SaveResult commit_save(const Generation& generation, const SaveInfo& info,

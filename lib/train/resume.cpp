@@ -166,7 +166,9 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm:
     const std::string path =
         parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
     parallel::together(world, [&] {
-        if (!chooses && !path.empty()) checkpoint.emplace(path);
+        // Rank 0 has seen that it is complete: the others do not each open the files of all.
+        const ckpt::Share share{world.rank(), world.size()};
+        if (!chooses && !path.empty()) checkpoint.emplace(path, share);
     });
     return checkpoint;
 }

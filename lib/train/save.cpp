@@ -12,20 +12,60 @@ namespace {
 
 using parallel::together;
 
-// On rank 0 the index parts of all ranks, by rank. Their names follow from the rank.
+// So many ranks have one index part, which the first of them writes: few files, and yet no rank
+// holds, or reads at a resume, what all ranks wrote.
+constexpr int ranks_of_a_part = 64;
+
+void send_text(comm::Group& group, const std::string& text, int to) {
+    i64 n = static_cast<i64>(text.size());
+    group.send({&n, DType::int64, {1}}, to);
+    std::string copy = text;
+    group.send({copy.data(), DType::uint8, {n}}, to);
+}
+std::string receive_text(comm::Group& group, int from) {
+    i64 n = 0;
+    group.receive({&n, DType::int64, {1}}, from);
+    std::string text(static_cast<size_t>(n), '\0');
+    group.receive({text.data(), DType::uint8, {n}}, from);
+    return text;
+}
+
+// The parts of a block of ranks on its first one; elsewhere an empty part.
+ckpt::IndexPart gather(comm::Group& world, ckpt::IndexPart own) {
+    const int leader = world.rank() / ranks_of_a_part * ranks_of_a_part;
+    if (world.rank() != leader) {
+        send_text(world, ckpt::index_text(own), leader);
+        return {};
+    }
+    const int end = std::min(leader + ranks_of_a_part, world.size());
+    for (int rank = leader + 1; rank < end; ++rank) {
+        const std::string source = fmt::format("the index part of rank {}", rank);
+        ckpt::append(own, ckpt::parse_index(receive_text(world, rank), source));
+    }
+    return own;
+}
+
+// All index parts on rank 0, from the first rank of each block.
 std::vector<ckpt::IndexReference> gather(comm::Group& world, const ckpt::IndexReference& own) {
-    std::array<char, 64> digest{};
-    LM_CHECK(own.digest.size() < digest.size(), "a digest too long to be sent");
-    const device::View message{digest.data(), DType::uint8, {static_cast<i64>(digest.size())}};
+    if (world.rank() % ranks_of_a_part != 0) return {};
+    struct Reference {
+        std::array<char, 64> digest;
+        i64 first_tensor;
+        i64 last_tensor;
+    };
+    Reference told{{}, own.first_tensor, own.last_tensor};
+    const device::View message{&told, DType::uint8, {static_cast<i64>(sizeof told)}};
     if (world.rank() != 0) {
-        std::ranges::copy(own.digest, digest.begin());
+        LM_CHECK(own.digest.size() < told.digest.size(), "a digest too long to be sent");
+        std::ranges::copy(own.digest, told.digest.begin());
         world.send(message, 0);
         return {};
     }
     std::vector<ckpt::IndexReference> parts{own};
-    for (int rank = 1; rank < world.size(); ++rank) {
+    for (int rank = ranks_of_a_part; rank < world.size(); rank += ranks_of_a_part) {
         world.receive(message, rank);
-        parts.push_back({ckpt::index_name(rank), digest.data()});
+        parts.push_back(
+            {ckpt::index_name(rank), told.digest.data(), told.first_tensor, told.last_tensor});
     }
     return parts;
 }
@@ -38,8 +78,14 @@ ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
         if (commits) temporary = ckpt::begin_save(generation, info.counters.iteration);
     });
     temporary = parallel::broadcast_text(world, temporary);
+    ckpt::IndexPart part;
+    together(world, [&] { part = ckpt::write_pieces(temporary, info, world.rank(), pieces); });
+    part = gather(world, std::move(part));
     ckpt::IndexReference own;
-    together(world, [&] { own = ckpt::write_part(temporary, info, world.rank(), pieces); });
+    together(world, [&] {
+        const bool leads = world.rank() % ranks_of_a_part == 0;
+        if (leads) own = ckpt::write_index(temporary, info, part);
+    });
     const std::vector<ckpt::IndexReference> parts = gather(world, own);
     ckpt::SaveResult result;
     together(world, [&] {

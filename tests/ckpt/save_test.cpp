@@ -115,6 +115,86 @@ TEST_CASE("any layout loads what any layout wrote") {
     }
 }
 
+// A rank of a large job must not touch the files of all others.
+TEST_CASE("a share of a step opens the files that a load needs, and no more") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 16};
+    save_grid(claim(scratch.path()), config, parallel, 3, 1);
+    const std::string path = scratch / "global_step3";
+    const Checkpoint all(path);
+    CHECK(all.n_parts_read() == 64);
+    i64 n_parts = 0;
+    i64 n_files = 0;
+    for (i64 rank = 0; rank < 64; ++rank) {
+        const Checkpoint share(path, {rank, 64});
+        n_parts += share.n_parts_read();
+        n_files += share.n_files_opened();
+    }
+    CHECK(n_parts == 64);  // each part was looked at by one of them
+    CHECK(n_files == all.n_files_opened());
+
+    const Checkpoint one(path, {63, 64});
+    const i64 n_before = one.n_files_opened();
+    std::vector<float> row(24);
+    const auto load_row = [&](const std::string& tensor) {
+        one.load(
+            tensor, Kind::exp_avg,
+            {.box = {Shape{0}, Shape{24}}, .flat_begin = 0, .flat_end = 24, .data = row.data()});
+    };
+    load_row("layers.0.ln1.weight");  // small: it lies on one or two of the 16
+    CHECK(one.n_parts_read() <= 1 + 4);
+    CHECK(one.n_files_opened() <= n_before + 2);
+    check_grid(one, config, parallel, 1);
+}
+
+TEST_CASE("parts of several writers, and those of earlier versions, load alike") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {});
+    buffers.fill(config, 1);
+    const auto save_as = [&](i64 iteration, bool joined, bool old) {
+        const Generation generation = claim(scratch.path());
+        const SaveInfo info = test::info_of(config, iteration);
+        const std::string temporary = begin_save(generation, iteration);
+        const i64 half = buffers.layout.n_elements / 2;
+        IndexPart first = write_pieces(temporary, info, 0, buffers.pieces(0, half));
+        IndexPart second =
+            write_pieces(temporary, info, 1, buffers.pieces(half, buffers.layout.n_elements));
+        std::vector<IndexReference> parts;
+        if (joined) {
+            append(first, std::move(second));
+        } else {
+            parts.push_back(write_index(temporary, info, second));
+        }
+        parts.push_back(write_index(temporary, info, first));
+        if (old) parts.front() = {parts.front().file, parts.front().digest};
+        commit_save(generation, info, parts);
+    };
+    save_as(1, false, false);
+    save_as(2, true, false);
+    save_as(3, false, true);
+    for (const i64 step : {1, 2, 3}) {
+        const std::string path = scratch / step_name(step);
+        check_grid(Checkpoint(path), config, {}, 1);
+        check_grid(Checkpoint(path, {1, 2}), config, {}, 1);
+        check_grid(Checkpoint(path, {7, 8}), config, {}, 1);
+    }
+}
+
+TEST_CASE("what a share has not looked at is checked when it is used") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    save_grid(claim(scratch.path()), config, {.dp = 4}, 3, 1);
+    const std::string path = scratch / "global_step3";
+    const std::string file = path + "/optim-00002.safetensors";
+    test::write(file, test::read(file).substr(1));
+    CHECK_THAT(test::error_of([&] { Checkpoint(path, {2, 4}); }), Contains("damaged"));
+    const Checkpoint other(path, {1, 4});
+    CHECK_THAT(test::error_of([&] { check_grid(other, config, {.dp = 4}, 1); }),
+               Contains("optim-00002.safetensors"));
+}
+
 TEST_CASE("16-bit weights with fp32 masters") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
