@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "base/units.hpp"
 #include "cli/signals.hpp"
 #include "render.hpp"
+#include "summary.hpp"
 
 namespace lm::shmcheck {
 namespace {
@@ -30,6 +32,7 @@ struct Flags {
     bool stale = false;
     bool remove = false;
     bool limits = false;
+    bool summary = false;
     bool json = false;
 };
 
@@ -151,13 +154,26 @@ void check_flags(const Flags& flags) {
     if (flags.watch && !(flags.watch->seconds >= 0.1)) {
         usage_error("--watch", "{} s is less than 0.1 s", flags.watch->seconds);
     }
+    if (flags.summary &&
+        (flags.watch || flags.remove || flags.stress || flags.limits || flags.json)) {
+        usage_error("--summary", "cannot be combined with other options than --stale");
+    }
     if (flags.watch && (flags.remove || flags.stress || flags.limits)) {
         usage_error("--watch", "cannot be combined with --remove, --stress or --limits");
     }
 }
 
+// Of other hosts; this one is not looked at.
+int summarize(bool asks_for_dead) {
+    const Summary summary = summary_of(std::cin);
+    cli::write_stdout(summary.text);
+    const bool healthy = summary.healthy && !(asks_for_dead && summary.has_dead);
+    return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
+}
+
 int run(const Flags& flags) {
     check_flags(flags);
+    if (flags.summary) return summarize(flags.stale);
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
     const auto exit_code = [](bool healthy) {
@@ -196,6 +212,9 @@ void declare(cli::Options& options, Flags& flags) {
     options.group("Output");
     options.value("--min-size", &flags.min_size, "SIZE", "list only segments of at least SIZE");
     options.flag("--json", &flags.json, "print JSON Lines");
+    options.flag("--summary", &flags.summary,
+                 "read the --json lines of many hosts from standard input; print one line for each "
+                 "thing found");
     options.exits_with(Exit::answer_is_no,
                        "a threshold was passed, --stale found segments or could not remove one, or "
                        "--stress failed");

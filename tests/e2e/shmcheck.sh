@@ -20,7 +20,39 @@ gives 2 '^lm-shmcheck: --remove: needs --stale' --remove
 gives 2 '^lm-shmcheck: --watch: cannot be combined' --watch 1s --limits
 gives 2 '^lm-shmcheck: --min-size: ' --min-size 5lightyears
 
+gives 2 '^lm-shmcheck: --summary: cannot be combined' --summary --json
+
 if [ "${LM_PRIVATE_SHM-}" != yes ]; then
+    # What many hosts say, in a line for each finding.
+    many=$(mktemp)
+    trap 'rm -f "$many"' EXIT
+    summary() { gives "$1" "$2" --summary "${@:3}" <"$many"; }
+    host() {
+        printf '{"kind":"host","host":"%s","health":"%s","reason":"%s","size":%s,"dead_segments":%s,"dead_bytes":%s}\n' "$@"
+    }
+    for ((i = 1; i <= 1000; i++)); do host "$(printf 'n%04d' "$i")" ok "" 68719476736 0 0; done >"$many"
+    summary 0 '^1000 hosts: 1000 ok, 0 warning, 0 critical$'
+    {
+        echo '{"kind":"limits"}'
+        host n0017 critical "97.3 % of its bytes are used (critical from 95 %)" 68719476736 2 1024
+        for i in 3 4 5 9; do host "n000$i" warning "8$i.0 % of its bytes are used (warning from 80 %)" 68719476736 0 0; done
+        host login1 ok "" 1073741824 0 0
+        host n1000 ok "" 68719476736 1 1024
+    } >>"$many"
+    summary 1 '^1001 hosts: 996 ok, 4 warning, 1 critical$'
+    summary 1 '^critical: 1 host, up to 97\.3 % of its bytes are used \(critical from 95 %\): n0017$'
+    summary 1 '^warning: 4 hosts, up to 89\.0 % of its bytes are used \(warning from 80 %\): n\[0003-0005,0009\]$'
+    summary 1 '^dead segments: 2 hosts, 3 of 2\.00 KiB: n\[0017,1000\]$'
+    summary 1 '^size: 1 host with 1\.00 GiB, 1000 hosts with 64\.0 GiB: login1$'
+    host a ok "" 1 1 1 >"$many"
+    summary 0 '^1 host: 1 ok'
+    summary 1 '^dead segments: 1 host, 1 of 1 B: a$' --stale
+    echo nonsense >"$many"
+    summary 3 '^lm-shmcheck: standard input: line 1: '
+    : >"$many"
+    summary 3 'names no host'
+    rm -f "$many"
+
     if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
         echo "skipped: a private /dev/shm needs root and mount namespaces"
         exit 77
