@@ -14,6 +14,37 @@
 
 using namespace lm;
 
+namespace {
+
+int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
+        comm::Watch& watch, double timeout_s) {
+    comm::Group& world = launch.world();
+    const bool speaks = world.rank() == 0;
+    flags.device = train::choose_device(flags.device, world);
+    if (flags.device == "cpu" && !launch.carries_tensors()) {
+        throw JointError(Exit::usage, "--device cpu: " + launch.describe() +
+                                          ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
+    }
+    if (flags.output.dry_run) {
+        return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
+    }
+    std::optional<train::RunConfig> config;
+    if (!flags.threads) flags.threads = parallel::cores_of_rank(world);
+    parallel::together(world, [&] { config = train::resolve(flags, command_line, world.size()); });
+    if (flags.output.print_config) {
+        if (speaks) cli::write_stdout(train::to_json(*config).dump(2) + "\n");
+        return 0;
+    }
+    if (!flags.output.show_samples.empty()) {
+        const auto range = train::parse_sample_range(flags.output.show_samples);
+        if (speaks) train::show_samples(*config, flags.data, range);
+        return 0;
+    }
+    return static_cast<int>(train::run(*config, world, watch, timeout_s));
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens that lm-preprocess made");
     train::TrainFlags flags;
@@ -31,30 +62,7 @@ int main(int argc, char** argv) {
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
         const auto launch = comm::launch(
             {.timeout_s = timeout_s, .watch = &watch, .rendezvous = flags.device != "cpu"});
-        comm::Group& world = launch->world();
-        const bool speaks = world.rank() == 0;
-        flags.device = train::choose_device(flags.device, world);
-        if (flags.device == "cpu" && !launch->carries_tensors()) {
-            throw JointError(Exit::usage,
-                             "--device cpu: " + launch->describe() +
-                                 ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
-        }
-        if (flags.output.dry_run) {
-            return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
-        }
-        std::optional<train::RunConfig> config;
-        if (!flags.threads) flags.threads = parallel::cores_of_rank(world);
-        parallel::together(world,
-                           [&] { config = train::resolve(flags, command_line, world.size()); });
-        if (flags.output.print_config) {
-            if (speaks) cli::write_stdout(train::to_json(*config).dump(2) + "\n");
-            return 0;
-        }
-        if (!flags.output.show_samples.empty()) {
-            const auto range = train::parse_sample_range(flags.output.show_samples);
-            if (speaks) train::show_samples(*config, flags.data, range);
-            return 0;
-        }
-        return static_cast<int>(train::run(*config, world, watch, timeout_s));
+        return comm::with_one_error(
+            *launch, [&] { return run(flags, command_line, *launch, watch, timeout_s); });
     });
 }

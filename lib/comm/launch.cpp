@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "base/joint_error.hpp"
 #include "comm/mpi/plugin.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/tcp_world.hpp"
@@ -100,6 +102,24 @@ std::optional<i64> local_rank() {
         if (const i64 rank = number_of(variable); rank >= 0) return rank;
     }
     return std::nullopt;
+}
+
+int with_one_error(Launch& launch, const std::function<int()>& body) {
+    try {
+        return body();
+    } catch (const JointError&) {
+        throw;
+    } catch (const Error& error) {
+        const std::optional<std::string> first = launch.ended_before(error.what());
+        if (!first) throw;
+        throw JointError(error.code(), *first);
+    }
+}
+
+double report_after_s(int rank) {
+    constexpr double rank_0_first_s = 2;  // an error of all ranks is told by rank 0
+    constexpr double twice_as_many_s = 0.5;
+    return rank == 0 ? 0 : rank_0_first_s + twice_as_many_s * std::log2(rank);
 }
 
 std::unique_ptr<Launch> launch(const LaunchOptions& options) {

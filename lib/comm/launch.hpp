@@ -54,12 +54,27 @@ class Launch {
     // "1 rank", "8 ranks, Open MPI 4.1.4": for the log.
     virtual std::string describe() const = 0;
 
+    // This rank is about to end by an error of its own, because of `reason`: what another one has
+    // ended the job by before, if that is known. Then this error follows from that one, and
+    // thousands of ranks need not each tell theirs.
+    virtual std::optional<std::string> ended_before(const std::string& /*reason*/) noexcept {
+        return std::nullopt;
+    }
+
     // Whether its groups are made to carry tensors of the host.
     virtual bool carries_tensors() const { return true; }
 
   protected:
     Launch() = default;
 };
+
+// Runs `body`; its errors are those of this rank alone, or, when another one came first,
+// JointError.
+int with_one_error(Launch& launch, const std::function<int()>& body);
+
+// How long a rank holds back an error of its own, where nothing tells whether it is the first: the
+// lower ranks go first, and the first of all ends the job.
+double report_after_s(int rank);
 
 // One per process. Throws Error(failure) when MPI is needed and cannot be had.
 std::unique_ptr<Launch> launch(const LaunchOptions& options = {});

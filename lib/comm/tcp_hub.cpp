@@ -131,7 +131,7 @@ void TcpHub::lose(int rank, int error) {
     if (peer.said_bye) return;
     const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
     const std::string host = peer.host.empty() ? "an unknown host" : peer.host;
-    fail(Exit::failure,
+    fail(rank, Exit::failure,
          fmt::format("rank {} on {}: {}", rank, host,
                      silent ? "its host does not answer any more" : "its process has ended"));
 }
@@ -147,14 +147,15 @@ void TcpHub::send(int rank, const Frame& frame, std::shared_ptr<const Bytes> byt
 }
 
 // The first failure is everybody's reason.
-void TcpHub::fail(Exit code, const std::string& text) {
+void TcpHub::fail(int rank, Exit code, const std::string& text) {
     if (failed_) return;
     failed_ = true;
     Frame frame{.kind = FrameKind::failure};
+    frame.peer = rank;
     frame.code = static_cast<u8>(code);
     const auto bytes = shared(bytes_of_text(text));
-    for (size_t rank = 0; rank < peers_.size(); ++rank) {
-        send(static_cast<int>(rank), frame, bytes);
+    for (size_t to = 0; to < peers_.size(); ++to) {
+        send(static_cast<int>(to), frame, bytes);
     }
 }
 
@@ -182,8 +183,9 @@ void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
         case FrameKind::answer:
             return send(frame.to, frame, shared(std::move(bytes)));
         case FrameKind::failure:
-            return fail(Exit::failure, fmt::format("rank {} on {} gave up: {}", rank, peer.host,
-                                                   text_of_bytes(bytes)));
+            return fail(
+                rank, Exit::failure,
+                fmt::format("rank {} on {} gave up: {}", rank, peer.host, text_of_bytes(bytes)));
         case FrameKind::bye:
             peer.said_bye = true;
             return;
@@ -201,9 +203,10 @@ void TcpHub::post(const Frame& frame, Bytes bytes) {
         meeting.bytes.resize(n_members);
     } else if (!operation_of(meeting.first).agrees_with(operation_of(frame))) {
         const Frame& first = meeting.first;
-        return fail(Exit::bug, fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
-                                           frame.number, first.from, operation_of(first).str(),
-                                           frame.from, operation_of(frame).str()));
+        return fail(frame.from, Exit::bug,
+                    fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
+                                frame.number, first.from, operation_of(first).str(), frame.from,
+                                operation_of(frame).str()));
     }
     meeting.bytes.at(static_cast<size_t>(frame.to)) = std::move(bytes);
     if (++meeting.n_come < n_members) return;

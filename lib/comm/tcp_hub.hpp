@@ -61,7 +61,7 @@ class TcpHub {
     void finish(u64 group, const Meeting& meeting);
     void split(u64 group, const Meeting& meeting);
     void send(int rank, const Frame& frame, std::shared_ptr<const Bytes> bytes);
-    void fail(Exit code, const std::string& text);
+    void fail(int rank, Exit code, const std::string& text);
 
     std::vector<Peer> peers_;     // by rank
     std::map<int, int> rank_of_;  // by descriptor

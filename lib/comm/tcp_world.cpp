@@ -26,8 +26,6 @@ constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 // How long a rank may compute on after the job has failed before it is ended.
 constexpr auto ignored = std::chrono::seconds(20);
-// How long other ranks leave rank 0 to tell an error that all of them have.
-constexpr unsigned rank_0_first_s = 2;
 
 std::string host_name() {
     char name[256] = "";
@@ -90,7 +88,7 @@ TcpWorld::~TcpWorld() {
 }
 
 void TcpWorld::leave(bool failing) {
-    if (failing && rank() != 0) sleep(rank_0_first_s);
+    // The hub knows what came first, so an error of all ranks has been told to it.
     {
         const std::lock_guard lock(mutex_);
         leaving_ = true;
@@ -119,7 +117,7 @@ void TcpWorld::tell(Frame frame, const Bytes& bytes) {
     const Deadline deadline(options_.timeout_s);
     const bool sent = socket_.send_all(std::as_bytes(std::span(&frame, 1)), deadline) &&
                       socket_.send_all(bytes, deadline);
-    if (!sent) fail(Exit::failure, "lost the connection to rank 0");
+    if (!sent) lose_hub();
 }
 
 void TcpWorld::read() {
@@ -135,19 +133,26 @@ void TcpWorld::read() {
         if (!here) break;
         handle(frame, std::move(bytes));
     }
-    fail(Exit::failure, "lost the connection to rank 0");
+    lose_hub();
     // The rank's own thread throws at its next operation. One that never comes to it is ended.
     std::unique_lock lock(mutex_);
     const bool over = changed_.wait_for(lock, ignored, [this] { return told_ || leaving_; });
     if (over) return;
-    warn("{}", reason_);
+    if (tells_of_failure()) warn("{}", reason_);
     std::_Exit(static_cast<int>(code_));
 }
 
 void TcpWorld::handle(const Frame& frame, Bytes bytes) {
     if (frame.kind == FrameKind::question) return answer(frame);
     if (frame.kind == FrameKind::failure) {
-        fail(static_cast<Exit>(frame.code), text_of_bytes(bytes));
+        const std::string text = text_of_bytes(bytes);
+        {
+            const std::lock_guard lock(mutex_);
+            first_failed_ = frame.peer;
+            first_reason_ = text;
+            changed_.notify_all();
+        }
+        fail(static_cast<Exit>(frame.code), text);
         shutdown(socket_.fd(), SHUT_RD);
         return;
     }
@@ -186,12 +191,52 @@ void TcpWorld::fail(Exit code, const std::string& text) {
     changed_.notify_all();
 }
 
+// Unless the hub has told why before.
+void TcpWorld::lose_hub() {
+    {
+        const std::lock_guard lock(mutex_);
+        without_hub_ = first_failed_ < 0;
+        changed_.notify_all();
+    }
+    fail(Exit::failure,
+         fmt::format("lost the connection to rank 0 at {}: its process or its host has ended",
+                     meeting_.host));
+}
+
+// Rank 0 tells what it knows. When it is gone itself, a few others do that are most probably not on
+// its host.
+bool TcpWorld::tells_of_failure() const {
+    if (!without_hub_) return rank() == 0;
+    int power = 1;
+    while (power < rank()) power *= 8;
+    return power == rank();
+}
+
 void TcpWorld::require_whole() {
     const std::lock_guard lock(mutex_);
     if (!failed_) return;
     told_ = true;
     changed_.notify_all();
+    if (without_hub_ && tells_of_failure()) throw Error(code_, reason_);
     throw JointError(code_, reason_);
+}
+
+std::optional<std::string> TcpWorld::ended_before(const std::string& reason) noexcept {
+    try {
+        {
+            const std::lock_guard lock(mutex_);
+            if (without_hub_) return std::nullopt;
+        }
+        abort(reason);
+        std::unique_lock lock(mutex_);
+        told_ = true;
+        changed_.wait_for(lock, std::chrono::duration<double>(answer_time_s),
+                          [this] { return first_failed_ >= 0 || without_hub_; });
+        if (first_failed_ < 0 || first_failed_ == rank()) return std::nullopt;
+        return first_reason_;
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
 }
 
 bool TcpWorld::has_come(const Key& key) {

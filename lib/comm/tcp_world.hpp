@@ -31,6 +31,7 @@ class TcpWorld final : public Launch {
     ~TcpWorld() override;
     Group& world() override { return *group_; }
     std::string describe() const override;
+    std::optional<std::string> ended_before(const std::string& reason) noexcept override;
     bool carries_tensors() const override { return size() == 1; }
 
     // What an operation waits for: a group's collective of that number (member -1), or a message of
@@ -64,6 +65,8 @@ class TcpWorld final : public Launch {
     void handle(const Frame& frame, Bytes bytes);
     void answer(const Frame& question);
     void fail(Exit code, const std::string& text);
+    void lose_hub();
+    bool tells_of_failure() const;
     void join();
 
     Meeting meeting_;
@@ -80,7 +83,10 @@ class TcpWorld final : public Launch {
     std::map<u64, const std::atomic<i64>*> groups_;
     std::vector<Sighting> sightings_;
     bool failed_ = false;
-    bool told_ = false;  // this rank's own thread knows
+    int first_failed_ = -1;  // the rank whose failure has ended the job, as the hub told
+    std::string first_reason_;
+    bool without_hub_ = false;  // nobody can tell any more
+    bool told_ = false;         // this rank's own thread knows
     bool leaving_ = false;
     Exit code_ = Exit::failure;
     std::string reason_;

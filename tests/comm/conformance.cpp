@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/error.hpp"
 #include "base/rng.hpp"
 
 namespace lm::test {
@@ -411,6 +412,12 @@ void one_throws(Group& world) {
     world.barrier();
 }
 
+// Each with an error of its own, at the same time: what is the matter is told once, not by each.
+void all_throw(Group& world) {
+    world.barrier();
+    run_error(fmt::format("data/{}.bin", world.rank()), "cannot be read");
+}
+
 void one_never_comes(Group& world) {
     std::vector<float> x(10);
     world.all_reduce(view_of(x));
@@ -464,6 +471,7 @@ const std::vector<FailureCase>& failure_cases() {
     static const std::vector<FailureCase> cases = {
         {"one_gives_up", 2, one_gives_up, {"rank 1", "the disk is full"}, false},
         {"one_throws", 2, one_throws, {"no such file"}, false},
+        {"all_throw", 2, all_throw, {"cannot be read"}, false},
         {"one_never_comes", 2, one_never_comes, {"did not come within"}, false},
         {"other_operation",
          2,

@@ -44,6 +44,12 @@ start 4 "${conformance[@]}" one_gives_up
 ended 3 "rank 1 on .* gave up: the disk is full$"
 start 4 "${conformance[@]}" one_throws
 ended 70 "rank 1 on .*no such file"
+# Eight ranks with an error each: the first one's line, and rank 0's that passes it on.
+start 8 "${conformance[@]}" all_throw
+ended 3 "data/[0-7].bin: cannot be read"
+told=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
+[ "$told" = 1 ] || fail "$told errors told instead of the first: $(cat err.*)"
+[ "$(cat err.* | grep -c "cannot be read")" -le 2 ] || fail "told by more than two: $(cat err.*)"
 start 4 "${conformance[@]}" one_never_comes
 ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 4 s; rank 1 on $(hostname) "
 start 4 "${conformance[@]}" other_operation
@@ -59,6 +65,14 @@ until [ "$(wc -l <out.0)" = 4 ]; do
 done
 kill -9 "${pids[2]}"
 ended 3 "rank 2 on $(hostname): its process has ended"
+# Rank 0 dies: somebody else says so.
+start 4 "${conformance[@]}" forever
+until [ "$(wc -l <out.0)" = 4 ]; do
+    kill -0 "${pids[0]}" || fail "no start: $(cat err.*)"
+    sleep 0.05
+done
+kill -9 "${pids[0]}"
+ended 3 "rank 1 on $(hostname): lost the connection to rank 0 at localhost"
 expect 3 "ranks 1, 2 of 3 did not come within 1 s" \
     env RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 12000)) test_conformance --rendezvous --timeout 1
 

@@ -42,11 +42,11 @@ struct Gpu {
     test::OnDevice world;
 };
 
-int run(const comm::LaunchOptions& options, const std::string& chosen, bool cuda) {
-    const std::unique_ptr<comm::Launch> launch = comm::launch(options);
+int run_cases(comm::Launch& launch, const comm::LaunchOptions& options, const std::string& chosen,
+              bool cuda) {
     std::optional<Gpu> gpu;
-    if (cuda) gpu.emplace(launch->world(), options.timeout_s);
-    comm::Group& world = cuda ? gpu->world : launch->world();
+    if (cuda) gpu.emplace(launch.world(), options.timeout_s);
+    comm::Group& world = cuda ? gpu->world : launch.world();
     int n_run = 0;
     for (const test::ConformanceCase& c : test::conformance_cases()) {
         if (!chosen.empty() && chosen != c.name) continue;
@@ -61,8 +61,13 @@ int run(const comm::LaunchOptions& options, const std::string& chosen, bool cuda
     }
     if (chosen == "forever") forever(world);
     if (n_run == 0) usage_error("CASE", "there is no '{}'", chosen);
-    if (world.rank() == 0) cli::write_stdout(launch->describe() + "\n");
+    if (world.rank() == 0) cli::write_stdout(launch.describe() + "\n");
     return 0;
+}
+
+int run(const comm::LaunchOptions& options, const std::string& chosen, bool cuda) {
+    const std::unique_ptr<comm::Launch> launch = comm::launch(options);
+    return comm::with_one_error(*launch, [&] { return run_cases(*launch, options, chosen, cuda); });
 }
 
 }  // namespace

@@ -38,8 +38,6 @@ constexpr auto answer_interval = std::chrono::milliseconds(100);
 constexpr double answer_time_s = 2;  // a rank that lives answers within one interval
 constexpr size_t max_answers_under_way = 64;
 constexpr size_t max_hosts_asked = 64;
-// How long other ranks leave rank 0 to tell an error that all of them have.
-constexpr unsigned rank_0_first_s = 2;
 
 bool job_is_over = true;
 
@@ -101,7 +99,7 @@ MpiWorld::~MpiWorld() {
     }
     stop_answering();
     if (failing || failed_.load()) {
-        if (rank_ != 0) sleep(rank_0_first_s);
+        std::this_thread::sleep_for(std::chrono::duration<double>(report_after_s(rank_)));
         return;  // the end of the process ends the job
     }
     group_.reset();
