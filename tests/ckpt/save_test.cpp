@@ -142,7 +142,7 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
             tensor, Kind::exp_avg,
             {.box = {Shape{0}, Shape{24}}, .flat_begin = 0, .flat_end = 24, .data = row.data()});
     };
-    load_row("layers.0.ln1.weight");  // small: it lies on one or two of the 16
+    load_row("layers.0.attention.norm.weight");  // small: it lies on one or two of the 16
     CHECK(one.n_parts_read() <= 1 + 4);
     CHECK(one.n_files_opened() <= n_before + 2);
     check_grid(one, config, parallel, 1);
