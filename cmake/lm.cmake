@@ -68,6 +68,12 @@ function(lm_command name)
     lm_manual(lm-${name})
 endfunction()
 
+# lm_in_kit(PROGRAM): one that finds our libraries when it is copied to bin, bench or tests/... of the archive gpu_kit.
+function(lm_in_kit program)
+    set_target_properties(
+        ${program} PROPERTIES BUILD_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR};$ORIGIN/../../${LM_PRIVATE_LIBDIR}")
+endfunction()
+
 # lm_manual(PROGRAM): its man page, when man/PROGRAM.1.in exists, and its bash completion. Both come
 # from the option table, so the program itself is run for them.
 function(lm_manual program)

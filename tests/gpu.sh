@@ -1,22 +1,152 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, on this machine's: operations against the CPU's, copies and errors, compute-sanitizer,
-# collectives, training of GPT-2, BLOOM and Llama shapes as on the CPU, resume, checkpoints from the one to the other.
+# Everything that needs a GPU, in stages, on this machine's: from the source tree, or unpacked from the archive of
+# `--target gpu_kit` on a machine that has the driver, CUDA's libraries and nothing to build with.
 set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: tests/gpu.sh [BUILD-DIRECTORY] [CTEST-OPTION...]
-Builds what the tests with the label "gpu" need (default build/release; made when it is not there), then
-runs them. Where there is no GPU they are skipped, each with a line that says why.
+Usage: tests/gpu.sh [--log FILE] [--within SECONDS] [STAGE...]
+Runs the stages (default: all, in this order), each within its own limit, and goes on after one that fails. Prints a
+line for each; everything they say is in FILE (default gpu.log). --within: begins no stage whose limit ends later, and
+names those left out, which are given in the next call.
+
+  stage       limit  what it runs
+  smoke          90  driver and libraries, a copy, a few kernels, 5 steps in bf16
+  ops           400  every operation against the CPU's, in fp32, bf16 and fp16; copies, errors, products
+  fault          60  an illegal access ends with the operation's name
+  memory        120  what the driver has given against the plan
+  train         600  50 steps of GPT-2, BLOOM and Llama shapes as on the CPU, the same bits after a resume,
+                     checkpoints from the one to the other
+  nccl          300  the conformance of groups, with as many ranks as there are GPUs
+  ranks         500  2 ranks, on one GPU if there is one only: conformance, TP = 2, PP = 2, DP = 2
+  memcheck      500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): accesses
+  racecheck     500  the same: shared memory
+  synccheck     400  the same: barriers
+  initcheck     400  the same: memory that nobody has written
+
+Exit code: 0, or 1 when a stage failed or ran out of time. Where there is no GPU all are skipped.
 END
 }
 
-[[ ${1:-} != -h && ${1:-} != --help ]] || { usage; exit 0; }
-cd "$(dirname "$0")/.."
-build=${1:-build/release}
-shift $(($# > 0 ? 1 : 0))
-[ -e "$build/build.ninja" ] || cmake --preset release -B "$build" -D LM_CUDA=ON
-cmake --build "$build" --target lm-train lm_cuda test_cuda test_conformance
-nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv 2>/dev/null || echo "no nvidia-smi"
-exec ctest --test-dir "$build" -L gpu --output-on-failure --no-tests=error "$@"
+stages=(smoke ops fault memory train nccl ranks memcheck racecheck synccheck initcheck)
+declare -A limit=([smoke]=90 [ops]=400 [fault]=60 [memory]=120 [train]=600 [nccl]=300 [ranks]=500
+    [memcheck]=500 [racecheck]=500 [synccheck]=400 [initcheck]=400)
+
+log=gpu.log
+within=0
+while [ $# -gt 0 ]; do
+    case $1 in
+        -h | --help) usage; exit 0 ;;
+        --log) log=$2; shift 2 ;;
+        --within) within=$2; shift 2 ;;
+        --stage) stage=$2; shift 2 ;; # a call of its own for each, within its limit
+        *) break ;;
+    esac
+done
+root=$(realpath "$(dirname "$0")/..")
+build=$root
+[ -x "$root/bin/lm-train" ] || build=${LM_BUILD:-$root/build/release}
+tests=$root/tests
+train=$build/bin/lm-train
+test_cuda=$build/tests/cuda/test_cuda
+[ -n "${LM_PLUGIN_DIR:-}" ] || export LM_TEST_GPU=1
+
+# CUDA's libraries, where only Python's packages have them.
+find_libraries() {
+    local name dir
+    for name in libcublasLt.so.13 libnccl.so.2; do
+        [[ $(ldconfig -p 2>/dev/null) == *"$name"* ]] && continue
+        [ ! -e "/usr/local/cuda/lib64/$name" ] || continue
+        dir=$(python3 -c '
+import glob, os, site, sys
+for base in site.getsitepackages() + [site.getusersitepackages()]:
+    for path in glob.glob(os.path.join(base, "nvidia", "*", "lib", sys.argv[1])):
+        sys.exit(print(os.path.dirname(path)))' "$name" 2>/dev/null || true)
+        [ -z "$dir" ] || export LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    done
+}
+
+small=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --mock-data --vocab-size 1000
+    --micro-batch-size 4 --global-batch-size 8 --lr 1e-3 --eval-iters 0 --log-interval 1 --device cuda --bf16)
+
+smoke() {
+    nvidia-smi || true
+    ldd "$build"/lib*/{,lm-utils/}liblm_cuda.so 2>/dev/null | grep -E 'cublasLt|nccl|not found' || true
+    "$test_cuda" "[device]"
+    "$train" "${small[@]}" --train-iters 5
+}
+# GPT-2 124M: 2 % of 8 GiB are more than what contexts differ by.
+memory() {
+    local shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --vocab-size 50304
+        --micro-batch-size 16 --global-batch-size 16)
+    [ -z "${LM_PLUGIN_DIR:-}" ] || shape=()
+    "$train" "${small[@]}" "${shape[@]}" --train-iters 3 --benchmark >memory.out
+    cat memory.out
+    grep -E '^memory: ' memory.out
+}
+sanitizer() { bash "$tests/cuda/sanitizer.sh" "$test_cuda" "$1"; }
+
+perform() {
+    case $1 in
+        smoke) smoke ;;
+        memory) memory ;;
+        ops) "$test_cuda" "~[nccl]" ;;
+        fault) "$test_cuda" "[.fault]" ;;
+        nccl) "$test_cuda" "[nccl]" ;;
+        train) bash "$tests/e2e/train_cuda.sh" "$build" ;;
+        ranks) bash "$tests/e2e/train_cuda_ranks.sh" "$build" ;;
+        memcheck | racecheck | synccheck | initcheck) sanitizer "$1" ;;
+        *) echo "no such stage: $1" >&2; exit 2 ;;
+    esac
+}
+
+if [ -n "${stage:-}" ]; then
+    perform "$stage"
+    exit 0
+fi
+
+[ $# -gt 0 ] || set -- "${stages[@]}"
+for name in "$@"; do
+    [ -n "${limit[$name]:-}" ] || { echo "gpu.sh: no stage '$name': one of ${stages[*]}" >&2; exit 2; }
+done
+if [ "$build" != "$root" ] && [ -z "${LM_BUILD:-}" ]; then
+    [ -e "$build/build.ninja" ] || (cd "$root" && cmake --preset release -D LM_CUDA=ON)
+    cmake --build "$build" --target lm-train lm_cuda test_cuda test_conformance
+fi
+find_libraries
+log=$(realpath -m "$log")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+: >"$log"
+printf '%s, %s, %s\n' "$("$train" --version)" "$(uname -n)" "$(date -u +%FT%TZ)" | tee -a "$log"
+nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader 2>/dev/null | tee -a "$log" ||
+    echo "no nvidia-smi" | tee -a "$log"
+
+failed=0
+left_out=()
+for name in "$@"; do
+    if [ "$within" -gt 0 ] && [ $((SECONDS + limit[$name])) -gt "$within" ]; then
+        left_out+=("$name")
+        continue
+    fi
+    begin=$SECONDS
+    code=0
+    printf '\n==== %s ====\n' "$name" >>"$log"
+    # In a process group of its own, which ends as a whole.
+    timeout -k 10 "${limit[$name]}" bash "$root/tests/gpu.sh" --stage "$name" >"$name.out" 2>&1 </dev/null || code=$?
+    cat "$name.out" >>"$log"
+    case $code in
+        0) verdict=PASSED ;;
+        77) verdict=skipped ;;
+        124 | 137) verdict="OUT OF TIME" ;;
+        *) verdict="FAILED ($code)" ;;
+    esac
+    [ "$verdict" = PASSED ] || [ "$verdict" = skipped ] || failed=1
+    # What it says last, which for a failure is why.
+    printf '%-9s %s in %d s: %s\n' "$name" "$verdict" $((SECONDS - begin)) "$(tail -n 1 "$name.out" | cut -c 1-200)" |
+        tee -a "$log"
+done
+[ ${#left_out[@]} = 0 ] || echo "left out for lack of time: ${left_out[*]}" | tee -a "$log"
+exit $failed

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes lm-utils-VERSION-linux-x86_64.tar.gz of a build: it runs on another x86-64 Linux, by unpacking.
 
-Usage: tools/bundle.py BUILD-DIRECTORY (cmake --build BUILD-DIRECTORY --target bundle)
+Usage: tools/bundle.py BUILD-DIRECTORY [gpu_kit] (cmake --build BUILD-DIRECTORY --target bundle, or gpu_kit)
+
+gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with what tests/gpu.sh and bench/gpu.py run besides, without docs.
 
 What `cmake --install` gives, and every library that it needs, but not libc, the CUDA driver, the CUDA
 libraries and MPI: those belong to the machine. The programs find the libraries by DT_RPATH, which holds for the
@@ -85,18 +87,40 @@ def runpath_to_rpath(path):
                 offset += 16
 
 
+# Of the build, and of the source tree; they lie where they lay, programs of the build below bin and tests.
+KIT_PROGRAMS = ("bin/test_conformance", "tests/cuda/test_cuda", "bench/bench_device_ops")
+KIT_SCRIPTS = ("tests/gpu.sh", "tests/cuda/sanitizer.sh", "tests/e2e/common.bash", "tests/e2e/train_cuda.sh",
+               "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/train_pytorch.py")
+
+
+def add_kit(stage, build, source):
+    for names, root in ((KIT_PROGRAMS, build), (KIT_SCRIPTS, source)):
+        for name in names:
+            os.makedirs(os.path.dirname(os.path.join(stage, name)), exist_ok=True)
+            shutil.copy(os.path.join(root, name), os.path.join(stage, name))
+
+
+def add_texts(stage, source):
+    for text in ("README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(os.path.join(source, text), stage)
+    shutil.copytree(os.path.join(source, "docs"), os.path.join(stage, "docs"))
+
+
 def main():
-    if len(sys.argv) != 2:
-        die("one argument: the build directory")
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["gpu_kit"]):
+        die("arguments: the build directory, and gpu_kit or nothing")
     build = sys.argv[1]
+    kit = len(sys.argv) == 3
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     program = os.path.join(build, "bin", "lm-train")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
-    name = f"lm-utils-{version}-linux-x86_64"
+    name = f"lm-utils-{version}-" + ("gpu-kit" if kit else "linux-x86_64")
     with tempfile.TemporaryDirectory() as scratch:
         stage = os.path.join(scratch, name)
         subprocess.run(["cmake", "--install", build, "--prefix", stage], check=True, stdout=subprocess.DEVNULL)
         folder, = {os.path.dirname(path) for path in elf_files(stage) if os.path.basename(path) == "liblm.so"}
+        if kit:
+            add_kit(stage, build, source)
         for library, place in all_libraries(stage).items():
             target = os.path.join(folder, library)
             if not os.path.exists(target):
@@ -104,9 +128,10 @@ def main():
                 os.chmod(target, 0o755)
         for path in elf_files(stage):
             runpath_to_rpath(path)
-        for text in ("README.md", "LICENSE", "CHANGELOG.md"):
-            shutil.copy(os.path.join(source, text), stage)
-        shutil.copytree(os.path.join(source, "docs"), os.path.join(stage, "docs"))
+            if kit:
+                subprocess.run(["strip", "--strip-unneeded", path], check=True)
+        if not kit:
+            add_texts(stage, source)
         archive = os.path.join(build, name + ".tar.gz")
         with tarfile.open(archive + ".part", "w:gz") as tar:
             tar.add(stage, name)

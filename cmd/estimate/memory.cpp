@@ -10,6 +10,7 @@
 #include "report.hpp"
 #include "schedule.hpp"
 #include "spec/memory.hpp"
+#include "spec/nccl_memory.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
@@ -81,17 +82,32 @@ i64 allowance_of(const Flags& flags) {
     return on_gpu(flags) ? i64{2} << 30 : i64{100} << 20;
 }
 
-void add_verdict(Report& report, const Flags& flags, i64 largest, bool fits) {
+// Of the rank that needs most of both.
+struct Largest {
+    i64 buffers = 0;
+    i64 nccl = 0;
+    i64 total() const { return buffers + nccl; }
+};
+
+void add_verdict(Report& report, const Flags& flags, const Largest& largest, bool fits) {
     std::vector<Figure> figures = {
-        {"largest", "largest rank", Unit::bytes, largest, "the stage that needs most"},
+        {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage that needs most"},
         {"allowance", "allowance", Unit::bytes, allowance_of(flags),
          "--allowance: what lies outside of our buffers; 100 MiB for libraries, code and the "
          "loader "
-         "of a process on the CPU, 2 GiB on a GPU, where a CUDA context takes 1.3 to 1.6 GiB"}};
+         "of a process on the CPU, 2 GiB on a GPU, for the driver's context, libraries and "
+         "kernels"}};
+    if (largest.nccl > 0) {
+        figures.insert(figures.begin() + 1,
+                       {"nccl", "NCCL", Unit::bytes, largest.nccl,
+                        "an estimate: connections of 10 MiB, two for each channel of a group, of "
+                        "which there are "
+                        "24, for the tied embeddings 16, and 2 for each link of a pipeline"});
+    }
     if (flags.memory) {
         figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
         figures.push_back(
-            {"fits", "fits", Unit::plain, fits, "largest rank + allowance <= memory"});
+            {"fits", "fits", Unit::plain, fits, "largest rank + NCCL + allowance <= memory"});
     }
     report.figures("verdict", std::move(figures));
 }
@@ -108,17 +124,18 @@ int run(const Flags& flags) {
                                .n_micro_batches = flags.n_micro_batches.value_or(2 * parallel.pp)};
     config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
     at_least_one("--micro-batches", step.n_micro_batches);
-    i64 largest = 0;
+    Largest largest;
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
-        largest = std::max(largest, plan.total());
+        const i64 nccl = on_gpu(flags) ? spec::nccl_bytes(parallel, stage, false) : 0;
+        if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
     }
     Report report;
     report.table("rank", columns(), std::move(rows));
-    const bool fits = !flags.memory || largest + allowance_of(flags) <= flags.memory->value;
+    const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
     add_verdict(report, flags, largest, fits);
     report.print(flags.output);
     return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);

@@ -19,12 +19,19 @@ void check_parts(const View& whole, const View& part, int size) {
 
 }  // namespace
 
-Work Group::begin(const Operation& operation) {
+Work Group::begin(const Operation& operation, const Work& behind) {
     LM_CHECK(operation.peer < size_, "a rank outside of the group");
     const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
     if (watch_) watch_->started(name_, operation, number);
-    const i64 ticket = start(operation);
+    const i64 ticket = behind.group_ == nullptr
+                           ? start(operation)
+                           : start_behind(operation, *behind.group_, behind.ticket_);
     return ticket == 0 ? Work() : Work(this, ticket);
+}
+
+i64 Group::start_behind(const Operation& operation, Group& other, i64 ticket) {
+    LM_CHECK(other.done(ticket), "an operation that is to follow one that is under way");
+    return start(operation);
 }
 
 void Group::finish(i64 ticket) {
@@ -59,9 +66,10 @@ Work Group::start_send(const View& x, int to) {
     return begin({Kind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
 }
 
-Work Group::start_receive(const View& x, int from) {
+Work Group::start_receive(const View& x, int from, const Work& behind) {
     LM_CHECK(from >= 0 && from != rank_, "a message from the rank itself");
-    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data});
+    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data},
+                 behind);
 }
 
 void Group::barrier() {

@@ -35,10 +35,22 @@ class Work {
     Work(Group* group, i64 ticket) : group_(group), ticket_(ticket) {}
     void wait();  // what was received may be used by what the device is told next
     bool done();  // does not block; drives progress where the library needs to be called for it
+    // A receive can be told to begin behind this operation, and this rank need not wait for either:
+    // it is done, or its device orders the two.
+    bool can_be_followed();
 
   private:
+    friend class Group;
     Group* group_ = nullptr;
     i64 ticket_ = 0;
+};
+
+// What a group is going to carry between devices.
+struct Traffic {
+    bool collectives = false;
+    bool beside_compute = false;  // those leave most of the devices to what is computed meanwhile
+    std::vector<int> to = {};     // the members to which this rank sends messages
+    std::vector<int> from = {};
 };
 
 class Group {
@@ -64,12 +76,18 @@ class Group {
     // on dtype and number of elements. A send may wait for its receive. A send to the rank itself
     // is a bug.
     Work start_send(const View& x, int to);
-    Work start_receive(const View& x, int from);
+    // `behind`: an operation of this or another group that still reads `x`, which
+    // can_be_followed(); or none.
+    Work start_receive(const View& x, int from, const Work& behind = {});
     void barrier();
 
     // Collective: members with the same `color` form a new group, ordered by `key`, then by rank.
     // A negative color: the group of this rank alone.
     std::unique_ptr<Group> split(int color, int key, std::string name);
+
+    // Makes the connections for what goes between devices, before the work in whose middle they
+    // would be made otherwise; nothing else is carried there. Collective.
+    virtual void prepare(const Traffic&) {}
 
     // Operations are recorded there from now on, those of parts cut from now on too; nullptr:
     // nowhere. The watch outlives the groups.
@@ -107,13 +125,16 @@ class Group {
     virtual i64 start(const Operation& operation) = 0;
     virtual void wait(i64 ticket) = 0;
     virtual bool done(i64 ticket) = 0;
+    // Groups whose device orders operations: whether it does for this one, and a receive behind it.
+    virtual bool orders(i64 ticket) { return done(ticket); }
+    virtual i64 start_behind(const Operation& operation, Group& other, i64 ticket);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
 
     // For groups that hand operations on to another one.
     static Work hand_on(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:
-    Work begin(const Operation& operation);
+    Work begin(const Operation& operation, const Work& behind = {});
     void finish(i64 ticket);
 
     std::string name_;
@@ -132,6 +153,10 @@ inline void Work::wait() {
 
 inline bool Work::done() {
     return group_ == nullptr || group_->done(ticket_);
+}
+
+inline bool Work::can_be_followed() {
+    return group_ == nullptr || group_->orders(ticket_);
 }
 
 // The group of one rank: every operation is a copy or nothing.

@@ -34,6 +34,7 @@ class CudaDevice final : public device::Device {
     void copy_to_host(void* host, const device::View& source) override;
     void copy_from_host(const device::View& target, const void* host) override;
     void synchronize() override;
+    InUse memory_in_use() override;
     void allow_tf32() override;
     void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
@@ -65,6 +66,7 @@ class CudaDevice final : public device::Device {
     void waited(cudaError_t status);
 
     int index_;
+    i64 in_use_at_start_ = 0;
     cudaDeviceProp properties_{};
     cudaStream_t stream_ = nullptr;
     const char* operation_ = "start";

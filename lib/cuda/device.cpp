@@ -61,6 +61,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     staging_.open();
     matmul_ = std::make_unique<Matmul>(*this);
+    in_use_at_start_ = memory_in_use().now;
 }
 
 // Errors were told when they came up; the process may be on its way out.
@@ -116,6 +117,13 @@ void CudaDevice::measure(const std::function<void()>& work, double& seconds) {
     check(timer_.begin(stream_));
     work();
     check(timer_.end(stream_, seconds));
+}
+
+CudaDevice::InUse CudaDevice::memory_in_use() {
+    size_t free = 0;
+    size_t total = 0;
+    check(cudaMemGetInfo(&free, &total));
+    return {static_cast<i64>(total - free), in_use_at_start_};
 }
 
 void CudaDevice::allow_tf32() {

@@ -2,6 +2,7 @@
 #include "cuda/driver.hpp"
 
 #include <cstdlib>
+#include <fstream>
 
 #include "base/error.hpp"
 
@@ -14,14 +15,34 @@ std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+// The oldest driver for every toolkit of this major version (NVIDIA, "CUDA Compatibility", minor
+// version compatibility).
+constexpr int oldest_driver = CUDART_VERSION >= 13000 ? 580 : 525;
+
+// " 550.54.15", as the kernel's module tells it: "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+// 550.54.15  Tue ..."; or "".
+std::string module_version() {
+    std::ifstream file("/proc/driver/nvidia/version");
+    for (std::string word; file >> word;) {
+        const bool number = !word.empty() && word[0] >= '0' && word[0] <= '9';
+        if (number && word.find('.') != std::string::npos) return " " + word;
+    }
+    return "";
+}
+
 [[noreturn]] void no_driver() {
     int version = 0;
     if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
         run_error("cuda",
                   "no NVIDIA driver: run this on a machine with a GPU, or use --device cpu");
     }
-    run_error("cuda", "the NVIDIA driver is for CUDA {}, too old for CUDA {}: update the driver",
-              version_text(version), version_text(CUDART_VERSION));
+    const std::string older = CUDART_VERSION >= 13000
+                                  ? fmt::format(", or build with CUDA {}", version_text(version))
+                                  : "";
+    run_error("cuda",
+              "the NVIDIA driver{} is for CUDA {}, too old for CUDA {}: update it to {} or later{}",
+              module_version(), version_text(version), version_text(CUDART_VERSION), oldest_driver,
+              older);
 }
 
 [[noreturn]] void no_device() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job meet in NCCL: each with a GPU of its own, by an id that rank 0 makes and
-// the host's group hands out.
+// How the ranks of a job come to NCCL: each with a GPU of its own.
 #include <fmt/format.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,11 +8,11 @@
 #include <fstream>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/joint_error.hpp"
 #include "cuda/nccl_group.hpp"
+#include "cuda/nccl_library.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -62,16 +60,6 @@ void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
     }
 }
 
-ncclUniqueId exchange_id(comm::Group& host) {
-    ncclUniqueId id{};
-    // A failure is told by all ranks, not waited for.
-    i32 made = host.rank() != 0 || ncclGetUniqueId(&id) == ncclSuccess ? 1 : 0;
-    host.broadcast({&made, DType::int32, {1}}, 0);
-    if (made == 0) run_error("NCCL", "ncclGetUniqueId: {}", ncclGetLastError(nullptr));
-    host.broadcast({&id, DType::uint8, {static_cast<i64>(sizeof id)}}, 0);
-    return id;
-}
-
 }  // namespace
 
 std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_ptr<comm::Group> own,
@@ -79,24 +67,11 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
     auto& device = static_cast<CudaDevice&>(any_device);
     std::shared_ptr<comm::Group> host = std::move(own);
     promise_order();
+    (void)nccl();
     require_gpus_of_their_own(device, *host);
-    const ncclUniqueId id = exchange_id(*host);
     const auto world = std::make_shared<NcclWorld>(device, host, timeout_s);
-    const auto channel =
-        std::make_shared<Channel>(device, host->name(), host, host->rank(), host->size());
-    {
-        const std::lock_guard lock(world->mutex());
-        world->add(channel);
-        channel->join(id);
-    }
-    const Stopwatch watch;
-    world->until([&] {
-        if (channel->formed()) return true;
-        if (watch.elapsed_s() < timeout_s) return false;
-        run_error("NCCL", "{} within {:.0f} s: NCCL_DEBUG=INFO tells more",
-                  "the ranks' GPUs did not connect", timeout_s);
-    });
-    return std::make_unique<NcclGroup>(world, host, channel, host->name());
+    std::string name = host->name();
+    return std::make_unique<NcclGroup>(world, std::move(host), std::move(name));
 }
 
 }  // namespace lm::cuda

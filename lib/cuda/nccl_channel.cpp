@@ -2,10 +2,13 @@
 #include "cuda/nccl_channel.hpp"
 
 #include <algorithm>
+#include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "cuda/max_keys.hpp"
+#include "cuda/nccl_library.hpp"
 
 namespace lm::cuda {
 
@@ -44,11 +47,12 @@ size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
 
-ncclConfig_t config_of(const std::string& name) {
+ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    config.splitShare = 0;  // sharing, the parts would wait for each other
+    config.blocking = blocking ? 1 : 0;
+    config.splitShare = 0;  // sharing, the two would wait for each other
     config.commName = name.c_str();
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
     return config;
 }
 
@@ -60,11 +64,23 @@ std::byte* at(const void* base, i64 elements, DType dtype) {
     return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(dtype);
 }
 
+bool takes_keys(const Operation& o) {
+    const bool reduces = o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter;
+    return reduces && o.reduction == Reduction::max && is_float(o.dtype);
+}
+
 }  // namespace
 
 Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-                 int size)
-    : device_(device), name_(std::move(name)), host_(std::move(host)), rank_(rank), size_(size) {
+                 int size, int most_blocks)
+    : device_(device),
+      name_(std::move(name)),
+      host_(std::move(host)),
+      rank_(rank),
+      size_(size),
+      most_blocks_(most_blocks),
+      keys_(device.allocate(n_keys * size_of(DType::int32), "NCCL")) {
+    LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
     // Collectives go first where both want the GPU: other ranks wait for them.
     int least = 0;
     int greatest = 0;
@@ -73,7 +89,9 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
 }
 
 Channel::~Channel() {
-    if (comm_ != nullptr) abort_together({take()});
+    std::vector<ncclComm_t> comms;
+    take(comms);
+    if (!comms.empty()) abort_together(comms);
     for (const std::unique_ptr<Flight>& flight : flights_) {
         cudaEventDestroy(flight->ready);
         cudaEventDestroy(flight->end);
@@ -81,53 +99,82 @@ Channel::~Channel() {
     cudaStreamDestroy(stream_);
 }
 
-void Channel::call(ncclResult_t result, const char* what) {
-    in_progress_ = result == ncclInProgress;
-    if (result == ncclSuccess || in_progress_) return;
-    run_error(fmt::format("group '{}'", name_), "{}: {}: {}", what, ncclGetErrorString(result),
-              ncclGetLastError(comm_));
+// The duplicate is NCCL's own until it is settled.
+void Channel::take(std::vector<ncclComm_t>& comms) {
+    if (joined_ != nullptr) comms.push_back(std::exchange(joined_, nullptr));
+    if (state_ < State::leaving || comm_ == nullptr) return;
+    comms.push_back(std::exchange(comm_, nullptr));
+}
+
+void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    run_error(fmt::format("group '{}'", name_), "{}: {}: {}", what, nccl().GetErrorString(result),
+              nccl().GetLastError(comm));
 }
 
 // ---- Forming -----------------------------------------------------------------------------------
 
 void Channel::join(const ncclUniqueId& id) {
-    ncclConfig_t config = config_of(name_);
-    call(ncclCommInitRankConfig(&comm_, size_, id, rank_, &config), "ncclCommInitRankConfig");
-    in_progress_ = true;
+    ncclConfig_t config = config_of(name_, false, most_blocks_);
+    check(nccl().CommInitRankConfig(&joined_, size_, id, rank_, &config), joined_,
+          "ncclCommInitRankConfig");
 }
 
-void Channel::join_after(comm::Work exchange, std::unique_ptr<ncclUniqueId> id) {
-    id_ = std::move(id);
-    id_exchange_ = exchange;
-}
-
-// NCCL sets comm_ when the parent is no longer in progress.
-void Channel::join_part(Channel& parent, int color, int key) {
-    parent_ = &parent;
-    ncclConfig_t config = config_of(name_);
-    parent.call(ncclCommSplit(parent.comm_, color, key, &comm_, &config), "ncclCommSplit");
-    parent.in_progress_ = true;
-    in_progress_ = true;
+bool Channel::settled(ncclComm_t comm) {
+    ncclResult_t state = ncclSuccess;
+    check(nccl().CommGetAsyncError(comm, &state), comm, "ncclCommGetAsyncError");
+    check(state, comm, "NCCL");
+    return state == ncclSuccess;
 }
 
 bool Channel::formed() {
-    if (parent_ != nullptr) {
-        if (!parent_->settled()) return false;
-        parent_ = nullptr;
+    if (state_ == State::formed) return true;
+    if (joined_ == nullptr || !settled(joined_)) return false;
+    if (state_ == State::joining) {
+        // NCCL sets comm_ before joined_ is settled again.
+        ncclConfig_t config = config_of(name_, true, most_blocks_);
+        state_ = State::duplicating;
+        check(nccl().CommSplit(joined_, 0, rank_, &comm_, &config), joined_, "ncclCommSplit");
+    } else if (state_ == State::duplicating) {
+        state_ = State::leaving;
+        check(nccl().CommFinalize(joined_), joined_, "ncclCommFinalize");
+    } else {
+        check(nccl().CommDestroy(std::exchange(joined_, nullptr)), nullptr, "ncclCommDestroy");
+        state_ = State::formed;
     }
-    return settled();
+    return state_ == State::formed;
 }
 
-bool Channel::settled() {
-    if (comm_ == nullptr) return true;
-    if (!in_progress_) return true;
-    ncclResult_t state = ncclSuccess;
-    call(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
-    call(state, "NCCL");
-    return !in_progress_;
+// NCCL connects for an algorithm when that is taken first (NCCL_RUNTIME_CONNECT), which depends on
+// kind and size: so a small and a large one of each.
+void Channel::warm_up(bool messages) {
+    for (const i64 bytes : {i64{64}, keys_.bytes()}) {
+        const auto perform = [&](Kind kind, i64 n, const void* in, void* out) {
+            if (n == 0) return;
+            release(*start({.kind = kind, .dtype = DType::uint8, .n = n, .in = in, .out = out}, -1,
+                           nullptr));
+        };
+        void* const all = keys_.data();
+        if (messages) {
+            perform(rank_ == 0 ? Kind::send : Kind::receive, bytes, all, all);
+            continue;
+        }
+        const i64 n = bytes / size_;
+        void* const part = at(all, rank_ * n, DType::uint8);
+        perform(Kind::all_reduce, bytes, all, all);
+        perform(Kind::reduce_scatter, n, all, part);
+        perform(Kind::all_gather, n, part, all);
+    }
 }
 
 // ---- Operations --------------------------------------------------------------------------------
+
+// NCCL_COMM_BLOCKING=0 has them in the background in spite of all.
+void Channel::call(ncclResult_t result, const char* what) {
+    check(result, comm_, what);
+    if (result != ncclInProgress) return;
+    while (!settled(comm_)) std::this_thread::yield();
+}
 
 Flight* Channel::unused() {
     if (unused_.empty()) reap();
@@ -139,7 +186,7 @@ Flight* Channel::unused() {
     }
     Flight* const flight = unused_.back();
     unused_.pop_back();
-    *flight = {.ready = flight->ready, .end = flight->end};
+    *flight = {.operation = {}, .ready = flight->ready, .end = flight->end};
     return flight;
 }
 
@@ -148,15 +195,18 @@ void Channel::reap() {
     while (!under_way_.empty() && done(*under_way_.front())) {
         Flight* const flight = under_way_.front();
         under_way_.pop_front();
-        --n_told_;
         flight->complete = true;
         if (!flight->held) unused_.push_back(flight);
     }
 }
 
+bool Channel::idle() {
+    reap();
+    return under_way_.empty();
+}
+
 bool Channel::done(Flight& flight) {
     if (flight.complete) return true;
-    if (!flight.recorded) return false;
     const cudaError_t status = cudaEventQuery(flight.end);
     if (status == cudaErrorNotReady) {
         cudaGetLastError();  // no error that a launch should find
@@ -171,63 +221,44 @@ void Channel::release(Flight& flight) {
     if (flight.complete) unused_.push_back(&flight);
 }
 
-Flight* Channel::start(const Operation& operation, i64 number) {
-    // Here and not in tell(), which the watch may come to: memory is for the rank's own thread.
-    if (takes_keys(operation) && !keys_in_place(operation.dtype) && keys_.bytes() == 0) {
-        LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
-        keys_ = device_.allocate(n_keys * size_of(DType::int32), "maxima");
-    }
+Flight* Channel::start(const Operation& operation, i64 number, const Flight* behind) {
+    LM_CHECK(state_ == State::formed && comm_ != nullptr, "an operation without a communicator");
     Flight* const flight = unused();
     flight->operation = operation;
     flight->number = number;
     flight->held = true;
     device_.check(cudaEventRecord(flight->ready, device_.stream()));
+    device_.check(cudaStreamWaitEvent(stream_, flight->ready));
+    if (behind != nullptr) device_.check(cudaStreamWaitEvent(stream_, behind->end));
+    tell(operation);
+    device_.check(cudaEventRecord(flight->end, stream_));
     under_way_.push_back(flight);
-    advance();
     return flight;
 }
 
-void Channel::advance() {
-    if (id_ != nullptr && id_exchange_.done()) join(*std::exchange(id_, nullptr));
-    if (!usable() || !settled()) return;
-    while (true) {
-        if (busy_ == nullptr) {
-            if (n_told_ == under_way_.size()) return;
-            busy_ = under_way_[n_told_++];
-            device_.check(cudaStreamWaitEvent(stream_, busy_->ready));
-            tell(*busy_);
-        }
-        if (!settled()) return;
-        conclude(*busy_);
+void Channel::tell(const Operation& o) {
+    if (takes_keys(o)) {
+        return keys_in_place(o.dtype) ? tell_maximum_in_place(o) : tell_maximum(o);
     }
-}
-
-bool Channel::takes_keys(const Operation& o) const {
-    const bool reduces = o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter;
-    return reduces && o.reduction == Reduction::max && is_float(o.dtype);
-}
-
-void Channel::tell(Flight& flight) {
-    const Operation& o = flight.operation;
-    if (takes_keys(o)) return tell_maximum(flight);
     const ncclRedOp_t op = o.reduction == Reduction::sum ? ncclSum : ncclMax;
     const ncclDataType_t type = nccl_type(o.dtype);
     const size_t n = nccl_count(o.dtype, o.n);
     switch (o.kind) {
         case Kind::all_reduce:
-            return call(ncclAllReduce(o.in, o.out, n, type, op, comm_, stream_), "ncclAllReduce");
+            return call(nccl().AllReduce(o.in, o.out, n, type, op, comm_, stream_),
+                        "ncclAllReduce");
         case Kind::reduce_scatter:
-            return call(ncclReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
+            return call(nccl().ReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
                         "ncclReduceScatter");
         case Kind::all_gather:
-            return call(ncclAllGather(o.in, o.out, n, type, comm_, stream_), "ncclAllGather");
+            return call(nccl().AllGather(o.in, o.out, n, type, comm_, stream_), "ncclAllGather");
         case Kind::broadcast:
-            return call(ncclBroadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
+            return call(nccl().Broadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
                         "ncclBroadcast");
         case Kind::send:  // a channel of messages has two ranks
-            return call(ncclSend(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
+            return call(nccl().Send(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
         case Kind::receive:
-            return call(ncclRecv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
+            return call(nccl().Recv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
         case Kind::barrier:
         case Kind::split:
             break;
@@ -235,78 +266,58 @@ void Channel::tell(Flight& flight) {
     LM_CHECK(false, "an operation without data on a device");
 }
 
-// NCCL knows the operation; more of it, or its end, goes into the stream.
-void Channel::conclude(Flight& flight) {
-    if (takes_keys(flight.operation) && !conclude_maximum(flight)) return tell_maximum(flight);
-    device_.check(cudaEventRecord(flight.end, stream_));
-    flight.recorded = true;
-    busy_ = nullptr;
-}
-
 // ---- Maxima ------------------------------------------------------------------------------------
 
-// Elements of each part that go into one call.
-i64 Channel::keys_of_turn(const Flight& flight) const {
-    const Operation& o = flight.operation;
-    if (keys_in_place(o.dtype)) return o.n;
-    const i64 n_parts = o.kind == Kind::all_reduce ? 1 : size_;
-    return std::min(n_keys / n_parts, o.n - flight.n_reduced);
-}
-
-void Channel::tell_maximum(Flight& flight) {
-    const Operation& o = flight.operation;
-    const i64 n_parts = o.kind == Kind::all_reduce ? 1 : size_;
-    const i64 n = keys_of_turn(flight);
-    const bool in_place = keys_in_place(o.dtype);
-    void* const keys = in_place ? const_cast<void*>(o.in) : keys_.data();
-    for (i64 part = 0; part < n_parts; ++part) {
-        to_keys(stream_, o.dtype, at(o.in, part * o.n + flight.n_reduced, o.dtype),
-                at(keys, part * n, key_type(o.dtype)), n);
-    }
-    void* const result = in_place ? o.out : at(keys, n_parts == 1 ? 0 : rank_ * n, DType::int32);
-    const auto count = static_cast<size_t>(n);
+void Channel::tell_maximum_in_place(const Operation& o) {
+    const bool all = o.kind == Kind::all_reduce;
+    const i64 n_in = all ? o.n : size_ * o.n;
+    const auto n = static_cast<size_t>(o.n);
     const ncclDataType_t type = nccl_type(key_type(o.dtype));
-    if (o.kind == Kind::all_reduce) {
-        return call(ncclAllReduce(keys, result, count, type, ncclMax, comm_, stream_),
-                    "ncclAllReduce");
-    }
-    call(ncclReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
-         "ncclReduceScatter");
+    void* const keys = const_cast<void*>(o.in);
+    to_keys(stream_, o.dtype, o.in, keys, n_in);
+    call(all ? nccl().AllReduce(keys, o.out, n, type, ncclMax, comm_, stream_)
+             : nccl().ReduceScatter(keys, o.out, n, type, ncclMax, comm_, stream_),
+         "a maximum");
+    from_keys(stream_, o.dtype, o.out, o.out, o.n);
+    // What was read is given back as it was, unless the result lies in it.
+    const bool apart = !all && o.out != at(o.in, rank_ * o.n, o.dtype);
+    if (apart) from_keys(stream_, o.dtype, o.in, keys, n_in);
 }
 
-// True: that was all.
-bool Channel::conclude_maximum(Flight& flight) {
-    const Operation& o = flight.operation;
-    const i64 n = keys_of_turn(flight);
-    if (!keys_in_place(o.dtype)) {
-        const i64 part = o.kind == Kind::all_reduce ? 0 : rank_;
-        from_keys(stream_, o.dtype, at(keys_.data(), part * n, DType::int32),
-                  at(o.out, flight.n_reduced, o.dtype), n);
-        flight.n_reduced += n;
-        return flight.n_reduced == o.n;
+// In turns of what the buffer holds.
+void Channel::tell_maximum(const Operation& o) {
+    const bool all = o.kind == Kind::all_reduce;
+    const i64 n_parts = all ? 1 : size_;
+    const ncclDataType_t type = nccl_type(key_type(o.dtype));
+    void* const keys = keys_.data();
+    for (i64 begin = 0, n = 0; begin < o.n; begin += n) {
+        n = std::min(n_keys / n_parts, o.n - begin);
+        for (i64 part = 0; part < n_parts; ++part) {
+            to_keys(stream_, o.dtype, at(o.in, part * o.n + begin, o.dtype),
+                    at(keys, part * n, key_type(o.dtype)), n);
+        }
+        void* const result = all ? keys : at(keys, rank_ * n, DType::int32);
+        const auto count = static_cast<size_t>(n);
+        call(all ? nccl().AllReduce(keys, result, count, type, ncclMax, comm_, stream_)
+                 : nccl().ReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
+             "a maximum");
+        from_keys(stream_, o.dtype, result, at(o.out, begin, o.dtype), n);
     }
-    from_keys(stream_, o.dtype, o.out, o.out, n);
-    // What was read is given back as it was, unless the result lies in it.
-    const bool apart = o.kind == Kind::reduce_scatter && o.out != at(o.in, rank_ * n, o.dtype);
-    if (apart) from_keys(stream_, o.dtype, o.in, const_cast<void*>(o.in), size_ * n);
-    return true;
 }
 
 // ---- Watching ----------------------------------------------------------------------------------
 
 std::optional<Trouble> Channel::look(double timeout_s) {
-    advance();
-    if (!usable()) return std::nullopt;
+    if (state_ != State::formed || comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
-    ncclCommGetAsyncError(comm_, &state);
+    nccl().CommGetAsyncError(comm_, &state);
     const auto trouble = [this](const std::string& text, double waited_s) {
         return Trouble{under_way_.empty() ? Flight{} : *under_way_.front(), text, waited_s};
     };
     if (state != ncclSuccess && state != ncclInProgress) {
-        return trouble(fmt::format("{}: {}", ncclGetErrorString(state), ncclGetLastError(comm_)),
-                       0);
+        return trouble(
+            fmt::format("{}: {}", nccl().GetErrorString(state), nccl().GetLastError(comm_)), 0);
     }
-    if (state == ncclSuccess) in_progress_ = false;
     reap();
     if (under_way_.empty()) return std::nullopt;
     Flight& first = *under_way_.front();
@@ -323,27 +334,19 @@ std::optional<Trouble> Channel::look(double timeout_s) {
 
 // ---- The end -----------------------------------------------------------------------------------
 
-bool Channel::idle() {
-    advance();
-    reap();
-    return under_way_.empty() || comm_ == nullptr;
-}
-
-void Channel::begin_end() {
-    ending_ = true;
-    if (comm_ != nullptr) call(ncclCommFinalize(comm_), "ncclCommFinalize");
-}
-
-bool Channel::ended() {
-    if (!settled()) return false;
-    if (comm_ != nullptr) call(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
-    return true;
+void end_together(const std::vector<ncclComm_t>& comms) noexcept {
+    nccl().GroupStart();
+    for (ncclComm_t comm : comms) nccl().CommFinalize(comm);
+    nccl().GroupEnd();
+    nccl().GroupStart();
+    for (ncclComm_t comm : comms) nccl().CommDestroy(comm);
+    nccl().GroupEnd();
 }
 
 void abort_together(const std::vector<ncclComm_t>& comms) noexcept {
-    ncclGroupStart();
-    for (ncclComm_t comm : comms) ncclCommAbort(comm);
-    ncclGroupEnd();
+    nccl().GroupStart();
+    for (ncclComm_t comm : comms) nccl().CommAbort(comm);
+    nccl().GroupEnd();
 }
 
 }  // namespace lm::cuda

@@ -3,9 +3,13 @@
 // operations of a communicator one after the other, so what must not wait for each other has
 // channels of its own.
 //
-// Communicators are nonblocking: forming one, and an operation that connects ranks for the first
-// time, go on while this rank does other things; what comes behind waits here, in its order, until
-// advance() may tell it to NCCL. All members are called under the world's mutex.
+// A communicator is joined nonblocking, so that a rank that does not come is noticed and joining
+// can be stopped. Operations go through a blocking duplicate of it: a nonblocking one starts a
+// thread for each (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal: tens of microseconds), a
+// blocking one returns when its kernel is in the stream. That waits for no other rank once the
+// connections are made, which warm_up() sees to.
+//
+// All members but the constructor are called under the world's mutex.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +19,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -29,11 +32,9 @@ struct Flight {
     i64 number = -1;  // of the group's collectives; -1: a message
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
-    bool recorded = false;  // `end` stands in the stream
     bool complete = false;
     bool held = false;    // by a ticket
     double since_s = -1;  // since when nothing but the other ranks is waited for, as seen by look()
-    i64 n_reduced = 0;    // elements, of a maximum in pieces
 };
 
 // What is wrong with a channel.
@@ -45,25 +46,25 @@ struct Trouble {
 
 class Channel {
   public:
-    // Of `name`'s members; `host` is the group that tells who is missing.
+    // Of `name`'s members; `host` is the group that tells who is missing. `most_blocks` of its
+    // kernels run at once, each on a multiprocessor that computes no more meanwhile; 0: as many as
+    // NCCL likes. Allocates.
     Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-            int size);
+            int size, int most_blocks);
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    // One of these begins to form the communicator; formed() is true when that is done.
+    // Begins to form the communicator; formed() drives that and is true when it is done.
     void join(const ncclUniqueId& id);
-    // By what `id` holds when `exchange` is done.
-    void join_after(comm::Work exchange, std::unique_ptr<ncclUniqueId> id);
-    void join_part(Channel& parent, int color, int key);
     bool formed();
-    // The communicator does nothing in the background.
-    bool settled();
+    // Tells the first operations, which make the connections and take NCCL's memory: collectives,
+    // or messages from the first rank of two to the second. idle(): all have ended.
+    void warm_up(bool messages);
+    bool idle();
 
-    // Behind what the compute stream was told so far; nullptr is never returned.
-    Flight* start(const comm::Operation& operation, i64 number);
-    void advance();
+    // Behind what the compute stream was told so far, and behind another flight.
+    Flight* start(const comm::Operation& operation, i64 number, const Flight* behind);
     bool done(Flight& flight);
     // The ticket is gone.
     void release(Flight& flight);
@@ -71,51 +72,43 @@ class Channel {
     // Finds what has ended, and trouble. For the watch, a few times a second.
     std::optional<Trouble> look(double timeout_s);
 
-    // The end, in order: idle() until it is true, begin_end(), ended() until it is true; each on
-    // all channels before the next.
-    bool idle();
-    void begin_end();
-    bool ended();
-    // The communicator, for abort_together(); this has none any more.
-    ncclComm_t take() noexcept { return std::exchange(comm_, nullptr); }
+    // Hands over the communicators that there are, for their end; this has none any more.
+    void take(std::vector<ncclComm_t>& comms);
 
     const std::string& name() const { return name_; }
     comm::Group& host() { return *host_; }
-    // NCCL has yet to be told of something.
-    bool advances() const { return n_told_ < under_way_.size() || busy_ != nullptr; }
 
   private:
-    bool usable() const { return parent_ == nullptr && comm_ != nullptr && !ending_; }
+    enum class State : u8 { joining, duplicating, leaving, formed };
+
     Flight* unused();
     void reap();
-    bool poll();
-    void tell(Flight& flight);
-    void tell_maximum(Flight& flight);
-    void conclude(Flight& flight);
-    bool conclude_maximum(Flight& flight);
+    bool settled(ncclComm_t comm);
+    void tell(const comm::Operation& operation);
+    void tell_maximum(const comm::Operation& operation);
+    void tell_maximum_in_place(const comm::Operation& operation);
+    void check(ncclResult_t result, ncclComm_t comm, const char* what);
     void call(ncclResult_t result, const char* what);
-    bool takes_keys(const comm::Operation& operation) const;
-    i64 keys_of_turn(const Flight& flight) const;
 
     CudaDevice& device_;
     std::string name_;
     std::shared_ptr<comm::Group> host_;
     int rank_;
     int size_;
-    ncclComm_t comm_ = nullptr;
-    Channel* parent_ = nullptr;         // while this is cut from it
-    std::unique_ptr<ncclUniqueId> id_;  // while it is on its way
-    comm::Work id_exchange_;
+    int most_blocks_;
+    State state_ = State::joining;
+    ncclComm_t joined_ = nullptr;  // until its duplicate is there
+    ncclComm_t comm_ = nullptr;    // the duplicate
+    device::Buffer keys_;          // of maxima of 16-bit floats, and what warm_up() sends
     cudaStream_t stream_ = nullptr;
-    bool in_progress_ = false;
-    bool ending_ = false;
     std::vector<std::unique_ptr<Flight>> flights_;
     std::vector<Flight*> unused_;
     std::deque<Flight*> under_way_;  // in the order of the stream
-    size_t n_told_ = 0;              // of those: the first so many are known to NCCL
-    Flight* busy_ = nullptr;         // the last of them, while NCCL works on it in the background
-    device::Buffer keys_;            // of maxima of 16-bit floats
 };
+
+// The orderly end of communicators whose operations have ended. As one group, since no two ranks
+// need have theirs in the same order. Waits for the ranks of this machine.
+void end_together(const std::vector<ncclComm_t>& comms) noexcept;
 
 // The end at once: the kernels under way in these communicators stop. As one group, because the end
 // of one may wait for the device, where the others' kernels wait for ranks that do not come.

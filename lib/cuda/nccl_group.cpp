@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/nccl_group.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
+#include <future>
+#include <thread>
+#include <tuple>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cuda/nccl_library.hpp"
+#include "spec/nccl_memory.hpp"
 
 namespace lm::cuda {
 
@@ -14,16 +20,28 @@ using comm::Operation;
 
 namespace {
 
-constexpr double end_s = 30;  // for a communicator's orderly end
+constexpr double end_s = 30;  // for the communicators' orderly end
+
+ncclUniqueId new_id(const std::string& name) {
+    ncclUniqueId id{};
+    if (nccl().GetUniqueId(&id) != ncclSuccess) {
+        run_error(fmt::format("group '{}'", name), "ncclGetUniqueId: {}",
+                  nccl().GetLastError(nullptr));
+    }
+    return id;
+}
+
+device::View view_of(ncclUniqueId& id) {
+    return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
+}
 
 }  // namespace
 
 NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Group> host,
-                     std::shared_ptr<Channel> channel, std::string name)
+                     std::string name)
     : Group(std::move(name), host->rank(), host->size()),
       world_(std::move(world)),
       host_(std::move(host)),
-      channel_(std::move(channel)),
       exceptions_at_start_(std::uncaught_exceptions()) {
     host_->watch(nullptr);  // this group tells of both
     if (size() > 1) ids_ = host_->split(0, rank(), this->name());
@@ -40,22 +58,73 @@ NcclGroup::~NcclGroup() {
     if (failing) world_->fail("the rank fails");
 }
 
-// Each step on all channels before the next, since no two ranks need have theirs in the same order.
 void NcclGroup::end() {
     std::vector<std::shared_ptr<Channel>> channels;
     if (channel_) channels.push_back(channel_);
     for (const auto& [key, link] : links_) channels.push_back(link);
+    if (channels.empty()) return;
     for (const auto& channel : channels) {
         world_->until([&] { return channel->idle(); });
     }
+    std::vector<ncclComm_t> comms;
     {
         const std::lock_guard lock(world_->mutex());
-        for (const auto& channel : channels) channel->begin_end();
+        for (const auto& channel : channels) channel->take(comms);
     }
-    const Stopwatch watch;
-    for (const auto& channel : channels) {
-        world_->until([&] { return channel->ended() || watch.elapsed_s() > end_s; });
+    // A rank that has died does not keep this one.
+    std::packaged_task<void()> task([comms, device = world_->device().index()] {
+        cudaSetDevice(device);
+        end_together(comms);
+    });
+    const std::future<void> ended = task.get_future();
+    std::thread(std::move(task)).detach();
+    const std::chrono::duration<double> patience(end_s);
+    if (ended.wait_for(patience) == std::future_status::timeout) {
+        warn("group '{}': NCCL did not end its communicators within {:.0f} s", name(), end_s);
     }
+}
+
+// ---- Forming -----------------------------------------------------------------------------------
+
+// Both sides of each link come to it in the same order, and neighbours can form theirs at once.
+void NcclGroup::prepare(const comm::Traffic& traffic) {
+    if (size() == 1) return;
+    world_->require_whole();
+    if (traffic.collectives) form_collectives(traffic.beside_compute);
+    std::vector<std::pair<int, int>> links;
+    for (const int to : traffic.to) links.emplace_back(rank(), to);
+    for (const int from : traffic.from) links.emplace_back(from, rank());
+    std::ranges::sort(links, {}, [](const auto& link) {
+        return std::tuple(link.first % 2, link.first, link.second);
+    });
+    for (const auto& [from, to] : links) form_link(from, to);
+}
+
+void NcclGroup::form_collectives(bool beside_compute) {
+    LM_CHECK(!channel_, "a group that was prepared");
+    ncclUniqueId id{};
+    if (rank() == 0) id = new_id(name());
+    ids_->broadcast(view_of(id), 0);
+    channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(),
+                                         beside_compute ? spec::nccl_overlap_channels : 0);
+    world_->form(channel_, id, false);
+}
+
+void NcclGroup::form_link(int from, int to) {
+    const bool sends = from == rank();
+    const int peer = sends ? to : from;
+    std::shared_ptr<Channel>& link = links_[{peer, sends ? Kind::send : Kind::receive}];
+    LM_CHECK(!link && peer != rank(), "a link that is there");
+    ncclUniqueId id{};
+    if (sends) {
+        id = new_id(name());
+        ids_->send(view_of(id), peer);
+    } else {
+        ids_->receive(view_of(id), peer);
+    }
+    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2,
+                                     spec::nccl_link_channels);
+    world_->form(link, id, true);
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {
@@ -77,26 +146,53 @@ bool NcclGroup::on_device(const Operation& operation) const {
 
 i64 NcclGroup::start(const Operation& operation) {
     world_->require_whole();
-    if (on_device(operation)) return start_on_device(operation);
+    if (on_device(operation)) return start_on_device(operation, nullptr);
     const comm::Work work = hand_on(*host_, operation);
     const i64 ticket = under_way_.open();
     *under_way_.find(ticket) = {.on_host = work};
     return ticket;
 }
 
-i64 NcclGroup::start_on_device(const Operation& operation) {
-    const bool message = comm::is_message(operation.kind);
-    const i64 number = message ? -1 : host_->count_collective();
+bool NcclGroup::orders(i64 ticket) {
+    const Started* const started = under_way_.find(ticket);
+    return (started != nullptr && started->channel != nullptr) || done(ticket);
+}
+
+i64 NcclGroup::start_behind(const Operation& operation, Group& other, i64 ticket) {
+    auto* const group = dynamic_cast<NcclGroup*>(&other);
+    const Started* const behind = group != nullptr ? group->under_way_.find(ticket) : nullptr;
+    if (behind == nullptr || behind->channel == nullptr) {
+        return Group::start_behind(operation, other, ticket);
+    }
+    world_->require_whole();
+    LM_CHECK(on_device(operation), "host memory behind an operation of a device");
+    return start_on_device(operation, behind->flight);
+}
+
+i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind) {
+    const i64 number = comm::is_message(operation.kind) ? -1 : host_->count_collective();
     if (operation.n == 0) return 0;
-    if (!channel_) {
+    if (size() == 1) {
         copy(operation);
         return 0;
     }
     const std::lock_guard lock(world_->mutex());
-    Channel& channel = message ? channel_of_message(operation) : *channel_;
+    world_->require_whole();  // the communicators are not stopped meanwhile
+    Channel& channel = channel_for(operation);
     const i64 ticket = under_way_.open();
-    *under_way_.find(ticket) = {.channel = &channel, .flight = channel.start(operation, number)};
+    *under_way_.find(ticket) = {
+        .on_host = {}, .channel = &channel, .flight = channel.start(operation, number, behind)};
     return ticket;
+}
+
+Channel& NcclGroup::channel_for(const Operation& operation) {
+    if (comm::is_message(operation.kind)) {
+        const auto link = links_.find({operation.peer, operation.kind});
+        LM_CHECK(link != links_.end(), "a message for which the group was not prepared");
+        return *link->second;
+    }
+    LM_CHECK(channel_ != nullptr, "a collective for which the group was not prepared");
+    return *channel_;
 }
 
 // A group of one rank.
@@ -108,24 +204,6 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-Channel& NcclGroup::channel_of_message(const Operation& operation) {
-    std::shared_ptr<Channel>& link = links_[{operation.peer, operation.kind}];
-    if (link) return *link;
-    const bool sends = operation.kind == Kind::send;
-    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2);
-    world_->add(link);
-    auto id = std::make_unique<ncclUniqueId>();
-    if (sends && ncclGetUniqueId(id.get()) != ncclSuccess) {
-        run_error(fmt::format("group '{}'", name()), "ncclGetUniqueId: {}",
-                  ncclGetLastError(nullptr));
-    }
-    const device::View view{id.get(), DType::uint8, {static_cast<i64>(sizeof *id)}};
-    link->join_after(
-        sends ? ids_->start_send(view, operation.peer) : ids_->start_receive(view, operation.peer),
-        std::move(id));
-    return *link;
-}
-
 void NcclGroup::wait(i64 ticket) {
     Started* const started = under_way_.find(ticket);
     if (started == nullptr) return;
@@ -133,10 +211,6 @@ void NcclGroup::wait(i64 ticket) {
     if (started->channel == nullptr) {
         started->on_host.wait();
     } else {
-        world_->until([&] {
-            started->channel->advance();
-            return started->flight->recorded;
-        });
         CudaDevice& device = world_->device();
         device.check(cudaStreamWaitEvent(device.stream(), started->flight->end));
         const std::lock_guard lock(world_->mutex());
@@ -153,7 +227,6 @@ bool NcclGroup::done(i64 ticket) {
         if (!started->on_host.done()) return false;
     } else {
         const std::lock_guard lock(world_->mutex());
-        started->channel->advance();
         if (!started->channel->done(*started->flight)) return false;
         started->channel->release(*started->flight);
     }
@@ -165,33 +238,8 @@ bool NcclGroup::done(i64 ticket) {
 
 std::unique_ptr<comm::Group> NcclGroup::make_part(int color, int key, std::string part_name) {
     world_->require_whole();
-    std::shared_ptr<comm::Group> host = host_->split(color, key, part_name);  // all have come
-    std::shared_ptr<Channel> part;
-    if (channel_) {
-        world_->until([&] {
-            channel_->advance();
-            return !channel_->advances() && channel_->settled();
-        });
-        part = std::make_shared<Channel>(world_->device(), part_name, host, host->rank(),
-                                         host->size());
-        {
-            const std::lock_guard lock(world_->mutex());
-            world_->add(part);
-            part->join_part(*channel_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key);
-        }
-        const Stopwatch watch;
-        world_->until([&] {
-            if (part->formed()) return true;
-            if (watch.elapsed_s() < world_->timeout_s()) return false;
-            run_error(
-                fmt::format("group '{}'", part_name),
-                "NCCL did not form its communicator within {:.0f} s: NCCL_DEBUG=INFO tells more",
-                world_->timeout_s());
-        });
-        if (color < 0) part = nullptr;
-    }
-    return std::make_unique<NcclGroup>(world_, std::move(host), std::move(part),
-                                       std::move(part_name));
+    std::shared_ptr<comm::Group> host = host_->split(color, key, part_name);
+    return std::make_unique<NcclGroup>(world_, std::move(host), std::move(part_name));
 }
 
 }  // namespace lm::cuda

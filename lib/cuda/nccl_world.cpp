@@ -10,7 +10,6 @@ namespace lm::cuda {
 namespace {
 
 constexpr auto interval = std::chrono::milliseconds(100);
-constexpr auto interval_while_forming = std::chrono::milliseconds(2);
 // Polls without pause before a waiting rank lets others have its core.
 constexpr int eager_attempts = 1000;
 constexpr auto pause_between_attempts = std::chrono::microseconds(50);
@@ -29,7 +28,7 @@ NcclWorld::NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, doub
 NcclWorld::~NcclWorld() {
     device_.on_wait({});
     {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(state_mutex_);
         stop_ = true;
     }
     woken_.notify_all();
@@ -39,31 +38,63 @@ NcclWorld::~NcclWorld() {
     if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
 }
 
+void NcclWorld::form(const std::shared_ptr<Channel>& channel, const ncclUniqueId& id,
+                     bool messages) {
+    {
+        const std::lock_guard lock(mutex_);
+        channels_.push_back(channel);
+        channel->join(id);
+    }
+    const Stopwatch watch;
+    const auto within = [&](const std::function<bool()>& attempt, const char* what) {
+        until([&] {
+            if (attempt()) return true;
+            if (watch.elapsed_s() < timeout_s_) return false;
+            run_error(fmt::format("group '{}'", channel->name()),
+                      "NCCL did not {} within {:.0f} s: NCCL_DEBUG=INFO tells more", what,
+                      timeout_s_);
+        });
+    };
+    within([&] { return channel->formed(); }, "form its communicator");
+    {
+        const std::lock_guard lock(mutex_);
+        channel->warm_up(messages);
+    }
+    within([&] { return channel->idle(); }, "connect its ranks");
+}
+
 void NcclWorld::require_whole() {
     if (!failed_.load()) return;
     told_.store(true);
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(state_mutex_);
     throw Error(Exit::failure, reason_);
 }
 
 void NcclWorld::fail(const std::string& text) noexcept {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(state_mutex_);
     if (failed_.load()) return;
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);
-    std::vector<ncclComm_t> comms;
-    for (const std::weak_ptr<Channel>& each : channels_) {
-        const std::shared_ptr<Channel> channel = each.lock();
-        if (!channel) continue;
-        if (ncclComm_t comm = channel->take()) comms.push_back(comm);
-    }
     // By a thread of its own, for it may take its time, and neither the rank nor the watch has any.
     try {
-        aborting_ = std::async(std::launch::async, [comms] { abort_together(comms); });
+        aborting_ = std::async(std::launch::async, [this] { abort_all(); });
     } catch (const std::exception&) {
-        abort_together(comms);
+        host_->abort(text);
     }
+}
+
+// Behind the rank's call, if it is in one; the rank makes no other.
+void NcclWorld::abort_all() noexcept {
+    cudaSetDevice(device_.index());
+    std::vector<ncclComm_t> comms;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const std::weak_ptr<Channel>& each : channels_) {
+            if (const std::shared_ptr<Channel> channel = each.lock()) channel->take(comms);
+        }
+    }
+    abort_together(comms);
 }
 
 void NcclWorld::until(const std::function<bool()>& attempt) {
@@ -81,12 +112,10 @@ void NcclWorld::until(const std::function<bool()>& attempt) {
 
 void NcclWorld::watch() {
     cudaSetDevice(device_.index());
-    bool forming = false;
     while (true) {
         {
-            std::unique_lock lock(mutex_);
-            woken_.wait_for(lock, forming ? interval_while_forming : interval,
-                            [this] { return stop_; });
+            std::unique_lock lock(state_mutex_);
+            woken_.wait_for(lock, interval, [this] { return stop_; });
             if (stop_) return;
         }
         if (failed_.load()) {
@@ -94,30 +123,41 @@ void NcclWorld::watch() {
             continue;
         }
         try {
-            forming = look();
+            look();
         } catch (const std::exception& error) {
             fail(error.what());
         }
     }
 }
 
-// True: some operation has yet to be told to NCCL.
-bool NcclWorld::look() {
+// False: the rank is in a call of NCCL. Fails when that does not return within the timeout.
+bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
+    if (lock.try_lock_for(interval)) {
+        blocked_since_s_ = -1;
+        return true;
+    }
+    if (blocked_since_s_ < 0) blocked_since_s_ = monotonic_s();
+    const double waited_s = monotonic_s() - blocked_since_s_;
+    if (waited_s < timeout_s_) return false;
+    fail(fmt::format("NCCL: a call did not return within {:.0f} s: NCCL_DEBUG=INFO tells more",
+                     waited_s));
+    return false;
+}
+
+void NcclWorld::look() {
     std::vector<std::pair<std::shared_ptr<Channel>, Trouble>> found;
-    bool forming = false;
     {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_, std::defer_lock);
+        if (!lock_in_time(lock)) return;
         std::erase_if(channels_, [](const auto& channel) { return channel.expired(); });
         for (const std::weak_ptr<Channel>& each : channels_) {
             const std::shared_ptr<Channel> channel = each.lock();
             if (!channel) continue;
             if (auto trouble = channel->look(timeout_s_)) found.emplace_back(channel, *trouble);
-            forming = forming || channel->advances();
         }
     }
     // Asking the others takes seconds, in which this rank may go on.
     if (!found.empty()) report(*found.front().first, found.front().second);
-    return forming;
 }
 
 void NcclWorld::report(Channel& channel, const Trouble& trouble) {

@@ -3,6 +3,10 @@
 // thread that watches over all channels. It polls NCCL for errors, notices an operation that does
 // not end within the timeout, finds out with the host's group who is missing, and then stops what
 // is under way, so that a rank that waits for its GPU wakes up and throws.
+//
+// A communicator must not be stopped while a thread is inside of a call with it (NCCL user guide,
+// "Thread Safety"): what stops them takes the mutex too. A rank that does not come out of a call is
+// noticed by that, and the job is ended without it.
 #pragma once
 
 #include <atomic>
@@ -28,11 +32,11 @@ class NcclWorld {
     NcclWorld& operator=(const NcclWorld&) = delete;
 
     CudaDevice& device() { return device_; }
-    std::mutex& mutex() { return mutex_; }
+    std::timed_mutex& mutex() { return mutex_; }
     double timeout_s() const { return timeout_s_; }
 
-    // Under the mutex. The channel is watched from now on.
-    void add(const std::shared_ptr<Channel>& channel) { channels_.push_back(channel); }
+    // Forms the communicator of a new channel, makes its connections, and watches it from then on.
+    void form(const std::shared_ptr<Channel>& channel, const ncclUniqueId& id, bool messages);
 
     // Throws Error(failure) with what has failed, if anything.
     void require_whole();
@@ -44,17 +48,21 @@ class NcclWorld {
 
   private:
     void watch();
-    bool look();
+    void look();
+    bool lock_in_time(std::unique_lock<std::timed_mutex>& lock);
     void report(Channel& channel, const Trouble& trouble);
     void end_if_ignored();
+    void abort_all() noexcept;
 
     CudaDevice& device_;
     std::shared_ptr<comm::Group> host_;
     double timeout_s_;
-    std::mutex mutex_;
+    std::timed_mutex mutex_;
+    std::vector<std::weak_ptr<Channel>> channels_;
+    double blocked_since_s_ = -1;  // the watch waits for the mutex
+    std::mutex state_mutex_;       // of what follows
     std::condition_variable woken_;
     bool stop_ = false;
-    std::vector<std::weak_ptr<Channel>> channels_;
     std::atomic<bool> failed_{false};
     std::atomic<bool> told_{false};  // the rank's own thread knows
     std::string reason_;

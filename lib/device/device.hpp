@@ -64,6 +64,13 @@ class Device {
     // Does `work`, which tells the device what to do, and adds the seconds that the device takes
     // for it to `seconds`: at once, or when the host waits for the device next.
     virtual void measure(const std::function<void()>& work, double& seconds);
+    // What the driver says of the device's memory, all processes together: now, and when this was
+    // opened, before anything was allocated. Zeros: there is no driver.
+    struct InUse {
+        i64 now = 0;
+        i64 at_start = 0;
+    };
+    virtual InUse memory_in_use() { return {}; }
     // Products of fp32 may round their operands to TF32 from now on, where the device has it.
     virtual void allow_tf32() {}
     // From now on, until told nullptr, an operation that finds no choice for its shape measures the

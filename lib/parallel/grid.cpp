@@ -64,4 +64,21 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     return grid;
 }
 
+// The last stage sends to the first one when each has several chunks.
+void prepare(Grid& grid, bool overlap) {
+    grid.tensor->prepare({.collectives = true});
+    grid.data->prepare({.collectives = true, .beside_compute = overlap});
+    grid.embedding->prepare({.collectives = true, .beside_compute = true});
+    const auto last = static_cast<int>(grid.parallel.pp) - 1;
+    if (last == 0) return;
+    const bool around = grid.parallel.n_chunks > 1;
+    const auto stage = static_cast<int>(grid.at.pp);
+    std::vector<int> next;
+    std::vector<int> before;
+    if (stage < last || around) next.push_back(stage < last ? stage + 1 : 0);
+    if (stage > 0 || around) before.push_back(stage > 0 ? stage - 1 : last);
+    grid.pipeline->prepare({.to = next, .from = before});
+    grid.pipeline_backward->prepare({.to = before, .from = next});
+}
+
 }  // namespace lm::parallel

@@ -41,4 +41,8 @@ Grid single();
 // Collective over `world`, whose size must be tp * pp * dp; Error(usage) otherwise.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
+// Tells the groups what a training carries between devices. `overlap`: data parallelism goes on
+// while the model computes. Collective over the grid.
+void prepare(Grid& grid, bool overlap);
+
 }  // namespace lm::parallel

@@ -67,10 +67,11 @@ void Pipeline::run(Plan& plan, bool training) {
         receives->n_posted = 0;
         receives->n_taken = 0;
     }
+    post_inputs(plan.inputs);
     for (const PipelineAction& action : plan.actions) {
+        perform(plan, action, training);
         post_inputs(plan.inputs);
         post_gradients(plan.gradients);
-        perform(plan, action, training);
     }
     finish_sends();
 }
@@ -110,18 +111,21 @@ void Pipeline::perform(Plan& plan, const PipelineAction& action, bool training) 
     }
 }
 
-// A stage's input goes where the gradient of an earlier one was sent from, so that must have left.
-// What the stage waits for already is posted in any case.
+// As soon as the last that reads the slot was told to the device: behind that, and not behind what
+// comes later. A stage's input goes where the gradient of an earlier one was sent from, so it comes
+// behind that message. What the stage waits for already is posted in any case.
 void Pipeline::post_inputs(Receives& inputs) {
     for (; inputs.n_posted < inputs.all.size(); ++inputs.n_posted) {
         const PipelineAction& action = inputs.all[inputs.n_posted];
         Slot& slot = this->slot(action);
         const bool needed = inputs.n_posted < inputs.n_taken;
-        if (!needed && (slot.holds >= 0 || !slot.gradient_sent.done())) return;
+        const bool free = slot.holds < 0 && slot.gradient_sent.can_be_followed();
+        if (!needed && !free) return;
         LM_CHECK(slot.holds < 0, "a pipeline slot for two micro-batches");
-        slot.gradient_sent.wait();
+        if (!free) slot.gradient_sent.wait();
         slot.holds = action.micro_batch;
-        slot.input = grid_.pipeline->start_receive(slot.border.input, peer(action.op));
+        slot.input =
+            grid_.pipeline->start_receive(slot.border.input, peer(action.op), slot.gradient_sent);
     }
 }
 
@@ -131,9 +135,11 @@ void Pipeline::post_gradients(Receives& gradients) {
         const PipelineAction& action = gradients.all[gradients.n_posted];
         Slot& slot = this->slot(action);
         const bool needed = gradients.n_posted < gradients.n_taken;
-        if (!needed && (slot.sent != action.micro_batch || !slot.output_sent.done())) return;
-        slot.output_sent.wait();
-        slot.gradient = grid_.pipeline_backward->start_receive(slot.border.output, peer(action.op));
+        const bool free = slot.sent == action.micro_batch && slot.output_sent.can_be_followed();
+        if (!needed && !free) return;
+        if (!free) slot.output_sent.wait();
+        slot.gradient = grid_.pipeline_backward->start_receive(slot.border.output, peer(action.op),
+                                                               slot.output_sent);
     }
 }
 

@@ -139,7 +139,10 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     if (!config.cuda || world.size() == 1) return parallel::make_grid(world, config.parallel);
     const auto gpus =
         cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
-    return parallel::make_grid(*gpus, config.parallel);
+    parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
+    parallel::prepare(grid, config.data_parallel.overlap_grad_reduce ||
+                                config.data_parallel.overlap_param_gather);
+    return grid;
 }
 
 bool cuda_is_usable(std::string& why) {

@@ -124,6 +124,8 @@ class Run {
         const StepResult result =
             trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
                           n_micro_batches(taken.global_batch), rate);
+        const bool first = run_iterations_ == 0 && config_.trainer.cuda && is_first();
+        if (first) note("{}", Report::memory(trainer_, config_, *device_));
         check_finite(position_.done.iteration + 1, result);
         advance(result.updated);
         report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
@@ -326,7 +328,7 @@ class Run {
                  config_.trainer.loss_scale.fixed ? "; use a lower --loss-scale" : "");
         }
         if (config_.output.benchmark && is_first()) {
-            report_.benchmark(trainer_, config_, device_->name());
+            report_.benchmark(trainer_, config_, *device_);
         }
         if (stop != Stop::signal) return exit_code(stop);
         const char* const own = cli::stop_signal_name();

@@ -18,7 +18,13 @@ i64 whole(const Operation& o, int size) {
 OnDevice::OnDevice(std::unique_ptr<comm::Group> group, device::Device& device)
     : Group(group->name(), group->rank(), group->size()),
       group_(std::move(group)),
-      device_(device) {}
+      device_(device) {
+    std::vector<int> others;
+    for (int other = 0; other < size(); ++other) {
+        if (other != rank()) others.push_back(other);
+    }
+    group_->prepare({.collectives = true, .to = others, .from = others});
+}
 
 i64 OnDevice::start(const Operation& o) {
     if (o.kind == Kind::barrier) {

@@ -54,3 +54,43 @@ TEST_CASE("host memory goes on over the host's group", "[nccl]") {
             run_with_gpus(2, 60, [&](comm::Group& world, device::Device&) { c.body(world); }));
     }
 }
+
+// The receive would overwrite what is being sent, if it did not wait for the message.
+TEST_CASE("a receive behind a message into the same place", "[nccl]") {
+    if (!enough_gpus(2)) return;
+    run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
+        const int other = 1 - world.rank();
+        world.prepare({.to = {other}, .from = {other}});
+        constexpr i64 n = 1000;
+        const device::Buffer buffer = device.allocate(2 * n * 4, "a test");
+        const device::View x = buffer.view(0, DType::fp32, {n});
+        const device::View y = buffer.view(n * 4, DType::fp32, {n});
+        std::vector<float> host(n);
+        std::iota(host.begin(), host.end(), static_cast<float>(1000 * world.rank()));
+        device.copy_from_host(x, host.data());
+        comm::Work sent, received;
+        if (world.rank() == 0) {
+            sent = world.start_send(x, other);
+            CHECK(sent.can_be_followed());
+            received = world.start_receive(x, other, sent);
+        } else {
+            sent = world.start_send(x, other);  // before it takes the other's
+            received = world.start_receive(y, other);
+        }
+        sent.wait();
+        received.wait();
+        device.copy_to_host(host.data(), world.rank() == 0 ? x : y);
+        CHECK(host[7] == static_cast<float>(1000 * other + 7));
+    });
+}
+
+TEST_CASE("what a group was not prepared for is a bug", "[nccl]") {
+    if (!enough_gpus(2)) return;
+    run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
+        const device::Buffer buffer = device.allocate(64, "a test");
+        const device::View x = buffer.view(0, DType::fp32, {16});
+        CHECK_THROWS_WITH(world.all_reduce(x), Catch::Contains("was not prepared"));
+        CHECK_THROWS_WITH(world.start_send(x, 1 - world.rank()),
+                          Catch::Contains("was not prepared"));
+    });
+}

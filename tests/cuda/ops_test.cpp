@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of operation cases on a GPU, or on the emulated one.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -11,11 +12,16 @@
 using namespace lm;
 using namespace lm::test;
 
-TEST_CASE("operations agree with the reference in double precision", "[ops]") {
+// Under a tool that makes them slow, each LM_TEST_EVERY-th of the cases.
+TEST_CASE("operations agree with the reference in double precision", "[ops][cases]") {
+    const char* const text = std::getenv("LM_TEST_EVERY");
+    const int every = text != nullptr ? std::max(1, std::atoi(text)) : 1;
+    int number = 0;
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);
     for (const OpCase& op_case : op_cases()) {
+        if (number++ % every != 0) continue;
         const OpCase c = prepared(*reference, op_case, type);
         compare(c.name + " " + std::string(name_of(type)), run_case(*gpu, c, type),
                 run_case(*reference, c, DType::fp64),

@@ -123,7 +123,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_ERROR=100 expect 3 '^lm-train: cuda: the driver finds no GPU: use --device cpu$' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=100 CUDA_VISIBLE_DEVICES=9 expect 3 'no GPU with CUDA_VISIBLE_DEVICES=9' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=34 expect 3 "is the toolkit's stub, not a driver" "${try[@]}" cuda
-    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=12040 expect 3 'driver is for CUDA 12.4, too old' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=12040 expect 3 'is for CUDA 12.4, too old for CUDA 13.0: update it to 580 or later, or build with CUDA 12.4' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=0 expect 3 'no NVIDIA driver' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=46 expect 3 'cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" cuda
     EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda

@@ -8,8 +8,6 @@
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
-# shellcheck source=tests/e2e/mpirun.bash
-. "$here/mpirun.bash"
 emulated=$(realpath "$bin/../tests/emulated_cuda")
 unset LM_PLUGIN_DIR
 if [ "${LM_TEST_GPU:-}" != 1 ]; then
@@ -23,25 +21,36 @@ elif ! "$bin/../tests/cuda/test_cuda" --list-tags >why 2>&1; then
     exit 77
 fi
 
-# ranks N COMMAND...: each with the GPU of its number. Those that would share the only one of this machine say that they
-# are on different ones, as NCCL wants it.
-ranks() {
-    local n=$1
-    shift
-    if [ -z "${LM_PLUGIN_DIR:-}" ] && [ "$(nvidia-smi --list-gpus | wc -l)" -lt "$n" ]; then
-        # shellcheck disable=SC2016
-        set -- sh -c 'NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK exec "$@"' sh "$@"
-    fi
-    mpirun -n "$n" "$@"
-}
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    # shellcheck source=tests/e2e/mpirun.bash
+    . "$here/mpirun.bash"
+    ranks() { mpirun -n "$@"; }
+else
+    # ranks N COMMAND...: each with the GPU of its number, meeting over TCP, since GPU machines need not have MPI. Ranks
+    # that would share the only one of this machine say that they are on different ones, as NCCL wants it.
+    ranks() {
+        local n=$1 port=$((20000 + RANDOM % 12000)) code=0 rank pids=()
+        shift
+        for ((rank = 0; rank < n; ++rank)); do
+            (
+                export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$n MASTER_ADDR=localhost MASTER_PORT=$port
+                [ "$(nvidia-smi --list-gpus | wc -l)" -ge "$n" ] || export NCCL_HOSTID=host$rank
+                exec "$@"
+            ) &
+            pids+=($!)
+        done
+        for rank in "${pids[@]}"; do wait "$rank" || code=$?; done
+        return $code
+    }
+fi
 
 # ---- Groups ----
 run log test_conformance --cuda
-run log ranks 2 test_conformance --cuda
+run log ranks 2 test_conformance --rendezvous --cuda
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
-    run log ranks 4 test_conformance --cuda
-    EMULATED_CUDA_DELAY=1 run log ranks 4 test_conformance --cuda
-    grep -q "^4 ranks, Open MPI" log || fail "4 ranks: $(cat log)"
+    run log ranks 4 test_conformance --rendezvous --cuda
+    EMULATED_CUDA_DELAY=1 run log ranks 4 test_conformance --rendezvous --cuda
+    grep -q "^4 ranks, " log || fail "4 ranks: $(cat log)"
 fi
 
 # ---- Layouts against one rank ----
@@ -74,6 +83,18 @@ layout interleaved.log 2 "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1
 run half2.log ranks 2 lm-train "${args[@]}" --bf16 "${tp[@]}"
 same_figures half.log half2.log 0.02
 
+# ---- Memory and connections come before the first step: nothing of them behind the first product ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    EMULATED_CUDA_LOG=$PWD/events layout quiet.log 4 "${pp[@]}" "${zero[@]}"
+    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
+    [ "$(find . -name 'events.*' | wc -l)" = 8 ] || fail "no events: $(ls)"
+    for file in events.*; do
+        awk '/^product$/ { begun = 1; next } begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' \
+            "$file" || fail "a step makes connections or allocates"
+        grep -q "^NCCL: first of a pair's messages" "$file" || fail "no messages in $(cat "$file")"
+    done
+fi
+
 # ---- Late: as far behind the host as CUDA allows, a missing dependency between streams gives other figures ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     layout all.log 4 "${tp[@]}" "${pp[@]}"
@@ -85,16 +106,25 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
 fi
 
 # ---- Failures ----
-failing=(ranks 2 test_conformance --cuda --timeout 2 --case)
+failing=(ranks 2 test_conformance --rendezvous --cuda --timeout 5 --case)
 expect 3 "rank 1 on .*: the disk is full$" "${failing[@]}" one_gives_up
 expect 70 "rank 1 on .*no such file" "${failing[@]}" one_throws
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     failing[1]=4
-    expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 2 s; rank 1 on $(hostname) " \
+    expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
         "${failing[@]}" one_never_comes
     expect 3 "group 'world': .*NCCL: invalid usage: rank 0 calls AllReduce\(count 10,.* but rank 1 calls AllReduce\(count 11," \
         "${failing[@]}" other_shape
     CUDA_VISIBLE_DEVICES=0 EMULATED_CUDA_DEVICES=1 expect 2 "cuda:0: ranks 0 and 1 share the GPU at 0000:" \
+        mpirun -n 2 test_conformance --cuda
+    # One GPU needs no NCCL, several need one that is not too old.
+    mkdir alone
+    cp "$emulated/liblm_cuda.so" alone/
+    echo nothing >alone/libnccl.so.2
+    LM_PLUGIN_DIR=$PWD/alone run log lm-train "${args[@]}"
+    LM_PLUGIN_DIR=$PWD/alone expect 3 'NCCL: several GPUs need it, .*libnccl.so.2.*: install NCCL 2.20 or later' \
+        mpirun -n 2 test_conformance --cuda
+    EMULATED_NCCL_VERSION=21803 expect 3 'NCCL: libnccl.so.2 is version 2.18, too old: install NCCL 2.20 or later' \
         mpirun -n 2 test_conformance --cuda
 fi
 echo "groups of GPUs, and training in ${LM_PLUGIN_DIR:+emulated }layouts"

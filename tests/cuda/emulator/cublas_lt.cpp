@@ -338,6 +338,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
+    emulator::log("product");
     Call call{};
     cublasStatus_t status =
         read_problem(call.p, handle, operation, a_layout, b_layout, c_layout, d_layout);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -53,6 +54,7 @@ ncclResult_t misuse(ncclResult_t result, const std::string& what) {
 struct ncclComm {
     int rank = 0;
     int size = 0;
+    bool blocking = false;
     std::mutex mutex;
     std::condition_variable changed;
     ncclResult_t state = ncclInProgress;
@@ -66,7 +68,9 @@ struct ncclComm {
     std::set<Key> hurried;  // others wait for these
     struct {
         ncclComm_t* target = nullptr;
-    } part;  // where the part of a split goes
+        ncclComm_t comm = nullptr;
+        bool blocking = false;
+    } part;  // of a split: where it goes, and what it is
     std::mutex sending;
     std::thread reader, runner;
 
@@ -136,8 +140,9 @@ struct ncclComm {
         {
             const std::lock_guard lock(mutex);
             under_way[key] = started;
-            state = ncclInProgress;  // until somebody asks
+            if (!blocking) state = ncclInProgress;  // until somebody asks
         }
+        if (key.second == 0) emulator::log(fmt::format("NCCL: first of {}", to_string(key.first)));
         const int64_t place = emulator::enqueue_exchange(
             started->stream, [this, started] { return finish(*started); },
             [this, started] {
@@ -148,7 +153,11 @@ struct ncclComm {
         const std::lock_guard lock(mutex);
         started->place = place;
         changed.notify_all();
-        return ncclInProgress;
+        return blocking ? ncclSuccess : ncclInProgress;
+    }
+
+    static std::string to_string(uint32_t channel) {
+        return channel == 0 ? "a communicator's collectives" : "a pair's messages";
     }
 
     // ---- The GPU's part: what goes on while the host does other things --------------------------
@@ -207,10 +216,12 @@ namespace {
 std::mutex comms_mutex;
 std::set<ncclComm_t> comms;  // that live
 
-ncclComm_t new_comm(int rank, int size, const std::string& hub) {
+ncclComm_t new_comm(int rank, int size, const std::string& hub, bool blocking) {
+    emulator::log("NCCL: a communicator");
     auto* const comm = new ncclComm;
     comm->rank = rank;
     comm->size = size;
+    comm->blocking = blocking;
     {
         const std::lock_guard lock(comms_mutex);
         comms.insert(comm);
@@ -287,13 +298,15 @@ void ncclComm::take_part(const Started& split) {
     const size_t second = text.find(' ', first + 1);
     const std::string hub = text.substr(second + 1);
     if (!hub.empty()) {
-        *part.target = new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), hub);
+        part.comm =
+            new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), hub, part.blocking);
+        *part.target = part.comm;
     }
-    if (state == ncclInProgress) state = ncclSuccess;
 }
 
 ncclResult_t ncclGetVersion(int* version) {
-    *version = NCCL_VERSION_CODE;
+    const char* const text = std::getenv("EMULATED_NCCL_VERSION");
+    *version = text != nullptr ? std::atoi(text) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -322,17 +335,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int n_ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-    if (config->blocking != 0) return misuse(ncclInvalidUsage, "a blocking communicator");
-    *comm = new_comm(rank, n_ranks, id.internal);
+    if (config->blocking != 0) return misuse(ncclInvalidUsage, "ranks that join blocking");
+    *comm = new_comm(rank, n_ranks, id.internal, false);
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
                            ncclConfig_t* config) {
     if (const ncclResult_t result = check(comm); result != ncclSuccess) return result;
-    if (config->blocking != 0) return misuse(ncclInvalidUsage, "a blocking communicator");
+    if (comm->blocking) return misuse(ncclInvalidUsage, "a split of a blocking communicator");
     *part = nullptr;
-    comm->part.target = part;
+    comm->part = {part, nullptr, config->blocking != 0};
     auto started = std::make_shared<Started>();
     started->frame = collective(Exchange::split, 0, ncclUint8);
     started->frame.type = FrameType::post;
@@ -357,7 +370,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
         return entry.second->frame.exchange == Exchange::split;
     };
     const bool splits = std::ranges::any_of(comm->under_way, is_split);
-    if (comm->state == ncclInProgress && comm->joined && !splits) comm->state = ncclSuccess;
+    if (comm->state != ncclInProgress || !comm->joined || splits) return ncclSuccess;
+    if (ncclComm_t part = comm->part.comm) {
+        const std::lock_guard part_lock(part->mutex);
+        if (!part->joined) return ncclSuccess;
+        part->state = ncclSuccess;
+        comm->part.comm = nullptr;
+    }
+    comm->state = ncclSuccess;
     return ncclSuccess;
 }
 
@@ -365,6 +385,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     const ncclResult_t result = check(comm);
     if (result != ncclSuccess) return result;
     const std::lock_guard lock(comm->mutex);
+    if (comm->blocking) return ncclSuccess;
     comm->state = ncclInProgress;
     return ncclInProgress;
 }

@@ -65,7 +65,7 @@ std::atomic<int> n_hubs = 0;  // that serve
 // At the end of the process members elsewhere may still be waiting for their results.
 struct LastResults {
     ~LastResults() {
-        for (int i = 0; i < 200 && n_hubs > 0; ++i) {
+        for (int i = 0; i < 50 && n_hubs > 0; ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }

@@ -154,6 +154,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 // ---- Memory ------------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+    emulator::log(fmt::format("cudaMalloc({})", bytes));
     *data = bytes > 0 ? emulator::allocate_device(bytes) : nullptr;
     return noted(*data != nullptr || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation);
 }

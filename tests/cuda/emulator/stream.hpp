@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "cuda_runtime.h"
 
@@ -21,6 +22,10 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 int64_t enqueue_exchange(cudaStream_t stream, std::function<cudaError_t()> run,
                          std::function<bool()> ready);
 void run_until(cudaStream_t stream, int64_t number);
+
+// A line to the file EMULATED_CUDA_LOG: what must not come in the middle of a step (memory, NCCL's
+// communicators and first operations), and products, by which steps show.
+void log(const std::string& line);
 
 // The device's error, or `status`, kept for cudaGetLastError() when there is one.
 cudaError_t noted(cudaError_t status);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's nccl.h: the part of NCCL that lib/cuda uses, with nonblocking communicators alone.
-// Names, values and meaning as in NCCL's API reference; where NCCL leaves something open (when a
-// call returns ncclInProgress, how long a send waits for its receive), the strictest is chosen.
+// The emulator's nccl.h: the part of NCCL that lib/cuda uses. Names, values and meaning as in NCCL's
+// API reference; where NCCL leaves something open (when a nonblocking call returns ncclInProgress,
+// how long a send waits for its receive), the strictest is chosen. Ranks join nonblocking, or are
+// told so: one that does not come could not be noticed otherwise.
 #pragma once
 
 #include <climits>
@@ -13,6 +14,7 @@
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
 #define NCCL_VERSION_CODE 22809
+#define NCCL_VERSION(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_SPLIT_NOCOLOR -1
 
@@ -44,12 +46,14 @@ enum ncclDataType_t {
 
 struct ncclConfig_t {
     int blocking = INT_MIN;
+    int maxCTAs = INT_MIN;
     int splitShare = INT_MIN;
     const char* commName = nullptr;
 };
 #define NCCL_CONFIG_INITIALIZER \
     {}
 
+extern "C" {
 ncclResult_t ncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
@@ -79,3 +83,4 @@ ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t dtype, int pe
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
                       cudaStream_t stream);
+}  // extern "C"

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/nccl_memory.hpp"
+
+namespace lm::spec {
+namespace {
+
+constexpr i64 mib = i64{1} << 20;
+constexpr i64 unlimited_channels = 24;
+constexpr i64 connection_bytes = 10 * mib;
+constexpr i64 first_operations_bytes = mib;  // lib/cuda/nccl_channel.cpp
+
+i64 collectives_bytes(i64 n_channels) {
+    return n_channels * 2 * connection_bytes + first_operations_bytes;
+}
+
+}  // namespace
+
+i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap) {
+    i64 bytes = 0;
+    if (parallel.tp > 1) bytes += collectives_bytes(unlimited_channels);
+    if (parallel.dp > 1) {
+        bytes += collectives_bytes(overlap ? nccl_overlap_channels : unlimited_channels);
+    }
+    if (parallel.pp == 1) return bytes;
+    const bool first = pp_rank == 0;
+    const bool last = pp_rank == parallel.pp - 1;
+    // The gradients of the word table, of both ends.
+    if (first || last) bytes += collectives_bytes(nccl_overlap_channels);
+    // To and from each neighbour.
+    const i64 n_neighbours = (first || last) && parallel.n_chunks == 1 ? 1 : 2;
+    const i64 link = nccl_link_channels * connection_bytes + first_operations_bytes;
+    return bytes + 2 * n_neighbours * link;
+}
+
+}  // namespace lm::spec

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NCCL takes of a GPU's memory, beside the plan's buffers, for the communicators of one rank.
+#pragma once
+
+#include "spec/layout.hpp"
+
+namespace lm::spec {
+
+// The most thread blocks (channels, of which each takes a multiprocessor and buffers of its own)
+// that a communicator gets: messages between pipeline stages, and collectives that go on beside
+// compute. NCCL_MAX_CTAS overrides them.
+constexpr int nccl_link_channels = 2;
+constexpr int nccl_overlap_channels = 16;
+
+// An estimate, from NCCL's sources (2.28): it depends on links and topology, which only NCCL knows.
+// Each channel has a connection to and from its neighbours on the ring, and each connection buffers
+// for three protocols, 0.5, 4.7 and 4 MiB (init.cc, computeBuffSizes), in pages of 2 MiB. Where
+// nothing limits them there are 24 channels, as on eight H100 with NVLink. `overlap`: data
+// parallelism goes on beside compute.
+i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap);
+
+}  // namespace lm::spec
