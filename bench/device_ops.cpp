@@ -2,7 +2,7 @@
 // Speed of each operation on a GPU in the shapes of a model that bench/cuda.md names, one JSON
 // object a line: {"op", "ms", "mb" (what it must move), "gb_s", "gflop", "tflop_s"}. The median of
 // several runs, timed by the device. bench/gpu.py runs it.
-//     bench_device_ops gpt2-124m|gpt2-1558m|llama-1b [ROWS-DIVISOR [FILTER]]
+//     bench_device_ops gpt2-124m|gpt2-1558m|llama-1b [ROWS-DIVISOR [GROUP]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -35,10 +36,9 @@ constexpr int n_runs = 11;
 
 class Bench {
   public:
-    Bench(const Model& m, i64 divisor, std::string filter)
+    Bench(const Model& m, i64 divisor)
         : world_(comm::self("world")),
           device_(train::open_device({.cuda = true}, *world_)),
-          filter_(std::move(filter)),
           workspace_(device_->allocate(i64{256} << 20, "workspace")),
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})},
           model(m) {
@@ -77,7 +77,6 @@ class Bench {
 
     void report(const std::string& op, double bytes, double flop,
                 const std::function<void()>& body) {
-        if (op.find(filter_) == std::string::npos) return;
         std::vector<double> times(n_runs);
         body();
         for (double& time : times) device_->measure(body, time);
@@ -102,7 +101,6 @@ class Bench {
 
     std::unique_ptr<comm::Group> world_;
     std::unique_ptr<device::Device> device_;
-    std::string filter_;
     device::Buffer workspace_;
     device::Context context_;
     std::vector<device::Buffer> buffers_;
@@ -122,9 +120,11 @@ void flat(Bench& bench) {
     const View p = bench.full({n}), g = bench.full({n}), m = bench.full({n}), v = bench.full({n});
     const View w = bench.half({n}), sum = bench.full({2});
     const View total{sum.data, DType::fp64, {1}};
+    const device::AdamWPart whole[] = {{.size = n}};
     bench.report("adamw", product(n, 30), 0, [&] {
-        device::adamw(bench.context(),
-                      {.master = p, .weight = w, .grad = g, .m = m, .v = v, .lr = 1e-6});
+        device::adamw(
+            bench.context(),
+            {.master = p, .weight = w, .grad = g, .m = m, .v = v, .parts = whole, .lr = 1e-6});
     });
     bench.report("sum_squares", product(n, 4), 0, [&] {
         device::sum_squares(bench.context(), {g, total});
@@ -221,7 +221,7 @@ void linears(Bench& bench) {
     linear(bench, "head", std::min<i64>(rows, 16384), m.hidden, vocab, none);
 }
 
-void gated(Bench& bench) {
+void activations(Bench& bench) {
     bench.reset();
     const auto& m = bench.model;
     const i64 rows = m.batch * m.length;
@@ -279,13 +279,14 @@ int main(int argc, char** argv) {
         const std::string name = argc > 1 ? argv[1] : "gpt2-124m";
         const auto* const model = std::ranges::find(models, name, &Model::name);
         if (model == std::end(models)) throw std::runtime_error("no such model: " + name);
-        Bench bench(*model, argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? argv[3] : "");
-        flat(bench);
-        norms(bench);
-        gated(bench);
-        attention(bench);
-        linears(bench);
-        ends(bench);
+        Bench bench(*model, argc > 2 ? std::atoi(argv[2]) : 1);
+        const std::pair<std::string, void (*)(Bench&)> groups[] = {
+            {"flat", flat},           {"norm", norms},     {"activation", activations},
+            {"attention", attention}, {"linear", linears}, {"ends", ends}};
+        const std::string only = argc > 3 ? argv[3] : "";
+        for (const auto& [group, run] : groups) {
+            if (only.empty() || only == group) run(bench);
+        }
     } catch (const std::exception& error) {
         fmt::print(stderr, "bench_device_ops: {}\n", error.what());
         return 3;

@@ -77,8 +77,13 @@ def operations(args):
     program = os.path.join(BUILD, "bench", "bench_device_ops")
     for name in MODELS:
         for attention in ("flash", "cudnn"):
-            only = ["attention_"] if attention == "cudnn" else []
-            for line in run([program, name, str(args.scale ** 2), *only], LM_ATTENTION=attention).splitlines():
+            only = ["attention"] if attention == "cudnn" else []
+            try:
+                out = run([program, name, str(args.scale ** 2), *only], LM_ATTENTION=attention)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                yield dict(what="failed", stage=f"ops, {name}, {attention}", why=str(error))
+                continue
+            for line in out.splitlines():
                 yield dict(what="op", attention=attention, **json.loads(line))
 
 

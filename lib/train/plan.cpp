@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "optim/plan.hpp"
 #include "spec/cost.hpp"
+#include "spec/nccl_memory.hpp"
 #include "train/layout_plan.hpp"
 #include "train/rules.hpp"
 
@@ -163,10 +164,16 @@ void print_memory(const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
     const spec::MemoryPlan plan = largest_memory_plan(config);
-    line("memory", "{}{}: weights {}, gradients {}, optimizer {}, activations {}, workspace {}",
+    const auto& data = config.trainer.data_parallel;
+    const i64 nccl =
+        config.trainer.cuda
+            ? spec::nccl_bytes(parallel, 0, data.overlap_grad_reduce || data.overlap_param_gather)
+            : 0;
+    line("memory", "{}{}: weights {}, gradients {}, optimizer {}, activations {}, workspace {}{}",
          human_size(plan.total()), ranks > 1 ? " on the fullest rank" : "",
          human_size(plan.weights), human_size(plan.gradients), human_size(plan.optimizer),
-         human_size(plan.activations), human_size(plan.workspace));
+         human_size(plan.activations), human_size(plan.workspace),
+         nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "");
 }
 
 // Where the schedule or a flag ends the run, whichever comes first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's nccl.h: the part of NCCL that lib/cuda uses. Names, values and meaning as in NCCL's
-// API reference; where NCCL leaves something open (when a nonblocking call returns ncclInProgress,
-// how long a send waits for its receive), the strictest is chosen. Ranks join nonblocking, or are
-// told so: one that does not come could not be noticed otherwise.
+// The emulator's nccl.h: the part of NCCL that lib/cuda uses. Names, values and meaning as in
+// NCCL's API reference; where NCCL leaves something open (when a nonblocking call returns
+// ncclInProgress, how long a send waits for its receive), the strictest is chosen. Ranks join
+// nonblocking, or are told so: one that does not come could not be noticed otherwise.
 #pragma once
 
 #include <climits>
@@ -14,7 +14,7 @@
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
 #define NCCL_VERSION_CODE 22809
-#define NCCL_VERSION(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
+#define NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_SPLIT_NOCOLOR -1
 
