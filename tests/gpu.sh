@@ -20,6 +20,7 @@ names those left out, which are given in the next call.
                      checkpoints from the one to the other
   nccl          300  the conformance of groups, with as many ranks as there are GPUs
   ranks         500  2 ranks, on one GPU if there is one only: conformance, TP = 2, PP = 2, DP = 2
+  cudnn         400  attention by cuDNN against the CPU's, the fast and the deterministic way, where it was built
   memcheck      500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): accesses
   racecheck     500  the same: shared memory
   synccheck     400  the same: barriers
@@ -29,8 +30,8 @@ Exit code: 0, or 1 when a stage failed or ran out of time. Where there is no GPU
 END
 }
 
-stages=(smoke ops fault memory train nccl ranks memcheck racecheck synccheck initcheck)
-declare -A limit=([smoke]=90 [ops]=400 [fault]=60 [memory]=120 [train]=600 [nccl]=300 [ranks]=500
+stages=(smoke ops fault memory train nccl ranks cudnn memcheck racecheck synccheck initcheck)
+declare -A limit=([smoke]=90 [ops]=400 [cudnn]=400 [fault]=60 [memory]=120 [train]=600 [nccl]=300 [ranks]=500
     [memcheck]=500 [racecheck]=500 [synccheck]=400 [initcheck]=400)
 
 log=gpu.log
@@ -90,12 +91,21 @@ memory() {
     awk '/^memory: / { line = $0; split($0, part, ", "); share = part[2] + 0 }
         END { print line; exit line == "" || share < -2 || share > 2 }' use
 }
+cudnn() {
+    [ -n "$(find "$build"/lib* -name liblm_cudnn.so 2>/dev/null)" ] || {
+        echo "skipped: built without cuDNN"
+        exit 77
+    }
+    local way
+    for way in cudnn cudnn-deterministic; do LM_ATTENTION=$way "$test_cuda" "[cases]"; done
+}
 sanitizer() { bash "$tests/cuda/sanitizer.sh" "$test_cuda" "$1"; }
 
 perform() {
     case $1 in
         smoke) smoke ;;
         memory) memory ;;
+        cudnn) cudnn ;;
         ops) "$test_cuda" "~[nccl]" ;;
         fault) "$test_cuda" "[.fault]" ;;
         nccl) "$test_cuda" "[nccl]" ;;
