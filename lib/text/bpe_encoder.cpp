@@ -87,24 +87,23 @@ class BpeEncoder : public Encoder {
         while (batch_.n + some <= Batch::capacity) {
             const i64 n = splitter_->next(batch_.ends + batch_.n, some);
             if (n == 0) break;
-            load_keys(text, batch_.n + n);
+            load_keys(text, batch_.n + n, batch_);
         }
         return batch_.n > 0;
     }
 
-    // Of the pieces from batch_.n on, which becomes `n`.
-    void load_keys(std::string_view text, i64 n) {
+    // Of the pieces from batch.n on, which becomes `n`.
+    void load_keys(std::string_view text, i64 n, Batch& batch) {
         // Near the end of the text 16 bytes may not be readable.
         i64 i = n;
-        while (i > batch_.n && batch_.begin_of(i - 1) + 16 > text.size()) --i;
-        loops_.load(text.data(), batch_.n, i, batch_, short_);
+        while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
+        loops_.load(text.data(), batch.n, i, batch, short_);
         for (; i < n; ++i) {
-            batch_.keys[i] = PieceKey::of(batch_.piece(text, i));
-            batch_.at[i] = loops_.place_of(batch_.keys[i], short_);
-            if (!batch_.keys[i].is_short())
-                batch_.long_pieces[batch_.n_long++] = static_cast<u32>(i);
+            batch.keys[i] = PieceKey::of(batch.piece(text, i));
+            batch.at[i] = loops_.place_of(batch.keys[i], short_);
+            if (!batch.keys[i].is_short()) batch.long_pieces[batch.n_long++] = static_cast<u32>(i);
         }
-        batch_.n = n;
+        batch.n = n;
     }
 
     // A long piece that its cache does not know is encoded by itself, and its parts go into the
@@ -115,21 +114,20 @@ class BpeEncoder : public Encoder {
         i64 begin = 0;
         for (const u32 i : longs) {
             const std::string_view piece = batch_.piece(text, i);
-            batch_.at[i] = &elsewhere_;
             if (long_.has(piece)) continue;
-            out = encode_segment(text, begin, i, out);
-            out = encode_long(piece, out);
+            out = encode_segment(text, batch_, begin, i, out);
+            out = encode_long(text, batch_.begin_of(i), batch_.ends[i], out);
             begin = i + 1;
         }
-        return encode_segment(text, begin, batch_.n, out);
+        return encode_segment(text, batch_, begin, batch_.n, out);
     }
 
-    Id* encode_segment(std::string_view text, i64 i, i64 n, Id* out) {
-        find_ids(i, n);
-        for (; (i = copy_ids(batch_, i, n, out)) < n; ++i)
-            out = copy_elsewhere(batch_.piece(text, i), out);
+    Id* encode_segment(std::string_view text, Batch& batch, i64 i, i64 n, Id* out) {
+        find_ids(batch, i, n);
+        for (; (i = copy_ids(batch, i, n, out)) < n; ++i)
+            out = copy_elsewhere(batch.piece(text, i), out);
         for (const u32 m : std::span(beside_).first(n_beside_))
-            short_.bring(short_.neighbour_of(batch_.at[m]), batch_.keys[m]);
+            short_.bring(short_.neighbour_of(batch.at[m]), batch.keys[m]);
         for (const Fresh& fresh : std::span(fresh_).first(n_fresh_)) {
             const Entry& entry = fresh.entry;
             if (entry.count <= static_cast<Id>(Cache::most_ids))
@@ -139,36 +137,39 @@ class BpeEncoder : public Encoder {
     }
 
     // Has `at` of the short pieces from `i` to before `n` say where their ids are.
-    void find_ids(i64 i, i64 n) {
+    void find_ids(Batch& batch, i64 i, i64 n) {
         n_beside_ = n_fresh_ = n_new_ = 0;
-        const i64 n_missing = loops_.find_missing(batch_, i, n, missing_);
+        const i64 n_missing = loops_.find_missing(batch, i, n, missing_);
         for (const u32 m : std::span(missing_).first(static_cast<size_t>(n_missing))) {
-            const PieceKey& key = batch_.keys[m];
-            if (!key.is_short()) continue;
-            const Entry* const beside = short_.neighbour_of(batch_.at[m]);
+            const PieceKey& key = batch.keys[m];
+            if (!key.is_short()) {
+                batch.at[m] = &elsewhere_;
+                continue;
+            }
+            const Entry* const beside = short_.neighbour_of(batch.at[m]);
             if (beside->key == key) {
-                batch_.at[m] = beside;
+                batch.at[m] = beside;
                 beside_[n_beside_++] = m;
             } else if (is_in_long(key)) {
-                batch_.at[m] = &elsewhere_;
+                batch.at[m] = &elsewhere_;
             } else {
-                add_fresh(m);
+                add_fresh(batch, m);
             }
         }
         merge_new();
     }
 
-    void add_fresh(u32 m) {
+    void add_fresh(Batch& batch, u32 m) {
         Fresh& fresh = fresh_[n_fresh_];
-        fresh.place = batch_.at[m];
-        fresh.entry.key = batch_.keys[m];
-        batch_.at[m] = &fresh.entry;
-        const i32 whole = plan_.model->find_whole(batch_.keys[m].text());
+        fresh.place = batch.at[m];
+        fresh.entry.key = batch.keys[m];
+        batch.at[m] = &fresh.entry;
+        const i32 whole = plan_.model->find_whole(batch.keys[m].text());
         if (whole >= 0) {
             fresh.entry.ids[0] = static_cast<Id>(whole);
             fresh.entry.count = 1;
         } else {
-            new_[n_new_] = batch_.keys[m];
+            new_[n_new_] = batch.keys[m];
             fresh_of_new_[n_new_++] = static_cast<u32>(n_fresh_);
         }
         ++n_fresh_;
@@ -205,48 +206,43 @@ class BpeEncoder : public Encoder {
                (sizeof(Id) == 4 || !key.is_ascii() || key.byte(1) <= ' ') && long_.has(key.text());
     }
 
-    // A piece that was in the cache of long ones, but may have been pushed out by now.
+    // A piece that was in the cache of long ones, but may have been pushed out by now, or a long
+    // part of such a piece.
     [[gnu::noinline]] Id* copy_elsewhere(std::string_view piece, Id* out) {
         if (const size_t count = long_.find(piece, out)) return out + count;
         return merge(piece, out);
     }
 
-    [[gnu::noinline]] Id* encode_long(std::string_view piece, Id* out) {
+    [[gnu::noinline]] Id* encode_long(std::string_view text, u32 begin, u32 end, Id* out) {
+        const std::string_view piece = text.substr(begin, end - begin);
         if (const i32 whole = plan_.model->find_whole(piece); whole >= 0) {
             *out = static_cast<Id>(whole);
             return out + 1;
         }
-        Id* const end = encode_parts(piece, out);
-        long_.insert(piece, out, static_cast<size_t>(end - out));
-        return end;
+        // With whole pieces the caches say what a piece becomes, not what a part of one does.
+        Id* const behind = plan_.model->has_whole_pieces() ? merge(piece, out)
+                                                           : encode_parts(text, begin, end, out);
+        long_.insert(piece, out, static_cast<size_t>(behind - out));
+        return behind;
     }
 
     // Cut where no merge ever crosses, so that the parts may come out of the caches again.
-    Id* encode_parts(std::string_view piece, Id* out) {
-        size_t begin = 0;
-        for (size_t i = 1; i <= piece.size(); ++i) {
-            if (i < piece.size() &&
-                plan_.model->may_join(static_cast<u8>(piece[i - 1]), static_cast<u8>(piece[i]))) {
-                continue;
-            }
-            out = encode_part(piece.substr(begin, i - begin), out);
-            begin = i;
+    Id* encode_parts(std::string_view text, u32 begin, u32 end, Id* out) {
+        constexpr i64 some = 64;  // long pieces mostly have fewer parts
+        const auto byte = [&](u32 i) { return static_cast<u8>(text[i]); };
+        i64 n = 0;
+        parts_.begin = begin;
+        for (u32 i = begin + 1; i <= end; ++i) {
+            if (i < end && plan_.model->may_join(byte(i - 1), byte(i))) continue;
+            parts_.ends[n++] = i;
+            if (i < end && n < some) continue;
+            parts_.n = parts_.n_long = 0;
+            load_keys(text, n, parts_);
+            out = encode_segment(text, parts_, 0, n, out);
+            parts_.begin = i;
+            n = 0;
         }
         return out;
-    }
-
-    Id* encode_part(std::string_view part, Id* out) {
-        // With whole pieces the cache says what a piece becomes, not what a part of one does.
-        if (part.size() > PieceKey::longest || plan_.model->has_whole_pieces())
-            return merge(part, out);
-        const PieceKey key = PieceKey::of(part);
-        const Entry* const place = loops_.place_of(key, short_);
-        if (const auto* entry = short_.find(place, key))
-            return std::copy_n(entry->ids, entry->count, out);
-        Id* const end = merge(part, out);
-        const auto count = static_cast<size_t>(end - out);
-        if (count <= Cache::most_ids) short_.insert(place, key, out, count);
-        return end;
     }
 
     Id* merge(std::string_view piece, Id* out) {
@@ -270,7 +266,7 @@ class BpeEncoder : public Encoder {
     PieceLoops<Id> loops_ = fastest_loops<Id>();
     ShortMerger shorts_;
     std::optional<VectorMerger> vector_;  // where there is one, instead of shorts_
-    Batch batch_{short_};
+    Batch batch_{short_}, parts_{short_};
     const Entry elsewhere_{{}, {}, static_cast<Id>(0xFFFF)};
     // Of a segment.
     u32 missing_[Batch::capacity + Batch::slack];
