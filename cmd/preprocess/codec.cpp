@@ -80,7 +80,7 @@ bool is_narrow(const text::Tokenizer& tokenizer) {
 }
 
 void check(const CodecArgs& args) {
-    if (args.json && args.binary) usage_error("--binary", "and --json exclude each other");
+    if (args.json && args.binary) usage_error("--binary", "excludes --json: give one of the two");
 }
 
 int encode(const CodecArgs& args) {

@@ -26,7 +26,9 @@ int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch&
                                           ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
     }
     if (flags.output.dry_run) {
-        return speaks ? static_cast<int>(train::dry_run(flags, command_line, world.size())) : 0;
+        const i64 ranks_here = parallel::ranks_on_host(world);
+        if (!speaks) return 0;
+        return static_cast<int>(train::dry_run(flags, command_line, world.size(), ranks_here));
     }
     std::optional<train::RunConfig> config;
     if (!flags.threads) flags.threads = parallel::cores_of_rank(world);

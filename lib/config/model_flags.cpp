@@ -153,6 +153,11 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     check_positive("--vocab-size", flags.vocab_size);
     check_positive("--pad-vocab-size-to", flags.pad_vocab_to);
     check_positive("--make-vocab-size-divisible-by", flags.vocab_divisible_by);
+    constexpr i64 most_ids = i64{1} << 31;  // token ids have 32 bits
+    if (flags.vocab_divisible_by > most_ids) {
+        usage_error("--make-vocab-size-divisible-by", "{} is more than {}, the most that ids reach",
+                    flags.vocab_divisible_by, most_ids);
+    }
     const bool grouped = flags.group_query_attention || preset.n_groups != 0;
     if (flags.n_groups && !grouped) {
         usage_error("--num-query-groups", "needs --group-query-attention");

@@ -33,11 +33,11 @@ void check_exclusive(const DataConfig& config) {
     const char* given = config.data_path.empty() ? nullptr : "--data-path";
     for (const PartFlags& flags : part_flags(config)) {
         if (!flags.path.empty() && !flags.groups.empty()) {
-            usage_error(flags.path_option, "and {} exclude each other", flags.group_option);
+            usage_error(flags.path_option, "excludes {}: give one of the two", flags.group_option);
         }
         if (given == nullptr || (flags.path.empty() && flags.groups.empty())) continue;
         usage_error(flags.path.empty() ? flags.group_option : flags.path_option,
-                    "and {} exclude each other", given);
+                    "excludes {}: give one of the two", given);
     }
 }
 

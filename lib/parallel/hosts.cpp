@@ -12,7 +12,6 @@
 #include "base/threads.hpp"
 
 namespace lm::parallel {
-
 std::string host_name() {
     std::array<char, 256> host{};
     return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "an unnamed host";
@@ -44,6 +43,10 @@ i64 cores_of_rank(comm::Group& world) {
     const std::string_view mask(reinterpret_cast<const char*>(&cores), sizeof cores);
     const u64 place = hash64(host_name() + std::string(mask));
     return std::max<i64>(1, available_cores() / neighbours_at(world, place).n);
+}
+
+i64 ranks_on_host(comm::Group& world) {
+    return neighbours_at(world, hash64(host_name())).n;
 }
 
 i64 place_on_host(comm::Group& world) {

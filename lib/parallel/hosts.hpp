@@ -12,6 +12,9 @@ std::string host_name();
 // ones: its own where the launcher has bound it. Collective.
 i64 cores_of_rank(comm::Group& world);
 
+// How many ranks run on this rank's host. Collective.
+i64 ranks_on_host(comm::Group& world);
+
 // How many ranks before this one run on its host. Collective.
 i64 place_on_host(comm::Group& world);
 

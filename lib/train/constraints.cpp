@@ -59,7 +59,10 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp) {
 
 Ranks replicas_of(i64 n, i64 tp, i64 pp) {
     const i64 replica = checked_mul(tp, pp);
-    if (n < 1) usage_error("--world-size", "must be at least 1, but is {}", n);
+    constexpr i64 most_ranks = i64{1} << 24;  // a plan looks at every rank
+    if (n < 1 || n > most_ranks) {
+        usage_error("--world-size", "must be at least 1 and at most {}, but is {}", most_ranks, n);
+    }
     if (n % replica != 0) {
         usage_error("--world-size",
                     "{} ranks are no multiple of {} tensor x {} pipeline ranks = {}: {} would work",

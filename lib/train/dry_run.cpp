@@ -3,12 +3,13 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "train/host_memory.hpp"
 #include "train/plan.hpp"
 #include "train/resume.hpp"
 
 namespace lm::train {
 
-Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks) {
+Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64 ranks_here) {
     Problems problems(flags.output.world_size ? Problems::Mode::collect_plan
                                               : Problems::Mode::collect);
     const auto config = resolve(flags, std::move(command_line),
@@ -19,6 +20,9 @@ Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks) {
         data::DataSets data;
         problems.check([&] { data = open_data(*config); });
         print_plan(*config, data);
+        // Of a plan for elsewhere, only what no host like this one could hold.
+        const i64 ranks = flags.output.world_size ? 1 : ranks_here;
+        problems.check_built([&] { check_host_memory(*config, ranks); });
     }
     for (const std::string& text : problems.not_yet()) {
         note("{} (a training would stop here, the plan goes on)", text);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -17,8 +18,10 @@
 #include "cli/signals.hpp"
 #include "device/op_times.hpp"
 #include "io/file.hpp"
+#include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/device.hpp"
+#include "train/host_memory.hpp"
 #include "train/plan.hpp"
 #include "train/report.hpp"
 #include "train/resume.hpp"
@@ -47,6 +50,11 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
                     .skip = parse_skip_ranges(output.skip_ranges)};
     if (output.exit_duration_min) rules.exit_duration_s = *output.exit_duration_min * 60.0;
     return rules;
+}
+
+// The sign of a NaN means nothing.
+double without_sign(double value) {
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 // The training of one rank, from the command line to the exit code. All ranks decide alike: by what
@@ -197,7 +205,7 @@ class Run {
             fmt::format("iteration {}: loss {} and gradient norm {} are not both finite: no weight "
                         "was changed: resume from an earlier checkpoint with a lower --lr or other "
                         "data",
-                        iteration, result.loss, result.gradient_norm));
+                        iteration, without_sign(result.loss), without_sign(result.gradient_norm)));
     }
 
     double next_rate() const {
@@ -330,7 +338,10 @@ class Run {
         if (config_.output.benchmark && is_first()) {
             report_.benchmark(trainer_, config_, *device_);
         }
-        if (stop != Stop::signal) return exit_code(stop);
+        if (stop != Stop::signal) {
+            if (const std::string why = reason(stop); !why.empty()) note("{}", why);
+            return exit_code(stop);
+        }
         const char* const own = cli::stop_signal_name();
         const std::string name = own != nullptr ? own : "a signal to another rank";
         // 75 promises that the state was saved.
@@ -342,6 +353,35 @@ class Run {
         }
         note("{}: stopped after iteration {}", name, position_.done.iteration);
         return exit_code(stop);
+    }
+
+    // Which flag ended the run, and how it goes on.
+    std::string reason(Stop stop) const {
+        const OutputFlags& output = config_.output;
+        const std::string where =
+            fmt::format("stopped after iteration {} of {}", position_.done.iteration,
+                        config_.schedule.total_iterations());
+        constexpr const char* again = "the same command with --load goes on";
+        switch (stop) {
+            case Stop::kill_switch:
+                return fmt::format("--kill-switch-path: {} exists: {}: remove it to train on",
+                                   output.kill_switch, where);
+            case Stop::exit_interval:
+                return fmt::format("--exit-interval {}: {}: {}", *output.exit_interval, where,
+                                   again);
+            case Stop::duration:
+                return fmt::format("--exit-duration-in-mins {}: {}: {}", *output.exit_duration_min,
+                                   where, again);
+            case Stop::exit_iteration:
+                return fmt::format("--exit-iteration {}: {}", *output.exit_iteration, where);
+            case Stop::exit_samples:
+                return fmt::format("--exit-samples {}: {}", *output.exit_samples, where);
+            case Stop::no:
+            case Stop::finished:
+            case Stop::signal:
+                break;
+        }
+        return {};
     }
 
     const RunConfig& config_;
@@ -379,6 +419,8 @@ Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double
         data = open_data(config);
     });
     if (world.rank() == 0) print_plan(config, data);
+    const i64 ranks_here = parallel::ranks_on_host(world);
+    parallel::together(world, [&] { check_host_memory(config, ranks_here); });
     return Run(config, data, checkpoint, world, watch, quiet_s).go();
 }
 

@@ -191,6 +191,12 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
     same("--num-attention-heads", saved.n_heads, wanted.n_heads);
     same("--num-query-groups", saved.n_groups, wanted.n_groups);
     same("--kv-channels", saved.head_dim, wanted.head_dim);
+    if (saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length) {
+        usage_error("--seq-length",
+                    "{} needs as many positions (--max-position-embeddings), but {} was trained "
+                    "with {}",
+                    wanted.seq_length, path, saved.max_positions);
+    }
     same("--max-position-embeddings", saved.max_positions, wanted.max_positions);
     same("--vocab-size", saved.vocab_size, wanted.vocab_size);
     same("--position-embedding-type", name_of(saved.position), name_of(wanted.position));

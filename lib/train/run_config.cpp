@@ -161,7 +161,7 @@ class Resolver {
     std::optional<RunConfig> resolve(std::string command_line) {
         problems_.check([&] { check_unused_flags(flags_); });
         problems_.check([&] { apply_deepspeed(flags_); });
-        check_numbers();
+        const bool output_makes_sense = check_numbers();
         resolve_data();
         resolve_model();
         if (model_) resolve_ranks();
@@ -169,7 +169,9 @@ class Resolver {
         for (const auto& later : flags_.model.options->given_later()) {
             problems_.check_built([&] { usage_error(later.name, "{}", later.reason); });
         }
-        if (!model_ || !schedule_ || flags_.schedule.micro_batch < 1) return std::nullopt;
+        if (!model_ || !schedule_ || !output_makes_sense || flags_.schedule.micro_batch < 1) {
+            return std::nullopt;
+        }
         problems_.check([&] { check_rows(); });
         RunConfig config = make(std::move(command_line));
         problems_.check([&] { config.batch.check(); });
@@ -178,7 +180,8 @@ class Resolver {
     }
 
   private:
-    void check_numbers() {
+    // False: the plan of such a run would make no sense.
+    bool check_numbers() {
         problems_.check([&] {
             const i64 micro_batch = flags_.schedule.micro_batch;
             if (micro_batch < 1) {
@@ -186,11 +189,11 @@ class Resolver {
                             micro_batch);
             }
         });
-        problems_.check([&] { check_output(flags_.output); });
         problems_.check([&] {
             const i64 threads = at_least("--threads", flags_.threads.value_or(1), 1);
             if (threads > 1024) usage_error("--threads", "{} is more than 1024", threads);
         });
+        return problems_.check([&] { check_output(flags_.output); });
     }
 
     void resolve_data() {

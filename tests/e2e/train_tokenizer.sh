@@ -75,5 +75,5 @@ fed 3 'standard input:2: .*there is no id 50257' feed '1\n2 50257\n' lm-preproce
 fed 3 'standard input:1:3: an id is expected' feed '1 x\n' lm-preprocess decode
 fed 3 'ends in the middle of an id' feed 'abc' lm-preprocess decode --binary
 fed 3 'standard input:1:2: not valid UTF-8' feed 'a\0377\n' lm-preprocess encode
-expect 2 'exclude each other' lm-preprocess encode --json --binary
+expect 2 '--binary: excludes --json' lm-preprocess encode --json --binary
 echo "all is right"

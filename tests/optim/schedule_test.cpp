@@ -417,7 +417,8 @@ TEST_CASE("the other decay styles") {
 TEST_CASE("flags that exclude each other or make no sense are named") {
     auto r = request(10, 1000);
     r.train_iters = 5;
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--train-iters: and --train-samples exclude"));
+    CHECK_THROWS_WITH(Schedule(r),
+                      Catch::Contains("--train-iters: excludes --train-samples: give one"));
     r = request(10, 1000);
     r.warmup_samples = 1;
     r.warmup_fraction = 0.1;

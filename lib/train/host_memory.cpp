@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/host_memory.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cluster/limits.hpp"
+#include "train/trainer.hpp"
+
+namespace lm::train {
+namespace {
+
+struct Need {
+    spec::MemoryPlan rank;  // of the stage that needs most
+    i64 host = 0;           // of all ranks here
+};
+
+Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
+    const spec::ParallelConfig& parallel = trainer.parallel;
+    Need need;
+    i64 all = 0;
+    i64 least = 0;
+    for (i64 stage = 0; stage < parallel.pp; ++stage) {
+        const spec::MemoryPlan plan = memory_plan(trainer, 0, stage);
+        all += plan.total() * parallel.tp * parallel.dp;
+        least = stage == 0 ? plan.total() : std::min(least, plan.total());
+        if (plan.total() > need.rank.total()) need.rank = plan;
+    }
+    const bool all_here = ranks_here >= parallel.tp * parallel.pp * parallel.dp;
+    need.host = all_here ? all : least * ranks_here;
+    return need;
+}
+
+}  // namespace
+
+void check_host_memory(const RunConfig& config, i64 ranks_here) {
+    if (config.trainer.cuda) return;
+    const auto room = cluster::memory_room();
+    if (!room) return;
+    const Need need = need_of(config.trainer, ranks_here);
+    if (need.host <= room->bytes) return;
+    usage_error("--micro-batch-size",
+                "{} needs {} on this host ({} rank{}; of a rank: weights, gradients and optimizer "
+                "{}, activations {}, workspace {}), but {} are left ({}): use a smaller one, "
+                "--recompute-granularity full, a smaller model, or more hosts",
+                config.trainer.micro_batch, human_size(need.host), ranks_here,
+                ranks_here == 1 ? "" : "s",
+                human_size(need.rank.weights + need.rank.gradients + need.rank.optimizer),
+                human_size(need.rank.activations), human_size(need.rank.workspace),
+                human_size(room->bytes), room->whose);
+}
+
+}  // namespace lm::train

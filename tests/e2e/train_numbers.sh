@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every count that lm-train takes, at its extremes: a plan, or a complaint; never a crash or no answer.
+# And a plan that this host's memory cannot hold.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+args=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2
+    --global-batch-size 8 --lr 2e-3 --threads 1 --mock-data --device cpu --train-iters 20 --save x --dry-run)
+mapfile -t flags < <(lm-train --help | grep -oE '^ +--[a-z0-9-]+ N\b' | awk '{ print $1 }' | sort -u)
+[ ${#flags[@]} -gt 30 ] || fail "only ${#flags[@]} counts in --help"
+for flag in "${flags[@]}"; do
+    for value in 0 -1 9223372036854775807; do
+        code=0
+        timeout 60 lm-train "${args[@]}" "$flag" $value >out 2>err </dev/null || code=$?
+        [ $code = 0 ] || [ $code = 2 ] || fail "$flag $value: exit $code: $(tail -1 err)"
+    done
+done
+expect 2 '--save-interval: must be at least 1, but is 0' lm-train "${args[@]}" --save-interval 0
+expect 2 '--world-size: must be at least 1 and at most ' lm-train "${args[@]}" --world-size 99999999999999
+
+# Weights alone of 2.6 TiB: no host of the tests has them.
+large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)
+expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}" --dry-run
+expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}"
+expect 0 'note: --micro-batch-size: 8 needs .*a training would stop here' lm-train "${large[@]}" --dry-run \
+    --world-size 8 --global-batch-size 64
+
+# Every stop is said.
+run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
+touch kill
+expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove it' lm-train "${run[@]}" --kill-switch-path kill
+expect 75 '--exit-interval 2: stopped after iteration 2 of 20' lm-train "${run[@]}" --save x --exit-interval 2
+expect 0 '--exit-iteration 3: stopped after iteration 3 of 20' lm-train "${run[@]}" --exit-iteration 3
+expect 0 '--exit-samples 16: stopped after iteration 2 of 20' lm-train "${run[@]}" --exit-samples 16
+expect 75 '--exit-duration-in-mins 0: stopped after iteration 1 of 20' lm-train "${run[@]}" --save y --exit-duration-in-mins 0
