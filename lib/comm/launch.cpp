@@ -51,7 +51,8 @@ const MpiPlugin& open_plugin(const LaunchedBy& by) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         run_error("MPI",
-                  "started by {}, but the MPI plugin cannot be opened: {}: build with -D LM_MPI=ON",
+                  "started by {}, but the MPI plugin cannot be opened: {}: it is built by -D "
+                  "LM_MPI=ON and stands beside liblm_train.so",
                   by.launcher, dlerror());
     }
     using Entry = const MpiPlugin* (*)();
