@@ -164,5 +164,5 @@ Loss (nats per token):
 Try next, in $dir with $bin in PATH:
   lm-ckpt show checkpoints --tensors
   lm-estimate params ${model[*]}
-  ${run[*]} --load checkpoints --train-iters $((2 * iterations))
+  ${run[*]} --load checkpoints --train-iters $((2 * iterations)) --override-opt_param-scheduler
 END

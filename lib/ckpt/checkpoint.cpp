@@ -223,10 +223,11 @@ void Checkpoint::check(const Slice& slice) const {
         if (state_->verified.contains(&slice)) return;
     }
     if (digest(bytes(slice)) != slice.checksum) {
-        run_error(state_->in(slice.file),
-                  "{}: its bytes do not fit their checksum: damaged: go back to another step (see "
-                  "lm-ckpt verify, lm-ckpt latest)",
-                  what(slice));
+        throw DamageError(
+            Exit::failure,
+            fmt::format("{}: {}: its bytes do not fit their checksum: damaged: go back to another "
+                        "step (see lm-ckpt verify, lm-ckpt latest)",
+                        state_->in(slice.file), what(slice)));
     }
     const std::lock_guard lock(state_->mutex);
     state_->verified.insert(&slice);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace lm::ckpt {
@@ -18,6 +19,12 @@ namespace lm::ckpt {
 struct Share {
     i64 index = 0;
     i64 count = 1;
+};
+
+// Bytes that do not fit their checksum; its code is Exit::failure.
+class DamageError : public Error {
+  public:
+    using Error::Error;
 };
 
 // One complete step, open for reading. Copies share the mapped files. Thread-safe.
@@ -49,8 +56,8 @@ class Checkpoint {
     };
 
     // Kind::master reads the weights of a checkpoint without masters (fp32 weights are their own).
-    // Throws Error(failure) naming file and tensor when the tensor is missing, not fully covered or
-    // fails its checksum.
+    // Throws Error(failure) naming file and tensor when the tensor is missing or not fully covered,
+    // DamageError when it fails its checksum.
     void load(const std::string& tensor, Kind kind, const Target& target) const;
 
     // A rank's whole flat buffer, as pieces_of() saved it, or its elements [begin, end). Padded
@@ -64,7 +71,7 @@ class Checkpoint {
     // The whole tensor.
     std::vector<float> load_fp32(const std::string& tensor, Kind kind) const;
 
-    // Checks one slice's bytes against its checksum; throws Error(failure).
+    // Checks one slice's bytes against its checksum; throws DamageError.
     void check(const Slice& slice) const;
     std::span<const std::byte> bytes(const Slice& slice) const;  // unchecked
 
@@ -82,6 +89,13 @@ Checkpoint open(const std::string& path);
 // nullopt when `path` is a directory (or nothing yet) that holds no checkpoint: a run that starts.
 std::optional<Checkpoint> open_if_any(const std::string& path);
 
+// The step of `directory` to take instead when those of `damaged`, which open() gave and then this,
+// could not be read to their end for `reason`: in the order of open(), with a warning. Throws
+// Error(failure) when there is none left.
+Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
+                      const std::string& reason);
+
+bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
 std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
 std::optional<i64> latest_step(const std::string& directory);  // what `latest` names, unchecked
 void set_latest(const std::string& directory, i64 iteration);  // atomically

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <span>
 
 #include "base/clock.hpp"
@@ -45,7 +46,9 @@ i64 newest_in(const std::string& directory) {
 std::string who_we_are() {
     std::array<char, 256> host{};
     if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-    return fmt::format("host {}, process {}, started {}", host.data(), ::getpid(),
+    const char* const job = std::getenv("SLURM_JOB_ID");
+    return fmt::format("host {}, process {}{}{}, started {}", host.data(), ::getpid(),
+                       job == nullptr ? "" : ", job ", job == nullptr ? "" : job,
                        iso_time(static_cast<i64>(unix_time_s())));
 }
 
@@ -66,6 +69,17 @@ i64 generation_of_temporary(std::string_view name) {
     return number_after(name.substr(tmp), temporary_mark);
 }
 
+// Its writer may run yet and be about to make it the step: it must find all of it, or nothing.
+void remove_at_once(const std::string& path, const std::string& aside) {
+    try {
+        io::checked::rename(path, aside);
+    } catch (const Error&) {
+        if (io::exists(path)) throw;
+        return;
+    }
+    io::remove_tree(aside);
+}
+
 void remove_leftovers(const Generation& own) {
     for (const std::string& name : io::list_directory(own.directory)) {
         const std::string path = own.directory + "/" + name;
@@ -74,7 +88,9 @@ void remove_leftovers(const Generation& own) {
         const i64 writer = generation_of_temporary(name);
         if (writer > 0 && writer < own.number) {
             note("{}: removing what an interrupted save left", path);
-            io::remove_tree(path);
+            // A name of ours, which the next claim() removes should we not come to it.
+            const std::string step = path.substr(0, path.rfind(temporary_mark));
+            remove_at_once(path, fmt::format("{}{}{}", step, temporary_mark, own.number));
         }
     }
     for (const std::string& path : io::stale_temporaries(own.directory + "/latest")) {

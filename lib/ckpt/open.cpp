@@ -20,12 +20,6 @@ std::string without_trailing_slash(std::string path) {
     return path;
 }
 
-bool is_step(const std::string& path) {
-    const size_t slash = path.rfind('/');
-    const std::string name = slash == path.npos ? path : path.substr(slash + 1);
-    return step_from_name(name) >= 0 || io::exists(fmt::format("{}/{}", path, manifest_file));
-}
-
 Checkpoint open_step(const std::string& directory, i64 step) {
     return Checkpoint(directory + "/" + step_name(step));
 }
@@ -42,9 +36,10 @@ std::vector<i64> fallback_order(const std::string& directory, std::optional<i64>
 }
 
 Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest,
-                         const std::string& reason) {
+                         const std::string& reason, const std::vector<i64>& damaged = {}) {
     std::string first_reason = reason;
     for (const i64 step : fallback_order(directory, latest)) {
+        if (std::ranges::find(damaged, step) != damaged.end()) continue;
         try {
             Checkpoint checkpoint = open_step(directory, step);
             warn("{}: using {} instead", first_reason, checkpoint.path());
@@ -57,6 +52,13 @@ Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest
 }
 
 }  // namespace
+
+bool is_step(const std::string& given) {
+    const std::string path = without_trailing_slash(given);
+    const size_t slash = path.rfind('/');
+    const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+    return step_from_name(name) >= 0 || io::exists(fmt::format("{}/{}", path, manifest_file));
+}
 
 std::vector<i64> steps_in(const std::string& directory) {
     std::vector<i64> steps;
@@ -101,6 +103,12 @@ std::optional<Checkpoint> open_if_any(const std::string& path) {
                                 ? latest_path(directory) + ": names no step"
                                 : directory + ": has no file 'latest'";
     return open_fallback(directory, latest, why);
+}
+
+Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
+                      const std::string& reason) {
+    const std::string plain = without_trailing_slash(directory);
+    return open_fallback(plain, latest_step(plain), reason, damaged);
 }
 
 Checkpoint open(const std::string& path) {

@@ -130,6 +130,17 @@ std::vector<std::string> data_prefixes(const DataConfig& config) {
     return prefixes;
 }
 
+std::vector<DataPath> training_paths(const DataConfig& config) {
+    if (!config.data_path.empty()) return parse_blend("--data-path", config.data_path).paths;
+    const PartFlags flags = part_flags(config).front();
+    if (!flags.path.empty()) return parse_blend(flags.path_option, flags.path).paths;
+    std::vector<DataPath> paths;
+    for (const std::string& text : flags.groups) {
+        std::ranges::move(parse_group(flags.group_option, text).paths, std::back_inserter(paths));
+    }
+    return paths;
+}
+
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes) {
     std::optional<DataFacts> facts;
     const std::string* first = nullptr;

@@ -66,6 +66,9 @@ DataSets open_data(const DataConfig& config);
 // Every prefix that the flags name, for data_facts.
 std::vector<std::string> data_prefixes(const DataConfig& config);
 
+// The datasets that are trained on, in the order of the flags.
+std::vector<DataPath> training_paths(const DataConfig& config);
+
 // What the side files of these datasets agree on; nullopt when one of them has none. Throws
 // Error(usage) when two were made by different tokenizers.
 struct DataFacts {

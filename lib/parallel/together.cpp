@@ -43,6 +43,13 @@ std::string broadcast_text(comm::Group& group, const std::string& text, int root
     return result;
 }
 
+std::string first_text(comm::Group& group, const std::string& text) {
+    if (group.size() == 1) return text;
+    i64 first = text.empty() ? 0 : group.size() - group.rank();
+    group.all_reduce({&first, DType::int64, {1}}, comm::Reduction::max);
+    return first == 0 ? "" : broadcast_text(group, text, group.size() - static_cast<int>(first));
+}
+
 void together(comm::Group& group, const std::function<void()>& body) {
     if (group.size() == 1) return body();
     const std::optional<Error> own = error_of(body);

@@ -21,4 +21,7 @@ void or_abort(comm::Group& group, const std::function<void()>& body);
 // The root's text on all members. Collective.
 std::string broadcast_text(comm::Group& group, const std::string& text, int root = 0);
 
+// The text of the first member that has one, on all of them; empty when none has. Collective.
+std::string first_text(comm::Group& group, const std::string& text);
+
 }  // namespace lm::parallel

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "train/changes.hpp"
 #include "train/host_memory.hpp"
 #include "train/plan.hpp"
 #include "train/resume.hpp"
@@ -15,10 +16,14 @@ Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64
     const auto config = resolve(flags, std::move(command_line),
                                 flags.output.world_size.value_or(n_ranks), problems);
     if (config) {
-        problems.check([&] { check_checkpoints(*config); });
+        std::optional<ckpt::Checkpoint> checkpoint;
+        problems.check([&] { checkpoint = check_checkpoints(*config); });
         problems.check([&] { check_writable(config->output); });
         data::DataSets data;
         problems.check([&] { data = open_data(*config); });
+        if (checkpoint && data.train) {
+            problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
+        }
         print_plan(*config, data);
         // Of a plan for elsewhere, only what no host like this one could hold.
         const i64 ranks = flags.output.world_size ? 1 : ranks_here;

@@ -138,6 +138,15 @@ void add_output(cli::Options& options, OutputFlags& output) {
                  "load the weights only: start at iteration 0 with fresh optimizer state");
     options.flag("--no-load-optim", &output.no_load_optim,
                  "keep the counters of --load but start with fresh optimizer state");
+    options.flag("--override-opt_param-scheduler,--override-lr-scheduler",
+                 &output.override_schedule,
+                 "resume with another schedule of learning rate, weight decay or curriculum than "
+                 "the checkpoint's");
+    options.flag("--override-data", &output.override_data,
+                 "resume on other samples than the checkpoint's: other data, split, order, seed or "
+                 "sequence length");
+    options.flag("--override-tokenizer", &output.override_tokenizer,
+                 "load a checkpoint whose data another tokenizer made");
     options.value("--save-interval", &output.save_interval, "N", "save every N iterations");
     options.value(
         "--save-schedule", &output.save_schedule, "N@ITERATION,...,N",

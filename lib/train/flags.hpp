@@ -67,6 +67,7 @@ struct OutputFlags {
     bool fresh = false;
     bool finetune = false;
     bool no_load_optim = false;
+    bool override_schedule = false, override_data = false, override_tokenizer = false;
     std::optional<i64> save_interval;
     std::string save_schedule;
     std::optional<i64> exit_interval, exit_iteration, exit_samples;

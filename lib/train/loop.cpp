@@ -20,6 +20,7 @@
 #include "io/file.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/changes.hpp"
 #include "train/device.hpp"
 #include "train/host_memory.hpp"
 #include "train/plan.hpp"
@@ -61,17 +62,19 @@ double without_sign(double value) {
 // they all know, and what they tell each other in situation().
 class Run {
   public:
-    Run(const RunConfig& config, const data::DataSets& data,
-        const std::optional<ckpt::Checkpoint>& checkpoint, comm::Group& world, comm::Watch& watch,
+    // `training_data` is what checkpoints remember of the data, on rank 0.
+    Run(const RunConfig& config, const data::DataSets& data, io::OrderedJson training_data,
+        std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, comm::Watch& watch,
         double quiet_s)
         : config_(config),
           data_(data),
+          training_data_(std::move(training_data)),
           world_(world),
           watch_(watch),
           rules_(rules_of(config, data)),
           device_(open_device(config.trainer, world)),
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
-          position_(start_together(checkpoint)),
+          position_(start_together(std::move(checkpoint))),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
@@ -110,11 +113,10 @@ class Run {
     bool is_first() const { return world_.rank() == 0; }
     const spec::ParallelConfig& parallel() const { return config_.trainer.parallel; }
 
-    Position start_together(const std::optional<ckpt::Checkpoint>& checkpoint) {
+    // The files of a checkpoint are not held for longer than it takes: they may be pruned.
+    Position start_together(std::optional<ckpt::Checkpoint> checkpoint) {
         watch_.enter("start");
-        Position position;
-        parallel::together(world_, [&] { position = start(config_, checkpoint, trainer_); });
-        return position;
+        return start(config_, training_data_, std::move(checkpoint), world_, trainer_);
     }
 
     // Of each data-parallel rank.
@@ -273,8 +275,9 @@ class Run {
         watch_.enter("save");
         const Stopwatch watch;
         position_.interval = report_.unlogged();
-        const ckpt::SaveResult saved = train::save(
-            world_, generation_, save_info(config_, trainer_, position_), trainer_.state());
+        const ckpt::SaveResult saved =
+            train::save(world_, generation_,
+                        save_info(config_, trainer_, position_, training_data_), trainer_.state());
         if (!is_first()) return;
         report_.saved(saved, watch.elapsed_s());
         if (!config_.output.save_switch.empty()) {
@@ -386,6 +389,7 @@ class Run {
 
     const RunConfig& config_;
     const data::DataSets& data_;
+    const io::OrderedJson training_data_;
     comm::Group& world_;
     comm::Watch& watch_;
     LoopRules rules_;
@@ -412,16 +416,20 @@ void catch_signals() {
 }
 
 Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
-    const auto checkpoint = check_checkpoints(config, world);
+    auto checkpoint = check_checkpoints(config, world);
     data::DataSets data;
+    io::OrderedJson identities;
     parallel::together(world, [&] {
         if (world.rank() == 0) check_writable(config.output);
         data = open_data(config);
+        if (world.rank() == 0) identities = training_data(config);
+        if (world.rank() == 0 && checkpoint) check_changes(config, identities, *checkpoint);
     });
     if (world.rank() == 0) print_plan(config, data);
     const i64 ranks_here = parallel::ranks_on_host(world);
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
-    return Run(config, data, checkpoint, world, watch, quiet_s).go();
+    return Run(config, data, std::move(identities), std::move(checkpoint), world, watch, quiet_s)
+        .go();
 }
 
 }  // namespace lm::train

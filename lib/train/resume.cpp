@@ -3,14 +3,16 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/changes.hpp"
 #include "train/load_choice.hpp"
 
 namespace lm::train {
@@ -48,10 +50,6 @@ metrics::IntervalSums interval_from(const io::Json& object, const std::string& p
             .model_flops = number("model_flops")};
 }
 
-std::string text_of(const io::Json& value) {
-    return value.is_null() || value.empty() ? "not given" : value.dump();
-}
-
 io::OrderedJson loss_scale_json(const optim::LossScaleState& state) {
     return {{"scale", state.scale},
             {"steps_since_overflow", state.steps_since_overflow},
@@ -64,20 +62,7 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
             .hysteresis_left = io::json_get<i64>(object, "hysteresis_left", path)};
 }
 
-// A scale that goes on has no use for where a new one starts.
 constexpr std::string_view start_of_scale = "initial_loss_scale";
-
-// Values of the command line hold; a change against the checkpoint is said, never silent.
-void note_changes(const io::Json& saved, const io::OrderedJson& now) {
-    for (const auto& [key, value] : now.items()) {
-        const auto old = saved.find(key);
-        if (old == saved.end() || *old == io::Json(value) || key == start_of_scale) continue;
-        std::string flag = "--" + key;
-        std::ranges::replace(flag, '_', '-');
-        note("{}: was {} when the checkpoint was written, is {} from here on", flag, text_of(*old),
-             text_of(io::Json(value)));
-    }
-}
 
 void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
                    const optim::LossScaleState& state, Trainer& trainer) {
@@ -89,16 +74,16 @@ void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
     note("--initial-loss-scale: ignored: the checkpoint's loss scale of {} goes on", state.scale);
 }
 
+bool loads_optimizer(const OutputFlags& output) {
+    return !output.finetune && !output.no_load_optim;
+}
+
 Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
     const ckpt::Manifest& manifest = checkpoint.manifest();
-    const bool with_optimizer = !config.output.finetune && !config.output.no_load_optim;
-    trainer.load(checkpoint, with_optimizer);
+    const bool with_optimizer = loads_optimizer(config.output);
     if (config.output.finetune) {
         note("{}: weights loaded; starting at iteration 0", checkpoint.path());
         return {};
-    }
-    if (const auto saved = manifest.state.find("schedule"); saved != manifest.state.end()) {
-        note_changes(*saved, schedule_json(config));
     }
     note("{}: resuming after iteration {}, {} samples", checkpoint.path(),
          manifest.counters.iteration, manifest.counters.consumed_samples);
@@ -117,6 +102,52 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
         position.interval = interval_from(*interval, checkpoint.path());
     }
     return position;
+}
+
+// What `choose_one` of rank 0 gives, on all ranks.
+std::optional<ckpt::Checkpoint> choose(
+    comm::Group& world, const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
+    std::optional<ckpt::Checkpoint> checkpoint;
+    const bool chooses = world.rank() == 0;
+    parallel::together(world, [&] {
+        if (chooses) checkpoint = choose_one();
+    });
+    const std::string path =
+        parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
+    parallel::together(world, [&] {
+        // Rank 0 has seen that it is complete: the others do not each open the files of all.
+        const ckpt::Share share{world.rank(), world.size()};
+        if (!chooses && !path.empty()) checkpoint.emplace(path, share);
+    });
+    return checkpoint;
+}
+
+void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
+    require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
+    if (!loads_optimizer(config.output) || checkpoint.has(ckpt::Kind::exp_avg)) return;
+    usage_error(checkpoint.path(),
+                "--load: holds weights only, no state of the optimizer: give --finetune to start a "
+                "training with them, or --no-load-optim to go on after its iteration {}",
+                checkpoint.manifest().counters.iteration);
+}
+
+// Loads on all ranks. Gives the same text on all of them, what is damaged, when another step may be
+// tried; a step that was named is the only one that is meant.
+std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
+                 Trainer& trainer) {
+    const bool may_try_another = !ckpt::is_step(config.output.load);
+    std::string damage;
+    parallel::together(world, [&] {
+        try {
+            trainer.load(checkpoint, loads_optimizer(config.output));
+        } catch (const ckpt::DamageError& error) {
+            if (!may_try_another) throw;
+            damage = world.rank() == 0 ? error.what()
+                                       : fmt::format("rank {} on {}: {}", world.rank(),
+                                                     parallel::host_name(), error.what());
+        }
+    });
+    return parallel::first_text(world, damage);
 }
 
 }  // namespace
@@ -150,7 +181,7 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
     std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(config.output);
     check_save(config.output, checkpoint);
     if (checkpoint) {
-        require_same_model(checkpoint->manifest().model, config.trainer.model, checkpoint->path());
+        check_fits(config, *checkpoint);
     } else if (!config.output.load.empty()) {
         note("{}: no checkpoint there: starting from the beginning", config.output.load);
     }
@@ -158,26 +189,30 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
 }
 
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world) {
-    std::optional<ckpt::Checkpoint> checkpoint;
-    const bool chooses = world.rank() == 0;
-    parallel::together(world, [&] {
-        if (chooses) checkpoint = check_checkpoints(config);
-    });
-    const std::string path =
-        parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
-    parallel::together(world, [&] {
-        // Rank 0 has seen that it is complete: the others do not each open the files of all.
-        const ckpt::Share share{world.rank(), world.size()};
-        if (!chooses && !path.empty()) checkpoint.emplace(path, share);
-    });
-    return checkpoint;
+    return choose(world, [&] { return check_checkpoints(config); });
 }
 
-Position start(const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint,
-               Trainer& trainer) {
-    if (checkpoint) return resume(config, *checkpoint, trainer);
-    trainer.initialize();
-    return {};
+Position start(const RunConfig& config, const io::OrderedJson& data,
+               std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer) {
+    if (!checkpoint) {
+        parallel::together(world, [&] { trainer.initialize(); });
+        return {};
+    }
+    std::vector<i64> damaged;
+    for (;;) {
+        const std::string damage = load(config, *checkpoint, world, trainer);
+        if (damage.empty()) break;
+        damaged.push_back(checkpoint->manifest().counters.iteration);
+        checkpoint = choose(world, [&] {
+            auto other = ckpt::open_other(config.output.load, damaged, damage);
+            check_fits(config, other);
+            check_changes(config, data, other);
+            return std::optional(std::move(other));
+        });
+    }
+    Position position;
+    parallel::together(world, [&] { position = resume(config, *checkpoint, trainer); });
+    return position;
 }
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
@@ -208,8 +243,8 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
     same("--embed-layernorm", saved.embedding_norm, wanted.embedding_norm);
 }
 
-ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
-                         const Position& position) {
+ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Position& position,
+                         const io::OrderedJson& data) {
     ckpt::SaveInfo info{.model = config.trainer.model,
                         .parallel = config.trainer.parallel,
                         .counters = {.iteration = position.done.iteration,
@@ -219,6 +254,7 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer,
                         .tokenizer = config.tokenizer,
                         .seed = static_cast<i64>(config.trainer.seed),
                         .state = {{"schedule", schedule_json(config)},
+                                  {"data", data},
                                   {"stepped", counters_json(position.stepped)},
                                   {"interval", interval_json(position.interval)}},
                         .command_line = config.command_line,

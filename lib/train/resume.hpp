@@ -29,14 +29,18 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm:
 // That every file and directory the run will write can be written. Makes nothing.
 void check_writable(const OutputFlags& output);
 
-// Loads `checkpoint` into `trainer`, or initialises it; says which on stderr.
-Position start(const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint,
-               Trainer& trainer);
+// Loads `checkpoint` into `trainer`, or initialises it; says which on stderr. When --load is a
+// directory of steps and this one turns out damaged on any rank, all of them take the one that
+// ckpt::open_other() gives, with a warning. `data` is training_data(), which rank 0 alone needs.
+// Collective.
+Position start(const RunConfig& config, const io::OrderedJson& data,
+               std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 
 // Throws Error(usage) naming the flag when `saved` is another model than `wanted`.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 
-ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Position& position);
+ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Position& position,
+                         const io::OrderedJson& data);
 
 }  // namespace lm::train

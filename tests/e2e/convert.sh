@@ -28,7 +28,11 @@ expect 0 '' lm-convert c half --to hf-gpt2 --dtype bf16 --quiet
 [ "$(jq -r .torch_dtype half/config.json)" = bfloat16 ] || fail "--dtype"
 expect 0 'check: logits differ' lm-convert c half --to hf-gpt2 --dtype bf16 --check --force
 
-# Training starts from a converted model.
+# Training starts from a converted model, which has weights alone.
+for dry in "" --dry-run; do
+    expect 2 'back(/global_step[0-9]+)?: --load: holds weights only.*: give --finetune .* or --no-load-optim' \
+        lm-train "${model[@]}" "${args[@]}" --load back ${dry:+"$dry"}
+done
 lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||
     fail "training from a converted model: $(cat tuned.err)"
 

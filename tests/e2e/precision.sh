@@ -63,8 +63,9 @@ for precision in bf16 fp16; do
     expect 0 '' lm-ckpt verify whole-$precision/global_step24
     # From 16 bits to fp32 and back: the masters go on.
     expect 0 '' lm-train "${shape[@]}" "${llama[@]}" "${schedule[@]}" "${data[@]}" --train-iters 26 --eval-iters 0 \
-        --load whole-$precision --save wide-$precision
-    expect 0 '' lm-train "${flags[@]}" --train-iters 28 --load wide-$precision --save again-$precision
+        --load whole-$precision --save wide-$precision --override-opt_param-scheduler
+    expect 0 '' lm-train "${flags[@]}" --train-iters 28 --load wide-$precision --save again-$precision \
+        --override-opt_param-scheduler
 done
 
 # The default scale of 2^32 overflows: such steps take their samples, but the learning rate waits.

@@ -140,7 +140,7 @@ stops ramp.log lm-train "${args[@]}" "${ramp[@]}" --save ramp --exit-interval 2
 run same.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3
 ! grep 'when the checkpoint was written' same.log.err || fail "a change that is none"
 run changed.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3 --rampup-batch-size 2 2 12 --lr 2e-3 \
-    --skip-train-iteration-range 5-6 --curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
+    --override-opt_param-scheduler --skip-train-iteration-range 5-6 --curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
 for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, is \[2,2,12\] from here on' \
     'lr: was 0.003 when' 'skip-train-iteration-range: was not given when .*, is \["5-6"\]' 'curriculum-learning-type: was not given'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"

@@ -54,4 +54,51 @@ truncate -s -1 cut/global_step12/weights-00000.safetensors
 expect 0 'using cut/global_step8 instead' lm-train "${args[@]}" --load cut --exit-iteration 9
 [ "$(grep -c 'using cut/global_step8 instead' err)" = 1 ] || fail "told more than once: $(cat err)"
 expect 3 'global_step12/weights-00000.safetensors: has .*damaged or incomplete' lm-train "${args[@]}" --load cut/global_step12
+
+# Damaged bytes in the newest step: the one before is taken, and saving replaces the damaged one. A step that is named
+# is the only one that is meant.
+flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 101)) conv=notrunc 2>/dev/null; }
+lm-train "${args[@]}" --load ck --save whole.ck --exit-iteration 16 >/dev/null 2>&1
+cp -r ck bad
+flip bad/global_step12/optim-00000.safetensors
+expect 3 'global_step12/optim.*: its bytes do not fit their checksum' lm-train "${args[@]}" --load bad/global_step12
+expect 0 'warning: bad/global_step12/optim-00000.safetensors: .*do not fit .*: using bad/global_step8 instead' \
+    lm-train "${args[@]}" --load bad --save bad --exit-iteration 12
+grep -q 'note: bad/global_step8: resuming after iteration 8' err || fail "no fall-back: $(cat err)"
+expect 0 '' lm-ckpt verify bad --quiet
+expect 0 '' lm-ckpt diff ck/global_step12 bad/global_step12
+for step in 4 8 12; do flip bad/global_step$step/weights-00000.safetensors; done
+expect 3 'bad: no complete checkpoint in it: bad/global_step' lm-train "${args[@]}" --load bad
+
+# Other samples, another tokenizer or another schedule of the learning rate are meant, or an error.
+make_corpus other.jsonl 101
+lm-preprocess --input other.jsonl --output-prefix other --tokenizer-type ByteTokenizer --append-eod --quiet
+go_on() { lm-train "${args[@]}" --load ck --exit-iteration 13 "$@"; }
+expect 2 'other_text_document: is not the dataset that .*global_step12 was trained on' go_on --data-path other_text_document
+expect 2 'is not the dataset' go_on --data-path other_text_document --dry-run
+expect 0 'resuming' go_on --data-path other_text_document --override-data
+mkdir moved; cp data_text_document.* moved
+expect 0 'note: --data-path: was .* is .*moved' go_on --data-path moved/data_text_document
+expect 2 '--split: .*other samples' go_on --split 900,90,10
+expect 2 '--data-order: .*other samples' go_on --data-order megatron
+expect 2 '--seed: .*other samples.*or --override-data' go_on --seed 7
+expect 0 'note: --seed: was 1234 when' go_on --seed 7 --override-data
+expect 2 '--lr: is 0.002, but was 0.001 when .*or --override-opt_param-scheduler' go_on --lr 2e-3
+expect 0 'note: --lr: was 0.001 when' go_on --lr 2e-3 --override-opt_param-scheduler
+expect 0 'note: --lr: was 0.001 when' go_on --lr 2e-3 --override-lr-scheduler
+expect 0 'note: --bf16: was false when' go_on --bf16
+expect 0 '' go_on
+! grep -q 'was .* when\|warning' err || fail "a change that is none: $(cat err)"
+# Other text under the same name, of the same size: the side file tells, or the sampled bytes.
+for side in with without; do
+    cp data_text_document.bin same.bin; cp data_text_document.idx same.idx
+    jq '.bin.digest = "xxh3-64m:00000000000000000000000000000000"' data_text_document.json >same.json
+    [ $side = with ] || { flip same.bin; rm same.json; }
+    expect 2 'same: is not the dataset' go_on --data-path same --tokenizer-type ByteTokenizer
+done
+# A tokenizer of the same size: its digest tells.
+jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
+expect 2 'ids were made by another tokenizer .*or --override-tokenizer' go_on --data-path moved/data_text_document
+expect 2 'ids were made by another tokenizer' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
+expect 0 'note: .*another tokenizer' go_on --data-path moved/data_text_document --override-tokenizer
 echo "lm-train: starts from what it is told to start from"

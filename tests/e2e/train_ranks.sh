@@ -92,6 +92,13 @@ same_figures second.log other.log
 run alone.log lm-train "${args[@]}" --load parts/global_step10
 same_figures second.log alone.log
 
+# Damaged bytes that one rank alone reads: all of them take the step before.
+file=parts/global_step20/optim-00003.safetensors
+printf '\377' | dd of=$file bs=1 seek=$(($(stat -c %s $file) - 101)) conv=notrunc 2>/dev/null
+expect 0 "warning: .*$file: .* do not fit their checksum.*: using parts/global_step10 instead" \
+    ranks 4 "${tp2dp2[@]}" --load parts --exit-iteration 11
+grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
+
 # One clear line, told once, and its exit code.
 told_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not told once: $(cat err)"; }
 expect 2 "--tensor-model-parallel-size: 2 tensor x 1 pipeline ranks hold one model, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
