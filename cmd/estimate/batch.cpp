@@ -6,19 +6,17 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "config/model_flags.hpp"
 #include "report.hpp"
-#include "schedule.hpp"
+#include "run_flags.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
 namespace {
 
 struct Flags {
-    ScheduleFlags schedule;
-    config::ParallelFlags parallel;
+    config::TrainFlags train;
+    i64 micro_batch = 1;  // these two as resolved
     std::optional<i64> seq_length;
-    i64 micro_batch = 1;
     std::vector<i64> nodes;
     i64 gpus_per_node = 8;
     OutputFlags output;
@@ -81,7 +79,7 @@ const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i6
 }
 
 std::string verdict_of(const Flags& flags, const std::vector<spec::RampStep>& steps, i64 gpus) {
-    const i64 model_ranks = flags.parallel.tensor * flags.parallel.pipeline;
+    const i64 model_ranks = flags.train.parallel.tensor * flags.train.parallel.pipeline;
     if (gpus % model_ranks != 0) return fmt::format("no: {} GPUs hold one model", model_ranks);
     const i64 unit = flags.micro_batch * (gpus / model_ranks);
     const spec::RampStep* step = first_working(steps, unit);
@@ -97,7 +95,7 @@ bool add_nodes(Report& report, const Flags& flags, const std::vector<spec::RampS
     for (const i64 nodes : flags.nodes) {
         at_least_one("--nodes", nodes);
         const i64 gpus = checked_mul(nodes, flags.gpus_per_node);
-        const i64 dp = gpus / (flags.parallel.tensor * flags.parallel.pipeline);
+        const i64 dp = gpus / (flags.train.parallel.tensor * flags.train.parallel.pipeline);
         const std::string verdict = verdict_of(flags, steps, gpus);
         all_work = all_work && verdict == "yes";
         rows.push_back({nodes, gpus, dp, verdict});
@@ -113,13 +111,15 @@ bool add_nodes(Report& report, const Flags& flags, const std::vector<spec::RampS
     return all_work;
 }
 
-int run(const Flags& flags) {
-    at_least_one("--micro-batch-size", flags.micro_batch);
+int run(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    flags.micro_batch = resolve_micro_batch(flags.train);
+    flags.seq_length = config::seq_length_of(flags.train.model);
     at_least_one("--gpus-per-node", flags.gpus_per_node);
-    at_least_one("--tensor-model-parallel-size", flags.parallel.tensor);
-    at_least_one("--pipeline-model-parallel-size", flags.parallel.pipeline);
+    at_least_one("--tensor-model-parallel-size", flags.train.parallel.tensor);
+    at_least_one("--pipeline-model-parallel-size", flags.train.parallel.pipeline);
     if (flags.seq_length) at_least_one("--seq-length", *flags.seq_length);
-    const Schedule schedule = resolve_schedule(flags.schedule, flags.seq_length.value_or(0));
+    const Schedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
     if (steps.empty()) {
         usage_error("--train-samples", "{} are less than the first batch", schedule.samples);
@@ -148,10 +148,12 @@ void add_batch_verb(cli::Options& program) {
     cli::Options& options =
         program.verb("batch", "the batch-size ramp step by step, and node counts that can run it",
                      [flags] { return run(*flags); });
-    add_schedule_options(options, flags->schedule);
-    options.value("--seq-length", &flags->seq_length, "N", "tokens in a sequence");
-    options.value("--micro-batch-size", &flags->micro_batch, "N", "sequences in a micro-batch");
-    config::add_parallel_options(options, flags->parallel);
+    add_run_options(
+        options, flags->train,
+        {"--model", "--seq-length", "--micro-batch-size", "--global-batch-size",
+         "--rampup-batch-size", "--train-samples", "--train-iters", "--train-tokens",
+         "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--deepspeed_config"});
+    options.group("Nodes");
     options.values("--nodes", &flags->nodes, "N",
                    "node counts to try: exit with 1 when one of them fails at some batch");
     options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");

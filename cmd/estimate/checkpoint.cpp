@@ -5,9 +5,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "config/model_flags.hpp"
 #include "report.hpp"
-#include "schedule.hpp"
+#include "run_flags.hpp"
 #include "spec/cost.hpp"
 #include "verbs.hpp"
 
@@ -15,29 +14,25 @@ namespace lm::estimate {
 namespace {
 
 struct Flags {
-    config::ModelFlags model;
-    config::PrecisionFlags precision;
-    ScheduleFlags schedule;
-    std::optional<std::string> save_schedule;
-    std::optional<i64> save_interval;
+    config::TrainFlags train;
     OutputFlags output;
 };
 
-std::vector<spec::SaveRange> ranges_of(const Flags& flags) {
-    if (flags.save_schedule && flags.save_interval) {
+std::vector<spec::SaveRange> ranges_of(const config::OutputFlags& flags) {
+    if (!flags.save_schedule.empty() && flags.save_interval) {
         usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
     }
-    if (flags.save_schedule) return spec::parse_save_schedule(*flags.save_schedule);
+    if (!flags.save_schedule.empty()) return spec::parse_save_schedule(flags.save_schedule);
     if (!flags.save_interval) return {};
     at_least_one("--save-interval", *flags.save_interval);
     return {{*flags.save_interval, 0}};
 }
 
-void add_total(Report& report, const Flags& flags, const spec::ModelConfig& model,
+void add_total(Report& report, const config::TrainFlags& flags, const spec::ModelConfig& model,
                const spec::CheckpointSize& size) {
-    const std::vector<spec::SaveRange> ranges = ranges_of(flags);
+    const std::vector<spec::SaveRange> ranges = ranges_of(flags.output);
     if (ranges.empty()) return;
-    const Schedule schedule = resolve_schedule(flags.schedule, model.seq_length);
+    const Schedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
     const i64 saves = spec::count_saves(ranges, iterations);
     report.figures("all", {{"iterations", "iterations", Unit::count, iterations,
@@ -51,9 +46,10 @@ void add_total(Report& report, const Flags& flags, const spec::ModelConfig& mode
 }
 
 int run(const Flags& flags) {
-    const spec::ModelConfig model = config::resolve_model(flags.model);
+    const config::TrainFlags train = resolve_flags(flags.train);
+    const spec::ModelConfig model = resolve_model(train);
     const spec::CheckpointSize size =
-        spec::checkpoint_size(model, resolve_precision(flags.precision));
+        spec::checkpoint_size(model, resolve_precision(train.precision));
     Report report;
     report.figures("checkpoint",
                    {{"weights", "weights", Unit::bytes, size.weights,
@@ -65,7 +61,7 @@ int run(const Flags& flags) {
                     {"total", "checkpoint", Unit::bytes, size.total(),
                      "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
                      "176B); headers of files come on top, about 100 bytes a tensor"}});
-    add_total(report, flags, model, size);
+    add_total(report, train, model, size);
     report.print(flags.output);
     return 0;
 }
@@ -77,14 +73,10 @@ void add_checkpoint_verb(cli::Options& program) {
     cli::Options& options = program.verb(
         "checkpoint", "bytes on disk of a checkpoint, and of all that a schedule saves",
         [flags] { return run(*flags); });
-    config::add_model_options(options, flags->model);
-    config::add_precision_options(options, flags->precision);
-    add_schedule_options(options, flags->schedule);
-    options.group("Saves");
-    options.value("--save-interval", &flags->save_interval, "N", "save every N iterations");
-    options.value("--save-schedule", &flags->save_schedule, "N@ITERATION,...,N",
-                  "save every N iterations up to ITERATION, then by the next range; the end of "
-                  "each range is saved too");
+    add_run_options(options, flags->train,
+                    {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples",
+                     "--train-iters", "--train-tokens", "--fp16", "--bf16", "--deepspeed_config",
+                     "--save-interval", "--save-schedule"});
     add_output_options(options, flags->output);
 }
 

@@ -14,8 +14,9 @@ int main(int argc, char** argv) {
                        "memory: the model does not fit in --gpu-memory; batch: one of --nodes "
                        "cannot run the ramp");
     options.epilogue(
-        "lm-estimate params --model gpt2-124m\n"
-        "lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "
-        "--gpu-memory 80GB");
+        "Examples:\n"
+        "  lm-estimate params --model gpt2-124m\n"
+        "  lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "
+        "--gpu-memory 80GB\n");
     return lm::cli::run_main(argc, argv, options);
 }

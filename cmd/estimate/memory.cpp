@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/threads.hpp"
-#include "config/model_flags.hpp"
+#include "config/replicas.hpp"
 #include "report.hpp"
-#include "schedule.hpp"
+#include "run_flags.hpp"
 #include "spec/memory.hpp"
 #include "spec/nccl_memory.hpp"
 #include "verbs.hpp"
@@ -17,13 +18,8 @@ namespace lm::estimate {
 namespace {
 
 struct Flags {
-    config::ModelFlags model;
-    config::ParallelFlags parallel;
-    config::PrecisionFlags precision;
-    i64 micro_batch = 1;
+    config::TrainFlags train;
     std::optional<i64> n_micro_batches;
-    std::optional<i64> threads;
-    std::string device = "auto";
     std::optional<cli::Bytes> memory;
     std::optional<cli::Bytes> allowance;
     OutputFlags output;
@@ -49,9 +45,11 @@ std::vector<Column> columns() {
          "uniform: L (r+1) / PP - L r / PP, rounded down each; else by --pp-partition-method"},
         {"weights", "weights", Unit::bytes,
          "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
-        {"masters", "masters", Unit::bytes, "fp32 copies of 16-bit weights: 4 bytes x elements"},
+        {"masters", "masters", Unit::bytes,
+         "fp32 copies of 16-bit weights: 4 bytes x elements; with ZeRO-1 / data-parallel ranks"},
         {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
-        {"optimizer", "optimizer", Unit::bytes, "Adam's two fp32 moments: 8 bytes x elements"},
+        {"optimizer", "optimizer", Unit::bytes,
+         "Adam's two fp32 moments: 8 bytes x elements; with ZeRO-1 / data-parallel ranks"},
         {"activations", "activations", Unit::bytes,
          "lm-train's activation table: what a layer keeps x layers x "
          "micro-batches in flight, and the larger scratch of forward and backward; 1F1B keeps "
@@ -69,7 +67,7 @@ std::vector<Value> row_of(i64 stage, i64 n_layers, const spec::MemoryPlan& plan)
 }
 
 bool on_gpu(const Flags& flags) {
-    return flags.device == "cuda" || (flags.device == "auto" && flags.memory);
+    return flags.train.device == "cuda" || (flags.train.device == "auto" && flags.memory);
 }
 
 spec::Processor processor_of(const Flags& flags, i64 n_threads) {
@@ -112,25 +110,60 @@ void add_verdict(Report& report, const Flags& flags, const Largest& largest, boo
     report.figures("verdict", std::move(figures));
 }
 
-int run(const Flags& flags) {
-    at_least_one("--micro-batch-size", flags.micro_batch);
-    const spec::ModelConfig model = config::resolve_model(flags.model);
-    const spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
-    const spec::Precision precision = resolve_precision(flags.precision);
-    const i64 n_threads = flags.threads.value_or(available_cores());
+spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
+                                   const spec::ModelConfig& model) {
+    spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
+    parallel.zero_stage = config::resolve_zero_stage(flags.data_parallel);
+    const auto& world_size = flags.output.world_size;
+    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
+    if (parallel.zero_stage == 1 && !world_size) {
+        warn(
+            "without --world-size one replica is counted, which holds all of the optimizer's "
+            "state");
+    }
+    return parallel;
+}
+
+// Of a full batch, when its size is given; else enough to fill the pipeline.
+i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel, i64 micro_batch) {
+    if (flags.n_micro_batches) {
+        at_least_one("--micro-batches", *flags.n_micro_batches);
+        return *flags.n_micro_batches;
+    }
+    const std::optional<i64> global_batch = flags.train.schedule.global_batch;
+    if (!global_batch) return 2 * parallel.pp;
+    const i64 unit = checked_mul(micro_batch, parallel.dp);
+    if (*global_batch < 1 || *global_batch % unit != 0) {
+        usage_error("--global-batch-size",
+                    "{} is no multiple of micro batch {} x {} data-parallel ranks = {}: {} would "
+                    "work",
+                    *global_batch, micro_batch, parallel.dp, unit,
+                    config::multiples_around(*global_batch, unit));
+    }
+    return *global_batch / unit;
+}
+
+int run(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    const i64 micro_batch = resolve_micro_batch(flags.train);
+    const spec::ModelConfig model = resolve_model(flags.train);
+    const spec::ParallelConfig parallel = resolve_ranks(flags.train, model);
+    const spec::Precision precision = resolve_precision(flags.train.precision);
+    const i64 n_threads = flags.train.threads.value_or(available_cores());
     at_least_one("--threads", n_threads);
-    const spec::StepShape step{.micro_batch = flags.micro_batch,
+    const spec::StepShape step{.micro_batch = micro_batch,
                                .seq_length = model.seq_length,
-                               .n_micro_batches = flags.n_micro_batches.value_or(2 * parallel.pp)};
+                               .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};
     config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
-    at_least_one("--micro-batches", step.n_micro_batches);
+    const config::DataParallelFlags& data = flags.train.data_parallel;
+    const bool overlaps = data.overlap_grad_reduce || data.overlap_param_gather;
     Largest largest;
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const spec::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
-        const i64 nccl = on_gpu(flags) ? spec::nccl_bytes(parallel, stage, false) : 0;
+        const i64 nccl = on_gpu(flags) ? spec::nccl_bytes(parallel, stage, overlaps) : 0;
         if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
     }
     Report report;
@@ -148,17 +181,14 @@ void add_memory_verb(cli::Options& program) {
     cli::Options& options = program.verb(
         "memory", "the bytes that a rank of lm-train allocates, by kind and pipeline stage",
         [flags] { return run(*flags); });
-    config::add_model_options(options, flags->model);
-    config::add_parallel_options(options, flags->parallel);
-    config::add_precision_options(options, flags->precision);
+    add_run_options(options, flags->train,
+                    {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16",
+                     "Parallel", "--use-distributed-optimizer", "--zero-stage",
+                     "--deepspeed_config", "--device", "--threads", "--world-size"});
     options.group("Step");
-    options.value("--micro-batch-size", &flags->micro_batch, "N", "sequences in a micro-batch");
     options.value("--micro-batches", &flags->n_micro_batches, "N",
-                  "micro-batches of a step and a pipeline; default: enough to fill it");
-    options.value("--threads", &flags->threads, "N",
-                  "CPU threads; default: all cores this process may use");
-    options.choice("--device", &flags->device, {"auto", "cpu", "cuda"},
-                   "whose workspace counts; auto: a GPU's with --gpu-memory, else the CPU's");
+                  "micro-batches of a step and a pipeline; default: those of --global-batch-size, "
+                  "else enough to fill it");
     options.group("Verdict");
     options.value("--gpu-memory", &flags->memory, "SIZE",
                   "exit with 1 when the largest rank and the allowance need more");

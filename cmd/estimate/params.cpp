@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/log.hpp"
-#include "config/model_flags.hpp"
 #include "report.hpp"
+#include "run_flags.hpp"
 #include "spec/cost.hpp"
 #include "verbs.hpp"
 
@@ -13,8 +13,7 @@ namespace lm::estimate {
 namespace {
 
 struct Flags {
-    config::ModelFlags model;
-    config::ParallelFlags parallel;
+    config::TrainFlags train;
     OutputFlags output;
 };
 
@@ -84,8 +83,9 @@ void warn_of_odd_shapes(const spec::ModelConfig& model) {
 }
 
 int run(const Flags& flags) {
-    const spec::ModelConfig model = config::resolve_model(flags.model);
-    const spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
+    const spec::ModelConfig model = resolve_model(flags.train);
+    const spec::ParallelConfig parallel =
+        resolve_parallel(flags.train.parallel, flags.train.model, model);
     warn_of_odd_shapes(model);
     Report report;
     add_parts(report, count_parameters(model));
@@ -102,8 +102,7 @@ void add_params_verb(cli::Options& program) {
     cli::Options& options =
         program.verb("params", "count a model's parameters, exactly and by the field's formulas",
                      [flags] { return run(*flags); });
-    config::add_model_options(options, flags->model);
-    config::add_parallel_options(options, flags->parallel);
+    add_run_options(options, flags->train, {"Model", "Parallel"});
     add_output_options(options, flags->output);
 }
 

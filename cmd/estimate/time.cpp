@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "config/model_flags.hpp"
+#include "base/log.hpp"
 #include "report.hpp"
-#include "schedule.hpp"
+#include "run_flags.hpp"
 #include "spec/cost.hpp"
 #include "verbs.hpp"
 
@@ -15,19 +15,15 @@ namespace lm::estimate {
 namespace {
 
 struct Flags {
-    config::ModelFlags model;
-    config::ParallelFlags parallel;
-    ScheduleFlags schedule;
-    i64 micro_batch = 1;
+    config::TrainFlags train;
+    i64 micro_batch = 1;  // these as resolved
+    std::optional<i64> eval_interval, save_interval;
+    std::optional<double> job_minutes;
     std::optional<i64> gpus;
     std::optional<double> tflops;
-    std::optional<i64> eval_interval;
-    i64 eval_iters = 100;
     i64 eval_sets = 1;
-    std::optional<i64> save_interval;
     cli::Duration save_time;
     std::optional<double> hours_per_day;
-    std::optional<double> job_minutes;
     cli::Duration queue_gap;
     OutputFlags output;
 };
@@ -85,7 +81,7 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
         // An evaluation runs forward only: one of three parts of a step, or of four.
         const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
         seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
-                              as_double(flags.eval_iters * flags.eval_sets) * forward;
+                              as_double(flags.train.output.eval_iters * flags.eval_sets) * forward;
     }
     if (flags.save_interval) {
         seconds.saves =
@@ -151,7 +147,6 @@ Run resolve_run(const Flags& flags) {
         usage_error("--tflops", "must be given and positive");
     }
     at_least_one("--gpus", *flags.gpus);
-    at_least_one("--micro-batch-size", flags.micro_batch);
     if (flags.eval_interval) at_least_one("--eval-interval", *flags.eval_interval);
     if (flags.save_interval) at_least_one("--save-interval", *flags.save_interval);
     const auto in_range = [](std::string_view flag, const std::optional<double>& value,
@@ -165,12 +160,12 @@ Run resolve_run(const Flags& flags) {
         usage_error("--queue-gap", "needs --exit-duration-in-mins, the length of a job");
     }
     if (flags.save_interval && flags.save_time.seconds <= 0) {
-        usage_error("--save-interval", "needs --save-time, what one save takes");
+        note("--save-interval: saves count for nothing without --save-time, what one takes");
     }
     Run run;
-    run.model = config::resolve_model(flags.model);
-    run.parallel = resolve_parallel(flags.parallel, flags.model, run.model);
-    run.schedule = resolve_schedule(flags.schedule, run.model.seq_length);
+    run.model = resolve_model(flags.train);
+    run.parallel = resolve_parallel(flags.train.parallel, flags.train.model, run.model);
+    run.schedule = resolve_schedule(flags.train, run.model.seq_length);
     const i64 model_ranks = run.parallel.tp * run.parallel.pp;
     if (*flags.gpus % model_ranks != 0) {
         usage_error("--gpus", "{} is not a multiple of the {} ranks that hold one model",
@@ -180,7 +175,16 @@ Run resolve_run(const Flags& flags) {
     return run;
 }
 
-int run_time(const Flags& flags) {
+int run_time(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    flags.micro_batch = resolve_micro_batch(flags.train);
+    const config::OutputFlags& output = flags.train.output;
+    // lm-train's default is no interval that was asked about.
+    const bool evaluates = flags.train.model.options->given("--eval-interval");
+    if (evaluates) flags.eval_interval = output.eval_interval;
+    flags.save_interval = output.save_interval;
+    flags.job_minutes = output.exit_duration_min;
+    if (!flags.gpus) flags.gpus = output.world_size;
     const Run run = resolve_run(flags);
     const std::vector<spec::RampStep> steps = ramp_steps(run.schedule.ramp, run.schedule.samples);
     if (steps.empty()) {
@@ -211,14 +215,10 @@ int run_time(const Flags& flags) {
 
 void add_overhead_options(cli::Options& options, Flags& flags) {
     options.group("Overheads");
-    options.value("--eval-interval", &flags.eval_interval, "N", "validate every N iterations");
-    options.value("--eval-iters", &flags.eval_iters, "N", "global batches of a validation");
     options.value("--eval-sets", &flags.eval_sets, "N", "validation sets");
-    options.value("--save-interval", &flags.save_interval, "N", "save every N iterations");
     options.value("--save-time", &flags.save_time, "TIME", "how long training stops for one save");
     options.value("--hours-per-day", &flags.hours_per_day, "H",
                   "hours of a day in which the machine is ours");
-    options.value("--exit-duration-in-mins", &flags.job_minutes, "MINUTES", "length of one job");
     options.value("--queue-gap", &flags.queue_gap, "TIME", "waiting time between two jobs");
 }
 
@@ -228,12 +228,13 @@ void add_time_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options = program.verb("time", "how long a training takes at a given throughput",
                                          [flags] { return run_time(*flags); });
-    config::add_model_options(options, flags->model);
-    config::add_parallel_options(options, flags->parallel);
-    add_schedule_options(options, flags->schedule);
-    options.value("--micro-batch-size", &flags->micro_batch, "N", "sequences in a micro-batch");
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
+         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--deepspeed_config",
+         "--save-interval", "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
     options.group("Speed");
-    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run");
+    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value(
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s, recomputation counted");

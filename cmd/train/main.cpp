@@ -50,7 +50,7 @@ int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch&
 int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens that lm-preprocess made");
     train::TrainFlags flags;
-    train::add_train_options(options, flags);
+    config::add_train_options(options, flags);
     options.exits_with(Exit::done, "finished now or before, or --exit-iteration or --exit-samples");
     for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
         options.exits_with(code);

@@ -106,6 +106,8 @@ struct Options::Impl {
     void on_option(const Option& option, const Values& values);
     void assign_operands(const Values& operands);
     Parsed parse_verb(const Values& arguments);
+    std::string verbs_text() const;
+    void check_first_word(const Values& arguments) const;
     void check_no_verb_was_meant(const Values& arguments, const Values& operands,
                                  bool only_verbs) const;
 };
@@ -157,7 +159,7 @@ void Options::Impl::on_option(const Option& option, const Values& values) {
     if (option.kind == Option::Kind::refused) usage_error(option.name(), "{}", option.help);
     const bool first = given.insert(option.name()).second;
     if (option.kind == Option::Kind::accepted) {
-        if (first) note("{}: ignored: {}", option.name(), option.help);
+        if (first && !option.hidden) note("{}: ignored: {}", option.name(), option.help);
         return;
     }
     if (option.kind == Option::Kind::later) {
@@ -201,18 +203,30 @@ Options::Parsed Options::Impl::parse_verb(const Values& arguments) {
     return chosen->options.parse({arguments.begin() + 1, arguments.end()});
 }
 
+std::string Options::Impl::verbs_text() const {
+    return fmt::format("use one of {}", fmt::join(verb_names, ", "));
+}
+
+// A first word that no operand can be is a wrong verb, whatever stands behind it.
+void Options::Impl::check_first_word(const Values& arguments) const {
+    if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
+    if (std::ranges::any_of(table, &Option::positional)) return;
+    const std::string& word = arguments[0];
+    const std::string nearest = nearest_name(word, verb_names);
+    if (nearest.empty()) usage_error(word, "unknown command: {}", verbs_text());
+    usage_error(word, "unknown command: did you mean {}?", nearest);
+}
+
 void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Values& operands,
                                             bool only_verbs) const {
     if (verbs.empty()) return;
-    const std::string one_of = fmt::format("use one of {}", fmt::join(verb_names, ", "));
     if (!operands.empty() && operands[0] == arguments[0]) {
         const std::string nearest = nearest_name(operands[0], verb_names);
         if (!nearest.empty()) {
             usage_error(operands[0], "unknown command: did you mean {}?", nearest);
         }
-        if (only_verbs) usage_error(operands[0], "unknown command: {}", one_of);
     }
-    if (only_verbs) usage_error("command", "missing as first argument: {}", one_of);
+    if (only_verbs) usage_error("command", "missing as first argument: {}", verbs_text());
 }
 
 Options::Options(std::string program, std::string summary) : impl_(std::make_unique<Impl>()) {
@@ -330,6 +344,22 @@ const std::vector<Options::Later>& Options::given_later() const {
     return impl_->given_later;
 }
 
+void Options::show_only(const std::vector<std::string>& groups_and_names) {
+    const auto listed = [&](const std::string& text) {
+        return std::ranges::find(groups_and_names, text) != groups_and_names.end();
+    };
+    for (const std::string& text : groups_and_names) {
+        LM_CHECK(std::ranges::any_of(impl_->table,
+                                     [&text](const Option& option) {
+                                         return option.group == text || option.name() == text;
+                                     }),
+                 fmt::format("no option {} to be shown", text));
+    }
+    for (Option& option : impl_->table) {
+        if (!listed(option.group) && !listed(option.name())) option.hidden = true;
+    }
+}
+
 Options& Options::verb(std::string name, std::string summary, std::function<int()> run) {
     Options options(impl_->program + " " + name, std::move(summary));
     impl_->verb_names.push_back(std::move(name));
@@ -345,6 +375,7 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     const bool is_verb = !arguments.empty() && std::ranges::find(impl_->verb_names, arguments[0]) !=
                                                    impl_->verb_names.end();
     if (is_verb) return impl_->parse_verb(arguments);
+    impl_->check_first_word(arguments);
     std::vector<Option> table = impl_->table;
     table.insert(table.end(), built_in_options().begin(), built_in_options().end());
     const bool only_verbs = !impl_->verbs.empty() && impl_->table.empty();

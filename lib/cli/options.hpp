@@ -100,7 +100,7 @@ class Options {
     // A Megatron flag that means nothing here: accepted with `n_values` values (-1: any number) and
     // one note on stderr that says what happens instead.
     void accepted(std::string_view names, int n_values, std::string instead);
-    // A flag known to the field that this program does not have: Error(usage) with the reason.
+    // A flag of others that this program lacks: Error(usage) with the reason; --x-*: all of them.
     void refused(std::string_view names, int n_values, std::string reason);
 
     // One that it does not have yet. Parsing takes it, and given_later() has its name and reason:
@@ -111,6 +111,10 @@ class Options {
     };
     void later(std::string_view names, int n_values, std::string reason);
     const std::vector<Later>& given_later() const;
+
+    // Of the options declared so far only those of these groups and names are shown. The others are
+    // taken as before, without a note, so that a command line of another program can be given.
+    void show_only(const std::vector<std::string>& groups_and_names);
 
     // A verb (lm-ckpt ls): its own options. The chosen verb's `run` is called by run_main.
     Options& verb(std::string name, std::string summary, std::function<int()> run);

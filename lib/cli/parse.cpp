@@ -13,10 +13,11 @@
 namespace lm::cli {
 namespace {
 
+// What may be suggested: not an option that is refused.
 std::vector<std::string> all_names(const std::vector<Option>& table) {
     std::vector<std::string> names;
     for (const Option& option : table) {
-        if (!option.positional) {
+        if (!option.positional && option.kind != Option::Kind::refused) {
             names.insert(names.end(), option.names.begin(), option.names.end());
         }
     }
@@ -95,8 +96,19 @@ bool looks_like_option(const std::string& argument) {
            !(argument[1] >= '0' && argument[1] <= '9');
 }
 
+// "--x-*" stands for all names that begin so.
+bool is_family(const Option& option) {
+    return option.name().ends_with('*');
+}
+
 [[noreturn]] void unknown_option(const std::vector<Option>& table, const std::string& argument) {
     const std::string name = argument.substr(0, argument.find('='));
+    for (const Option& option : table) {
+        const std::string_view family = option.name();
+        if (is_family(option) && name.starts_with(family.substr(0, family.size() - 1))) {
+            usage_error(name, "{}", option.help);
+        }
+    }
     const std::string nearest = nearest_name(name, all_names(table));
     if (nearest.empty()) usage_error(name, "unknown option");
     usage_error(name, "unknown option: did you mean {}?", nearest);
@@ -128,19 +140,22 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+    const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
+    const size_t letters = name.size() - dashes;
+    if (letters < 2) return "";
     std::string best;
-    if (name.size() < 3 && name.starts_with('-')) return best;
-    size_t best_distance = std::max<size_t>(2, name.size() / 4) + 1;
+    size_t best_distance = std::max<size_t>(1, letters / 4) + 1;
     for (const std::string& candidate : known) {
         const size_t distance = edit_distance(name, candidate);
-        if (distance < best_distance && 2 * distance <= candidate.size()) {
+        if (distance < best_distance) {
             best = candidate;
             best_distance = distance;
         }
     }
-    if (!best.empty() || name.size() < 5) return best;
-    const auto longer = std::ranges::find_if(
-        known, [name](const std::string& candidate) { return candidate.starts_with(name); });
+    if (!best.empty() || letters < 3) return best;
+    const auto longer = std::ranges::find_if(known, [&](const std::string& candidate) {
+        return candidate.starts_with(name) && candidate.size() - dashes <= 2 * letters;
+    });
     return longer == known.end() ? "" : *longer;
 }
 
@@ -151,7 +166,7 @@ std::vector<std::string> parse_arguments(const std::vector<Option>& table,
     app.set_help_flag();
     app.allow_extras();
     for (const Option& option : table) {
-        if (!option.positional) declare(app, table, option, on_option);
+        if (!option.positional && !is_family(option)) declare(app, table, option, on_option);
     }
     const auto end_of_options = std::ranges::find(arguments, "--");
     std::vector<std::string> head = split_empty_values(table, {arguments.begin(), end_of_options});

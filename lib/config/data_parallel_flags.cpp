@@ -6,6 +6,7 @@
 namespace lm::config {
 
 void add_data_parallel_options(cli::Options& options, DataParallelFlags& flags) {
+    options.group("Data parallel");
     options.flag("--use-distributed-optimizer", &flags.distributed_optimizer,
                  "cut the optimizer's state over the data-parallel ranks (ZeRO stage 1)");
     options.value("--zero-stage", &flags.zero_stage, "0|1",

@@ -1,173 +1,326 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collected from pretrain_gpt.py's arguments and the scripts of published trainings.
+// Collected from the arguments of Megatron-LM (megatron/training/arguments.py, core 0.8 and later)
+// and of BigScience's Megatron-DeepSpeed, and from the scripts of published trainings.
 #include "config/megatron_flags.hpp"
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 namespace lm::config {
 namespace {
 
-struct Flag {
-    const char* names;
-    int n_values;  // -1: any number
+// Flags of one fate. `flags` are separated by blanks: "--name" has no value, "--name=" has one,
+// "--name=*" any number, "--name,--alias" another spelling.
+struct Family {
     const char* text;
+    const char* flags;
 };
-
-constexpr const char* one_kernel = "there is one implementation, chosen by the device";
-constexpr const char* mapped_data = "batches are read from mapped files without loader processes";
-constexpr const char* no_rng_state =
-    "random numbers depend on the seed and their place alone: there is no state";
-constexpr const char* own_rows =
-    "--sequence-parallel cuts what is kept over tensor ranks; without it they keep copies";
-constexpr const char* no_size = "no size and no time depends on it";
-constexpr const char* one_buffer = "gradients always lie in one contiguous fp32 buffer";
 
 // Accepted: what happens instead.
-constexpr Flag accepted[] = {
-    {"--distributed-backend", 1, "how ranks communicate follows from how they were started"},
-    {"--DDP-impl", 1, one_buffer},
-    {"--use-contiguous-buffers-in-ddp", 0, one_buffer},
-    {"--no-contiguous-buffers-in-local-ddp", 0, one_buffer},
-    {"--use-contiguous-buffers-in-local-ddp", 0, one_buffer},
-    {"--accumulate-allreduce-grads-in-fp32", 0, "gradients are always accumulated in fp32"},
-    {"--loss-scale", 1, no_size},
-    {"--initial-loss-scale", 1, no_size},
-    {"--min-loss-scale", 1, no_size},
-    {"--loss-scale-window", 1, no_size},
-    {"--hysteresis", 1, no_size},
-    {"--data-impl", 1, "the data's format is read from its index"},
-    {"--num-workers", 1, mapped_data},
-    {"--valid-num-workers", 1, mapped_data},
-    {"--mmap-warmup", 0, "pages of the data are read when they are needed"},
-    {"--no-masked-softmax-fusion", 0, one_kernel},
-    {"--no-bias-dropout-fusion", 0, one_kernel},
-    {"--no-rope-fusion", 0, one_kernel},
-    {"--no-persist-layer-norm", 0, one_kernel},
-    {"--no-gradient-accumulation-fusion", 0, one_kernel},
-    {"--no-bias-swiglu-fusion", 0, one_kernel},
-    {"--abort-on-unmet-fused-kernel-constraints", 0, one_kernel},
-    {"--use-flash-attn", 0, one_kernel},
-    {"--transformer-impl", 1, one_kernel},
-    {"--attention-backend", 1, one_kernel},
-    {"--use-mcore-models", 0, one_kernel},
-    {"--use-legacy-models", 0, one_kernel},
-    {"--attention-softmax-in-fp32", 0, "the softmax is always computed in fp32"},
-    {"--apply-query-key-layer-scaling", 0,
-     "attention scores are fp32 and need no scaling by layer, which cancels out anyway"},
-    {"--no-query-key-layer-scaling", 0, "attention scores are never scaled by layer"},
-    {"--sync-tp-duplicated-parameters", 0, "copies of a parameter get the same bits in each step"},
-    {"--deepspeed", 0, "DeepSpeed is not used; the file of --deepspeed_config is read"},
-    {"--deepspeed-activation-checkpointing", 0, "DeepSpeed is not used"},
-    {"--no-pipeline-parallel", 0, "DeepSpeed is not used"},
-    {"--use-cpu-initialization", 0,
-     "initial weights depend on the seed and the tensor alone, wherever they are made"},
-    {"--lazy-mpu-init", 1, "nothing is initialized lazily"},
-    {"--no-async-tensor-model-parallel-allreduce", 0, "no result depends on it"},
-    {"--distribute-saved-activations", 0, own_rows},
-    {"--distribute-checkpointed-activations", 0, own_rows},
-    {"--partition-activations", 0, own_rows},
-    {"--empty-unused-memory-level", 1, "all memory is allocated once, before the first step"},
-    {"--log-throughput", 0, "every log line has the throughput"},
-    {"--log-level", 1, "messages have no levels"},
-    {"--log-level-replica", 1, "messages have no levels"},
-    {"--override-lr-scheduler", 0, no_size},
-    {"--override-opt_param-scheduler", 0, no_size},
-    {"--no-save-rng", 0, no_rng_state},
-    {"--no-load-rng", 0, no_rng_state},
-    {"--tensorboard-log-interval", 1, "TensorBoard gets every iteration"},
-    {"--no-log-learnig-rate-to-tensorboard", 0, "TensorBoard gets the learning rate"},
-    {"--no-log-loss-scale-to-tensorboard", 0, "TensorBoard gets the loss scale of fp16"},
-    {"--log-memory-to-tensorboard", 0, "all memory is allocated before the first step"},
+constexpr Family accepted[] = {
+    {"how ranks communicate follows from how they were started",
+     "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "
+     "--nccl-communicator-config-path= --use-nccl-ub --disable-symmetric-registration "
+     "--high-priority-stream-groups=* --use-sharp --sharp-enabled-group= "
+     "--create-all-gather-group --use-ring-exchange-p2p --fake-process-group"},
+    {"gradients always lie in one contiguous fp32 buffer",
+     "--DDP-impl= --use-contiguous-buffers-in-ddp --no-contiguous-buffers-in-local-ddp "
+     "--use-contiguous-buffers-in-local-ddp"},
+    {"gradients are always accumulated and reduced in fp32",
+     "--ddp-param-name-patterns-for-fp32-local-accumulation=* "
+     "--accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16 "
+     "--ddp-reduce-scatter-with-fp32-accumulation --attention-grad-in-fp32"},
+    {"no result depends on it",
+     "--ddp-average-in-collective --ddp-num-buckets= --ddp-pad-buckets-for-high-nccl-busbw "
+     "--no-gradient-reduce-div-fusion --no-delay-grad-reduce --delay-grad-reduce "
+     "--delay-param-gather --no-align-grad-reduce --align-grad-reduce --no-align-param-gather "
+     "--align-param-gather --overlap-param-gather-with-optimizer-step "
+     "--defer-embedding-wgrad-compute --delay-wgrad-compute --wgrad-deferral-limit= "
+     "--no-async-tensor-model-parallel-allreduce --no-scatter-gather-tensors-in-pipeline "
+     "--no-overlap-p2p-communication --overlap-p2p-communication-warmup-flush "
+     "--microbatch-group-size-per-virtual-pipeline-stage= --batch-p2p-communication "
+     "--tp-comm-overlap --tp-comm-overlap-cfg= --tp-comm-bootstrap-backend= "
+     "--tp-comm-overlap-rs-dgrad --disable-tp-comm-bulk-dgrad --disable-tp-comm-bulk-wgrad "
+     "--disable-tp-comm-overlap-ag --disable-tp-comm-overlap-rs --disable-tp-comm-split-ag "
+     "--disable-tp-comm-split-rs --no-clone-scatter-output-in-embedding --train-sync-interval= "
+     "--no-check-for-nan-in-loss-and-grad --cp-comm-type=*"},
+    {"the data's format is read from its index", "--data-impl="},
+    {"batches are read from mapped files without loader processes",
+     "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
+     "--dataloader-defer-npy-index-mmap --mid-level-dataset-surplus= --disable-msc"},
+    {"an index is built by --threads threads", "--num-dataset-builder-threads="},
+    {"pages of the data are read when they are needed", "--mmap-warmup"},
+    {"attention is causal without a mask in memory",
+     "--create-attention-mask-in-dataloader --no-create-attention-mask-in-dataloader"},
+    {"there is one implementation, chosen by the device",
+     "--memory-efficient-layer-norm --fused-single-qkv-rope --flash-attention-version= "
+     "--no-masked-softmax-fusion --no-bias-dropout-fusion --no-rope-fusion "
+     "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-bias-swiglu-fusion "
+     "--abort-on-unmet-fused-kernel-constraints --use-flash-attn --transformer-impl= "
+     "--attention-backend= --use-mcore-models --use-legacy-models --cross-entropy-loss-fusion "
+     "--cross-entropy-fusion-impl= --use-fused-weighted-squared-relu --apply-rope-fusion "
+     "--enable-cuda-graph --cuda-graph-impl= --cuda-graph-scope=* --cuda-graph-modules=* "
+     "--cuda-graph-warmup-steps= --external-cuda-graph --optimizer-cuda-graph "
+     "--use-te-activation-func --enable-experimental --fused-residual-rmsnorm "
+     "--use-transformer-engine-op-fuser --disable-jit-fuser"},
+    {"the softmax is always computed in fp32", "--attention-softmax-in-fp32"},
+    {"the loss is always computed in fp32", "--fp16-lm-cross-entropy --no-fp16-lm-cross-entropy"},
+    {"attention scores are fp32 and need no scaling by layer, which cancels out anyway",
+     "--apply-query-key-layer-scaling"},
+    {"attention scores are never scaled by layer", "--no-query-key-layer-scaling"},
+    {"copies of a parameter get the same bits in each step", "--sync-tp-duplicated-parameters"},
+    {"the same layout, input and seed give the same bits", "--deterministic-mode"},
+    {"DeepSpeed is not used; the file of --deepspeed_config is read", "--deepspeed"},
+    {"DeepSpeed is not used",
+     "--deepspeed-activation-checkpointing --no-pipeline-parallel --deepspeed_mpi --deepscale "
+     "--zero-contigious-gradients --zero-reduce-scatter --zero-reduce-bucket-size= "
+     "--zero-allgather-bucket-size= --remote-device= --use-pin-memory "
+     "--contigious-checkpointing --synchronize-each-layer --checkpoint-in-cpu "
+     "--memory-centric-tiled-linear --split-transformers --tile-factor="},
+    {"initial weights depend on the seed and the tensor alone, wherever they are made",
+     "--use-cpu-initialization --no-initialization --init-model-with-meta-device"},
+    {"nothing is initialized lazily", "--lazy-mpu-init="},
+    {"--sequence-parallel cuts what is kept over tensor ranks; without it they keep copies",
+     "--distribute-saved-activations --distribute-checkpointed-activations "
+     "--partition-activations"},
+    {"--recompute-granularity selective makes norms and activation functions again",
+     "--recompute-modules=*"},
+    {"all memory is allocated once, before the first step",
+     "--log-device-memory-used --empty-unused-memory-level= --log-memory-to-tensorboard "
+     "--log-memory-interval="},
+    {"there is no garbage collector", "--manual-gc --manual-gc-interval= --no-manual-gc-eval"},
+    {"every log line has the throughput", "--log-throughput"},
+    {"messages have no levels", "--log-level= --log-level-replica= --logging-level="},
+    {"--benchmark prints the time of each operation",
+     "--profile-backward --timing-log-level= --timing-log-option= "
+     "--no-barrier-with-level-1-timing --profile --profile-step-start= --profile-step-end= "
+     "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path="},
+    {"nothing is sent anywhere: --tensorboard-dir and --log-json write the same figures",
+     "--wandb-project= --wandb-exp-name= --wandb-save-dir= --wandb-entity= --no-one-logger "
+     "--enable-one-logger --one-logger-async --one-logger-project= --one-logger-run-name= "
+     "--app-tag-run-name= --app-tag-run-version= --otel-enabled --otel-service-name= "
+     "--otel-span-groups="},
+    {"the log and the checkpoints say what has been done", "--log-progress"},
+    {"steps are not made twice: --check-replicas compares what ranks hold", "--rerun-mode="},
+    {"a step with a gradient that is not finite is never taken",
+     "--check-for-nan-in-loss-and-grad"},
+    {"SIGTERM always saves and stops",
+     "--exit-signal-handler-for-dataloader --exit-signal-handler-for-training "
+     "--exit-signal-handler --exit-signal="},
+    {"the exit code 75 asks to be run again", "--adlr-autoresume --adlr-autoresume-interval="},
+    {"random numbers depend on the seed and their place alone: there is no state",
+     "--no-save-rng --no-load-rng --te-rng-tracker --inference-rng-tracker"},
+    {"checkpoints have one format, and all ranks write and read them",
+     "--ckpt-fully-parallel-load-exchange-algo= --ckpt-fully-parallel-load-per-rank-objects "
+     "--ckpt-fully-parallel-save-process-group= --ckpt-fully-parallel-load-process-group= "
+     "--distrib-optim-fully-reshardable-mem-efficient --save-tokenizer-assets --ckpt-format= "
+     "--dist-ckpt-format= --auto-detect-ckpt-format --use-dist-ckpt --ckpt-fully-parallel-save "
+     "--no-ckpt-fully-parallel-save --ckpt-fully-parallel-load "
+     "--ckpt-assume-constant-structure --dist-ckpt-strictness= --dist-ckpt-workers= "
+     "--dist-ckpt-save-pre-mcore-014 --use-persistent-ckpt-worker "
+     "--dist-ckpt-optim-fully-reshardable --ckpt-drop-redundant-extra-state "
+     "--ckpt-convert-save="},
+    {"no code of a tokenizer is run", "--trust-remote-code"},
+    {"TensorBoard gets every iteration", "--tensorboard-log-interval="},
+    {"TensorBoard gets the learning rate",
+     "--no-log-learnig-rate-to-tensorboard --no-log-learning-rate-to-tensorboard"},
+    {"TensorBoard gets the loss scale of fp16", "--no-log-loss-scale-to-tensorboard"},
+    {"the plan at the start says how many ranks there are", "--log-world-size-to-tensorboard"},
 };
-
-constexpr const char* no_model = "no such model here";
-constexpr const char* no_moe = "mixtures of experts are not supported";
-constexpr const char* no_fp8 = "fp8 is not supported";
 
 // Not built yet: a plan goes on, a training does not.
-constexpr Flag not_yet[] = {
-    {"--async-save", 0, "checkpoints are saved between two steps so far"},
-    {"--codecarbon-dir", 1, "energy is not measured yet: leave it out"},
-    {"--log-params-norm", 0, "the norm of the parameters is not logged yet"},
-    {"--log-num-zeros-in-grad", 0, "zeros in gradients are not counted yet"},
+constexpr Family not_yet[] = {
+    {"checkpoints are saved between two steps so far",
+     "--async-save --async-strategy= --async-ckpt-use-cached-structure"},
+    {"energy is not measured yet: leave it out", "--log-energy --codecarbon-dir="},
+    {"the norm of the parameters is not logged yet", "--log-params-norm"},
+    {"zeros in gradients are not counted yet", "--log-num-zeros-in-grad"},
 };
 
-// Refused: why.
-constexpr Flag refused[] = {
-    {"--apply-residual-connection-post-layernorm", 0, no_model},
-    {"--onnx-safe", 0, no_model},
-    {"--squared-relu", 0, no_model},
-    {"--add-qkv-bias", 0, no_model},
-    {"--qk-layernorm", 0, no_model},
-    {"--apply-layernorm-1p", 0, no_model},
-    {"--rotary-percent", 1, "only whole heads are rotated here"},
-    {"--rotary-interleaved", 0, "only halves are rotated here, not pairs"},
-    {"--rotary-seq-len-interpolation-factor", 1, no_model},
-    {"--use-rope-scaling", 0, no_model},
-    {"--window-size", -1, "attention windows are not supported"},
-    {"--multi-latent-attention", 0, no_model},
-    {"--init-method-xavier-uniform", 0, "weights are initialized with a normal distribution"},
-    {"--num-experts", 1, no_moe},
-    {"--expert-model-parallel-size", 1, no_moe},
-    {"--moe-router-topk", 1, no_moe},
-    {"--context-parallel-size", 1, "sequences are not cut over ranks"},
-    {"--fp8-format", 1, no_fp8},
-    {"--fp8-hybrid", 0, no_fp8},
-    {"--universal-checkpoint", 0, "DeepSpeed checkpoints are not read"},
-    {"--use-bnb-optimizer", 0, "8-bit optimizer states are not supported"},
-    {"--use-checkpoint-lr-scheduler", 0,
-     "the schedule of the command line holds: give the checkpoint's values there"},
-    {"--use-checkpoint-opt_param-scheduler", 0,
-     "the schedule of the command line holds: give the checkpoint's values there"},
-    {"--no-save-optim", 0, "a checkpoint is always saved whole"},
-    {"--start-weight-decay", 1, "weight decay is constant"},
-    {"--end-weight-decay", 1, "weight decay is constant"},
-    {"--weight-decay-incr-style", 1, "weight decay is constant"},
-    {"--loss-on-targets-only", 0, "the loss counts every token"},
-    {"--inference", 0, "lm-train only trains"},
-    {"--eval-only", 1, "lm-train only trains"},
-    {"--log-path", 1, "standard output has the log"},
+// Refused: why, and what to do. These take any values; "--x-*" is every name that begins so.
+constexpr Family refused[] = {
+    {"the old name: give --tensor-model-parallel-size", "--model-parallel-size="},
+    {"the old name: give --micro-batch-size", "--batch-size="},
+    {"the old name: give --lr-warmup-fraction", "--warmup="},
+    {"give --num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank="},
+    {"give --pp-partition-method, which says what stages are balanced by",
+     "--pipeline-model-parallel-layout= --decoder-first-pipeline-num-layers= "
+     "--decoder-last-pipeline-num-layers= --account-for-embedding-in-pipeline-split "
+     "--account-for-loss-in-pipeline-split --standalone-embedding-stage "
+     "--pipeline-model-parallel-split-rank= --hybrid-context-parallel"},
+    {"give --skip-train-iteration-range A-B", "--iterations-to-skip=*"},
+    {"give --valid-weighted-split-paths, a set each",
+     "--multiple-validation-sets --validation-set-names=*"},
+    {"--eval-interval and --eval-iters say when and on how much, in global batches",
+     "--full-validation --start-eval-at-iter= --eval-global-batch-size= "
+     "--eval-micro-batch-size="},
+    {"give the checkpoint to lm-convert", "--ckpt-convert-format="},
+    {"activations stay on the device: --recompute-granularity keeps fewer of them",
+     "--fine-grained-activation-offloading --offload-modules=*"},
+    {"no such figure is logged", "--log-max-attention-logit --dump-param-to-param-group-map="},
+    {"give --load DIR/global_stepN", "--ckpt-step="},
+    {"give --load DIR --finetune", "--pretrained-checkpoint="},
+    {"set DIR's checkpoint with lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
+    {"give the model's flags; lm-ckpt show prints those of a checkpoint",
+     "--use-checkpoint-args --use-mp-args-from-checkpoint-args "
+     "--use-tokenizer-model-from-checkpoint-args"},
+    {"give --data-path or --train-data-path with the datasets themselves",
+     "--data-args-path= --per-split-data-args-path= --per-dataset-sequences-path="},
+    {"give the flags themselves", "--yaml-cfg="},
+    {"no such model here",
+     "--mamba-* --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* --heterogeneous-* "
+     "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
+     "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
+     "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
+     "--apply-residual-connection-post-layernorm --onnx-safe --squared-relu --add-qkv-bias "
+     "--qk-layernorm --qk-l2-norm --qk-clip --apply-layernorm-1p "
+     "--rotary-seq-len-interpolation-factor= --use-rope-scaling --rope-scaling-factor= "
+     "--rope-type= --rotary-scaling-factor= --no-rope-freq= --multi-latent-attention "
+     "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
+     "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
+     "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type= "
+     "--attention-output-gate --glu-linear-offset= --activation-func-clamp-value= "
+     "--position-embedding-scale="},
+    {"only whole heads are rotated here", "--rotary-percent="},
+    {"only halves are rotated here, not pairs", "--rotary-interleaved"},
+    {"attention windows are not supported", "--window-size=* --window-attn-skip-freq="},
+    {"weights are initialized with a normal distribution",
+     "--init-method-xavier-uniform --embedding-init-method-std="},
+    {"replicas begin with the same weights", "--data-parallel-random-init"},
+    {"mixtures of experts are not supported",
+     "--moe-* --gtp-* --num-experts= --expert-model-parallel-size= "
+     "--expert-tensor-parallel-size= --overlap-moe-expert-parallel-comm "
+     "--delay-wgrad-compute-for-te-grouped-gemm"},
+    {"sequences are not cut over ranks",
+     "--context-parallel-size= --hierarchical-context-parallel-sizes=*"},
+    {"fp8 and fp4 are not supported",
+     "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
+     "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
+     "--first-last-layers-bf16 --keep-fp8-transpose-cache --reuse-grad-buf-for-mxfp8-param-ag "
+     "--te-precision-config-file="},
+    {"weights are not cut over data-parallel ranks: --use-distributed-optimizer cuts the "
+     "optimizer's state",
+     "--fsdp-* --megatron-fsdp-* --enable-full-sharding-in-hsdp "
+     "--suggested-communication-unit-size= --use-torch-fsdp2 --use-custom-fsdp "
+     "--use-megatron-fsdp --data-parallel-sharding-strategy= --outer-dp-sharding-strategy= "
+     "--torch-fsdp2-no-reshard-after-forward --num-distributed-optimizer-instances="},
+    {"the optimizer's state is fp32",
+     "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype= "
+     "--main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype="},
+    {"the optimizer's state stays on the device",
+     "--overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads --no-pin-cpu-params "
+     "--optimizer-cpu-offload --optimizer-offload-fraction= --cpu-optimizer --cpu_torch_adam "
+     "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers="},
+    {"AdamW is the only optimizer",
+     "--muon-* --lion-* --no-use-layer-wise-param-layout --sgd-momentum="},
+    {"one learning rate and one weight decay hold for all weights",
+     "--decoupled-lr= --decoupled-min-lr= --head-lr-mult= --no-weight-decay-cond-type= "
+     "--apply-wd-to-qk-layernorm --freeze-all-layers"},
+    {"weight decay is constant",
+     "--start-weight-decay= --end-weight-decay= --weight-decay-incr-style="},
+    {"the loss is the mean over the tokens of each micro-batch, then over micro-batches",
+     "--calculate-per-token-loss --reweight-loss-based-on-position-frequency"},
+    {"the loss counts every token", "--loss-on-targets-only"},
+    {"batches are as the flags say: --dry-run lists the rank counts that fit them",
+     "--decrease-batch-size-if-needed"},
+    {"the batch changes by --rampup-batch-size alone",
+     "--step-batch-size-schedule= --phase-transition-iterations= --iter-per-epoch="},
+    {"DeepSpeed checkpoints are not read", "--universal-checkpoint"},
+    {"the schedule of the command line holds: give the checkpoint's values there",
+     "--use-checkpoint-lr-scheduler "
+     "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler"},
+    {"a checkpoint is always saved whole", "--no-save-optim"},
+    {"every checkpoint stays: give --save-interval or --save-schedule",
+     "--non-persistent-* --save-retain-interval= --most-recent-k= --replication "
+     "--replication-jump= --replication-factor="},
+    {"a run that fails ends, and is started again with --load",
+     "--inprocess-* --enable-ft-package --calc-ft-timeouts --ft-num-warmup-iters="},
+    {"slow ranks are not measured",
+     "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
+    {"losses and gradients are not judged by their size: --clip-grad bounds the norm",
+     "--check-for-spiky-loss --check-for-large-grads"},
+    {"faults are not injected here", "--error-injection-rate= --error-injection-type="},
+    {"--check-replicas N compares copies on all ranks",
+     "--check-weight-hash-across-dp-replicas-interval="},
+    {"no such tokenizer here: GPT2BPETokenizer, HFTokenizer or ByteTokenizer",
+     "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
+     "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "
+     "--chat-template= --metadata-path= --allow-ambiguous-pad-tokens --vocab-extra-ids= "
+     "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
+    {"data is read from files", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
+    {"documents are trained on as they are", "--fim-* --sft --dataloader-inter-document-masking"},
+    {"only GPT is trained here",
+     "--encoder-* --bert-* --ict-* --img-* --biencoder-* --vision-* --dino-* --retro-* "
+     "--retriever-* --swin-* --embedding-path= --classes-fraction= --data-per-class-fraction= "
+     "--query-in-block-prob= --logits-load-* --logits-save-* --output-logit-dtype= "
+     "--decoder-num-layers= --decoder-seq-length= --sample-rate= --mask-prob= "
+     "--short-seq-prob= --mask-factor= --mask-type= --titles-data-path= --block-data-path= "
+     "--evidence-data-path= --num-classes= --num-channels= --patch-dim= "
+     "--mean-noise-span-length= --noise-density= --use-one-sent-docs --no-data-sharding"},
+    {"lm-train only trains",
+     "--inference-* --rl-* --grpo-* --decode-only-cuda-graphs --enable-chunked-prefill "
+     "--num-speculative-tokens= --refit-method= --use-legacy-static-engine "
+     "--use-same-sampling-seed-across-dp-ranks --result-rejected-tracker-filename= "
+     "--run-workload-inspector-server --inference --eval-only= --skip-train --test-mode "
+     "--max-tokens-to-oom= --output-bert-embeddings --perform-rl-step --langrl-env-config="},
+    {"standard output has the log", "--log-path="},
 };
 
-std::string undeclared_names(const cli::Options& options, std::string_view names) {
-    std::string kept;
-    while (!names.empty()) {
-        const size_t comma = std::min(names.find(','), names.size());
-        const std::string name(names.substr(0, comma));
-        names.remove_prefix(std::min(comma + 1, names.size()));
-        const bool declared = std::ranges::any_of(options.table(), [&](const cli::Option& option) {
-            return std::ranges::find(option.names, name) != option.names.end();
-        });
-        if (!declared) kept += (kept.empty() ? "" : ",") + name;
+std::vector<std::string_view> split(std::string_view text, char at) {
+    std::vector<std::string_view> parts;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find(at), text.size());
+        parts.push_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
     }
-    return kept;
+    return parts;
+}
+
+bool is_declared(const cli::Options& options, std::string_view name) {
+    return std::ranges::any_of(options.table(), [name](const cli::Option& option) {
+        return std::ranges::find(option.names, name) != option.names.end();
+    });
+}
+
+// Calls declare(names, n_values) for each flag of the families that `options` lacks.
+template <typename Families, typename Declare>
+void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
+    for (const Family& family : families) {
+        for (const std::string_view flag : split(family.flags, ' ')) {
+            std::string names;
+            int n_values = 0;
+            for (std::string_view name : split(flag, ',')) {
+                const size_t equals = name.find('=');
+                if (equals != name.npos) n_values = name.ends_with('*') ? -1 : 1;
+                name = name.substr(0, equals);
+                if (is_declared(options, name)) continue;
+                names += (names.empty() ? "" : ",") + std::string(name);
+            }
+            if (!names.empty()) declare(names, n_values, family.text);
+        }
+    }
 }
 
 }  // namespace
 
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     options.group("Megatron");
-    if (!undeclared_names(options, "--optimizer").empty()) {
+    if (!is_declared(options, "--optimizer")) {
         options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, which is all there is");
     }
-    if (!undeclared_names(options, "--dataloader-type").empty()) {
+    if (!is_declared(options, "--dataloader-type")) {
         options.choice("--dataloader-type", &choices.dataloader, {"single"},
                        "each sample once per epoch, in a shuffled order");
     }
-    for (const Flag& flag : accepted) {
-        const std::string names = undeclared_names(options, flag.names);
-        if (!names.empty()) options.accepted(names, flag.n_values, flag.text);
-    }
-    for (const Flag& flag : not_yet) {
-        const std::string names = undeclared_names(options, flag.names);
-        if (!names.empty()) options.later(names, flag.n_values, flag.text);
-    }
-    for (const Flag& flag : refused) {
-        const std::string names = undeclared_names(options, flag.names);
-        if (!names.empty()) options.refused(names, flag.n_values, flag.text);
-    }
+    add_families(options, accepted, [&](const std::string& names, int n_values, const char* text) {
+        options.accepted(names, n_values, text);
+    });
+    add_families(options, not_yet, [&](const std::string& names, int n_values, const char* text) {
+        options.later(names, n_values, text);
+    });
+    add_families(options, refused, [&](const std::string& names, int n_values, const char* text) {
+        options.refused(names, n_values, text);
+    });
 }
 
 }  // namespace lm::config

@@ -4,22 +4,12 @@
 // does; what to do about a step that overflowed is the trainer's.
 #pragma once
 
-#include <optional>
-
 #include "base/types.hpp"
+#include "spec/loss_scale.hpp"
 
 namespace lm::optim {
 
-struct LossScaleConfig {
-    std::optional<double> fixed;  // --loss-scale; the rest is of the dynamic scale
-    double initial = 4294967296.0;
-    double min = 1.0;
-    i64 window = 1000;   // steps without overflow after which the scale doubles
-    i64 hysteresis = 2;  // overflows since the last doubling before the scale halves
-
-    // Throws Error(usage) naming the flag.
-    void check() const;
-};
+using spec::LossScaleConfig;
 
 // What a checkpoint keeps, so that a resumed run scales as the undisturbed one.
 struct LossScaleState {

@@ -84,6 +84,15 @@ std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples) {
     return steps;
 }
 
+i64 samples_after(const BatchRamp& ramp, i64 iterations) {
+    i64 samples = 0;
+    i64 k = 0;
+    for (; k < iterations && ramp.start != 0 && samples <= ramp.samples; ++k) {
+        samples += ramp.batch_at(samples);
+    }
+    return samples + checked_mul(iterations - k, ramp.global_batch);
+}
+
 i64 count_iterations(const BatchRamp& ramp, i64 total_samples) {
     i64 n = 0;
     for (const RampStep& step : ramp_steps(ramp, total_samples)) n += step.n_iterations;

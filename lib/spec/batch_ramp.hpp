@@ -33,6 +33,9 @@ struct RampStep {
 // dropped, as in Megatron.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples);
 
+// Consumed by the first `iterations` iterations.
+i64 samples_after(const BatchRamp& ramp, i64 iterations);
+
 // Iterations of the whole training.
 i64 count_iterations(const BatchRamp& ramp, i64 total_samples);
 

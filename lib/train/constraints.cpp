@@ -20,12 +20,6 @@ std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) 
     return text + (text.empty() ? "" : " or ") + fmt::format("{}", *above * factor);
 }
 
-std::string multiples_around(i64 n, i64 unit) {
-    const i64 below = n / unit * unit;
-    return below > 0 ? fmt::format("{} or {}", below, below + unit)
-                     : fmt::format("{}", below + unit);
-}
-
 // Rank counts and micro-batches with which every batch of the run is whole.
 std::string what_would_work(const optim::BatchRamp& ramp, i64 micro_batch, const Ranks& ranks) {
     const i64 many = ramp.global_batch();
@@ -45,32 +39,6 @@ std::string what_would_work(const optim::BatchRamp& ramp, i64 micro_batch, const
 
 }  // namespace
 
-Ranks started_replicas(i64 n, i64 tp, i64 pp) {
-    const i64 replica = checked_mul(tp, pp);
-    if (n % replica != 0) {
-        usage_error(
-            tp > 1 ? "--tensor-model-parallel-size" : "--pipeline-model-parallel-size",
-            "{} tensor x {} pipeline ranks hold one model, but {} ranks were started: start "
-            "{} (mpirun -n, srun -n)",
-            tp, pp, n, multiples_around(n, replica));
-    }
-    return {n / replica, replica};
-}
-
-Ranks replicas_of(i64 n, i64 tp, i64 pp) {
-    const i64 replica = checked_mul(tp, pp);
-    constexpr i64 most_ranks = i64{1} << 24;  // a plan looks at every rank
-    if (n < 1 || n > most_ranks) {
-        usage_error("--world-size", "must be at least 1 and at most {}, but is {}", most_ranks, n);
-    }
-    if (n % replica != 0) {
-        usage_error("--world-size",
-                    "{} ranks are no multiple of {} tensor x {} pipeline ranks = {}: {} would work",
-                    n, tp, pp, replica, multiples_around(n, replica));
-    }
-    return {n / replica, replica};
-}
-
 std::vector<std::string> batch_problems(const optim::BatchRamp& ramp, i64 micro_batch,
                                         const Ranks& ranks) {
     const i64 unit = checked_mul(micro_batch, ranks.dp);
@@ -78,9 +46,9 @@ std::vector<std::string> batch_problems(const optim::BatchRamp& ramp, i64 micro_
         fmt::format("micro batch {} x {} data-parallel ranks = {}", micro_batch, ranks.dp, unit);
     std::vector<std::string> problems;
     if (ramp.global_batch() % unit != 0) {
-        problems.push_back(
-            fmt::format("--global-batch-size: {} is no multiple of {}: {} would work",
-                        ramp.global_batch(), units, multiples_around(ramp.global_batch(), unit)));
+        problems.push_back(fmt::format(
+            "--global-batch-size: {} is no multiple of {}: {} would work", ramp.global_batch(),
+            units, config::multiples_around(ramp.global_batch(), unit)));
     }
     std::vector<spec::RampStep> stages = ramp.stages();
     const size_t n_stages = stages.size();

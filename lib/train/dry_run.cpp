@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/dry_run.hpp"
 
+#include <cstdio>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cli/main.hpp"
 #include "train/changes.hpp"
 #include "train/host_memory.hpp"
 #include "train/plan.hpp"
@@ -24,7 +27,13 @@ Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64
         if (checkpoint && data.train) {
             problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
         }
-        print_plan(*config, data);
+        const std::string plan = describe_plan(*config, data);
+        if (flags.output.print_config) {
+            cli::write_stdout(to_json(*config).dump(2) + "\n");
+            std::fputs(plan.c_str(), stderr);
+        } else {
+            cli::write_stdout(plan);
+        }
         // Of a plan for elsewhere, only what no host like this one could hold.
         const i64 ranks = flags.output.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });

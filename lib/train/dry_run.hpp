@@ -8,8 +8,9 @@
 namespace lm::train {
 
 // Prints the plan for --world-size ranks, or `n_ranks` of which `ranks_here` are on this host, on
-// stderr as far as it can be told, what lm-train cannot do yet, and every problem; Error(usage)
-// when there is one.
+// stdout as far as it can be told; with --print-config the configuration there, and the plan on
+// stderr. What lm-train cannot do yet and every problem go to stderr; Error(usage) when there is
+// one.
 Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64 ranks_here);
 
 }  // namespace lm::train

@@ -62,6 +62,11 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
     if (!io::exists(output.load)) return std::nullopt;
     auto checkpoint = ckpt::open_if_any(output.load);
     if (checkpoint) return checkpoint;
+    if (output.exit_on_missing) {
+        usage_error(output.load,
+                    "--load: holds no checkpoint, and --exit-on-missing-checkpoint is "
+                    "given");
+    }
     if (output.finetune || output.no_load_optim) {
         usage_error(output.load, "--load: holds no checkpoint to take the weights from");
     }

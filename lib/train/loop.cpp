@@ -425,7 +425,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double
         if (world.rank() == 0) identities = training_data(config);
         if (world.rank() == 0 && checkpoint) check_changes(config, identities, *checkpoint);
     });
-    if (world.rank() == 0) print_plan(config, data);
+    if (world.rank() == 0) std::fputs(describe_plan(config, data).c_str(), stderr);
     const i64 ranks_here = parallel::ranks_on_host(world);
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
     return Run(config, data, std::move(identities), std::move(checkpoint), world, watch, quiet_s)

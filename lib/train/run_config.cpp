@@ -6,12 +6,12 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "config/deepspeed.hpp"
 #include "data/data_paths.hpp"
 #include "data/mock_source.hpp"
 #include "data/side_file.hpp"
 #include "optim/plan.hpp"
 #include "train/constraints.hpp"
-#include "train/deepspeed.hpp"
 #include "train/schedule_flags.hpp"
 #include "train/unused_flags.hpp"
 
@@ -129,6 +129,12 @@ void check_output(const OutputFlags& output) {
         usage_error(output.save_interval ? "--save-interval" : "--save-schedule",
                     "nothing is saved without --save DIR");
     }
+    if (output.fresh && output.exit_on_missing) {
+        usage_error("--fresh", "contradicts --exit-on-missing-checkpoint: give one of the two");
+    }
+    if (output.load.empty() && output.exit_on_missing) {
+        note("--exit-on-missing-checkpoint: ignored: there is no --load");
+    }
     if (output.load.empty() && (output.fresh || output.finetune || output.no_load_optim)) {
         usage_error(output.fresh      ? "--fresh"
                     : output.finetune ? "--finetune"
@@ -160,7 +166,7 @@ class Resolver {
 
     std::optional<RunConfig> resolve(std::string command_line) {
         problems_.check([&] { check_unused_flags(flags_); });
-        problems_.check([&] { apply_deepspeed(flags_); });
+        problems_.check([&] { config::apply_deepspeed(flags_); });
         const bool output_makes_sense = check_numbers();
         resolve_data();
         resolve_model();
@@ -251,12 +257,24 @@ class Resolver {
         }
         n_micro_batches_ =
             schedule_->ramp().global_batch() / (flags_.schedule.micro_batch * parallel_.dp);
+        problems_.check([&] { check_accumulation(); });
         for (const spec::RampStep& stage : schedule_->ramp().stages()) {
             problems_.check([&] {
                 spec::check_pipeline({parallel_.pp, parallel_.n_chunks,
                                       stage.batch / (flags_.schedule.micro_batch * parallel_.dp)});
             });
         }
+    }
+
+    void check_accumulation() const {
+        const auto& steps = flags_.schedule.accumulation_steps;
+        if (!steps || *steps == n_micro_batches_) return;
+        usage_error(
+            flags_.deepspeed_config,
+            "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
+            "on each of {} data-parallel ranks",
+            *steps, schedule_->ramp().global_batch(), n_micro_batches_, flags_.schedule.micro_batch,
+            parallel_.dp);
     }
 
     parallel::DataParallelConfig data_parallel() const {

@@ -44,6 +44,98 @@ void add_loss_scale(io::OrderedJson& json, const optim::LossScaleConfig& scale) 
     json["hysteresis"] = scale.hysteresis;
 }
 
+io::OrderedJson or_null(const auto& value) {
+    return value ? io::OrderedJson(*value) : io::OrderedJson();
+}
+
+std::string_view name_of(spec::Recompute::Granularity granularity) {
+    using enum spec::Recompute::Granularity;
+    return granularity == full ? "full" : granularity == selective ? "selective" : "none";
+}
+
+std::string_view name_of(spec::PipelineBalance balance) {
+    using enum spec::PipelineBalance;
+    if (balance == layers_and_embedding) return "type:transformer|embedding";
+    return balance == parameters ? "parameters" : "uniform";
+}
+
+io::OrderedJson parallel_json(const RunConfig& config) {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const spec::Recompute& recompute = parallel.recompute;
+    const bool full = recompute.granularity == spec::Recompute::Granularity::full;
+    const bool block = recompute.method == spec::Recompute::Method::block;
+    return {{"world_size", parallel.tp * parallel.pp * parallel.dp},
+            {"tensor_model_parallel_size", parallel.tp},
+            {"pipeline_model_parallel_size", parallel.pp},
+            {"data_parallel_size", parallel.dp},
+            {"virtual_pipeline_chunks", parallel.n_chunks},
+            {"pp_partition_method", name_of(parallel.balance)},
+            {"sequence_parallel", parallel.sequence_parallel},
+            {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
+            {"zero_stage", parallel.zero_stage},
+            {"overlap_grad_reduce", config.trainer.data_parallel.overlap_grad_reduce},
+            {"overlap_param_gather", config.trainer.data_parallel.overlap_param_gather},
+            {"ddp_bucket_size", config.trainer.data_parallel.bucket_elements},
+            {"check_replicas", or_null(config.check_replicas)},
+            {"recompute_granularity", name_of(recompute.granularity)},
+            {"recompute_method", full ? io::OrderedJson(block ? "block" : "uniform") : nullptr},
+            {"recompute_num_layers", full ? io::OrderedJson(recompute.n_layers) : nullptr}};
+}
+
+io::OrderedJson validation_json(const RunConfig& config) {
+    return {{"eval_interval", config.output.eval_interval},
+            {"eval_iters", config.output.eval_iters},
+            {"samples", config.validation_samples},
+            {"valid_data_path", config.data.valid_path},
+            {"test_data_path", config.data.test_path},
+            {"valid_weighted_split_paths", config.data.valid_groups},
+            {"test_weighted_split_paths", config.data.test_groups}};
+}
+
+io::OrderedJson checkpoints_json(const OutputFlags& output) {
+    return {{"save", output.save},
+            {"load", output.load},
+            {"fresh", output.fresh},
+            {"finetune", output.finetune},
+            {"no_load_optim", output.no_load_optim},
+            {"override_schedule", output.override_schedule},
+            {"override_data", output.override_data},
+            {"override_tokenizer", output.override_tokenizer},
+            {"save_interval", or_null(output.save_interval)},
+            {"save_schedule", output.save_schedule}};
+}
+
+io::OrderedJson stopping_json(const OutputFlags& output) {
+    return {{"exit_interval", or_null(output.exit_interval)},
+            {"exit_iteration", or_null(output.exit_iteration)},
+            {"exit_samples", or_null(output.exit_samples)},
+            {"exit_duration_in_mins", or_null(output.exit_duration_min)},
+            {"kill_switch_path", output.kill_switch},
+            {"save_switch_path", output.save_switch}};
+}
+
+io::OrderedJson logging_json(const OutputFlags& output) {
+    return {{"log_interval", output.log_interval},
+            {"log_file", output.log_file},
+            {"log_json", output.log_json},
+            {"tensorboard_dir", output.tensorboard_dir},
+            {"tensorboard_queue_size", output.tensorboard_queue_size},
+            {"log_timers_to_tensorboard", output.log_timers},
+            {"log_batch_size_to_tensorboard", output.log_batch_size},
+            {"log_validation_ppl_to_tensorboard", output.log_validation_ppl},
+            {"benchmark", output.benchmark}};
+}
+
+io::OrderedJson memory_json(const spec::MemoryPlan& memory) {
+    return {{"weights", memory.weights},
+            {"masters", memory.masters},
+            {"gradients", memory.gradients},
+            {"optimizer", memory.optimizer},
+            {"activations", memory.activations},
+            {"workspace", memory.workspace},
+            {"total", memory.total()}};
+}
+
 }  // namespace
 
 io::OrderedJson schedule_json(const RunConfig& config) {
@@ -91,8 +183,8 @@ io::OrderedJson schedule_json(const RunConfig& config) {
 }
 
 io::OrderedJson to_json(const RunConfig& config) {
-    const spec::MemoryPlan memory = memory_plan(config.trainer);
     return {{"model", ckpt::to_json(config.trainer.model)},
+            {"parallel", parallel_json(config)},
             {"micro_batch_size", config.trainer.micro_batch},
             {"device", config.trainer.cuda ? "cuda" : "cpu"},
             {"allow_tf32", config.trainer.allow_tf32},
@@ -100,16 +192,11 @@ io::OrderedJson to_json(const RunConfig& config) {
             {"threads", config.trainer.n_threads},
             {"train_iterations", config.schedule.total_iterations()},
             {"schedule", schedule_json(config)},
-            {"memory_bytes",
-             {{"weights", memory.weights},
-              {"masters", memory.masters},
-              {"gradients", memory.gradients},
-              {"optimizer", memory.optimizer},
-              {"activations", memory.activations},
-              {"workspace", memory.workspace},
-              {"total", memory.total()}}},
-            {"save", config.output.save},
-            {"load", config.output.load},
+            {"validation", validation_json(config)},
+            {"checkpoints", checkpoints_json(config.output)},
+            {"stopping", stopping_json(config.output)},
+            {"logging", logging_json(config.output)},
+            {"memory_bytes", memory_json(memory_plan(config.trainer))},
             {"command_line", config.command_line}};
 }
 

@@ -2,6 +2,7 @@
 #include "train/schedule_flags.hpp"
 
 #include "base/error.hpp"
+#include "config/schedule_flags.hpp"
 
 namespace lm::train {
 namespace {
@@ -32,15 +33,12 @@ std::optional<optim::Curriculum> curriculum_of(const CurriculumFlags& flags, i64
 optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_length) {
     optim::ScheduleRequest request;
     request.seq_length = seq_length;
-    request.global_batch = flags.global_batch.value_or(flags.micro_batch);
-    if (!flags.rampup.empty()) {
-        if (flags.rampup.size() != 3) {
-            usage_error("--rampup-batch-size", "takes START INCREMENT SAMPLES, not {} values",
-                        flags.rampup.size());
-        }
-        request.ramp_start = flags.rampup[0];
-        request.ramp_increment = flags.rampup[1];
-        request.ramp_samples = flags.rampup[2];
+    const spec::BatchRamp ramp = config::batch_ramp(flags);
+    request.global_batch = ramp.global_batch;
+    if (ramp.start != 0) {
+        request.ramp_start = ramp.start;
+        request.ramp_increment = ramp.increment;
+        request.ramp_samples = ramp.samples;
     }
     request.train_samples = flags.train_samples;
     request.train_iters = flags.train_iters;

@@ -143,7 +143,45 @@ TEST_CASE_METHOD(Fixture, "unknown options are errors that name the nearest") {
     CHECK(complaint(options, {"--lr-decay", "x"}) ==
           "--lr-decay: unknown option: did you mean --lr-decay-style?");
     CHECK(complaint(options, {"--zzzzzzz"}) == "--zzzzzzz: unknown option");
+    CHECK(complaint(options, {"--tp"}) == "--tp: unknown option");
     CHECK(complaint(options, {"-z"}) == "-z: unknown option");
+}
+
+TEST_CASE("no suggestion leads to a refused option or a far longer one") {
+    bool skip = false;
+    i64 lr = 0;
+    Options options("lm-x", "x");
+    options.flag("--skip-train-iteration-range", &skip, "skip");
+    options.value("--lr", &lr, "N", "rate");
+    options.refused("--fp8-format", 1, "no fp8");
+    options.refused("--moe-*", -1, "no experts");
+    CHECK(complaint(options, {"--moe-router-new", "4"}) == "--moe-router-new: no experts");
+    CHECK(complaint(options, {"--moe-x=4"}) == "--moe-x: no experts");
+    CHECK(complaint(options, {"--skip-train"}) == "--skip-train: unknown option");
+    CHECK(complaint(options, {"--fp8-formt"}) == "--fp8-formt: unknown option");
+    CHECK(complaint(options, {"--tp", "2"}) == "--tp: unknown option");
+    CHECK(
+        complaint(options, {"--skip-train-iteration-rage"}) ==
+        "--skip-train-iteration-rage: unknown option: did you mean --skip-train-iteration-range?");
+}
+
+TEST_CASE("options of another program are taken without a note and not shown") {
+    i64 n = 0, m = 0;
+    Options options("lm-x", "x");
+    options.value("--n", &n, "N", "count");
+    options.group("Others");
+    options.value("--m", &m, "N", "other count");
+    options.accepted("--old", 0, "nothing is old");
+    options.show_only({"--n"});
+    std::vector<std::string> notes;
+    lm::set_log_sink([&](lm::Severity, std::string_view text) { notes.emplace_back(text); });
+    options.parse({"--m", "5", "--old", "--n", "2"});
+    lm::set_log_sink({});
+    CHECK(n == 2);
+    CHECK(m == 5);
+    CHECK(notes.empty());
+    CHECK(options.help(80).find("--m") == std::string::npos);
+    CHECK_THROWS_AS(options.show_only({"--nowhere"}), lm::Error);
 }
 
 TEST_CASE_METHOD(Fixture, "no abbreviations") {
@@ -280,6 +318,8 @@ TEST_CASE("verbs have their own options") {
 
     CHECK(complaint(options, {"ls", "d", "--keep-last", "5"}) == "--keep-last: unknown option");
     CHECK(complaint(options, {"prnue"}) == "prnue: unknown command: did you mean prune?");
+    CHECK(complaint(options, {"prnue", "--keep-first", "2"}) ==
+          "prnue: unknown command: did you mean prune?");
     CHECK(complaint(options, {"frobnicate"}) ==
           "frobnicate: unknown command: use one of ls, prune");
     CHECK(complaint(options, {}) == "command: missing as first argument: use one of ls, prune");

@@ -31,6 +31,39 @@ for flag in --distributed-backend --data-impl --use-flash-attn \
 done
 [ "$(grep -c 'ignored' "$dir/err")" = 6 ] || die "other notes than expected"
 
+# What changes nothing here is noted, whatever stands behind it.
+for more in "--ckpt-format torch_dist" --auto-detect-ckpt-format "--local-rank 0" "--local_rank 0" --manual-gc \
+    "--manual-gc-interval 5" --exit-signal-handler --cross-entropy-loss-fusion "--num-dataset-builder-threads 4" \
+    --no-create-attention-mask-in-dataloader "--wandb-project p" "--timing-log-level 2" "--rerun-mode disabled" \
+    --tp-comm-overlap --contigious-checkpointing --synchronize-each-layer "--recompute-modules core_attn mlp"; do
+    read -ra words <<<"$more"
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
+    grep -Eq "^lm-train: note: ${words[0]//_/[-_]}: ignored: " "$dir/err" || die "$more: no note"
+done
+# What would change something is refused with what to do, and no name is suggested that is refused itself.
+while read -r name reason; do
+    code=0
+    "$train" "${script[@]}" "$name" 1 --print-config >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 2 ] || die "$name: exit $code"
+    grep -q -- "^lm-train: $name: $reason" "$dir/err" || die "$name: says something else"
+done <<'END'
+--model-parallel-size the old name: give --tensor-model-parallel-size
+--num-virtual-stages-per-pipeline-rank give --num-layers-per-virtual-pipeline-stage
+--ckpt-step give --load DIR/global_stepN
+--skip-train lm-train only trains
+--moe-grouped-gemm mixtures of experts
+--moe-router-of-tomorrow mixtures of experts
+--iterations-to-skip give --skip-train-iteration-range
+--use-torch-fsdp2 weights are not cut
+--tp unknown option$
+--fp32 unknown option$
+END
+mkdir "$dir/empty"
+code=0
+"$train" "${script[@]}" --load "$dir/empty" --exit-on-missing-checkpoint --dry-run >"$dir/out" 2>"$dir/err" || code=$?
+[ $code = 2 ] || die "--exit-on-missing-checkpoint: exit $code"
+grep -q 'holds no checkpoint, and --exit-on-missing-checkpoint is given' "$dir/err" || die "an empty --load"
+
 for more in --bf16 "--fp16 --loss-scale 12" "--fp16 --initial-loss-scale 4096 --hysteresis 1" --swiglu \
     "--position-embedding-type alibi --embed-layernorm" "--use-rotary-position-embeddings --normalization RMSNorm"; do
     read -ra words <<<"$more"

@@ -31,8 +31,8 @@ plan() {
     done < <(sed -e "s|@GPT2@|$share/tokenizers/gpt2|; s|@DIR@|$work|; s|@DATA@|$work/corpus_text_document|" \
         -e "s|@HERE@|$here/published|; s|@TOKENIZER@|$work/tokenizer|" "$here/published/$name.args")
     code=0
-    lm-train "${args[@]}" --dry-run --world-size "$ranks" "$@" >out 2>"$name.plan" </dev/null || code=$?
-    [ ! -s out ] || fail "$name: a plan on stdout"
+    lm-train "${args[@]}" --dry-run --world-size "$ranks" "$@" >"$name.plan" 2>err </dev/null || code=$?
+    cat err >>"$name.plan"
 }
 planned() { # planned NAME RANKS: and the lines on stdin are in the plan
     plan "$1" "$2"

@@ -137,10 +137,10 @@ wrong_range() { expect 2 '--show-samples: ' lm-train "${args[@]}" --show-samples
 wrong_range 9-4; wrong_range 239-240; wrong_range x
 
 # The plan beforehand.
-expect 0 'ramp +iterations 1 to 21: batch 16, from sample 0' lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 1 \
+run plan.txt lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 1 \
     --global-batch-size 64 --rampup-batch-size 16 16 1000 --train-samples 10000 --lr 3e-3 --lr-warmup-samples 300 --dry-run
-for line in 'data-parallel sizes that fit every batch: 1 2 4 8 16$' 'at the end of the warm-up: iteration 19, 304 samples'; do
-    grep -q -- "$line" err || fail "--dry-run: no '$line' in: $(cat err)"
+for line in 'ramp  *iterations 1 to 21: batch 16, from sample 0' 'data-parallel sizes that fit every batch: 1 2 4 8 16$' 'at the end of the warm-up: iteration 19, 304 samples'; do
+    grep -q -- "$line" plan.txt || fail "--dry-run: no '$line' in: $(cat plan.txt)"
 done
 
 # Logs.

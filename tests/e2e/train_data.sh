@@ -68,6 +68,18 @@ echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >
 expect 2 'alone.json: gradient_accumulation_steps: alone is not read: give train_batch_size' \
     lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
 
+jq '.gradient_accumulation_steps = 7' ds.json >seven.json
+expect 2 'seven.json: gradient_accumulation_steps: is 7, but batches of 6' lm-train "${args[@]}" --deepspeed_config seven.json
+jq '.gradient_accumulation_steps = 1' ds.json >one.json
+expect 2 'one.json: gradient_accumulation_steps: is 1, but a batch of 6 is 3 micro-batches of 2 on each of 1' \
+    lm-train "${args[@]}" --deepspeed_config one.json
+jq '.gradient_accumulation_steps = 3' ds.json >three.json
+run three.log lm-train "${args[@]}" --deepspeed_config three.json --dry-run
+jq '.fp16 = {"enabld": true}' ds.json >slip.json
+expect 2 'slip.json: fp16: enabld: unknown key: did you mean enabled' lm-train "${args[@]}" --deepspeed_config slip.json
+jq '.gradient_cliping = 1' ds.json >slip.json
+expect 2 'slip.json: gradient_cliping: unknown key: did you mean gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
+
 # No flag does nothing in silence.
 expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
 expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' \
@@ -89,7 +101,7 @@ run quiet.log lm-train "${args[@]}" --dry-run --position-embedding-type alibi --
 for flag in --position-embedding-type --hysteresis; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
-grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log.err || fail "the plan's architecture: $(cat quiet.log.err)"
+grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log || fail "the plan's architecture: $(cat quiet.log)"
 expect 2 '--loss-scale: 1e-40 leaves nothing' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
 expect 2 '--ffn-hidden-size: --swiglu makes it' lm-train "${args[@]}" --hidden-size 16 --swiglu
 expect 2 '--layernorm-epsilon: 1e.300 is not from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
@@ -103,8 +115,8 @@ grep -q 'checkpoints  3 of .* in saves' saves.log.err || fail "saves: the plan: 
 for end in "--exit-iteration 9" "--exit-samples 50"; do
     read -ra exit_flags <<<"$end"
     run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 --skip-train-iteration-range 3-4 "${exit_flags[@]}" --dry-run
-    grep -q 'checkpoints  2 of .* in ends' ends.log.err || fail "$end: the plan: $(cat ends.log.err)"
-    grep -q 'skipped  *iterations 3 to 4: ' ends.log.err || fail "$end: skipped iterations: $(cat ends.log.err)"
+    grep -q 'checkpoints  2 of .* in ends' ends.log || fail "$end: the plan: $(cat ends.log)"
+    grep -q 'skipped  *iterations 3 to 4: ' ends.log || fail "$end: skipped iterations: $(cat ends.log)"
 done
 run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 --exit-samples 50
 [ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"

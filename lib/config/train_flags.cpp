@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/flags.hpp"
+#include "config/train_flags.hpp"
 
-namespace lm::train {
+namespace lm::config {
 namespace {
 
 void add_data(cli::Options& options, DataFlags& data) {
@@ -134,14 +134,18 @@ void add_output(cli::Options& options, OutputFlags& output) {
                   "resume from the newest complete checkpoint in DIR, or from DIR/global_stepN; an "
                   "empty DIR starts from the beginning");
     options.flag("--fresh", &output.fresh, "start from the beginning when --load does not exist");
+    options.flag("--exit-on-missing-checkpoint", &output.exit_on_missing,
+                 "stop when --load is empty, rather than start from the beginning");
     options.flag("--finetune", &output.finetune,
                  "load the weights only: start at iteration 0 with fresh optimizer state");
     options.flag("--no-load-optim", &output.no_load_optim,
                  "keep the counters of --load but start with fresh optimizer state");
-    options.flag("--override-opt_param-scheduler,--override-lr-scheduler",
-                 &output.override_schedule,
-                 "resume with another schedule of learning rate, weight decay or curriculum than "
-                 "the checkpoint's");
+    options.flag(
+        "--override-opt_param-scheduler,--override-lr-scheduler,"
+        "--override-opt-param-scheduler",
+        &output.override_schedule,
+        "resume with another schedule of learning rate, weight decay or curriculum than "
+        "the checkpoint's");
     options.flag("--override-data", &output.override_data,
                  "resume on other samples than the checkpoint's: other data, split, order, seed or "
                  "sequence length");
@@ -192,8 +196,10 @@ void add_output(cli::Options& options, OutputFlags& output) {
     options.group("Other");
     options.flag("--dry-run", &output.dry_run,
                  "print the plan and check every file and flag, but do not train");
-    options.value("--world-size", &output.world_size, "N",
-                  "with --dry-run: plan as if N ranks had been started");
+    options.value(
+        "--world-size", &output.world_size, "N",
+        "ranks of the whole training that is planned; lm-train: with --dry-run, as if N had been "
+        "started");
     options.value("--show-samples", &output.show_samples, "A-B",
                   "print what samples A to B of the training are as JSON Lines, and do not train; "
                   "samples count from 0, 'consumed samples: N' in a log means 0 to N-1");
@@ -204,7 +210,7 @@ void add_output(cli::Options& options, OutputFlags& output) {
         "measure: no validation, no saves; print tokens/s, FLOP/s and the time of each operation");
 }
 
-void add_loss_scale(cli::Options& options, optim::LossScaleConfig& scale) {
+void add_loss_scale(cli::Options& options, spec::LossScaleConfig& scale) {
     options.value("--loss-scale", &scale.fixed, "X",
                   "fixed factor of the loss with --fp16; default: a scale that moves");
     options.value("--initial-loss-scale", &scale.initial, "X", "where the moving scale begins");
@@ -218,13 +224,14 @@ void add_loss_scale(cli::Options& options, optim::LossScaleConfig& scale) {
 }  // namespace
 
 void add_train_options(cli::Options& options, TrainFlags& flags) {
-    config::add_model_options(options, flags.model);
+    add_model_options(options, flags.model);
     add_data(options, flags.data);
     add_schedule(options, flags.schedule);
-    config::add_precision_options(options, flags.precision);
+    add_precision_options(options, flags.precision);
     add_loss_scale(options, flags.loss_scale);
-    config::add_parallel_options(options, flags.parallel);
-    config::add_data_parallel_options(options, flags.data_parallel);
+    add_parallel_options(options, flags.parallel);
+    add_data_parallel_options(options, flags.data_parallel);
+    options.group("DeepSpeed");
     options.value("--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
                   "take batch sizes, precision, clipping and curriculum from a DeepSpeed "
                   "configuration, as if they had been given as flags");
@@ -241,7 +248,7 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
                   "CPU threads of each rank; default: all cores that it may use, shared equally by "
                   "the ranks of a host");
     add_output(options, flags.output);
-    config::add_megatron_flags(options, flags.megatron);
+    add_megatron_flags(options, flags.megatron);
 }
 
-}  // namespace lm::train
+}  // namespace lm::config

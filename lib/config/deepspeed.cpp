@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/deepspeed.hpp"
+#include "config/deepspeed.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,10 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cli/parse.hpp"
 #include "io/json.hpp"
 
-namespace lm::train {
+namespace lm::config {
 namespace {
 
 constexpr std::array meaningless = {"steps_per_print",
@@ -24,6 +25,20 @@ constexpr std::array meaningless = {"steps_per_print",
                                     "gradient_accumulation_steps",
                                     "data_types",
                                     "checkpoint"};
+
+// Beside those, what is read.
+constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
+                                  "train_batch_size",
+                                  "gradient_clipping",
+                                  "gradient_accumulation_steps",
+                                  "zero_optimization",
+                                  "fp16",
+                                  "bf16",
+                                  "bfloat16",
+                                  "curriculum_learning"};
+
+// DeepSpeed's keys that resemble one that is read.
+constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
 // Keys of blocks that are read or say what is so anyway.
 constexpr std::array known_in_blocks = {
@@ -108,7 +123,7 @@ class Reader {
         if (stage != 0 && stage != 1) {
             wrong("zero_optimization", "stage {} is not supported: use 0 or 1", stage);
         }
-        config::DataParallelFlags& to = flags_.data_parallel;
+        DataParallelFlags& to = flags_.data_parallel;
         if (to.zero_stage.value_or(stage) != stage) {
             wrong("zero_optimization", "stage is {}, but --zero-stage is {}: give the same", stage,
                   *to.zero_stage);
@@ -130,7 +145,7 @@ class Reader {
     // DeepSpeed's scale counts and Megatron's flags beside it do not, as in the trainings that had
     // both; it moves by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
-        optim::LossScaleConfig& to = flags_.loss_scale;
+        spec::LossScaleConfig& to = flags_.loss_scale;
         to = {};
         const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
         for (const char* flag : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale",
@@ -166,12 +181,33 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Beside the ramp of a batch it says nothing; but alone it would be the batch's size.
-    void check_accumulation() const {
+    // Beside the ramp of a batch it says nothing; but alone it would be the batch's size. Whether
+    // it fits the number of ranks is for the caller to say.
+    void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);
-        if (at == config_.end() || *at == "auto" || flags_.schedule.global_batch) return;
-        wrong(key, "alone is not read: give train_batch_size or --global-batch-size");
+        if (at == config_.end() || *at == "auto") return;
+        if (!flags_.schedule.global_batch) {
+            wrong(key, "alone is not read: give train_batch_size or --global-batch-size");
+        }
+        if (!flags_.schedule.rampup.empty()) return;
+        known_.emplace_back(key);
+        const i64 steps = io::json_as<i64>(*at, key, path_);
+        const i64 batch = *flags_.schedule.global_batch;
+        const i64 micro_batch = flags_.schedule.micro_batch;
+        const bool fits = steps >= 1 && micro_batch >= 1 && batch % steps == 0 &&
+                          batch / steps % micro_batch == 0;
+        if (!fits) {
+            wrong(key, "is {}, but batches of {} are no multiple of that x micro-batch {}", steps,
+                  batch, micro_batch);
+        }
+        flags_.schedule.accumulation_steps = steps;
+    }
+
+    // A key that is known but for a slip is none to be ignored.
+    void refuse_slip(const std::string& name, const std::vector<std::string>& known) const {
+        const std::string nearest = cli::nearest_name(name, known);
+        if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
     }
 
     void check_rest() {
@@ -186,6 +222,7 @@ class Reader {
                 continue;
             }
             if (std::ranges::find(meaningless, key) == meaningless.end()) {
+                refuse_slip(key, {top_level.begin(), top_level.end()});
                 wrong(key, "is not read here: leave it out and give the flag that says the same");
             }
             ignore(key);
@@ -198,11 +235,19 @@ class Reader {
         std::vector<std::string> keys;
         if (!value.is_object()) return keys;
         if (value.contains("enabled") && value["enabled"] == false) return keys;
+        std::vector<std::string> known;
+        for (const std::string_view name : known_in_blocks) {
+            if (name.starts_with(block + ".")) known.emplace_back(name.substr(block.size() + 1));
+        }
         for (const auto& [key, ignored] : value.items()) {
-            std::string name = block + "." + key;
-            if (std::ranges::find(known_in_blocks, name) == known_in_blocks.end()) {
-                keys.push_back(std::move(name));
+            if (std::ranges::find(known, key) != known.end()) continue;
+            if (std::ranges::find(other_keys, key) == other_keys.end()) {
+                const std::string nearest = cli::nearest_name(key, known);
+                if (!nearest.empty()) {
+                    wrong(block, "{}: unknown key: did you mean {}?", key, nearest);
+                }
             }
+            keys.push_back(block + "." + key);
         }
         return keys;
     }
@@ -220,4 +265,4 @@ void apply_deepspeed(TrainFlags& flags) {
     if (!flags.deepspeed_config.empty()) Reader(flags).apply();
 }
 
-}  // namespace lm::train
+}  // namespace lm::config

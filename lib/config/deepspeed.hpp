@@ -3,9 +3,9 @@
 // keys are DeepSpeed's (https://www.deepspeed.ai/docs/config-json/).
 #pragma once
 
-#include "train/flags.hpp"
+#include "config/train_flags.hpp"
 
-namespace lm::train {
+namespace lm::config {
 
 // Sets in `flags` what the file that they name says: micro and global batch size, fp16 or bf16,
 // gradient clipping, curriculum. Without a file nothing changes. Keys that mean nothing here are
@@ -13,4 +13,4 @@ namespace lm::train {
 // otherwise, and for a key that is unknown or would change a result.
 void apply_deepspeed(TrainFlags& flags);
 
-}  // namespace lm::train
+}  // namespace lm::config

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_flags.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/deepspeed.hpp"
+#include "config/schedule_flags.hpp"
+#include "data/datasets.hpp"
+#include "text/tokenizer_choice.hpp"
+
+namespace lm::estimate {
+namespace {
+
+std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
+    data::DataConfig data;
+    data.data_path = flags.data_path;
+    data.train_path = flags.train_path;
+    data.train_groups = flags.train_groups;
+    if (!flags.train_groups_file.empty()) {
+        data.train_groups =
+            data::read_group_file("--train-weighted-split-paths-path", flags.train_groups_file);
+    }
+    const std::vector<std::string> prefixes = data::data_prefixes(data);
+    if (prefixes.empty()) return std::nullopt;
+    const auto facts = data::data_facts(prefixes);
+    return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;
+}
+
+// The files of a training need not be on the machine where it is planned.
+std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
+    if (flags.model.vocab_size) return std::nullopt;
+    const text::TokenizerChoice& choice = flags.data.tokenizer;
+    try {
+        if (choice.type || choice.vocab_file || choice.merge_file || choice.model) {
+            return text::load_tokenizer(choice)->vocab_size();
+        }
+        return vocabulary_of_data(flags.data);
+    } catch (const Error& error) {
+        if (error.code() == Exit::bug) throw;
+        warn("{} (so the vocabulary is {}: --vocab-size names another)", error.what(),
+             flags.model.preset.empty() ? "taken to be GPT-2's" : "that of --model");
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+void at_least_one(std::string_view flag, i64 value) {
+    if (value < 1) usage_error(flag, "{} is not at least 1", value);
+}
+
+void add_run_options(cli::Options& options, config::TrainFlags& flags,
+                     const std::vector<std::string>& shown) {
+    config::add_train_options(options, flags);
+    options.show_only(shown);
+}
+
+config::TrainFlags resolve_flags(const config::TrainFlags& flags) {
+    config::TrainFlags resolved = flags;
+    config::apply_deepspeed(resolved);
+    return resolved;
+}
+
+spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
+    return config::resolve_model(flags.model, vocabulary_of(flags));
+}
+
+i64 resolve_micro_batch(const config::TrainFlags& flags) {
+    const i64 micro_batch = flags.schedule.micro_batch;
+    if (micro_batch == 0 && !flags.model.options->given("--micro-batch-size")) return 1;
+    at_least_one("--micro-batch-size", micro_batch);
+    return micro_batch;
+}
+
+Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
+    if (!flags.schedule.global_batch && flags.schedule.micro_batch < 1) {
+        usage_error("--global-batch-size", "must be given");
+    }
+    if (!flags.schedule.curriculum.type.empty()) {
+        note("the curriculum is not looked at: every sequence counts with its full length");
+    }
+    const spec::BatchRamp ramp = config::batch_ramp(flags.schedule);
+    return {ramp, config::training_samples(flags.schedule, ramp, seq_length)};
+}
+
+}  // namespace lm::estimate
