@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes lm-utils-VERSION-linux-x86_64.tar.gz of a build: it runs on another x86-64 Linux, by unpacking.
 
-Usage: tools/bundle.py BUILD-DIRECTORY [gpu_kit] (cmake --build BUILD-DIRECTORY --target bundle, or gpu_kit)
-
 gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with what tests/gpu.sh and bench/gpu.py run besides, without docs.
 
 What `cmake --install` gives, and every library that it needs, but not libc, the CUDA driver, the CUDA
 libraries and MPI: those belong to the machine. The programs find the libraries by DT_RPATH, which holds for the
 libraries of libraries as well; DT_RUNPATH, which linkers write today, does not (ld.so(8)).
+
+Each library's licence goes into third-party. The same build gives the same bytes: times are those of
+SOURCE_DATE_EPOCH, by default of the commit.
 """
+import argparse
+import gzip
 import os
 import re
 import shutil
@@ -100,42 +103,124 @@ def add_kit(stage, build, source):
             shutil.copy(os.path.join(root, name), os.path.join(stage, name))
 
 
-def add_texts(stage, source):
-    for text in ("README.md", "LICENSE", "CHANGELOG.md"):
-        shutil.copy(os.path.join(source, text), stage)
-    shutil.copytree(os.path.join(source, "docs"), os.path.join(stage, "docs"))
+def install(build, stage):
+    """The manifest stays that of the user's own installation, which the target uninstall reads."""
+    manifest = os.path.join(build, "install_manifest.txt")
+    kept = None
+    if os.path.exists(manifest):
+        with open(manifest, "rb") as file:
+            kept = file.read()
+    subprocess.run(["cmake", "--install", build, "--prefix", stage], check=True, stdout=subprocess.DEVNULL)
+    os.remove(manifest)
+    if kept is not None:
+        with open(manifest, "wb") as file:
+            file.write(kept)
+
+
+def compiled_in():
+    """Libraries of headers, whose code is in ours."""
+    headers = {"CLI11": "/usr/include/CLI/CLI.hpp", "nlohmann-json": "/usr/include/nlohmann/json.hpp"}
+    return {name: path for name, path in headers.items() if os.path.exists(path)}
+
+
+def package_of(path):
+    """The Debian package that a file belongs to; libraries may be known by their place before /usr was merged."""
+    for place in (path, path.removeprefix("/usr")):
+        found = subprocess.run(["dpkg", "-S", place], capture_output=True, text=True)
+        if found.returncode == 0:
+            return found.stdout.split(":")[0]
+    return None
+
+
+def copy_licences(places, given, folder):
+    """The licence of each of the files `places` (name: path) by package, or by the file that was given for its name."""
+    for name, place in sorted(places.items()):
+        package = None
+        if name in given:
+            package, licence = name, given[name]
+        elif shutil.which("dpkg"):
+            package = package_of(os.path.realpath(place))
+            licence = f"/usr/share/doc/{package}/copyright"
+        if not package or not os.path.exists(licence):
+            die(f"{place}: its licence is not known: give --licence {name}=FILE")
+        os.makedirs(os.path.join(folder, package), exist_ok=True)
+        target = os.path.join(folder, package, "copyright")
+        if not os.path.exists(target):
+            shutil.copyfile(licence, target)
+            os.chmod(target, 0o644)
+
+
+def time_of(source):
+    """The time that all files of the archive get."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    commit = subprocess.run(["git", "-C", source, "log", "-1", "--format=%ct"], capture_output=True, text=True)
+    if commit.returncode == 0:
+        return int(commit.stdout)
+    return int(os.path.getmtime(os.path.join(source, "CMakeLists.txt")))
+
+
+def pack(stage, name, archive, time):
+    """The same bytes for the same files: sorted, and nothing of this machine or moment."""
+    def plain(entry):
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        entry.mtime = time
+        entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+        return entry
+
+    with open(archive + ".part", "wb") as file:
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=time) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+            tar.add(stage, name, filter=plain)
+    os.rename(archive + ".part", archive)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="bundle", description=__doc__.split("\n")[0])
+    parser.add_argument("build", metavar="BUILD-DIRECTORY")
+    parser.add_argument("what", nargs="?", choices=["bundle", "gpu_kit"], default="bundle",
+                        help="bundle, the default, or gpu_kit: with what is tested and measured on a GPU, without docs")
+    parser.add_argument("--licence", action="append", default=[], metavar="NAME=FILE",
+                        help="the licence of a library that no Debian package owns")
+    args = parser.parse_args()
+    if not os.path.exists(os.path.join(args.build, "bin", "lm-train")):
+        die(f"{args.build}: no build of lm-utils: lm-train is not in its bin")
+    args.licence = dict(pair.split("=", 1) for pair in args.licence if "=" in pair)
+    return args
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["gpu_kit"]):
-        die("arguments: the build directory, and gpu_kit or nothing")
-    build = sys.argv[1]
-    kit = len(sys.argv) == 3
+    args = parse_arguments()
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    program = os.path.join(build, "bin", "lm-train")
+    program = os.path.join(args.build, "bin", "lm-train")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
-    name = f"lm-utils-{version}-" + ("gpu-kit" if kit else "linux-x86_64")
+    name = f"lm-utils-{version}-" + ("gpu-kit" if args.what == "gpu_kit" else "linux-x86_64")
     with tempfile.TemporaryDirectory() as scratch:
         stage = os.path.join(scratch, name)
-        subprocess.run(["cmake", "--install", build, "--prefix", stage], check=True, stdout=subprocess.DEVNULL)
+        install(args.build, stage)
         folder, = {os.path.dirname(path) for path in elf_files(stage) if os.path.basename(path) == "liblm.so"}
-        if kit:
-            add_kit(stage, build, source)
+        foreign = {}
+        if args.what == "gpu_kit":
+            add_kit(stage, args.build, source)
         for library, place in all_libraries(stage).items():
             target = os.path.join(folder, library)
             if not os.path.exists(target):
                 shutil.copyfile(place, target)
                 os.chmod(target, 0o755)
+                foreign[library] = place
         for path in elf_files(stage):
             runpath_to_rpath(path)
-            if kit:
+            if args.what == "gpu_kit":
                 subprocess.run(["strip", "--strip-unneeded", path], check=True)
-        if not kit:
-            add_texts(stage, source)
-        archive = os.path.join(build, name + ".tar.gz")
-        with tarfile.open(archive + ".part", "w:gz") as tar:
-            tar.add(stage, name)
-        os.rename(archive + ".part", archive)
+        # Texts stand at the top, where one looks for them.
+        texts = os.path.join(stage, "share", "doc", "lm-utils")
+        if args.what == "gpu_kit":
+            shutil.rmtree(texts)
+        copy_licences({**foreign, **compiled_in()}, args.licence, os.path.join(texts, "third-party"))
+        shutil.copytree(texts, stage, dirs_exist_ok=True)
+        shutil.rmtree(os.path.join(stage, "share", "doc"))
+        archive = os.path.join(args.build, name + ".tar.gz")
+        pack(stage, name, archive, time_of(source))
     print(f"{archive}: {os.path.getsize(archive) >> 20} MiB")
 
 

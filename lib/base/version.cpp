@@ -11,10 +11,6 @@
 
 namespace lm {
 
-std::string_view version() {
-    return LM_VERSION;
-}
-
 std::string share_file(std::string_view relative) {
     namespace fs = std::filesystem;
     std::vector<std::string> roots;
@@ -25,7 +21,6 @@ std::string share_file(std::string_view relative) {
         roots.push_back((program.parent_path().parent_path() / "share/lm-utils").string());
     }
     roots.emplace_back(LM_INSTALL_SHARE);
-    roots.emplace_back(LM_SOURCE_SHARE);
     for (const std::string& root : roots) {
         const fs::path path = fs::path(root) / relative;
         if (fs::exists(path, ignored)) return path.string();

@@ -10,6 +10,10 @@ root=$(realpath "$(dirname "$0")/../..")
 
 "$root/tools/bundle.py" "$build" >made
 archive=$(sed -E 's/: [0-9]+ MiB$//' made)
+sum=$(sha256sum <"$archive")
+sleep 1
+"$root/tools/bundle.py" "$build" >made
+[ "$sum" = "$(sha256sum <"$archive")" ] || fail "made again, it is another archive"
 mkdir -p empty/tmp empty/lib64 empty/proc empty/lib/x86_64-linux-gnu
 tar -xzf "$archive" -C empty
 name=$(basename "$archive" .tar.gz)
@@ -24,6 +28,18 @@ while read -r file; do
     done
 done < <(find "$inside" -type f)
 [ -z "$(find "$inside" -name 'libc.so*' -o -name 'libcuda.so*' -o -name 'libcublas*')" ] || fail "too much is in it"
+
+# Each library that is not ours has its licence there, and the links of README.md lead to something.
+for library in libdnnl libzstd liblzma; do
+    package=$(find "$inside/third-party" -mindepth 1 -maxdepth 1 -name "$library*")
+    [ -s "$package/copyright" ] || fail "no licence of $library: $(ls "$inside/third-party")"
+done
+while read -r link; do
+    [ -e "$inside/$link" ] || fail "README.md links to $link, which is not there"
+done < <(sed -nE 's/.*\]\(([^):#]+)\).*/\1/p' "$inside/README.md")
+[ -s "$inside/share/lm-utils/slurm/train.sbatch" ] || fail "no job script"
+"$root/tools/bundle.py" --help >out || fail "--help"
+expect 1 'bundle: nowhere: no build of lm-utils' "$root/tools/bundle.py" nowhere
 
 cp -L /lib64/ld-linux-x86-64.so.2 empty/lib64/
 for library in libc libm libpthread libdl librt libresolv; do

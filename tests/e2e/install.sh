@@ -17,6 +17,22 @@ for program in "$build"/bin/lm-*; do
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done
 
+# A build of a checkout names its commit.
+version=$("$dir/bin/lm-ckpt" --version | sed 's/.* //')
+if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); then
+    [[ $version =~ ^[0-9.]+(\+[0-9a-f]{10}(\.changed)?)?$ ]] || die "version $version, at commit $commit"
+else
+    [[ $version =~ ^[0-9.]+$ ]] || die "version $version, of no checkout"
+fi
+for file in lm-utils/slurm/train.sbatch doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
+    [ -s "$dir/share/$file" ] || die "no $file"
+done
+# No path of the tree that was built is in what is installed.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+while read -r file; do
+    ! strings -a "$file" | grep -F "$source/share" >"$dir/found" || die "$file: $(head -n 1 "$dir/found")"
+done < <(find "$dir/bin" "$dir"/lib* -type f -name 'lm-*' -o -type f -name '*.so*')
+
 # The MPI plugin lies beside the libraries, where they look for it.
 plugin=liblm_mpi.so
 if [ -e "$build/lib/$plugin" ]; then
@@ -30,4 +46,8 @@ tables=$dir/share/lm-utils/tokenizers/gpt2
 echo '{' >"$tables/vocab.json"
 if echo Hello | "$dir/bin/lm-preprocess" encode 2>"$dir/err"; then die "the tables of the prefix are not read"; fi
 grep -q "$tables/vocab.json" "$dir/err" || die "complains otherwise: $(cat "$dir/err")"
-echo "installed $(find "$dir/bin" -name 'lm-*' | wc -l) programs"
+installed=$(find "$dir/bin" -name 'lm-*' | wc -l)
+cmake -D MANIFEST="$build/install_manifest.txt" -P "$source/cmake/uninstall.cmake" >"$dir/log" 2>&1 || die "$(cat "$dir/log")"
+left=$(find "$dir/bin" "$dir/share" "$dir"/lib* -type f -o -type d -name lm-utils)
+[ -z "$left" ] || die "left behind: $left"
+echo "installed $installed programs, and removed them"
