@@ -21,6 +21,10 @@ void declare_megatron(cli::Options& options) {
 }  // namespace
 
 void check_names_files(const std::string& prefix) {
+    if (prefix == "-") {
+        usage_error("--output-prefix",
+                    "standard output cannot hold several files: give the beginning of their names");
+    }
     const std::string name = prefix.substr(prefix.find_last_of('/') + 1);
     if (name.empty() || name == "." || name == "..")
         usage_error("--output-prefix",

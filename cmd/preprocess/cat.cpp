@@ -20,6 +20,7 @@ struct CatArgs {
     std::optional<std::string> documents;
     bool ids = false;
     bool keep_eod = false;
+    bool force = false;
     text::TokenizerChoice tokenizer;
 };
 
@@ -65,6 +66,12 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(const CatArgs& args,
                                                           : "--vocab-file and --merge-file");
     }
     if (other) {
+        if (!args.force) {
+            run_error(args.prefix,
+                      "was made by another tokenizer ({}) than the one that would decode it: name "
+                      "that one, or give --force",
+                      side->tokenizer.type);
+        }
         warn("{}: was made by another tokenizer ({}) than the one that decodes it", args.prefix,
              side->tokenizer.type);
     }
@@ -119,6 +126,7 @@ void declare_cat(cli::Options& options) {
                "only documents A to B, from 0, both included");
     verb.flag("--ids", &args->ids, "print ids instead of text");
     verb.flag("--keep-eod", &args->keep_eod, "do not take off the appended end-of-document token");
+    verb.flag("--force", &args->force, "decode with another tokenizer than the dataset's");
     declare_tokenizer(verb, args->tokenizer);
 }
 

@@ -129,15 +129,23 @@ class Run {
     // With --resume: the outputs are there already, whole, by this tokenizer, newer than the
     // inputs.
     bool nothing_left() {
+        why_not_.clear();
         if (!args_.resume || args_.output.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;
         for (size_t k = 0; k < args_.keys.size(); ++k) {
             const auto dataset = data::IndexedDataset::open(work_.output_prefix(k));
             const auto side = data::read_side_file(dataset);
-            const bool same = side && side->tokenizer.digest == tokenizer_->digest() &&
-                              side->appended_eod == args_.append_eod;
-            if (!same || !is_newer_than_inputs(data::idx_path(work_.output_prefix(k))))
-                return false;
+            if (!side) {
+                why_not_ = "without a side file that says of what";
+            } else if (side->tokenizer.digest != tokenizer_->digest()) {
+                why_not_ = "made with another tokenizer";
+            } else if (side->appended_eod != args_.append_eod) {
+                why_not_ =
+                    fmt::format("made {} --append-eod", args_.append_eod ? "without" : "with");
+            } else if (!is_newer_than_inputs(data::idx_path(work_.output_prefix(k)))) {
+                why_not_ = "older than an input of this run";
+            }
+            if (!why_not_.empty()) return false;
         }
         if (is_first()) work_.remove();  // killed while it was cleared away
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
@@ -153,7 +161,17 @@ class Run {
 
     // Rank 0 takes the work directory for all. True: only the publishing is left.
     bool take_work() {
-        if (!args_.resume) work_.refuse_existing_outputs(args_.output.force);
+        if (!why_not_.empty()) {
+            usage_error(
+                work_.output_prefix(0),
+                "exists, complete but {}: --force replaces it, another --output-prefix keeps "
+                "it",
+                why_not_);
+        }
+        // Before the work directory is made, unless it holds work that may be half published.
+        if (!args_.resume || !io::exists(work_.run_file())) {
+            work_.refuse_existing_outputs(args_.output.force);
+        }
         if (!is_first()) return false;
         const auto found = work_.take(args_.resume, args_.output.force);
         if (found == WorkDirectory::Found::complete_work) return true;
@@ -352,6 +370,7 @@ class Run {
     Plan plan_;
     WorkDirectory work_;
     std::vector<PartRecord> records_;  // of this rank's parts, later of all
+    std::string why_not_;              // outputs that are there are not what --resume would make
     i64 resumed_bytes_ = 0;            // found done, by this rank, later by all
 };
 

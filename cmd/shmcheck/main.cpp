@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <iostream>
 #include <optional>
@@ -171,11 +172,25 @@ int summarize(bool asks_for_dead) {
     return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
 }
 
+// Of the processes that a launcher has started on this host the first one speaks for all.
+bool speaks_for_host() {
+    for (const char* variable :
+         {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+        if (const char* rank = std::getenv(variable)) return std::string_view(rank) == "0";
+    }
+    return true;
+}
+
 int run(const Flags& flags) {
     check_flags(flags);
     if (flags.summary) return summarize(flags.stale);
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
+    if (thresholds.warning > thresholds.critical) {
+        usage_error("--warn", "{} is above --crit {}: it would never be the first to be passed",
+                    flags.warn, flags.crit);
+    }
+    if (!speaks_for_host()) return static_cast<int>(Exit::done);
     const auto exit_code = [](bool healthy) {
         return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
     };
@@ -219,8 +234,9 @@ void declare(cli::Options& options, Flags& flags) {
                        "a threshold was passed, --stale found segments or could not remove one, or "
                        "--stress failed");
     options.epilogue(
-        "lm-shmcheck --warn 70% --min-size 1GiB\n"
-        "lm-shmcheck --watch 10s --json");
+        "Examples:\n"
+        "  lm-shmcheck --warn 70% --min-size 1GiB\n"
+        "  lm-shmcheck --watch 10s --json\n");
 }
 
 }  // namespace

@@ -15,6 +15,16 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
 }
 
+void check_type(const std::string& type) {
+    for (const char* known :
+         {"GPT2BPETokenizer", "HFTokenizer", "PretrainedFromHF", "ByteTokenizer"}) {
+        if (type == known) return;
+    }
+    usage_error("--tokenizer-type",
+                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, PretrainedFromHF, ByteTokenizer",
+                type);
+}
+
 void refuse_files(const TokenizerChoice& choice, const std::string& type) {
     if (choice.vocab_file || choice.merge_file) {
         usage_error("--tokenizer-type", "{} reads no --vocab-file and no --merge-file", type);
@@ -46,7 +56,7 @@ std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     const std::string type =
         choice.type.value_or(choice.model ? "HFTokenizer" : "GPT2BPETokenizer");
-    if (type == "GPT2BPETokenizer") return load_gpt2(choice);
+    check_type(type);
     if (type == "HFTokenizer" || type == "PretrainedFromHF") {
         refuse_files(choice, type);
         if (!choice.model)
@@ -57,16 +67,12 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     if (choice.model)
         usage_error("--tokenizer-model", "belongs to --tokenizer-type HFTokenizer, not to {}",
                     type);
-    if (type == "ByteTokenizer") {
-        refuse_files(choice, type);
-        if (special_of(choice, SpecialInText::plain) == SpecialInText::parse) {
-            usage_error("--special-in-text", "ByteTokenizer has no special tokens to parse");
-        }
-        return make_byte_tokenizer();
+    if (type == "GPT2BPETokenizer") return load_gpt2(choice);
+    refuse_files(choice, type);
+    if (special_of(choice, SpecialInText::plain) == SpecialInText::parse) {
+        usage_error("--special-in-text", "ByteTokenizer has no special tokens to parse");
     }
-    usage_error("--tokenizer-type",
-                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, PretrainedFromHF, ByteTokenizer",
-                type);
+    return make_byte_tokenizer();
 }
 
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to) {

@@ -39,6 +39,33 @@ back = [json.loads(line)["text"] for line in open("back.jsonl")]
 assert [s for s in source if s] == back, "cat does not give the texts back"
 PY
 
+# Text of another tokenizer than the named one is not printed as if it were right.
+"$lm" --input a.jsonl --output-prefix bytes --tokenizer-type ByteTokenizer --append-eod --quiet
+expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the one' \
+    lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer
+[ ! -s out ] || fail "cat prints in spite of that"
+expect 0 'warning: .*another tokenizer' lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
+
+# Names that no output can have; tokenizers that are not there.
+mkdir din
+expect 2 'output-prefix: standard output cannot' lm-preprocess --input a.jsonl --output-prefix -
+expect 2 "output-prefix: 'din/' is a directory" lm-preprocess --input a.jsonl --output-prefix din/
+expect 2 "output-prefix: 'din/' is a directory" lm-preprocess merge --output-prefix din/ one_text_document
+[ -z "$(ls din)" ] || fail "written into din: $(ls din)"
+expect 2 "tokenizer-type: 'Llama2Tokenizer' is not one of" lm-preprocess --input a.jsonl --output-prefix x \
+    --tokenizer-type Llama2Tokenizer --tokenizer-model t
+expect 2 'meta-llama/X: does not exist: tokenizers are read from files, nothing is fetched' lm-preprocess --input a.jsonl \
+    --output-prefix x --tokenizer-type HFTokenizer --tokenizer-model meta-llama/X
+
+# --resume over outputs that are complete, but of something else: said, and nothing is left.
+expect 2 'one_text_document: exists, complete but made with --append-eod: --force' \
+    lm-preprocess --input a.jsonl --output-prefix one --resume
+touch -d '+1 hour' a.jsonl
+expect 2 'one_text_document: exists, complete but older than an input of this run' \
+    lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
+touch a.jsonl
+[ ! -e one.unfinished ] || fail "a refused --resume leaves one.unfinished"
+
 # Several keys, directories, merge.
 mkdir d; split -n l/3 -d a.jsonl d/part.
 "$lm" --input d --output-prefix keys --json-keys text title --append-eod --quiet --json > stats

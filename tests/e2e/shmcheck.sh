@@ -15,6 +15,10 @@ gives() {
     grep -qE -- "$pattern" <<<"$out" || die "$*: no line '$pattern' in: $out"
 }
 
+# One process of a host speaks.
+OMPI_COMM_WORLD_LOCAL_RANK=0 gives 0 /dev/shm --warn 100% --crit 100%
+OMPI_COMM_WORLD_LOCAL_RANK=1 gives 0 '^$' --warn 100% --crit 100%
+gives 2 '^lm-shmcheck: --warn: 99% is above --crit 10%' --warn 99% --crit 10%
 gives 2 '^lm-shmcheck: --warn: 101 is not between 0 and 100 %' --warn 101%
 gives 2 '^lm-shmcheck: --remove: needs --stale' --remove
 gives 2 '^lm-shmcheck: --watch: cannot be combined' --watch 1s --limits
