@@ -37,6 +37,8 @@ Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64
         // Of a plan for elsewhere, only what no host like this one could hold.
         const i64 ranks = flags.output.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });
+    } else {
+        problems.check([&] { check_writable(flags.output); });
     }
     for (const std::string& text : problems.not_yet()) {
         note("{} (a training would stop here, the plan goes on)", text);
