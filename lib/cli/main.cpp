@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/joint_error.hpp"
@@ -137,6 +138,10 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
         return static_cast<int>(failure.code());
     } catch (const std::bad_alloc&) {
         reporter.line("out of memory");
+        return static_cast<int>(Exit::failure);
+    } catch (const std::system_error& failure) {  // of a thread, mostly
+        reporter.line(std::string("the system refuses: ") + failure.what() +
+                      ": see ulimit -a, and what the job may have");
         return static_cast<int>(Exit::failure);
     } catch (const std::exception& failure) {
         reporter.line(std::string("internal error: ") + failure.what() +

@@ -165,6 +165,13 @@ std::optional<MemoryRoom> memory_room() {
     return room;
 }
 
+std::optional<i64> address_room() {
+    rlimit limit = {};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    const i64 used = keyed_number("/proc/self/status", "VmSize:").value_or(0) * 1024;
+    return std::max<i64>(0, static_cast<i64>(limit.rlim_cur) - used);
+}
+
 std::vector<Mount> tmpfs_mounts() {
     std::vector<Mount> mounts;
     const std::unique_ptr<FILE, int (*)(FILE*)> table(setmntent("/proc/self/mounts", "r"),

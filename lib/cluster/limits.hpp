@@ -33,6 +33,8 @@ struct MemoryRoom {
 };
 // nullopt: the system does not tell.
 std::optional<MemoryRoom> memory_room();
+// What `ulimit -v` leaves this process of its address space; nullopt: it sets no limit.
+std::optional<i64> address_room();
 
 struct Mount {
     std::string path;

@@ -32,21 +32,34 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
     return need;
 }
 
+// Beside the plan: stacks of threads, data read ahead, and the code that oneDNN generates, which
+// does not look whether it got memory for it.
+constexpr i64 address_space_beside = i64{128} << 20;
+
+void check_address_space(const Need& need) {
+    const auto room = cluster::address_room();
+    const i64 wanted = need.rank.total() + address_space_beside;
+    if (!room || wanted <= *room) return;
+    run_error("ulimit -v", "leaves {} of address space, the training wants {}: raise it",
+              human_size(*room), human_size(wanted));
+}
+
 }  // namespace
 
 void check_host_memory(const RunConfig& config, i64 ranks_here) {
     if (config.trainer.cuda) return;
-    const auto room = cluster::memory_room();
-    if (!room) return;
     const Need need = need_of(config.trainer, ranks_here);
-    if (need.host <= room->bytes) return;
+    check_address_space(need);
+    const auto room = cluster::memory_room();
+    if (!room || need.host <= room->bytes) return;
     usage_error("--micro-batch-size",
                 "{} needs {} on this host ({} rank{}; of a rank: weights, gradients and optimizer "
                 "{}, activations {}, workspace {}), but {} are left ({}): use a smaller one, "
                 "--recompute-granularity full, a smaller model, or more hosts",
                 config.trainer.micro_batch, human_size(need.host), ranks_here,
                 ranks_here == 1 ? "" : "s",
-                human_size(need.rank.weights + need.rank.gradients + need.rank.optimizer),
+                human_size(need.rank.weights + need.rank.masters + need.rank.gradients +
+                           need.rank.optimizer),
                 human_size(need.rank.activations), human_size(need.rank.workspace),
                 human_size(room->bytes), room->whose);
 }

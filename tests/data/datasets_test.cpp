@@ -185,7 +185,7 @@ TEST_CASE("separate paths for the parts use whole datasets") {
     CHECK(lm::data::data_prefixes(c) ==
           std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
     c.data_path = {data.prefix(0)};
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: and --data-path exclude"));
+    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: excludes --data-path"));
 }
 
 TEST_CASE("several named validation sets, each of its own documents") {

@@ -27,6 +27,16 @@ expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' l
 expect 0 'note: --micro-batch-size: 8 needs .*a training would stop here' lm-train "${large[@]}" --dry-run \
     --world-size 8 --global-batch-size 64
 
+# Little address space: an error, not a crash in generated code.
+for kib in 60000 80000 100000 140000 200000 300000 1000000; do
+    code=0
+    (ulimit -v $kib && exec lm-train "${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256) >out 2>err </dev/null || code=$?
+    [ $code = 0 ] || [ $code = 3 ] || [ $code = 127 ] || fail "ulimit -v $kib: exit $code: $(tail -1 err)"
+done
+[ $code = 0 ] || fail "ulimit -v $kib is not enough: $(tail -1 err)"
+expect 3 'ulimit -v: leaves .* of address space, the training wants ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
+    "${args[@]:0:${#args[@]}-3}" --vocab-size 256
+
 # Every stop is said.
 run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
 touch kill
