@@ -33,7 +33,7 @@ for kib in 60000 80000 100000 140000 200000 300000 1000000; do
     (ulimit -v $kib && exec lm-train "${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256) >out 2>err </dev/null || code=$?
     [ $code = 0 ] || [ $code = 3 ] || [ $code = 127 ] || fail "ulimit -v $kib: exit $code: $(tail -1 err)"
 done
-[ $code = 0 ] || fail "ulimit -v $kib is not enough: $(tail -1 err)"
+[ "$code" = 0 ] || fail "ulimit -v $kib is not enough: $(tail -1 err)"
 expect 3 'ulimit -v: leaves .* of address space, the training wants ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
     "${args[@]:0:${#args[@]}-3}" --vocab-size 256
 
