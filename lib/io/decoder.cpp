@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formats: RFC 1952 (gzip), the .xz file format 1.1.0, RFC 8878 (zstd).
+#include "io/decoder.hpp"
+
+#include <fcntl.h>
+#include <lzma.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "io/checked.hpp"
+
+namespace lm::io {
+namespace {
+
+constexpr size_t block_bytes = size_t{1} << 20;
+constexpr u64 xz_memory_limit = u64{2} << 30;
+constexpr u64 xz_threading_memory = u64{256} << 20;  // beyond it fewer blocks at once
+constexpr int zstd_window_log_limit = 31;
+
+class SourceStream : public InputStream {
+  public:
+    SourceStream(Source source, Compression compression)
+        : source_(std::move(source)), compression_(compression) {}
+    i64 compressed_bytes_read() const override { return source_.consumed(); }
+    Compression compression() const override { return compression_; }
+
+    i64 read(std::span<std::byte> out) override {
+        size_t filled = 0;
+        while (filled < out.size()) {
+            const size_t n = read_more(out.subspan(filled));
+            if (n == 0) break;
+            filled += n;
+        }
+        return static_cast<i64>(filled);
+    }
+
+  protected:
+    // At least one byte into `out` (which is not empty); 0 only at the end of the stream.
+    virtual size_t read_more(std::span<std::byte> out) = 0;
+
+    [[noreturn]] void truncated() const {
+        run_error(source_.name(), "the {} data is truncated: it ends in the middle at byte {}",
+                  kind(), source_.consumed());
+    }
+    [[noreturn]] void damaged(std::string_view why) const {
+        run_error(source_.name(), "the {} data is damaged before byte {}: {}", kind(),
+                  source_.consumed(), why);
+    }
+    [[noreturn]] void garbage() const {
+        run_error(source_.name(), "garbage after the end of the {} data, before byte {}", kind(),
+                  source_.consumed());
+    }
+
+    Source source_;
+
+  private:
+    std::string_view kind() const {
+        switch (compression_) {
+            case Compression::gzip:
+                return "gzip";
+            case Compression::xz:
+                return "xz";
+            case Compression::zstd:
+                return "zstd";
+            case Compression::none:
+                break;
+        }
+        return "plain";
+    }
+
+    Compression compression_;
+};
+
+class PlainStream final : public SourceStream {
+  public:
+    explicit PlainStream(Source source) : SourceStream(std::move(source), Compression::none) {}
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        const std::span<const std::byte> waiting = source_.waiting();
+        if (waiting.empty()) return source_.read_some(out);
+        const size_t n = std::min(out.size(), waiting.size());
+        std::memcpy(out.data(), waiting.data(), n);
+        source_.consume(n);
+        return n;
+    }
+};
+
+class GzipStream final : public SourceStream {
+  public:
+    // `goes_on`: other members were before it.
+    GzipStream(Source source, bool goes_on)
+        : SourceStream(std::move(source), Compression::gzip),
+          between_members_(goes_on),
+          any_member_(goes_on),
+          in_first_bytes_(source_.consumed()) {
+        constexpr int gzip_only = 16;
+        LM_CHECK(inflateInit2(&z_, MAX_WBITS + gzip_only) == Z_OK, "zlib did not start");
+    }
+    ~GzipStream() override { inflateEnd(&z_); }
+    GzipStream(const GzipStream&) = delete;
+    GzipStream& operator=(const GzipStream&) = delete;
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (true) {
+            if (between_members_ && any_member_) skip_zeros();
+            const std::span<const std::byte> in = source_.next();
+            if (in.empty() && between_members_) return 0;
+            if (in.empty()) truncated();
+            if (const size_t n = inflate_some(in, out); n > 0) return n;
+        }
+    }
+
+    // What tapes and disk images fill up the last block with; gzip ignores it too. Anything behind
+    // it is garbage.
+    void skip_zeros() {
+        bool any = false;
+        for (auto in = source_.next(); !in.empty() && in[0] == std::byte{0}; in = source_.next()) {
+            any = true;
+            const auto end =
+                std::ranges::find_if(in, [](std::byte b) { return b != std::byte{0}; });
+            source_.consume(static_cast<size_t>(end - in.begin()));
+        }
+        if (any && !source_.next().empty()) garbage();
+    }
+
+    size_t inflate_some(std::span<const std::byte> in, std::span<std::byte> out) {
+        between_members_ = false;
+        z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+        z_.avail_in = static_cast<uInt>(in.size());
+        z_.next_out = reinterpret_cast<Bytef*>(out.data());
+        z_.avail_out = static_cast<uInt>(std::min(out.size(), block_bytes));
+        const uInt room = z_.avail_out;
+        const int result = inflate(&z_, Z_NO_FLUSH);
+        source_.consume(in.size() - z_.avail_in);
+        const size_t n = room - z_.avail_out;
+        if (result == Z_STREAM_END) {
+            end_member();
+        } else if (result != Z_OK && result != Z_BUF_ERROR) {
+            fail(result);
+        }
+        return n;
+    }
+
+    void end_member() {
+        inflateReset(&z_);
+        between_members_ = true;
+        any_member_ = true;
+        in_first_bytes_ = source_.consumed();
+    }
+
+    // A member that fails within its first bytes never was one.
+    [[noreturn]] void fail(int result) const {
+        const bool header = z_.total_out == 0 && source_.consumed() - in_first_bytes_ <= 3;
+        if (any_member_ && header && result == Z_DATA_ERROR) garbage();
+        if (result == Z_MEM_ERROR) run_error(source_.name(), "not enough memory to decompress");
+        damaged(z_.msg ? z_.msg : "invalid data");
+    }
+
+    z_stream z_{};
+    bool between_members_;
+    bool any_member_;
+    i64 in_first_bytes_;
+};
+
+class XzStream final : public SourceStream {
+  public:
+    XzStream(Source source, int threads) : SourceStream(std::move(source), Compression::xz) {
+        lzma_mt options{};
+        options.flags = LZMA_CONCATENATED;
+        options.threads = static_cast<u32>(threads);
+        options.memlimit_threading = xz_threading_memory;
+        options.memlimit_stop = xz_memory_limit;
+        const lzma_ret result =
+            threads > 1 ? lzma_stream_decoder_mt(&lzma_, &options)
+                        : lzma_stream_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
+        LM_CHECK(result == LZMA_OK, "liblzma did not start");
+    }
+    ~XzStream() override { lzma_end(&lzma_); }
+    XzStream(const XzStream&) = delete;
+    XzStream& operator=(const XzStream&) = delete;
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (!ended_) {
+            const std::span<const std::byte> in = source_.next();
+            lzma_.next_in = reinterpret_cast<const u8*>(in.data());
+            lzma_.avail_in = in.size();
+            lzma_.next_out = reinterpret_cast<u8*>(out.data());
+            lzma_.avail_out = out.size();
+            const lzma_ret result = lzma_code(&lzma_, in.empty() ? LZMA_FINISH : LZMA_RUN);
+            source_.consume(in.size() - lzma_.avail_in);
+            ended_ = result == LZMA_STREAM_END;
+            if (result != LZMA_OK && !ended_) fail(result);
+            if (const size_t n = out.size() - lzma_.avail_out; n > 0) return n;
+        }
+        return 0;
+    }
+
+    [[noreturn]] void fail(lzma_ret result) {
+        switch (result) {
+            case LZMA_BUF_ERROR:
+                truncated();
+            case LZMA_DATA_ERROR:
+                damaged("damaged data, or garbage after the end");
+            case LZMA_FORMAT_ERROR:
+                damaged("not the xz format");
+            case LZMA_OPTIONS_ERROR:
+                damaged("options that this liblzma does not know");
+            case LZMA_MEM_ERROR:
+                run_error(source_.name(), "not enough memory to decompress");
+            case LZMA_MEMLIMIT_ERROR:
+                run_error(source_.name(), "decompression needs {}, over the limit of {}",
+                          human_size(static_cast<i64>(lzma_memusage(&lzma_))),
+                          human_size(static_cast<i64>(xz_memory_limit)));
+            default:
+                damaged("liblzma error " + std::to_string(result));
+        }
+    }
+
+    lzma_stream lzma_ = LZMA_STREAM_INIT;
+    bool ended_ = false;
+};
+
+class ZstdStream final : public SourceStream {
+  public:
+    // `goes_on`: other frames were before it.
+    ZstdStream(Source source, bool goes_on)
+        : SourceStream(std::move(source), Compression::zstd),
+          context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
+          any_frame_(goes_on) {
+        LM_CHECK(context_ != nullptr, "zstd did not start");
+        ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
+    }
+
+  private:
+    size_t read_more(std::span<std::byte> out) override {
+        while (true) {
+            const std::span<const std::byte> in = source_.next();
+            if (in.empty() && between_frames_) return 0;
+            ZSTD_inBuffer input{in.data(), in.size(), 0};
+            ZSTD_outBuffer output{out.data(), out.size(), 0};
+            const size_t result = ZSTD_decompressStream(context_.get(), &output, &input);
+            source_.consume(input.pos);
+            if (ZSTD_isError(result)) fail(result);
+            between_frames_ = result == 0;
+            any_frame_ = any_frame_ || between_frames_;
+            if (output.pos > 0) return output.pos;
+            // Without input the decoder can only hand out what it still holds.
+            if (in.empty() && !between_frames_) truncated();
+        }
+    }
+
+    [[noreturn]] void fail(size_t result) const {
+        const ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
+        if (code == ZSTD_error_prefix_unknown && any_frame_) garbage();
+        if (code == ZSTD_error_memory_allocation) {
+            run_error(source_.name(), "not enough memory to decompress");
+        }
+        damaged(ZSTD_getErrorName(result));
+    }
+
+    std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context_;
+    bool between_frames_ = true;
+    bool any_frame_;
+};
+
+}  // namespace
+
+Source::Source(Fd fd, std::string name, i64 begin)
+    : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin) {
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void Source::peek(size_t n) {
+    make_block();
+    while (end_ - begin_ < n && begin_ + n <= block_bytes) {
+        const size_t got = read_some({block_.get() + end_, block_bytes - end_});
+        if (got == 0) return;
+        end_ += got;
+    }
+}
+
+std::span<const std::byte> Source::next() {
+    if (begin_ == end_) {
+        make_block();
+        begin_ = 0;
+        end_ = read_some({block_.get(), block_bytes});
+    }
+    return waiting();
+}
+
+size_t Source::read_some(std::span<std::byte> out) {
+    while (true) {
+        const ssize_t n = ::read(fd_.get(), out.data(), out.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) system_error(name_, "read", errno);
+        n_read_ += n;
+        return static_cast<size_t>(n);
+    }
+}
+
+void Source::make_block() {
+    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+}
+
+std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
+                                          bool goes_on) {
+    switch (compression) {
+        case Compression::gzip:
+            return std::make_unique<GzipStream>(std::move(source), goes_on);
+        case Compression::xz:
+            return std::make_unique<XzStream>(std::move(source), threads);
+        case Compression::zstd:
+            return std::make_unique<ZstdStream>(std::move(source), goes_on);
+        case Compression::none:
+            break;
+    }
+    return std::make_unique<PlainStream>(std::move(source));
+}
+
+}  // namespace lm::io

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a file or pipe as they come, and the decoders that read them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/file.hpp"
+#include "io/stream.hpp"
+
+namespace lm::io {
+
+// The compressed bytes: a descriptor, its name in messages, and one block that can be looked at
+// before it is consumed, so that nothing is lost on a pipe.
+class Source {
+  public:
+    // `begin` is where in the file the descriptor stands.
+    Source(Fd fd, std::string name, i64 begin = 0);
+
+    const std::string& name() const { return name_; }
+    int fd() const { return fd_.get(); }
+    i64 consumed() const { return n_read_ - static_cast<i64>(waiting().size()); }
+    std::span<const std::byte> waiting() const { return {block_.get() + begin_, end_ - begin_}; }
+    void consume(size_t n) { begin_ += n; }
+
+    // At least min(n, rest of the file) bytes wait afterwards; n is small.
+    void peek(size_t n);
+    // The waiting bytes, or a fresh block when there are none; empty at the end of the file.
+    std::span<const std::byte> next();
+    // One read past the block, for plain files; 0 at the end.
+    size_t read_some(std::span<std::byte> out);
+
+  private:
+    void make_block();
+
+    Fd fd_;
+    std::string name_;
+    i64 n_read_;
+    std::unique_ptr<std::byte[]> block_;
+    size_t begin_ = 0;
+    size_t end_ = 0;
+};
+
+// `goes_on`: other members or frames of the same file were before it. `threads`: for the blocks of
+// one xz stream.
+std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
+                                          bool goes_on);
+
+}  // namespace lm::io
