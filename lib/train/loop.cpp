@@ -342,7 +342,9 @@ class Run {
             report_.benchmark(trainer_, config_, *device_);
         }
         if (stop != Stop::signal) {
-            if (const std::string why = reason(stop); !why.empty()) note("{}", why);
+            const std::string why = stop_note(stop, config_.output, position_.done.iteration,
+                                              config_.schedule.total_iterations());
+            if (!why.empty()) note("{}", why);
             return exit_code(stop);
         }
         const char* const own = cli::stop_signal_name();
@@ -356,35 +358,6 @@ class Run {
         }
         note("{}: stopped after iteration {}", name, position_.done.iteration);
         return exit_code(stop);
-    }
-
-    // Which flag ended the run, and how it goes on.
-    std::string reason(Stop stop) const {
-        const OutputFlags& output = config_.output;
-        const std::string where =
-            fmt::format("stopped after iteration {} of {}", position_.done.iteration,
-                        config_.schedule.total_iterations());
-        constexpr const char* again = "the same command with --load goes on";
-        switch (stop) {
-            case Stop::kill_switch:
-                return fmt::format("--kill-switch-path: {} exists: {}: remove it to train on",
-                                   output.kill_switch, where);
-            case Stop::exit_interval:
-                return fmt::format("--exit-interval {}: {}: {}", *output.exit_interval, where,
-                                   again);
-            case Stop::duration:
-                return fmt::format("--exit-duration-in-mins {}: {}: {}", *output.exit_duration_min,
-                                   where, again);
-            case Stop::exit_iteration:
-                return fmt::format("--exit-iteration {}: {}", *output.exit_iteration, where);
-            case Stop::exit_samples:
-                return fmt::format("--exit-samples {}: {}", *output.exit_samples, where);
-            case Stop::no:
-            case Stop::finished:
-            case Stop::signal:
-                break;
-        }
-        return {};
     }
 
     const RunConfig& config_;

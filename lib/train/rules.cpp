@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/rules.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/units.hpp"
@@ -118,6 +120,30 @@ Exit exit_code(Stop stop) {
             return Exit::do_not_run_again;
     }
     return Exit::bug;
+}
+
+std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total) {
+    const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
+    constexpr const char* again = "the same command with --load goes on";
+    switch (stop) {
+        case Stop::kill_switch:
+            return fmt::format("--kill-switch-path: {} exists: {}: remove it to train on",
+                               flags.kill_switch, where);
+        case Stop::exit_interval:
+            return fmt::format("--exit-interval {}: {}: {}", *flags.exit_interval, where, again);
+        case Stop::duration:
+            return fmt::format("--exit-duration-in-mins {}: {}: {}", *flags.exit_duration_min,
+                               where, again);
+        case Stop::exit_iteration:
+            return fmt::format("--exit-iteration {}: {}", *flags.exit_iteration, where);
+        case Stop::exit_samples:
+            return fmt::format("--exit-samples {}: {}", *flags.exit_samples, where);
+        case Stop::no:
+        case Stop::finished:
+        case Stop::signal:
+            break;
+    }
+    return {};
 }
 
 }  // namespace lm::train

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/train_flags.hpp"
 #include "optim/schedule.hpp"
 #include "spec/cost.hpp"
 
@@ -83,5 +84,8 @@ enum class Stop {
 // may hold then (each run makes an iteration, so that a job array cannot spin without progress).
 Stop should_stop(const LoopRules& rules, const Situation& now);
 Exit exit_code(Stop stop);
+// Which flag ended the run after `iteration` of `total`, and how it goes on; empty where that is no
+// flag.
+std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total);
 
 }  // namespace lm::train
