@@ -34,15 +34,9 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
       ranks_(keys_of(merges_)) {
     LM_CHECK(tokens_.size() < no_id, "a vocabulary of 2 million ids or more");
     LM_CHECK(merges_.size() < no_rank, "4 million merges or more");
-    std::vector<bool> made(tokens_.size());
-    for (const i32 id : byte_ids_) made[static_cast<size_t>(id)] = true;
     if (!merges_.empty()) first_result_ = merges_[0].result;
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
-        const auto is_made = [&](i32 id) { return made[static_cast<size_t>(id)]; };
-        if (!is_made(merge.left) || !is_made(merge.right) || is_made(merge.result))
-            orderly_ = false;
-        made[static_cast<size_t>(merge.result)] = true;
         results_[rank] = merge.result;
         if (merge.result != first_result_ + static_cast<i32>(rank)) in_rank_order_ = false;
         // The joint is what counts: the pairs inside left and right have merges of their own.
@@ -79,7 +73,11 @@ std::span<const i32> PieceEncoder::encode(std::string_view piece) {
     return ids_;
 }
 
-// Whether two tokens beside each other stay as they are.
+// Whether two tokens beside each other stay as they are. A sequence of tokens is what its bytes
+// become as soon as that is true of every two neighbours, whatever the merges: as long as no merge
+// crosses from one token into the next, each token's bytes are merged as if they were alone, and of
+// two neighbours the one whose next merge has the lower rank goes first, as if both were alone. A
+// first merge across would have been the lowest of these two as well.
 bool PieceEncoder::meet(i32 left, i32 right) {
     const std::string both = std::string(model_->token(left)) + std::string(model_->token(right));
     const std::span<const i32> ids = encode(both);

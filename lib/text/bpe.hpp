@@ -54,7 +54,8 @@ class BpeModel {
         return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
     }
 
-    // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named (ignore_merges).
+    // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named: with
+    // ignore_merges, the tokens that their own bytes do not merge into.
     i32 find_whole(std::string_view piece) const {
         if (whole_.empty()) return -1;
         const auto at = whole_.find(piece);
@@ -62,11 +63,6 @@ class BpeModel {
     }
     bool has_whole_pieces() const { return !whole_.empty(); }
     void add_whole_piece(i32 id) { whole_.emplace(token(id), id); }
-
-    // Whether every token but the single bytes is the result of exactly one merge, of parts that
-    // are made before: true of all tables that were learned. A sequence of tokens is then what the
-    // merges give as soon as that is true of every two neighbours.
-    bool is_orderly() const { return orderly_; }
 
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.
@@ -87,7 +83,6 @@ class BpeModel {
     std::optional<NarrowPairs> narrow_ranks_;
     bool in_rank_order_ = true;  // the results are first_result_ and those after it
     i32 first_result_ = 0;
-    bool orderly_ = true;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;
 };
@@ -95,8 +90,8 @@ class BpeModel {
 // Encodes pieces; holds scratch memory, so one per thread.
 class PieceEncoder {
   public:
-    // Parts longer than `window` bytes are encoded window by window where the table allows: small
-    // ones stay in the nearest cache.
+    // Parts longer than `window` bytes are encoded window by window: small ones stay in the nearest
+    // cache.
     explicit PieceEncoder(const BpeModel& model, size_t window = 1024)
         : model_(&model), window_(window) {}
 
@@ -105,7 +100,7 @@ class PieceEncoder {
     // Hands the ids of `piece` to use(span) in order, in the memory that one window needs.
     template <typename Use>
     void encode(std::string_view piece, Use use) {
-        for (size_t window = window_; piece.size() > window && model_->is_orderly();) {
+        for (size_t window = window_; piece.size() > window;) {
             begin_window(piece, window);
             while (const size_t done = cut_window(piece, window)) {
                 use(std::span<const i32>(ids_of_window_));

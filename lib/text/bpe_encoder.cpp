@@ -219,30 +219,39 @@ class BpeEncoder : public Encoder {
             *out = static_cast<Id>(whole);
             return out + 1;
         }
-        // With whole pieces the caches say what a piece becomes, not what a part of one does.
-        Id* const behind = plan_.model->has_whole_pieces() ? merge(piece, out)
-                                                           : encode_parts(text, begin, end, out);
+        Id* const behind = encode_parts(text, begin, end, out);
         long_.insert(piece, out, static_cast<size_t>(behind - out));
         return behind;
     }
 
-    // Cut where no merge ever crosses, so that the parts may come out of the caches again.
+    // Cut where no merge ever crosses, so that the parts may come out of the caches again. Of a
+    // whole piece these say what it becomes, not what a part does that looks like it.
     Id* encode_parts(std::string_view text, u32 begin, u32 end, Id* out) {
         constexpr i64 some = 64;  // long pieces mostly have fewer parts
         const auto byte = [&](u32 i) { return static_cast<u8>(text[i]); };
-        i64 n = 0;
+        const bool any_whole = plan_.model->has_whole_pieces();
         parts_.begin = begin;
+        u32 part = begin;
+        i64 n = 0;
         for (u32 i = begin + 1; i <= end; ++i) {
             if (i < end && plan_.model->may_join(byte(i - 1), byte(i))) continue;
-            parts_.ends[n++] = i;
-            if (i < end && n < some) continue;
-            parts_.n = parts_.n_long = 0;
-            load_keys(text, n, parts_);
-            out = encode_segment(text, parts_, 0, n, out);
+            const std::string_view bytes = text.substr(part, i - part);
+            part = i;
+            const bool like_whole = any_whole && plan_.model->find_whole(bytes) >= 0;
+            if (!like_whole) parts_.ends[n++] = i;
+            if (i < end && n < some && !like_whole) continue;
+            if (n > 0) out = encode_parts_until(text, n, out);
+            if (like_whole) out = merge(bytes, out);
             parts_.begin = i;
             n = 0;
         }
         return out;
+    }
+
+    Id* encode_parts_until(std::string_view text, i64 n, Id* out) {
+        parts_.n = parts_.n_long = 0;
+        load_keys(text, n, parts_);
+        return encode_segment(text, parts_, 0, n, out);
     }
 
     Id* merge(std::string_view piece, Id* out) {

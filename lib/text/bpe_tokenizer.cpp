@@ -163,11 +163,14 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       digest_(PartsDigester().digest(parts, model_)),
       text_plan_(make_text_plan(parts)) {
     if (!parts.whole_pieces) return;
-    for (size_t id = 0; id < parts.files.tokens.size(); ++id) {
+    PieceEncoder merges(model_);
+    for (size_t index = 0; index < parts.files.tokens.size(); ++index) {
+        const auto id = static_cast<i32>(index);
         // A spelling beyond the byte map is no piece of text.
-        const auto bytes = bytes_of_token(parts.files.tokens[id]);
-        if (bytes && *bytes == model_.token(static_cast<i32>(id)))
-            model_.add_whole_piece(static_cast<i32>(id));
+        const auto bytes = bytes_of_token(parts.files.tokens[index]);
+        if (!bytes || bytes->empty() || *bytes != model_.token(id)) continue;
+        const std::span<const i32> merged = merges.encode(*bytes);
+        if (merged.size() != 1 || merged[0] != id) model_.add_whole_piece(id);
     }
 }
 

@@ -123,7 +123,6 @@ TEST_CASE("work grows linearly on adversarial text") {
 TEST_CASE("long pieces, window by window, become what they become whole") {
     const auto tokenizer = gpt2();
     const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
-    REQUIRE(model.is_orderly());
     std::mt19937 random(3);
     for (const std::string alphabet :
          {"a", "ab", "etaoinshr", "-=_*", "aeiouxyz", "ACGT", "0123"}) {
