@@ -15,6 +15,7 @@
 
 #include "base/rng.hpp"
 #include "device/ops.hpp"
+#include "spec/gpu_attention.hpp"
 #include "spec/memory.hpp"
 #include "train/device.hpp"
 
@@ -34,16 +35,35 @@ const Model models[] = {{"gpt2-124m", 64, 1024, 768, 12, 12, 3072, 124'475'904, 
 constexpr i64 vocab = 50304;
 constexpr int n_runs = 11;
 
+Model divided(Model m, i64 divisor) {
+    m.batch = std::max<i64>(1, m.batch / divisor);
+    m.parameters /= divisor;
+    return m;
+}
+
+// As much as lm-train's plan has for the model, with the attention that LM_ATTENTION asks for.
+i64 workspace_bytes(const Model& m) {
+    spec::ModelConfig config{.n_layers = 1,
+                             .hidden = m.hidden,
+                             .ffn_hidden = m.ffn,
+                             .n_heads = m.heads,
+                             .n_groups = m.groups,
+                             .seq_length = m.length,
+                             .vocab_size = vocab};
+    config.resolve();
+    const spec::StepShape step{
+        .micro_batch = m.batch, .seq_length = m.length, .compute = DType::bf16};
+    return spec::cuda_workspace_bytes(config, {}, step, 0, spec::gpu_attention());
+}
+
 class Bench {
   public:
     Bench(const Model& m, i64 divisor)
         : world_(comm::self("world")),
           device_(train::open_device({.cuda = true}, *world_)),
-          workspace_(device_->allocate(i64{256} << 20, "workspace")),
-          context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})},
-          model(m) {
-        model.batch = std::max<i64>(1, m.batch / divisor);
-        model.parameters = m.parameters / divisor;
+          model(divided(m, divisor)),
+          workspace_(device_->allocate(workspace_bytes(model), "workspace")),
+          context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {
         noise_.resize(i64{1} << 22);
         for (size_t i = 0; i < noise_.size(); ++i) {
             const u64 bits = mix(1, i);
@@ -101,13 +121,15 @@ class Bench {
 
     std::unique_ptr<comm::Group> world_;
     std::unique_ptr<device::Device> device_;
+
+  public:
+    const Model model;
+
+  private:
     device::Buffer workspace_;
     device::Context context_;
     std::vector<device::Buffer> buffers_;
     std::vector<u16> noise_;
-
-  public:
-    Model model;
 };
 
 double product(i64 a, i64 b, i64 c = 1) {
@@ -189,7 +211,9 @@ void attention(Bench& bench) {
     });
 }
 
-void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::Activation f) {
+// f comes after it; `before` made its input, and its gradient is part of a second backward.
+void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::Activation f,
+            device::Activation before) {
     bench.reset();
     const View x = bench.half({n, k}), w = bench.half({m, k}), y = bench.half({n, m});
     const bool active = f != device::Activation::none;
@@ -205,7 +229,17 @@ void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::
     bench.report(name + " backward, input", bytes, flop, [&] {
         device::linear_backward_input(bench.context(), {y, w, x, device::Activation::none, {}});
     });
+    if (before != device::Activation::none) {
+        const View made_of = bench.half({n, k});
+        bench.report(name + " backward, input, with GELU's", bytes + 2 * product(n, k), flop, [&] {
+            device::linear_backward_input(bench.context(), {y, w, x, before, made_of});
+        });
+    }
     bench.report(name + " backward, weight", bytes + 6 * product(m, k), flop, [&] {
+        device::linear_backward_weight(bench.context(), {y, x, dw, {}, true});
+    });
+    if (!biased) return;
+    bench.report(name + " backward, weight, with bias", bytes + 6 * product(m, k), flop, [&] {
         device::linear_backward_weight(bench.context(), {y, x, dw, dbias, true});
     });
 }
@@ -215,10 +249,11 @@ void linears(Bench& bench) {
     const i64 rows = m.batch * m.length;
     const i64 qkv = (m.heads + 2 * m.groups) * (m.hidden / m.heads);
     using enum device::Activation;
-    linear(bench, "qkv", rows, m.hidden, qkv, none);
-    linear(bench, "up", rows, m.hidden, m.llama ? 2 * m.ffn : m.ffn, m.llama ? none : gelu_tanh);
-    linear(bench, "down", rows, m.ffn, m.hidden, none);
-    linear(bench, "head", std::min<i64>(rows, 16384), m.hidden, vocab, none);
+    linear(bench, "qkv", rows, m.hidden, qkv, none, none);
+    const auto gelu = m.llama ? none : gelu_tanh;
+    linear(bench, "up", rows, m.hidden, m.llama ? 2 * m.ffn : m.ffn, gelu, none);
+    linear(bench, "down", rows, m.ffn, m.hidden, none, gelu);
+    linear(bench, "head", std::min<i64>(rows, 16384), m.hidden, vocab, none, none);
 }
 
 void activations(Bench& bench) {

@@ -2,18 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures this machine's GPU: the operations against a copy, and training beside PyTorch, in the same run.
 
-Usage: bench/gpu.py [--results FILE] [--within SECONDS] [--scale N] [STAGE...]
+Usage: bench/gpu.py [--results FILE] [--within SECONDS] [--scale N] [--llmc DIR] [STAGE...]
        bench/gpu.py [--results FILE] table
 
-Stages (default: all, each within 10 minutes): copy, ops, and train-MODEL and train-MODEL-pytorch of gpt2-124m,
-gpt2-1558m and llama-1b. Each adds its figures to FILE (default gpu-results.jsonl), one JSON object a line; a
-stage that fails adds why, and the others go on. `table` prints them as Markdown, for bench/cuda.md.
+Stages (default: all): copy, ops, and train-MODEL and train-MODEL-pytorch of gpt2-124m, gpt2-1558m and llama-1b, each
+ended after 9.5 minutes; train-MODEL-llmc of the two GPT-2, with --llmc. Each adds its figures to FILE (default
+gpu-results.jsonl), one JSON object a line; a stage that fails adds why, and the others go on. `table` prints them as
+Markdown, for bench/cuda.md. copy and the pytorch stages need PyTorch 2.5 or later for CUDA in this Python, and are skipped
+where it is not installed; cuDNN's attention is skipped where the build has none.
 
---within: begins no stage that would end later, and names those left out. --scale: shapes that many times smaller, and
---device: where there is no GPU (cpu, or cuda with LM_PLUGIN_DIR naming the emulated one), to try this program.
-The programs are those of build/release, or of the archive that this file came in; LM_BUILD names another build.
+--within: begins no stage that should end later, ends the last one in time, and names those left out; a stage that
+should take longer by itself is refused. --llmc: a directory with the train_gpt2cu of llm.c, built there.
+--scale: shapes that many times smaller, and --device: where there is no GPU (cpu, or cuda with LM_PLUGIN_DIR naming the
+emulated one), to try this program. The programs are those of build/release, or of the archive that this file came in;
+LM_BUILD names another build.
+
+Exit code: 0; 1 when anything failed; 2 for what was asked wrongly; 3 when nothing failed, but stages were left out.
 """
 import argparse
+import array
+import glob
+import importlib.util
 import json
 import os
 import re
@@ -22,11 +31,13 @@ import sys
 import tempfile
 import time
 
+import gpu_libraries
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 KIT = os.path.exists(os.path.join(ROOT, "bin", "lm-train"))
 BUILD = ROOT if KIT else os.environ.get("LM_BUILD", os.path.join(ROOT, "build", "release"))
-LIMIT_S = 600
+LIMIT_S = 570
 
 # Of a step: sequences, those that go through together, tokens each; the MFU that is asked for.
 MODELS = {
@@ -59,28 +70,65 @@ def scaled(name, scale):
     return m
 
 
-def run(command, **more):
-    """Its stdout; RuntimeError with the last line of what it said when it fails."""
-    env = dict(os.environ, **more)
-    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S - 30, env=env)
+class Skipped(Exception):
+    pass
+
+
+def run(command, args, **more):
+    """Its stdout, when it ends within the stage's time; RuntimeError with the last line of what it said when it fails,
+    or with the line by which it says that what was to be measured is not what ran."""
+    left = args.deadline - time.monotonic()
+    if left <= 0:
+        raise RuntimeError("the stage's time was over before it could begin")
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=left, env=dict(os.environ, **more))
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"not done after the {left:.0f} s that were left of the stage's time") from None
     if result.returncode != 0:
         said = (result.stderr.strip() or result.stdout.strip() or "nothing").splitlines()
         raise RuntimeError(f"exit {result.returncode}: {said[-1]}")
+    for line in result.stderr.splitlines():
+        if "instead of cuDNN" in line:
+            raise RuntimeError(line)
     return result.stdout
 
 
+def run_ours(command, args, **more):
+    path = [gpu_libraries.library_path(), os.environ.get("LD_LIBRARY_PATH", "")]
+    return run(command, args, LD_LIBRARY_PATH=":".join(filter(None, path)), **more)
+
+
+def attentions(args):
+    """The values of LM_ATTENTION that this build and this device have."""
+    if args.device != "cuda":
+        return ["flash"]
+    places = [os.environ["LM_PLUGIN_DIR"]] if "LM_PLUGIN_DIR" in os.environ else glob.glob(
+        os.path.join(BUILD, "lib*")) + glob.glob(os.path.join(BUILD, "lib*", "lm-utils"))
+    if any(os.path.exists(os.path.join(place, "liblm_cudnn.so")) for place in places):
+        return ["flash", "cudnn"]
+    print("without cuDNN's attention: the build has no liblm_cudnn.so", flush=True)
+    return ["flash"]
+
+
+def need_pytorch():
+    if importlib.util.find_spec("torch") is None:
+        raise Skipped("this Python has no PyTorch")
+
+
 def copy(args):
-    yield dict(what="copy", **json.loads(run([sys.executable, "-c", COPY])))
+    need_pytorch()
+    yield dict(what="copy", **json.loads(run([sys.executable, "-c", COPY], args)))
 
 
 def operations(args):
     program = os.path.join(BUILD, "bench", "bench_device_ops")
+    ways = attentions(args)
     for name in MODELS:
-        for attention in ("flash", "cudnn"):
+        for attention in ways:
             only = ["attention"] if attention == "cudnn" else []
             try:
-                out = run([program, name, str(args.scale ** 2), *only], LM_ATTENTION=attention)
-            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                out = run_ours([program, name, str(args.scale ** 2), *only], args, LM_ATTENTION=attention)
+            except RuntimeError as error:
                 yield dict(what="failed", stage=f"ops, {name}, {attention}", why=str(error))
                 continue
             for line in out.splitlines():
@@ -104,11 +152,14 @@ def train_command(name, args):
 
 def train(name, args):
     command = train_command(name, args)
+    ways = attentions(args)
     with tempfile.TemporaryDirectory() as choices:
         for attention, tuned in (("flash", []), ("flash", ["--autotune", choices]), ("cudnn", [])):
+            if attention not in ways:
+                continue
             try:
-                out = run(command + tuned, LM_ATTENTION=attention)
-            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                out = run_ours(command + tuned, args, LM_ATTENTION=attention)
+            except RuntimeError as error:
                 yield dict(what="failed", stage=f"train-{name}, {attention}", why=str(error))
                 continue
             found = dict(what="train", model=name, attention=attention,
@@ -123,55 +174,104 @@ def train(name, args):
 
 
 def train_pytorch(name, args):
+    need_pytorch()
     m = scaled(name, args.scale)
-    flags = ["--arch", m["arch"], "--precision", "bf16", "--layers", m["layers"], "--hidden", m["hidden"], "--heads",
-             m["heads"], "--vocab", m["vocab"], "--seq", m["seq"], "--batch", m["batch"], "--device",
-             "cuda" if args.scale == 1 else "cpu", "--warmup", 4 if args.scale == 1 else 1, "--steps",
-             10 if args.scale == 1 else 2]
+    flags = ["--arch", m["arch"], "--model", "own", "--precision", "bf16", "--layers", m["layers"], "--hidden",
+             m["hidden"], "--heads", m["heads"], "--vocab", m["vocab"], "--seq", m["seq"], "--batch", m["batch"],
+             "--device", args.device, "--warmup", 4 if args.scale == 1 else 1, "--steps", 10 if args.scale == 1 else 2]
     for key in ("groups", "ffn"):
         flags += [f"--{key}", m[key]] if key in m else []
-    # As large a micro-batch as fits: the logits of PyTorch's loss are whole, and in fp32.
+    program = [sys.executable, os.path.join(HERE, "train_pytorch.py"), *map(str, flags)]
+    # As large a micro-batch as fits: the logits of PyTorch's loss are whole.
     micro = m["micro"]
-    while True:
-        command = [sys.executable, os.path.join(HERE, "train_pytorch.py"), *map(str, flags), "--micro-batch", str(micro)]
-        try:
-            found = json.loads(run(command).splitlines()[-1])
+    for attention in ("flash", "default") if args.device == "cuda" else ("flash",):
+        while True:
+            try:
+                out = run([*program, "--attention", attention, "--micro-batch", str(micro)], args)
+                yield dict(what="train", model=name, micro_batch=micro, **json.loads(out.splitlines()[-1]))
+            except RuntimeError as error:
+                if micro > 1 and "out of memory" in str(error).lower():
+                    micro //= 2
+                    continue
+                yield dict(what="failed", stage=f"train-{name}-pytorch, {attention}", why=str(error))
             break
-        except RuntimeError as error:
-            if micro == 1 or "out of memory" not in str(error).lower():
-                raise
-            micro //= 2
-    yield dict(what="train", model=name, micro_batch=micro, **found)
 
 
-STAGES = {"copy": (copy, 60), "ops": (operations, LIMIT_S)}
+def train_llmc(name, args):
+    """llm.c on random tokens, with what lm-train gets: fp32 masters, nothing recomputed, no evaluation, no samples."""
+    m = scaled(name, args.scale)
+    steps = 12
+    with tempfile.TemporaryDirectory() as folder:
+        # Its data: 256 numbers of 4 bytes (magic, version, how many tokens), then tokens of 2 bytes.
+        data = os.path.join(folder, "tokens.bin")
+        n_tokens = 2 * m["batch"] * m["seq"] + 1
+        with open(data, "wb") as file:
+            array.array("i", [20240520, 1, n_tokens] + [0] * 253).tofile(file)
+            array.array("H", ((7919 * i) % 50257 for i in range(n_tokens))).tofile(file)
+        flags = {"-i": data, "-j": data, "-e": f"d{m['layers']}", "-b": m["micro"], "-t": m["seq"],
+                 "-d": m["batch"] * m["seq"], "-x": steps, "-l": "1e-4", "-c": "0.1", "-v": 1000, "-m": 1, "-s": 0,
+                 "-h": 0, "-r": 0, "-w": 1, "-z": 0}
+        out = run([os.path.join(args.llmc, "train_gpt2cu"), *(str(x) for pair in flags.items() for x in pair)], args)
+    # The first steps warm up; the median of the others.
+    speeds = sorted(float(x) for x in re.findall(r"^step .*?([\d.]+) tok/s", out, re.MULTILINE)[4:])
+    times = sorted(float(x) for x in re.findall(r"^step .*?([\d.]+) ms", out, re.MULTILINE)[4:])
+    if not times or not speeds:
+        raise RuntimeError("llm.c printed no times of steps")
+    yield dict(what="train", model=name, tool="llm.c", micro_batch=m["micro"],
+               tokens_per_s=round(m["batch"] * m["seq"] / times[len(times) // 2] * 1e3, 1))
+
+
+# What runs, and how long it should take at most.
+STAGES = {"copy": (copy, 60), "ops": (operations, 500)}
 for model in MODELS:
     STAGES[f"train-{model}"] = (lambda args, model=model: train(model, args), 300)
     STAGES[f"train-{model}-pytorch"] = (lambda args, model=model: train_pytorch(model, args), 400)
+    if MODELS[model]["arch"] == "gpt2":
+        STAGES[f"train-{model}-llmc"] = (lambda args, model=model: train_llmc(model, args), 200)
 
 
-def measure(args):
+def one_stage(stage, args, file):
+    """Runs it; whether nothing failed."""
+    start = time.monotonic()
+    n = 0
+    failures = []
+    text = ""
+    try:
+        for found in STAGES[stage][0](args):
+            print(json.dumps(dict(found, stage=found.get("stage", stage))), file=file, flush=True)
+            if found["what"] == "failed":
+                failures.append(f"{found['stage']}: {found['why']}")
+            else:
+                n += 1
+    except Skipped as why:
+        text = f"skipped: {why}"
+    except (RuntimeError, OSError, ValueError) as error:
+        print(json.dumps(dict(what="failed", stage=stage, why=str(error))), file=file, flush=True)
+        failures.append(str(error))
+    text = text or ("FAILED" if failures and n == 0 else f"{n} figures")
+    print(f"{stage}: {text} in {time.monotonic() - start:.0f} s", flush=True)
+    for why in failures:
+        print(f"    failed: {why}", flush=True)
+    return not failures
+
+
+def measure(args, stages):
     begin = time.monotonic()
     left_out = []
+    good = True
     with open(args.results, "a") as file:
-        for stage in args.stages or STAGES:
-            function, expected_s = STAGES[stage]
-            if args.within and time.monotonic() - begin + expected_s > args.within:
+        for stage in stages:
+            now = time.monotonic()
+            if args.within and now - begin + STAGES[stage][1] > args.within:
                 left_out.append(stage)
                 continue
-            start = time.monotonic()
-            n = 0
-            try:
-                for found in function(args):
-                    n += found["what"] != "failed"
-                    print(json.dumps(dict(found, stage=found.get("stage", stage))), file=file, flush=True)
-                text = f"{n} figures"
-            except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
-                print(json.dumps(dict(what="failed", stage=stage, why=str(error))), file=file, flush=True)
-                text = f"FAILED: {error}"
-            print(f"{stage}: {text} in {time.monotonic() - start:.0f} s", flush=True)
+            args.deadline = now + LIMIT_S
+            if args.within:
+                args.deadline = min(args.deadline, begin + args.within)
+            good = one_stage(stage, args, file) and good
     if left_out:
         print("left out for lack of time: " + " ".join(left_out))
+    return 1 if not good else 3 if left_out else 0
 
 
 def table(path):
@@ -184,6 +284,13 @@ def table(path):
     trained = [f for f in found if f["what"] == "train"]
     if trained:
         print("| model | tool | tokens/s | MFU % | wanted | memory |\n|---|---|---|---|---|---|")
+    # MFU is by lm-train's formula for all: of one model it is in proportion to tokens/s.
+    per_token = {f["model"]: f["mfu"] / f["tokens_per_s"] for f in trained if "mfu" in f}
+    for f in trained:
+        if "mfu" not in f and f["model"] in per_token:
+            f["mfu"] = round(per_token[f["model"]] * f["tokens_per_s"], 1)
+        if "memory_gib" in f:
+            f.setdefault("memory", f"{f['memory_gib']} GiB allocated")
     for f in sorted(trained, key=lambda f: (list(MODELS).index(f["model"]), -f["tokens_per_s"])):
         wanted = MODELS[f["model"]]["mfu"] if "lm-train" in f["tool"] else ""
         print(f"| {f['model']} | {f['tool']} | {f['tokens_per_s']:.0f} | {f.get('mfu', '')} | {wanted} "
@@ -208,14 +315,27 @@ def main():
     parser.add_argument("--within", type=float, default=0)
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--llmc", metavar="DIR")
     parser.add_argument("stages", nargs="*")
     args = parser.parse_args()
     if args.stages == ["table"]:
         return table(args.results)
     for stage in args.stages:
         if stage not in STAGES:
-            sys.exit(f"gpu.py: no stage '{stage}': one of {' '.join(STAGES)}, table")
-    return measure(args)
+            usage(f"no stage '{stage}': one of {' '.join(STAGES)}, table")
+        if stage.endswith("-llmc") and not args.llmc:
+            usage(f"stage '{stage}': --llmc is missing: the directory of llm.c's train_gpt2cu")
+    stages = args.stages or [stage for stage in STAGES if args.llmc or not stage.endswith("-llmc")]
+    for stage in stages:
+        if args.within and STAGES[stage][1] > args.within:
+            usage(f"--within {args.within:g}: stage '{stage}' may take {STAGES[stage][1]} s: give it as many, or name "
+                  "other stages")
+    return measure(args, stages)
 
 
-main()
+def usage(message):
+    print(f"gpu.py: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+sys.exit(main())

@@ -2,23 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of PyTorch on the training step that lm-train gets too (bench/run.sh, bench/gpu.py): one JSON object on stdout.
 
-GPT-2 124M's shape by default, no dropout; bf16 is autocast over fp32 parameters, as PyTorch users train. A step is forward, backward, clipping to 1.0 and AdamW. Tokens are random: their
-values do not matter for the speed. The median over the timed steps is what counts.
+GPT-2 124M's shape by default, no dropout; bf16 is autocast over fp32 parameters, as PyTorch users train. A step is
+forward, backward, clipping to 1.0 and AdamW. Tokens are random: their values do not matter for the speed. The median
+over the timed steps is what counts.
 
-With --device cuda the model is compiled, attention is scaled_dot_product_attention by its flash kernels alone, AdamW is
-the fused one, and the loss too is compiled. A step's tokens go through in micro-batches, as lm-train's.
+On a CPU the models are those of Hugging Face's transformers. With --device cuda they are those of pytorch_model.py,
+which need PyTorch alone, compiled together with the loss; AdamW is the fused one; attention is
+scaled_dot_product_attention, by its own flash kernels (--attention flash) or by whichever PyTorch takes, cuDNN's among
+them (--attention default). A step's tokens go through in micro-batches, as lm-train's.
 """
 import argparse
 import json
+import os
+import sys
 import time
 
 import torch
-import transformers
 
-parser = argparse.ArgumentParser()
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pytorch_model  # noqa: E402
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--arch", choices=("gpt2", "bloom", "llama"), default="gpt2")
 parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
 parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+parser.add_argument("--model", choices=("transformers", "own"), help="default: own with --device cuda")
+parser.add_argument("--attention", choices=("flash", "default"), default="flash", help="with --device cuda")
 parser.add_argument("--layers", type=int, default=12)
 parser.add_argument("--hidden", type=int, default=768)
 parser.add_argument("--heads", type=int, default=12)
@@ -31,31 +40,48 @@ parser.add_argument("--seq", type=int, default=256)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--warmup", type=int, default=2)
 parser.add_argument("--steps", type=int, default=8)
-parser.add_argument("--recompute", action="store_true", help="layers are computed again in backward, where all do not fit")
+parser.add_argument("--recompute", action="store_true",
+                    help="layers are computed again in backward, where all do not fit; transformers' models only")
 args = parser.parse_args()
 cuda = args.device == "cuda"
+own = (args.model or ("own" if cuda else "transformers")) == "own"
 micro_batch = args.micro_batch or args.batch
+groups = args.groups or args.heads // 2
+ffn = args.ffn or 8 * args.hidden // 3 // 64 * 64
+
+
+def transformers_model():
+    import transformers
+    if args.arch == "gpt2":
+        config = transformers.GPT2Config(
+            n_layer=args.layers, n_embd=args.hidden, n_head=args.heads, vocab_size=args.vocab, n_positions=args.seq,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    elif args.arch == "bloom":
+        config = transformers.BloomConfig(
+            n_layer=args.layers, hidden_size=args.hidden, n_head=args.heads, vocab_size=args.vocab)
+    else:
+        config = transformers.LlamaConfig(
+            num_hidden_layers=args.layers, hidden_size=args.hidden, num_attention_heads=args.heads,
+            num_key_value_heads=groups, intermediate_size=ffn, vocab_size=args.vocab,
+            max_position_embeddings=args.seq, tie_word_embeddings=False)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    if args.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()
+    return model
+
+
+def own_model():
+    if args.arch == "bloom" or args.recompute:
+        sys.exit("train_pytorch.py: --arch bloom and --recompute want --model transformers")
+    if args.arch == "gpt2":
+        return pytorch_model.gpt2(args.layers, args.hidden, args.heads, args.vocab, args.seq)
+    return pytorch_model.llama(args.layers, args.hidden, args.heads, groups, ffn, args.vocab, args.seq)
+
 
 torch.set_num_threads(args.threads)
 torch.manual_seed(1234)
-attention = {"attn_implementation": "sdpa"} if cuda else {}
-if args.arch == "gpt2":
-    config = transformers.GPT2Config(
-        n_layer=args.layers, n_embd=args.hidden, n_head=args.heads, vocab_size=args.vocab, n_positions=args.seq,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **attention)
-elif args.arch == "bloom":
-    config = transformers.BloomConfig(
-        n_layer=args.layers, hidden_size=args.hidden, n_head=args.heads, vocab_size=args.vocab)
-else:
-    config = transformers.LlamaConfig(
-        num_hidden_layers=args.layers, hidden_size=args.hidden, num_attention_heads=args.heads,
-        num_key_value_heads=args.groups or args.heads // 2,
-        intermediate_size=args.ffn or 8 * args.hidden // 3 // 64 * 64, vocab_size=args.vocab,
-        max_position_embeddings=args.seq, tie_word_embeddings=False, **attention)
-model = transformers.AutoModelForCausalLM.from_config(config).to(args.device)
-if args.recompute:
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
+model = (own_model() if own else transformers_model()).to(args.device)
 decay = [p for p in model.parameters() if p.dim() >= 2]
 plain = [p for p in model.parameters() if p.dim() < 2]
 optimizer = torch.optim.AdamW(
@@ -64,32 +90,38 @@ optimizer = torch.optim.AdamW(
 
 
 def loss_of(tokens):
-    logits = model(tokens[:, :-1], use_cache=False).logits
+    logits = model(tokens[:, :-1]) if own else model(tokens[:, :-1], use_cache=False).logits
     return torch.nn.functional.cross_entropy(logits.float().reshape(-1, args.vocab), tokens[:, 1:].reshape(-1))
 
 
 if cuda:
+    # What is left disabled would be taken silently where the kernels asked for refuse.
     torch.backends.cuda.enable_math_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
+        torch.backends.cuda.enable_cudnn_sdp(args.attention == "default")
     loss_of = torch.compile(loss_of)
 
 
 def step(tokens):
     optimizer.zero_grad()
+    total = 0
     for part in tokens.split(micro_batch):
         with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.precision == "bf16"):
-            loss = loss_of(part)
-        (loss * (len(part) / len(tokens))).backward()
+            loss = loss_of(part) * (len(part) / len(tokens))
+        loss.backward()
+        total = total + loss.detach()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    loss.item()
+    return total.item()
 
 
 def name():
     """PyTorch, and what multiplies matrices in fp32 on a CPU, which is most of the time there."""
     text = f"PyTorch {torch.__version__}"
     if cuda:
-        return text + " (compile, flash attention, fused AdamW)"
+        attention = "flash attention" if args.attention == "flash" else "flash or cuDNN attention, as it chooses"
+        return f"{text} (compile, {attention}, fused AdamW)"
     if torch.backends.mkl.is_available():
         return text + " with MKL"
     with open("/proc/self/maps") as maps:
@@ -105,7 +137,7 @@ for i in range(args.warmup + args.steps):
     tokens = torch.randint(0, args.vocab, (args.batch, args.seq + 1)).to(args.device)
     start = time.perf_counter()
     cpu_start = time.process_time()
-    step(tokens)
+    loss = step(tokens)
     if i >= args.warmup:
         times.append(time.perf_counter() - start)
         cpu_times.append(time.process_time() - cpu_start)
@@ -113,6 +145,8 @@ times.sort()
 median = times[len(times) // 2]
 result = {
     "tool": name(),
+    "parameters": sum(p.numel() for p in model.parameters()),
+    "loss": round(loss, 4),
     "step_s": round(median, 4),
     "tokens_per_s": round(args.batch * args.seq / median, 1),
     "tokens_per_cpu_s": round(args.batch * args.seq / min(cpu_times), 1),

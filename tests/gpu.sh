@@ -9,14 +9,14 @@ usage() {
 Usage: tests/gpu.sh [--log FILE] [--within SECONDS] [STAGE...]
 Runs the stages (default: all, in this order), each within its own limit, and goes on after one that fails. Prints a
 line for each; everything they say is in FILE (default gpu.log). --within: begins no stage whose limit ends later, and
-names those left out, which are given in the next call.
+names those left out, which are given in the next call; a stage whose own limit is longer is refused.
 
   stage       limit  what it runs
   smoke          90  driver and libraries, a copy, a few kernels, 5 steps in bf16
   ops           400  every operation against the CPU's, in fp32, bf16 and fp16; copies, errors, products
   fault          60  an illegal access ends with the operation's name
   memory        120  what the driver has given against the plan
-  train         600  50 steps of GPT-2, BLOOM and Llama shapes as on the CPU, the same bits after a resume,
+  train         570  50 steps of GPT-2, BLOOM and Llama shapes as on the CPU, the same bits after a resume,
                      checkpoints from the one to the other
   nccl          300  the conformance of groups, with as many ranks as there are GPUs
   ranks         500  2 ranks, on one GPU if there is one only: conformance, TP = 2, PP = 2, DP = 2
@@ -26,12 +26,13 @@ names those left out, which are given in the next call.
   synccheck     400  the same: barriers
   initcheck     400  the same: memory that nobody has written
 
-Exit code: 0, or 1 when a stage failed or ran out of time. Where there is no GPU all are skipped.
+Where there is no GPU all are skipped. Exit code: 0; 1 when a stage failed or ran out of time; 2 for what was asked
+wrongly; 3 when none failed, but some were left out.
 END
 }
 
 stages=(smoke ops fault memory train nccl ranks cudnn memcheck racecheck synccheck initcheck)
-declare -A limit=([smoke]=90 [ops]=400 [cudnn]=400 [fault]=60 [memory]=120 [train]=600 [nccl]=300 [ranks]=500
+declare -A limit=([smoke]=90 [ops]=400 [cudnn]=400 [fault]=60 [memory]=120 [train]=570 [nccl]=300 [ranks]=500
     [memcheck]=500 [racecheck]=500 [synccheck]=400 [initcheck]=400)
 
 log=gpu.log
@@ -40,7 +41,11 @@ while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --log) log=$2; shift 2 ;;
-        --within) within=$2; shift 2 ;;
+        --within)
+            within=${2:-}
+            [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu.sh: --within '$within': seconds, 1 or more" >&2; exit 2; }
+            shift 2
+            ;;
         --stage) stage=$2; shift 2 ;; # a call of its own for each, within its limit
         *) break ;;
     esac
@@ -55,17 +60,9 @@ test_cuda=$build/tests/cuda/test_cuda
 
 # CUDA's libraries, where only Python's packages have them.
 find_libraries() {
-    local name dir
-    for name in libcublasLt.so.13 libnccl.so.2; do
-        [[ $(ldconfig -p 2>/dev/null) == *"$name"* ]] && continue
-        [ ! -e "/usr/local/cuda/lib64/$name" ] || continue
-        dir=$(python3 -c '
-import glob, os, site, sys
-for base in site.getsitepackages() + [site.getusersitepackages()]:
-    for path in glob.glob(os.path.join(base, "nvidia", "*", "lib", sys.argv[1])):
-        sys.exit(print(os.path.dirname(path)))' "$name" 2>/dev/null || true)
-        [ -z "$dir" ] || export LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    done
+    local path
+    path=$(python3 "$root/bench/gpu_libraries.py" 2>/dev/null || true)
+    [ -z "$path" ] || export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 
 small=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --mock-data --vocab-size 1000
@@ -116,7 +113,15 @@ perform() {
     esac
 }
 
+# Ends a stage as skipped where there is no GPU.
+need_gpu() {
+    local code=0 said
+    said=$("$test_cuda" --list-tags 2>&1) || code=$?
+    [ $code != 77 ] || { echo "$said"; exit 77; }
+}
+
 if [ -n "${stage:-}" ]; then
+    need_gpu
     perform "$stage"
     exit 0
 fi
@@ -124,6 +129,10 @@ fi
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for name in "$@"; do
     [ -n "${limit[$name]:-}" ] || { echo "gpu.sh: no stage '$name': one of ${stages[*]}" >&2; exit 2; }
+    [ "$within" = 0 ] || [ "${limit[$name]}" -le "$within" ] || {
+        echo "gpu.sh: --within $within: stage '$name' may take ${limit[$name]} s: give it as many, or name other stages" >&2
+        exit 2
+    }
 done
 if [ "$build" != "$root" ] && [ -z "${LM_BUILD:-}" ]; then
     [ -e "$build/build.ninja" ] || (cd "$root" && cmake --preset release -D LM_CUDA=ON)
@@ -164,5 +173,8 @@ for name in "$@"; do
     said=$(sed -n '/[^ ]/{s/^ *//; h}; ${x; p}' "$name.out" | cut -c 1-200)
     printf '%-9s %s in %d s: %s\n' "$name" "$verdict" $((SECONDS - begin)) "$said" | tee -a "$log"
 done
-[ ${#left_out[@]} = 0 ] || echo "left out for lack of time: ${left_out[*]}" | tee -a "$log"
+if [ ${#left_out[@]} != 0 ]; then
+    echo "left out for lack of time: ${left_out[*]}" | tee -a "$log"
+    [ $failed != 0 ] || exit 3
+fi
 exit $failed

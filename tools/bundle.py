@@ -93,7 +93,8 @@ def runpath_to_rpath(path):
 # Of the build, and of the source tree; they lie where they lay, programs of the build below bin and tests.
 KIT_PROGRAMS = ("bin/test_conformance", "tests/cuda/test_cuda", "bench/bench_device_ops")
 KIT_SCRIPTS = ("tests/gpu.sh", "tests/cuda/sanitizer.sh", "tests/e2e/common.bash", "tests/e2e/train_cuda.sh",
-               "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/train_pytorch.py")
+               "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/gpu_libraries.py", "bench/pytorch_model.py",
+               "bench/train_pytorch.py")
 
 
 def add_kit(stage, build, source):
