@@ -95,7 +95,7 @@ def loss_of(tokens):
 
 
 if cuda:
-    # What is left disabled would be taken silently where the kernels asked for refuse.
+    # These would be taken silently where the kernels that are asked for refuse.
     torch.backends.cuda.enable_math_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
