@@ -16,6 +16,7 @@
 
 #include "base/joint_error.hpp"
 #include "base/log.hpp"
+#include "base/processor.hpp"
 #include "base/version.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"
@@ -131,6 +132,7 @@ int run(Options& options, const std::vector<std::string>& arguments,
 int guarded(const Reporter& reporter, Options& options, const std::function<int()>& work,
             const bool* parsing) {
     try {
+        (void)may_use(Vectors::none);  // a wrong LM_PROCESSOR is told here, not in a thread
         return work();
     } catch (const Error& failure) {
         const Options* verb = options.chosen_verb();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/processor.hpp"
 #include "cpu/vector.hpp"
 #include "spec/cpu_scratch.hpp"
 
@@ -201,7 +202,7 @@ ProductCode best_product_code() {
 
 bool library_has(DType operands) {
 #if defined(__x86_64__)
-    static const bool fast_bf16 = __builtin_cpu_supports("avx512bf16");
+    static const bool fast_bf16 = may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bf16");
     if (operands == DType::bf16) return fast_bf16;
 #endif
     return operands == DType::fp32;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/processor.hpp"
 #include "cpu/vector_sets.hpp"
 
 namespace lm::cpu {
@@ -12,11 +13,12 @@ std::vector<const VectorKernels*> supported() {
     std::vector<const VectorKernels*> sets;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    if (may_use(Vectors::avx512) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl")) {
         sets.push_back(&avx512_kernels);
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+    if (may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("f16c")) {
         sets.push_back(&avx2_kernels);
     }

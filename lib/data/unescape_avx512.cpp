@@ -2,6 +2,7 @@
 #include "data/unescape_avx512.hpp"
 
 #include "base/error.hpp"
+#include "base/processor.hpp"
 #include "base/types.hpp"
 
 #if defined(__x86_64__)
@@ -34,8 +35,8 @@ LM_AVX512_INLINE u64 escape_starts(u64 backslashes) {
 }  // namespace
 
 bool has_wide_unescape() {
-    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2") &&
-           __builtin_cpu_supports("bmi2");
+    return may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2");
 }
 
 LM_AVX512 Unescaped unescape_wide(const char* p, char* out) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A key is one register here, and its hash two rounds of AES, which mix all of its bytes into each.
 #include "base/error.hpp"
+#include "base/processor.hpp"
 #include "text/piece_loops.hpp"
 
 #if defined(__x86_64__)
@@ -176,11 +177,11 @@ bool knows_vaes() {
 }  // namespace
 
 bool has_aes_loops() {
-    return __builtin_cpu_supports("avx2") && knows_aes();
+    return may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") && knows_aes();
 }
 
 bool has_wide_aes() {
-    return has_aes_loops() && __builtin_cpu_supports("avx512bw") &&
+    return has_aes_loops() && may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && knows_vaes() && __builtin_cpu_supports("bmi2");
 }
 

@@ -2,6 +2,7 @@
 #include "text/split_gpt2_avx2.hpp"
 
 #include "base/error.hpp"
+#include "base/processor.hpp"
 #include "text/gpt2_starts_avx2.hpp"
 
 #if defined(__x86_64__)
@@ -64,7 +65,8 @@ class VectorGpt2Splitter final : public Splitter {
 }  // namespace
 
 bool has_vector_splitter() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    return may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("bmi2");
 }
 
 std::unique_ptr<Splitter> make_vector_gpt2_splitter() {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "base/processor.hpp"
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -89,8 +90,9 @@ class WideGpt2Splitter final : public Splitter {
 }  // namespace
 
 bool has_wide_splitter() {
-    return has_vector_splitter() && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
+    return has_vector_splitter() && may_use(Vectors::avx512) &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi2");
 }
 
 std::unique_ptr<Splitter> make_wide_gpt2_splitter() {

@@ -2,6 +2,7 @@
 #include "text/vector_merger.hpp"
 
 #include "base/error.hpp"
+#include "base/processor.hpp"
 
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
@@ -49,9 +50,9 @@ LM_VBMI2_INLINE Best best_of(__m256i ranks) {
 }  // namespace
 
 bool VectorMerger::is_for(const BpeModel& model) {
-    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2") &&
-           model.narrow_ranks() != nullptr;
+    return may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2") &&
+           __builtin_cpu_supports("bmi2") && model.narrow_ranks() != nullptr;
 }
 
 LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* out) {

@@ -28,6 +28,12 @@ for input in a.jsonl.gz a.jsonl.xz a.jsonl.zst -; do
     cmp one_text_document.bin two_text_document.bin && cmp one_text_document.idx two_text_document.idx
     cmp one_text_document.json two_text_document.json
 done
+# Nor does it matter what the processor has.
+for processor in avx2 portable; do
+    LM_PROCESSOR=$processor "$lm" --input a.jsonl --output-prefix two --append-eod --force --quiet
+    cmp one_text_document.bin two_text_document.bin
+done
+LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --output-prefix two --force
 "$lm" verify one_text_document | grep -q "all is right"
 
 # What was written decodes to what was read.

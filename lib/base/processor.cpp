@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/processor.hpp"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace lm {
+namespace {
+
+Vectors most_allowed() {
+    const char* const value = std::getenv("LM_PROCESSOR");
+    if (value == nullptr || *value == '\0') return Vectors::avx512;
+    if (value == std::string_view("avx2")) return Vectors::avx2;
+    if (value == std::string_view("portable")) return Vectors::none;
+    usage_error("LM_PROCESSOR", "is '{}': give avx2 or portable, or leave it out", value);
+}
+
+}  // namespace
+
+bool may_use(Vectors vectors) {
+    static const Vectors most = most_allowed();
+    return vectors <= most;
+}
+
+}  // namespace lm
