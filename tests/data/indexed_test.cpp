@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The indexed dataset: bytes as Megatron writes them, reading, and every fault of formats.md 1.5.
+#include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
@@ -190,6 +191,47 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     VerifyRules rules;
     rules.eod_id = 9;
     CHECK(verify_dataset(prefix, rules).faults.size() == 2);
+}
+
+TEST_CASE("verify tells each fault of the index once, and accuses no sound entry") {
+    const test::TempDir scratch;
+    const std::string prefix = scratch / "a";
+    {
+        IndexedWriter writer(prefix, TokenType::u16, io::Overwrite::no);
+        const std::vector<u16> tokens = {1, 2, 9, 9, 4, 9, 5, 9, 6, 7, 8, 9};
+        writer.add(bytes_of(tokens), std::vector<i32>{3, 1, 2, 2, 4});
+        writer.commit_without_side_file();
+    }
+    const std::string idx = io::read_file(idx_path(prefix));
+    const auto faults_with = [&](auto... changes) {
+        std::string bytes = idx;
+        (put(bytes, changes.first, changes.second), ...);
+        io::write_file(idx_path(prefix), bytes, io::Overwrite::yes);
+        VerifyRules rules;
+        rules.eod_id = 9;
+        return verify_dataset(prefix, rules).faults;
+    };
+    const auto length = [](size_t s, i32 value) { return std::pair(34 + 4 * s, value); };
+    const auto pointer = [](size_t s, i64 value) { return std::pair(54 + 8 * s, value); };
+    const auto document = [](size_t d, i64 value) { return std::pair(94 + 8 * d, value); };
+    CHECK(faults_with().empty());
+    const auto only = [](const std::vector<std::string>& faults) {
+        INFO(fmt::format("{}", fmt::join(faults, "\n")));
+        CHECK(faults.size() == 1);
+        return faults.empty() ? std::string() : faults[0];
+    };
+    CHECK_THAT(only(faults_with(pointer(1, 3))), Contains("pointer 3 of sequence 1 is damaged"));
+    CHECK_THAT(only(faults_with(pointer(1, -6))), Contains("sequence 1 is damaged"));
+    CHECK_THAT(only(faults_with(length(1, -1))), Contains("length -1 of sequence 1 is negative"));
+    CHECK_THAT(only(faults_with(length(1, 99))), Contains("ends behind"));
+    CHECK_THAT(only(faults_with(length(1, 2))),
+               Contains("sequence 2 begins at token 4, but the one before it ends at 5"));
+    CHECK_THAT(only(faults_with(pointer(1, 10))),
+               Contains("sequence 1 begins at token 5, but the one before it ends at 3"));
+    CHECK_THAT(only(faults_with(document(2, 99))), Contains("entry 99 of document 2 is damaged"));
+    const auto two = faults_with(pointer(1, 10), length(3, 1));
+    REQUIRE(two.size() == 2);
+    CHECK_THAT(two[1], Contains("sequence 4 begins at token 8, but the one before it ends at 7"));
 }
 
 TEST_CASE("Megatron's rule for the token type") {
