@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost loops over pieces: keys and places in the cache, which are missing there, and ids
-// out of it. There is one set of them for any machine, one for AVX2 with AES and one for AVX-512;
-// they differ in speed and in the hash only.
+// The innermost loops over pieces: keys and places in the cache, and which are missing there. There
+// is one set of them for any machine, one for AVX2 with AES and one for AVX-512; they differ in
+// speed and in the hash only. Ids are copied out of the cache in one way on all of them.
 #pragma once
 
 #include <algorithm>

@@ -13,16 +13,18 @@ namespace lm::text {
 
 class ShortMerger {
   public:
-    explicit ShortMerger(const BpeModel& model) : model_(&model) {}
+    explicit ShortMerger(const BpeModel& model) : model_(&model) {
+        for (size_t i = 0; i < n_lanes; ++i) order_[i] = &lanes_[i];
+    }
 
     // Calls done(i, ids) once for each piece, in any order; `ids` are those of PieceEncoder.
     template <typename Done>
     void merge(std::span<const PieceKey> pieces, Done done) {
-        size_t next = 0, n_lanes = 0;
-        while (n_lanes < lanes_.size() && next < pieces.size()) begin(n_lanes++, pieces, next++);
-        while (n_lanes > 0) {
-            for (size_t lane = 0; lane < n_lanes; ++lane) settle(*order_[lane]);
-            for (size_t lane = 0; lane < n_lanes;) {
+        size_t next = 0, n_busy = 0;
+        while (n_busy < n_lanes && next < pieces.size()) begin(n_busy++, pieces, next++);
+        while (n_busy > 0) {
+            for (size_t lane = 0; lane < n_busy; ++lane) settle(*order_[lane]);
+            for (size_t lane = 0; lane < n_busy;) {
                 Lane& own = *order_[lane];
                 if (step(own)) {
                     ++lane;
@@ -33,7 +35,7 @@ class ShortMerger {
                 if (next < pieces.size()) {
                     begin(lane++, pieces, next++);
                 } else {
-                    std::swap(order_[lane], order_[--n_lanes]);
+                    std::swap(order_[lane], order_[--n_busy]);
                 }
             }
         }
@@ -42,6 +44,7 @@ class ShortMerger {
     u64 operations() const { return operations_; }
 
   private:
+    static constexpr size_t n_lanes = 8;
     static constexpr u32 n_pairs = PieceKey::longest + 1;
 
     // Tokens stay where their first byte was, from 1 on, linked by next and previous; before and
@@ -66,9 +69,8 @@ class ShortMerger {
     static size_t take_ids(const Lane& lane, i32* ids);
 
     const BpeModel* model_;
-    std::array<Lane, 8> lanes_;
-    std::array<Lane*, 8> order_ = {&lanes_[0], &lanes_[1], &lanes_[2], &lanes_[3],
-                                   &lanes_[4], &lanes_[5], &lanes_[6], &lanes_[7]};
+    std::array<Lane, n_lanes> lanes_;
+    std::array<Lane*, n_lanes> order_;  // the busy ones first
     u64 operations_ = 0;
 };
 
