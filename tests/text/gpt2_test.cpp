@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "nasty_text.hpp"
+#include "support/temp_dir.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/piece_loops.hpp"
 #include "text/short_merger.hpp"
@@ -338,11 +340,38 @@ TEST_CASE("damaged tables are refused with the place") {
     const std::string all = io::read_file(merges);
     CHECK_THAT(failure_of(vocab, with(all.substr(0, all.find('\n', all.size() / 2) + 1))),
                Contains("cut short"));
+    CHECK_THAT(failure_of(vocab, with(all.substr(0, all.rfind('\n', all.size() - 2) + 1))),
+               Contains("(id 50255)") && Contains("cut short"));
+    CHECK_THAT(failure_of(vocab, with("#version: 0.2\n")), Contains("cut short"));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\na b c\n")), Contains("bad:2: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nh e\nh e\n")), Contains("bad:3: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nqqq zzz\n")),
                Contains("is not in the vocabulary"));
     io::remove_tree(dir);
+}
+
+TEST_CASE("a few tokens that no merge makes are special ones") {
+    const test::TempDir scratch;
+    const std::string merges = share_file("tokenizers/gpt2/merges.txt");
+    std::vector<std::string> warnings;
+    set_log_sink([&](Severity, std::string_view text) { warnings.emplace_back(text); });
+    // The second could be a merge.
+    for (const std::string added : {"[PAD]", "hellohello"}) {
+        io::Json vocab = io::Json::parse(io::read_file(share_file("tokenizers/gpt2/vocab.json")));
+        vocab[added] = 50257;
+        const std::string path = scratch / "vocab.json";
+        io::write_file(path, vocab.dump(), io::Overwrite::yes);
+        warnings.clear();
+        const auto tokenizer = load_gpt2_tokenizer(path, merges, SpecialInText::plain);
+        CHECK(tokenizer->vocab_size() == 50258);
+        REQUIRE(warnings.size() == 1);
+        CHECK_THAT(warnings[0],
+                   Catch::Contains(fmt::format("1 of the tokens, first '{}' (id 50257)", added)));
+        const std::string text = "a [PAD] hellohello b";
+        CHECK(ids_of(*tokenizer->make_encoder(), *tokenizer, text) ==
+              ids_of(*gpt2()->make_encoder(), *gpt2(), text));
+    }
+    set_log_sink({});
 }
 
 TEST_CASE("bytes") {
