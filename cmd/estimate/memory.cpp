@@ -163,7 +163,8 @@ int run(Flags flags) {
         const spec::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
-        const i64 nccl = on_gpu(flags) ? spec::nccl_bytes(parallel, stage, overlaps) : 0;
+        const i64 nccl =
+            on_gpu(flags) ? spec::nccl_bytes(parallel, stage, overlaps, !model.untied_head) : 0;
         if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
     }
     Report report;

@@ -67,7 +67,7 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
     auto& device = static_cast<CudaDevice&>(any_device);
     std::shared_ptr<comm::Group> host = std::move(own);
     promise_order();
-    (void)nccl();
+    if (host->size() > 1) (void)nccl();
     require_gpus_of_their_own(device, *host);
     const auto world = std::make_shared<NcclWorld>(device, host, timeout_s);
     std::string name = host->name();

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "cuda/max_keys.hpp"
 #include "cuda/nccl_library.hpp"
 
@@ -51,7 +52,11 @@ ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) 
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = blocking ? 1 : 0;
     config.splitShare = 0;  // sharing, the two would wait for each other
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     config.commName = name.c_str();
+#else
+    (void)name;
+#endif
     if (most_blocks > 0) config.maxCTAs = most_blocks;
     return config;
 }
@@ -89,9 +94,9 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
 }
 
 Channel::~Channel() {
-    std::vector<ncclComm_t> comms;
+    Communicators comms;
     take(comms);
-    if (!comms.empty()) abort_together(comms);
+    abort_together(comms);
     for (const std::unique_ptr<Flight>& flight : flights_) {
         cudaEventDestroy(flight->ready);
         cudaEventDestroy(flight->end);
@@ -100,10 +105,10 @@ Channel::~Channel() {
 }
 
 // The duplicate is NCCL's own until it is settled.
-void Channel::take(std::vector<ncclComm_t>& comms) {
-    if (joined_ != nullptr) comms.push_back(std::exchange(joined_, nullptr));
+void Channel::take(Communicators& comms) {
+    if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
     if (state_ < State::leaving || comm_ == nullptr) return;
-    comms.push_back(std::exchange(comm_, nullptr));
+    comms.formed.push_back(std::exchange(comm_, nullptr));
 }
 
 void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
@@ -334,19 +339,33 @@ std::optional<Trouble> Channel::look(double timeout_s) {
 
 // ---- The end -----------------------------------------------------------------------------------
 
-void end_together(const std::vector<ncclComm_t>& comms) noexcept {
-    nccl().GroupStart();
-    for (ncclComm_t comm : comms) nccl().CommFinalize(comm);
-    nccl().GroupEnd();
-    nccl().GroupStart();
-    for (ncclComm_t comm : comms) nccl().CommDestroy(comm);
-    nccl().GroupEnd();
+namespace {
+
+// A rank that ends goes on ending whatever NCCL says to it, but does not keep that to itself.
+void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm_t),
+              const char* what) {
+    if (comms.empty()) return;
+    ncclResult_t first = nccl().GroupStart();
+    const auto note = [&first](ncclResult_t result) {
+        if (first == ncclSuccess && result != ncclInProgress) first = result;
+    };
+    for (ncclComm_t comm : comms) note(end(comm));
+    note(nccl().GroupEnd());
+    if (first == ncclSuccess || first == ncclInProgress) return;
+    warn("NCCL: {}: {}: {}", what, nccl().GetErrorString(first), nccl().GetLastError(nullptr));
 }
 
-void abort_together(const std::vector<ncclComm_t>& comms) noexcept {
-    nccl().GroupStart();
-    for (ncclComm_t comm : comms) nccl().CommAbort(comm);
-    nccl().GroupEnd();
+}  // namespace
+
+void end_together(const Communicators& comms) noexcept {
+    together(comms.formed, nccl().CommFinalize, "ncclCommFinalize");
+    together(comms.formed, nccl().CommDestroy, "ncclCommDestroy");
+}
+
+void abort_together(const Communicators& comms) noexcept {
+    if (comms.formed.empty() && comms.joining.empty()) return;
+    together(comms.formed, nccl().CommAbort, "ncclCommAbort");
+    together(comms.joining, nccl().CommAbort, "ncclCommAbort");
 }
 
 }  // namespace lm::cuda

@@ -44,6 +44,13 @@ struct Trouble {
     double waited_s = 0;
 };
 
+// Communicators that come to their end. Blocking and nonblocking ones must not be in one group of
+// NCCL's calls (group.cc, ncclAsyncLaunch).
+struct Communicators {
+    std::vector<ncclComm_t> formed;   // blocking
+    std::vector<ncclComm_t> joining;  // nonblocking
+};
+
 class Channel {
   public:
     // Of `name`'s members; `host` is the group that tells who is missing. `most_blocks` of its
@@ -73,7 +80,7 @@ class Channel {
     std::optional<Trouble> look(double timeout_s);
 
     // Hands over the communicators that there are, for their end; this has none any more.
-    void take(std::vector<ncclComm_t>& comms);
+    void take(Communicators& comms);
 
     const std::string& name() const { return name_; }
     comm::Group& host() { return *host_; }
@@ -106,12 +113,13 @@ class Channel {
     std::deque<Flight*> under_way_;  // in the order of the stream
 };
 
-// The orderly end of communicators whose operations have ended. As one group, since no two ranks
-// need have theirs in the same order. Waits for the ranks of this machine.
-void end_together(const std::vector<ncclComm_t>& comms) noexcept;
+// The orderly end of formed communicators whose operations have ended. As one group, since no two
+// ranks need have theirs in the same order. Waits for the ranks of this machine.
+void end_together(const Communicators& comms) noexcept;
 
-// The end at once: the kernels under way in these communicators stop. As one group, because the end
-// of one may wait for the device, where the others' kernels wait for ranks that do not come.
-void abort_together(const std::vector<ncclComm_t>& comms) noexcept;
+// The end at once: the kernels under way in these communicators stop. The formed ones as one group,
+// because the end of one may wait for the device, where the others' kernels wait for ranks that do
+// not come; then those that were joining, which have no kernels.
+void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -66,7 +66,7 @@ void NcclGroup::end() {
     for (const auto& channel : channels) {
         world_->until([&] { return channel->idle(); });
     }
-    std::vector<ncclComm_t> comms;
+    Communicators comms;
     {
         const std::lock_guard lock(world_->mutex());
         for (const auto& channel : channels) channel->take(comms);

@@ -87,7 +87,7 @@ void NcclWorld::fail(const std::string& text) noexcept {
 // Behind the rank's call, if it is in one; the rank makes no other.
 void NcclWorld::abort_all() noexcept {
     cudaSetDevice(device_.index());
-    std::vector<ncclComm_t> comms;
+    Communicators comms;
     {
         const std::lock_guard lock(mutex_);
         for (const std::weak_ptr<Channel>& each : channels_) {

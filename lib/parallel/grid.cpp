@@ -65,10 +65,10 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
 }
 
 // The last stage sends to the first one when each has several chunks.
-void prepare(Grid& grid, bool overlap) {
+void prepare(Grid& grid, bool overlap, bool tied) {
     grid.tensor->prepare({.collectives = true});
     grid.data->prepare({.collectives = true, .beside_compute = overlap});
-    grid.embedding->prepare({.collectives = true, .beside_compute = true});
+    if (tied) grid.embedding->prepare({.collectives = true, .beside_compute = true});
     const auto last = static_cast<int>(grid.parallel.pp) - 1;
     if (last == 0) return;
     const bool around = grid.parallel.n_chunks > 1;

@@ -15,7 +15,7 @@ i64 collectives_bytes(i64 n_channels) {
 
 }  // namespace
 
-i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap) {
+i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied) {
     i64 bytes = 0;
     if (parallel.tp > 1) bytes += collectives_bytes(unlimited_channels);
     if (parallel.dp > 1) {
@@ -25,7 +25,7 @@ i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap) {
     const bool first = pp_rank == 0;
     const bool last = pp_rank == parallel.pp - 1;
     // The gradients of the word table, of both ends.
-    if (first || last) bytes += collectives_bytes(nccl_overlap_channels);
+    if (tied && (first || last)) bytes += collectives_bytes(nccl_overlap_channels);
     // To and from each neighbour.
     const i64 n_neighbours = (first || last) && parallel.n_chunks == 1 ? 1 : 2;
     const i64 link = nccl_link_channels * connection_bytes + first_operations_bytes;

@@ -16,7 +16,7 @@ constexpr int nccl_overlap_channels = 16;
 // Each channel has a connection to and from its neighbours on the ring, and each connection buffers
 // for three protocols, 0.5, 4.7 and 4 MiB (init.cc, computeBuffSizes), in pages of 2 MiB. Where
 // nothing limits them there are 24 channels, as on eight H100 with NVLink. `overlap`: data
-// parallelism goes on beside compute.
-i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap);
+// parallelism goes on beside compute. `tied`: the first and the last stage share the word table.
+i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied);
 
 }  // namespace lm::spec

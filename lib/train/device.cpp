@@ -140,8 +140,9 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     const auto gpus =
         cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
     parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
-    parallel::prepare(grid, config.data_parallel.overlap_grad_reduce ||
-                                config.data_parallel.overlap_param_gather);
+    parallel::prepare(
+        grid, config.data_parallel.overlap_grad_reduce || config.data_parallel.overlap_param_gather,
+        !config.model.untied_head);
     return grid;
 }
 

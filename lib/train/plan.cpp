@@ -168,7 +168,8 @@ void add_memory(std::string& plan, const RunConfig& config) {
     const auto& data = config.trainer.data_parallel;
     const i64 nccl =
         config.trainer.cuda
-            ? spec::nccl_bytes(parallel, 0, data.overlap_grad_reduce || data.overlap_param_gather)
+            ? spec::nccl_bytes(parallel, 0, data.overlap_grad_reduce || data.overlap_param_gather,
+                               !config.trainer.model.untied_head)
             : 0;
     const std::string masters =
         memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";

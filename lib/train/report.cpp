@@ -175,7 +175,8 @@ std::string Report::memory(Trainer& trainer, const RunConfig& config, device::De
     const parallel::Grid& grid = trainer.grid();
     const auto& data = config.trainer.data_parallel;
     const i64 nccl = spec::nccl_bytes(grid.parallel, grid.at.pp,
-                                      data.overlap_grad_reduce || data.overlap_param_gather);
+                                      data.overlap_grad_reduce || data.overlap_param_gather,
+                                      !config.trainer.model.untied_head);
     const i64 planned = trainer.memory().total() + use.at_start + nccl;
     return fmt::format(
         "memory: {} of the GPU in use, {:+.1f} % against the {} that were expected: buffers {}, "

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA plugin's tests, for the GPU of this machine or the emulator (LM_PLUGIN_DIR). Exit code
-// 77: skipped, there is no GPU; the last line says why.
+// 77: skipped, there is no GPU, or not enough of them for any case; the last line says why.
 #define CATCH_CONFIG_RUNNER
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 
+#include "left_out.hpp"
 #include "train/device.hpp"
 
 int main(int argc, char** argv) {
@@ -14,5 +15,9 @@ int main(int argc, char** argv) {
         fmt::print("skipped: {}\n", why);
         return 77;
     }
-    return Catch::Session().run(argc, argv);
+    const int code = Catch::Session().run(argc, argv);
+    why = lm::test::why_nothing_ran();
+    if (code != 0 || why.empty()) return code;
+    fmt::print("skipped: {}\n", why);
+    return 77;
 }

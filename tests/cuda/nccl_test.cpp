@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL groups as they must be: the suite of all groups on device memory, ranks as threads with a
-// GPU each. With fewer GPUs than ranks a case is left out.
+// GPU each. With fewer GPUs than ranks, or no NCCL, a case is left out and says so.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -10,6 +10,7 @@
 #include "comm/conformance.hpp"
 #include "comm/on_device.hpp"
 #include "comm/threads.hpp"
+#include "left_out.hpp"
 #include "train/device.hpp"
 
 using namespace lm;
@@ -28,15 +29,32 @@ void run_with_gpus(int n_ranks, double timeout_s,
     });
 }
 
-bool enough_gpus(int n_ranks) {
-    return train::cuda_plugin().count_devices() >= n_ranks;
+// Why NCCL cannot be opened, if that is so.
+std::string why_no_nccl() {
+    try {
+        run_with_gpus(2, 60, [](comm::Group&, device::Device&) {});
+    } catch (const Error& error) {
+        if (std::string_view(error.what()).find("cannot be opened") == std::string::npos) throw;
+        return error.what();
+    }
+    return "";
 }
 
-}  // namespace
+// False, with a word, where a case of `n_ranks` is left out.
+bool can_have(int n_ranks) {
+    const int n_gpus = train::cuda_plugin().count_devices();
+    if (n_gpus < n_ranks) {
+        test::leave_out(fmt::format(
+            "{} ranks want a GPU each, here are {}; two ranks on one GPU: stage `ranks` of gpu.sh",
+            n_ranks, n_gpus));
+        return false;
+    }
+    static const std::string without = why_no_nccl();
+    if (!without.empty()) test::leave_out(without);
+    return without.empty();
+}
 
-TEST_CASE("NCCL groups do what all groups do", "[nccl]") {
-    const int n_ranks = GENERATE(1, 2, 4);
-    if (!enough_gpus(n_ranks)) return;
+void conform(int n_ranks) {
     for (const test::ConformanceCase& c : test::conformance_cases()) {
         INFO(c.name << " on " << n_ranks << " ranks");
         CHECK_NOTHROW(run_with_gpus(n_ranks, 60, [&](comm::Group& world, device::Device& device) {
@@ -46,8 +64,19 @@ TEST_CASE("NCCL groups do what all groups do", "[nccl]") {
     }
 }
 
+}  // namespace
+
+TEST_CASE("NCCL groups do what all groups do", "[nccl]") {
+    const int n_ranks = GENERATE(2, 4);
+    if (can_have(n_ranks)) conform(n_ranks);
+}
+
+TEST_CASE("a group of one rank and its GPU does what all groups do, without NCCL", "[one_rank]") {
+    conform(1);
+}
+
 TEST_CASE("host memory goes on over the host's group", "[nccl]") {
-    if (!enough_gpus(2)) return;
+    if (!can_have(2)) return;
     for (const test::ConformanceCase& c : test::conformance_cases()) {
         INFO(c.name);
         CHECK_NOTHROW(
@@ -57,7 +86,7 @@ TEST_CASE("host memory goes on over the host's group", "[nccl]") {
 
 // The receive would overwrite what is being sent, if it did not wait for the message.
 TEST_CASE("a receive behind a message into the same place", "[nccl]") {
-    if (!enough_gpus(2)) return;
+    if (!can_have(2)) return;
     run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
         const int other = 1 - world.rank();
         world.prepare({.to = {other}, .from = {other}});
@@ -85,7 +114,7 @@ TEST_CASE("a receive behind a message into the same place", "[nccl]") {
 }
 
 TEST_CASE("what a group was not prepared for is a bug", "[nccl]") {
-    if (!enough_gpus(2)) return;
+    if (!can_have(2)) return;
     run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
         const device::Buffer buffer = device.allocate(64, "a test");
         const device::View x = buffer.view(0, DType::fp32, {16});

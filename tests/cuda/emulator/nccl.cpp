@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -235,6 +236,16 @@ bool lives(ncclComm_t comm) {
     return comms.contains(comm);
 }
 
+thread_local bool in_group = false;
+thread_local std::optional<bool> group_is_blocking;  // what the group's first communicator is
+
+// A group has communicators of one kind (NCCL 2.20, group.cc, ncclAsyncLaunch).
+bool joins_group(ncclComm_t comm) {
+    if (!in_group || !lives(comm)) return true;
+    if (!group_is_blocking) group_is_blocking = comm->blocking;
+    return *group_is_blocking == comm->blocking;
+}
+
 // May it be used?
 ncclResult_t check(ncclComm_t comm) {
     if (!lives(comm)) return misuse(ncclInvalidArgument, "a communicator that has ended");
@@ -403,6 +414,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 // Not deleted: what waits in streams still names it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    if (!joins_group(comm)) {
+        return misuse(ncclInvalidArgument, "blocking and nonblocking communicators in one group");
+    }
     {
         const std::lock_guard lock(comms_mutex);
         if (comms.erase(comm) == 0) {
@@ -415,10 +429,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 // Only the ends of communicators are put into groups, and those here need nothing of each other.
 ncclResult_t ncclGroupStart() {
+    in_group = true;
+    group_is_blocking.reset();
     return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
+    in_group = false;
     return ncclSuccess;
 }
 

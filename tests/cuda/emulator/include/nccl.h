@@ -11,9 +11,11 @@
 #include "cuda_runtime.h"
 
 #define NCCL_MAJOR 2
+#ifndef NCCL_MINOR
 #define NCCL_MINOR 28
+#endif
 #define NCCL_PATCH 9
-#define NCCL_VERSION_CODE 22809
+#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
 #define NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_SPLIT_NOCOLOR -1
@@ -48,7 +50,9 @@ struct ncclConfig_t {
     int blocking = INT_MIN;
     int maxCTAs = INT_MIN;
     int splitShare = INT_MIN;
+#if NCCL_MINOR >= 27
     const char* commName = nullptr;
+#endif
 };
 #define NCCL_CONFIG_INITIALIZER \
     {}

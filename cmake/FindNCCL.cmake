@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# NCCL's header: NCCL_INCLUDE_DIR and NCCL_VERSION. The library is opened at run time.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+mark_as_advanced(NCCL_INCLUDE_DIR)
+if(NCCL_INCLUDE_DIR)
+    set(NCCL_VERSION "")
+    foreach(part MAJOR MINOR PATCH)
+        file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h line REGEX "^#define NCCL_${part} +[0-9]+")
+        string(REGEX REPLACE ".*NCCL_${part} +([0-9]+).*" "\\1" number "${line}")
+        list(APPEND NCCL_VERSION ${number})
+    endforeach()
+    list(JOIN NCCL_VERSION . NCCL_VERSION)
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
