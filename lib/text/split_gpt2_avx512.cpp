@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include "text/gpt2_starts_avx2.hpp"
 #include "text/split_gpt2_avx2.hpp"

@@ -75,7 +75,8 @@ run scale.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters
 [ "$(fields scale.log 'number of skipped iterations' | head -3 | tr '\n' ' ')" = "1 1 1 " ] || fail "skipped iterations"
 [ "$(fields scale.log 'learning rate' | head -3 | sort -u)" = 0.000E+00 ] || fail "the learning rate went on"
 [ "$(fields scale.log 'consumed samples' | sed -n 3p)" = 48 ] || fail "samples of skipped steps"
-[ "$(fields scale.log 'number of skipped iterations' | tail -1)" = 0 ] || fail "never trained"
+[ "$(fields scale.log 'number of skipped iterations' | tail -10 | grep -c '^0$')" -ge 5 ] ||
+    fail "hardly trained: $(fields scale.log 'loss scale' | tail -10 | tr '\n' ' ')"
 [ "$(fields scale.log 'number of nan iterations' | sort -u)" = 0 ] || fail "nan iterations"
 run fixed.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters 30 --exit-iteration 3 --eval-iters 0 --fp16 \
     --loss-scale 512
