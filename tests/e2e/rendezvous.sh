@@ -13,6 +13,8 @@ start() {
     local n=$1 rank
     shift
     pids=()
+    rm -f out.* err.* # what an earlier job said is not this one's
+    : >out.0
     local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
     for ((rank = n - 1; rank >= 0; rank--)); do
         RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$rank MASTER_ADDR=localhost MASTER_PORT=$port \
