@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Our figures beside the field's, in the same run on the same machine: two Markdown tables on stdout.
+# Our figures beside the field's, in the same run on the same machine: Markdown tables on stdout.
 # bench/run.sh [train|precision|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
-# Environment: THREADS (2), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines; the demo's), PYTHON
-# (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow as the BLAS that is installed; for a fair race give
-# one with `pip install torch transformers`).
+# Environment: THREADS (2; tokenize takes one and two), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines,
+# several files with colons between; the demo's), PYTHON (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow
+# as the BLAS that is installed; for a fair race give one with `pip install torch transformers`). Tokenize leaves out what
+# PYTHON lacks; all its peers: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -92,19 +93,7 @@ if [ "$what" = all ] || [ "$what" = precision ]; then
 fi
 
 if [ "$what" = all ] || [ "$what" = tokenize ]; then
-    corpus=${CORPUS:-build/corpus.jsonl}
-    [ -s "$corpus" ] || tools/make-corpus "$corpus" >&2
-    n_bytes=$(jq -j .text "$corpus" | wc -c)
-    TIMEFORMAT='%R %U'
-    for _ in $(seq "$rounds"); do
-        for workers in 1 2; do
-            { time "$bin/lm-preprocess" --input "$corpus" --output-prefix "$work/x" --append-eod --workers $workers \
-                --force --quiet; } 2>&1 |
-                awk -v n="$n_bytes" -v w=$workers '{ printf "{\"tool\": \"lm-preprocess, whole program, %d worker%s\", " \
-                    "\"mb_per_s\": %.2f, \"mb_per_cpu_s\": %.2f}\n", w, (w > 1 ? "s" : ""), n / 1e6 / $1, n / 1e6 / $2 }'
-        done
-    done >"$work/tokenize.json"
-    .venv/bin/python bench/tokenizer_speed.py "$corpus" share/tokenizers/gpt2/{vocab.json,merges.txt} >>"$work/tokenize.json"
-    table "GPT-2's tokenizer, wall time" "MB/s" mb_per_s <"$work/tokenize.json"
-    table "GPT-2's tokenizer, user time of all threads" "MB/s" mb_per_cpu_s <"$work/tokenize.json"
+    IFS=: read -ra corpora <<<"${CORPUS:-build/corpus.jsonl}"
+    [ -n "${CORPUS:-}" ] || [ -s build/corpus.jsonl ] || tools/make-corpus build/corpus.jsonl >&2
+    "$python" bench/tokenizer_speed.py "$bin/lm-preprocess" share/tokenizers/gpt2 "$rounds" "${corpora[@]}"
 fi
