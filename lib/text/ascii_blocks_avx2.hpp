@@ -22,11 +22,6 @@ LM_AVX2_INLINE u64 low_bits(u32 n) {
     return n >= 64 ? ~u64{0} : (u64{1} << n) - 1;
 }
 
-LM_AVX2_INLINE u64 equal_bits(__m256i low, __m256i high, char c) {
-    const __m256i wanted = _mm256_set1_epi8(c);
-    return bits_of(_mm256_cmpeq_epi8(low, wanted), _mm256_cmpeq_epi8(high, wanted));
-}
-
 LM_AVX2_INLINE AsciiBlock read_ascii_block(const u8* text, u32 size, u32 begin, bool stops) {
     u8 tail[block_bytes];
     const u8* bytes = text + begin;

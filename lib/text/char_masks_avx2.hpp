@@ -43,6 +43,11 @@ LM_AVX2_INLINE u64 bits_of(__m256i low, __m256i high) {
     return a | static_cast<u64>(b) << 32;
 }
 
+LM_AVX2_INLINE u64 equal_bits(__m256i low, __m256i high, char c) {
+    const __m256i wanted = _mm256_set1_epi8(c);
+    return bits_of(_mm256_cmpeq_epi8(low, wanted), _mm256_cmpeq_epi8(high, wanted));
+}
+
 // Bytes in [first, first + n): all ones where true.
 LM_AVX2_INLINE __m256i in_range(__m256i bytes, char first, char n) {
     const __m256i shifted = _mm256_sub_epi8(bytes, _mm256_set1_epi8(first));
@@ -64,31 +69,41 @@ class CharMasker {
 
     // The block at `begin`; behind the end of the text stands whitespace.
     LM_AVX2 Masks classify_at(const u8* text, u32 size, u32 begin) {
-        if (begin + block_bytes + reach <= size) return classify(text + begin);
-        u8 tail[block_bytes + reach + 1];
-        std::memset(tail, ' ', sizeof tail);
-        std::memcpy(tail, text + begin, std::min<size_t>(sizeof tail, size - begin));
-        return classify(tail);
+        Tail tail;
+        return classify(tail.block_at(text, size, begin));
     }
 
     LM_WIDE Masks classify_at_wide(const u8* text, u32 size, u32 begin) {
-        if (begin + block_bytes + reach <= size) return classify_wide(text + begin);
-        u8 tail[block_bytes + reach + 1];
-        std::memset(tail, ' ', sizeof tail);
-        std::memcpy(tail, text + begin, std::min<size_t>(sizeof tail, size - begin));
-        return classify_wide(tail);
+        Tail tail;
+        return classify_wide(tail.block_at(text, size, begin));
     }
 
   private:
+    // A copy of the last bytes, where a block and its reach do not lie in the text as a whole.
+    class Tail {
+      public:
+        LM_AVX2_INLINE const u8* block_at(const u8* text, u32 size, u32 begin) {
+            if (begin + sizeof bytes_ <= size) return text + begin;
+            std::memset(bytes_, ' ', sizeof bytes_);
+            // With a bound known here the compiler makes no call, which would cost the loops their
+            // constants in registers.
+            std::memcpy(bytes_, text + begin, std::min<size_t>(sizeof bytes_, size - begin));
+            return bytes_;
+        }
+
+      private:
+        u8 bytes_[block_bytes + reach];
+    };
+
     LM_AVX2_INLINE Masks classify(const u8* block) {
         const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
         const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32));
         Masks m;
         m.letter = bits_of(letters(low), letters(high));
         m.number = bits_of(in_range(low, '0', 10), in_range(high, '0', 10));
-        m.blank = equal(low, high, ' ');
+        m.blank = equal_bits(low, high, ' ');
         m.space = bits_of(in_range(low, '\t', 5), in_range(high, '\t', 5)) | m.blank;
-        m.apostrophe = equal(low, high, '\'');
+        m.apostrophe = equal_bits(low, high, '\'');
         m.space2 = m.space3 = 0;
         const u64 beyond_ascii = bits_of(low, high);
         if ((beyond_ascii | spill_.letter | spill_.number | spill_.space) != 0)
@@ -114,11 +129,6 @@ class CharMasker {
     LM_WIDE_INLINE static u64 in_range_wide(__m512i bytes, char first, char n) {
         return _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(first)),
                                       _mm512_set1_epi8(n));
-    }
-
-    LM_AVX2_INLINE static u64 equal(__m256i low, __m256i high, char c) {
-        const __m256i wanted = _mm256_set1_epi8(c);
-        return bits_of(_mm256_cmpeq_epi8(low, wanted), _mm256_cmpeq_epi8(high, wanted));
     }
 
     // Characters beyond ASCII: first those whose first byte already says "letter" (Cyrillic U+0400

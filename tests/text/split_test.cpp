@@ -8,8 +8,7 @@
 
 #include "nasty_text.hpp"
 #include "support/slow_split.hpp"
-#include "text/split_gpt2_avx2.hpp"
-#include "text/split_gpt2_avx512.hpp"
+#include "text/split_gpt2_vector.hpp"
 #include "text/splitter.hpp"
 
 using namespace lm;

@@ -3,11 +3,16 @@
 // pieces from a few shifts of those bits. Same pieces as gpt2_piece_end for valid UTF-8.
 #pragma once
 
+#include <memory>
+
 #include "text/splitter.hpp"
 
 namespace lm::text {
 
-bool has_vector_splitter();  // this machine can run it
+bool has_vector_splitter();  // this machine has AVX2, and may use it
 std::unique_ptr<Splitter> make_vector_gpt2_splitter();
+
+bool has_wide_splitter();  // AVX-512 with VBMI2
+std::unique_ptr<Splitter> make_wide_gpt2_splitter();
 
 }  // namespace lm::text
