@@ -138,15 +138,7 @@ class Ring {
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
                   const text::Tokenizer& tokenizer, int n_workers,
                   const std::function<void(const ChunkResult&)>& take) {
-    if (n_workers > 1) return Ring(reader, rules, tokenizer, n_workers).consume(take);
-    ChunkEncoder encoder(rules, tokenizer);
-    ChunkResult result;
-    while (reader.next(result.chunk)) {
-        result.compressed_bytes = reader.compressed_bytes_read();
-        encoder.encode(result);
-        take(result);
-        result.release();
-    }
+    Ring(reader, rules, tokenizer, n_workers).consume(take);
 }
 
 }  // namespace lm::preprocess

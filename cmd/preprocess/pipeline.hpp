@@ -79,9 +79,8 @@ class ChunkEncoder {
     std::unique_ptr<text::Encoder> encoder_;
 };
 
-// Calls `take` on every result in input order, in the calling thread. With one worker everything
-// runs in the calling thread. An exception of any thread, or of `take`, ends all and is thrown
-// here.
+// Calls `take` on every result in input order, in the calling thread: while that waits for the
+// disk, the workers go on. An exception of any thread, or of `take`, ends all and is thrown here.
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
                   const text::Tokenizer& tokenizer, int n_workers,
                   const std::function<void(const ChunkResult&)>& take);
