@@ -93,7 +93,7 @@ std::vector<data::InputPiece> Plan::part(i64 index) const {
     return pieces;
 }
 
-Plan make_plan(const Args& args, const cluster::Launch& launch, int n_workers) {
+Plan make_plan(const Args& args, const Launched& launch, int n_workers) {
     Plan plan;
     plan.inputs = io::expand_inputs(args.inputs);
     plan.files = data::examine_inputs(plan.inputs);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "args.hpp"
-#include "cluster/launch.hpp"
+#include "base/launcher.hpp"
 #include "data/line_chunks.hpp"
 #include "io/json.hpp"
 #include "text/tokenizer.hpp"
@@ -33,7 +33,7 @@ struct Plan {
 };
 
 // Examines the inputs. Throws Error(usage) for inputs that cannot be shared or read again.
-Plan make_plan(const Args& args, const cluster::Launch& launch, int n_workers);
+Plan make_plan(const Args& args, const Launched& launch, int n_workers);
 
 // The plan and the options as a document; inputs by size, time of change and digests of both ends.
 io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer);

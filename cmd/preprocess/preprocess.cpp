@@ -9,11 +9,12 @@
 
 #include "args.hpp"
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/version.hpp"
 #include "cli/signals.hpp"
-#include "cluster/rendezvous.hpp"
+#include "cluster/file_rendezvous.hpp"
 #include "data/dataset_assembly.hpp"
 #include "data/side_file.hpp"
 #include "io/checked.hpp"
@@ -90,7 +91,7 @@ class Run {
   public:
     explicit Run(const Args& args)
         : args_(args),
-          launch_(cluster::detect_launch()),
+          launch_(launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::slurm})),
           tokenizer_(text::load_tokenizer(args.tokenizer)),
           type_(data::token_type_for(tokenizer_->vocab_size())),
           rules_(rules_of(args, *tokenizer_, type_)),
@@ -103,7 +104,7 @@ class Run {
         if (nothing_left()) return 0;
         const bool complete = take_work();
         try {
-            cluster::Rendezvous ranks(work_.path(), launch_, args_.rank_timeout.seconds);
+            cluster::FileRendezvous ranks(work_.path(), launch_, args_.rank_timeout.seconds);
             try {
                 ranks.publish("begin", complete ? "complete" : "");
                 const bool for_all =
@@ -191,7 +192,7 @@ class Run {
         plan_.parts_per_rank = io::json_get<i64>(begun, "parts_per_rank", work_.run_file());
     }
 
-    int publish(cluster::Rendezvous& ranks) {
+    int publish(cluster::FileRendezvous& ranks) {
         ranks.publish_last("end", "");
         if (!is_first()) return 0;
         if (launch_.size > 1) (void)ranks.gather("end");
@@ -199,7 +200,7 @@ class Run {
         return 0;
     }
 
-    int make(cluster::Rendezvous& ranks) {
+    int make(cluster::FileRendezvous& ranks) {
         adopt_plan();
         cli::install_stop_signals();
         Reporter reporter(args_, rank_bytes());
@@ -225,7 +226,7 @@ class Run {
     }
 
     // This rank's parts, several at a time when there are several.
-    void encode_parts(cluster::Rendezvous& ranks, Reporter& reporter) {
+    void encode_parts(cluster::FileRendezvous& ranks, Reporter& reporter) {
         const auto n_parts = static_cast<size_t>(plan_.parts_per_rank);
         const int n_lanes = static_cast<int>(std::min<i64>(plan_.parts_per_rank, n_workers_));
         records_.resize(n_parts);
@@ -272,7 +273,7 @@ class Run {
     }
 
     // Tells the others about this rank's parts, and learns about theirs.
-    Totals gather_parts(cluster::Rendezvous& ranks) {
+    Totals gather_parts(cluster::FileRendezvous& ranks) {
         if (launch_.size > 1) {
             std::string own = std::to_string(resumed_bytes_) + "\n";
             for (const PartRecord& record : records_) own += record.to_line();
@@ -295,7 +296,7 @@ class Run {
         return totals;
     }
 
-    void put_together(cluster::Rendezvous& ranks) {
+    void put_together(cluster::FileRendezvous& ranks) {
         std::vector<data::DatasetAssembly> outputs;
         for (size_t k = 0; k < args_.keys.size(); ++k) {
             std::vector<data::PartState> parts;
@@ -322,7 +323,7 @@ class Run {
     using BlockDigests = std::vector<std::vector<std::string>>;  // by output
 
     // Every rank digests its share of the blocks.
-    BlockDigests digest_blocks(cluster::Rendezvous& ranks, ThreadPool& pool,
+    BlockDigests digest_blocks(cluster::FileRendezvous& ranks, ThreadPool& pool,
                                const std::vector<data::DatasetAssembly>& outputs) {
         BlockDigests digests;
         for (const data::DatasetAssembly& output : outputs) {
@@ -361,7 +362,7 @@ class Run {
     }
 
     const Args& args_;
-    cluster::Launch launch_;
+    Launched launch_;
     std::shared_ptr<const text::Tokenizer> tokenizer_;
     data::TokenType type_;
     EncodeRules rules_;

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
@@ -174,11 +174,7 @@ int summarize(bool asks_for_dead) {
 
 // Of the processes that a launcher has started on this host the first one speaks for all.
 bool speaks_for_host() {
-    for (const char* variable :
-         {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
-        if (const char* rank = std::getenv(variable)) return std::string_view(rank) == "0";
-    }
-    return true;
+    return rank_on_host().value_or(0) == 0;
 }
 
 int run(const Flags& flags) {

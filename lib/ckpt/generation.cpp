@@ -6,11 +6,11 @@
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <span>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "ckpt/manifest.hpp"
@@ -46,10 +46,9 @@ i64 newest_in(const std::string& directory) {
 std::string who_we_are() {
     std::array<char, 256> host{};
     if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-    const char* const job = std::getenv("SLURM_JOB_ID");
+    const std::string job = slurm_job();
     return fmt::format("host {}, process {}{}{}, started {}", host.data(), ::getpid(),
-                       job == nullptr ? "" : ", job ", job == nullptr ? "" : job,
-                       iso_time(static_cast<i64>(unix_time_s())));
+                       job.empty() ? "" : ", job ", job, iso_time(static_cast<i64>(unix_time_s())));
 }
 
 bool create_new(const std::string& path) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/joint_error.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/processor.hpp"
 #include "base/version.hpp"
@@ -36,22 +37,14 @@ void keep_standard_descriptors() {
     }
 }
 
-struct Launch {
-    bool many = false;  // one of several ranks
-    std::string rank;
-};
-
-Launch launch_of_environment() {
-    constexpr const char* variables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                            {"PMI_RANK", "PMI_SIZE"},
-                                            {"RANK", "WORLD_SIZE"},
-                                            {"SLURM_PROCID", "SLURM_NTASKS"}};
-    for (const auto& [rank_name, size_name] : variables) {
-        const char* rank = std::getenv(rank_name);
-        const char* size = std::getenv(size_name);
-        if (rank && size) return {std::atoi(size) > 1, rank};
+// None when its variables contradict themselves: that is for those to tell who need them.
+Launched launched() {
+    try {
+        return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
+                            Launcher::slurm});
+    } catch (const Error&) {
+        return {};
     }
-    return {};
 }
 
 std::string one_line(std::string text) {
@@ -63,11 +56,10 @@ std::string one_line(std::string text) {
 
 class Reporter {
   public:
-    explicit Reporter(std::string program)
-        : program_(std::move(program)), launch_(launch_of_environment()) {
+    explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {
         char host[256] = "";
         gethostname(host, sizeof host - 1);
-        if (launch_.many) where_ = "rank " + launch_.rank + " on " + host + ": ";
+        where_ = fmt::format("rank {} on {}: ", launched_.rank, host);
     }
 
     void log(Severity severity, std::string_view message) const {
@@ -88,10 +80,10 @@ class Reporter {
     }
 
   private:
-    bool is_first() const { return !launch_.many || launch_.rank == "0"; }
+    bool is_first() const { return launched_.rank == 0; }
 
     std::string program_;
-    Launch launch_;
+    Launched launched_;
     std::string where_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process was started, and the group of all ranks that were started with it: one rank
+// The group of all ranks that a launcher (base/launcher.hpp) started with this one: one rank
 // alone, MPI when mpirun, mpiexec or srun started it, or a TCP rendezvous. MPI lives in a plugin,
 // liblm_mpi.so beside this library, that is opened only then, so that one process never pays for
 // it.
@@ -21,24 +21,12 @@ struct LaunchOptions {
     // its parts are recorded there. Or none.
     Watch* watch = nullptr;
     // Where MPI has not started the ranks, they may meet over TCP, by the variables of
-    // torchrun-like launchers and of Slurm (rendezvous.hpp): for what they tell each other around
-    // tensors that travel by NCCL.
+    // torchrun-like launchers and of Slurm (tcp_rendezvous.hpp): for what they tell each other
+    // around tensors that travel by NCCL.
     bool rendezvous = false;
     // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.
     i64 max_count = i64{1} << 30;
 };
-
-// What the environment says. Throws Error(usage) when srun started several tasks without
-// --mpi=pmix: each would take itself for the only one.
-struct LaunchedBy {
-    bool mpi = false;      // join the others through MPI
-    std::string launcher;  // "mpirun", "srun"; empty when alone
-    i64 n_ranks = 0;       // 0: not told
-};
-LaunchedBy launched_by();
-
-// This rank's number among those of its machine, as the launcher tells it; nullopt: it does not.
-std::optional<i64> local_rank();
 
 // Keeps the connection to the other ranks. When an exception destroys it, the whole job is ended as
 // soon as this process exits, with its exit code: the one line that tells the error is printed
@@ -76,7 +64,8 @@ int with_one_error(Launch& launch, const std::function<int()>& body);
 // lower ranks go first, and the first of all ends the job.
 double report_after_s(int rank);
 
-// One per process. Throws Error(failure) when MPI is needed and cannot be had.
+// One per process. Throws Error(failure) when MPI is needed and cannot be had, and Error(usage)
+// when srun started several tasks without --mpi=pmix: each would take itself for the only one.
 std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
 
 }  // namespace lm::comm

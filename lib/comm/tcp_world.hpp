@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's part of a job whose ranks met over TCP (rendezvous.hpp), where MPI cannot start:
-// its connection to the hub on rank 0, and a thread that takes in what comes and tells others who
-// ask where this rank is. It is for what ranks tell each other around a training on GPUs, whose
-// tensors travel by NCCL: everything goes by way of rank 0.
+// This process's part of a job whose ranks met over TCP (tcp_rendezvous.hpp), where MPI cannot
+// start: its connection to the hub on rank 0, and a thread that takes in what comes and tells
+// others who ask where this rank is. It is for what ranks tell each other around a training on
+// GPUs, whose tensors travel by NCCL: everything goes by way of rank 0.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "comm/launch.hpp"
-#include "comm/rendezvous.hpp"
 #include "comm/sighting.hpp"
 #include "comm/tcp_frame.hpp"
 #include "comm/tcp_hub.hpp"
+#include "comm/tcp_rendezvous.hpp"
 #include "comm/tickets.hpp"
 
 namespace lm::comm {

@@ -10,8 +10,8 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/joint_error.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
-#include "comm/launch.hpp"
 #include "cpu/cpu.hpp"
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
@@ -124,7 +124,7 @@ std::string choose_device(const std::string& choice, comm::Group& world) {
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world) {
     if (!config.cuda) return cpu::make_device(config.n_threads);
     const i64 by_name = parallel::place_on_host(world);
-    const i64 place = comm::local_rank().value_or(by_name);
+    const i64 place = rank_on_host().value_or(by_name);
     std::unique_ptr<device::Device> device;
     parallel::together(world, [&] {
         device = open_gpu(place);

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/rendezvous.hpp"
 #include "comm/socket.hpp"
 #include "comm/tcp_frame.hpp"
+#include "comm/tcp_rendezvous.hpp"
 
 using namespace lm;
 using namespace lm::comm;
@@ -251,51 +251,4 @@ TEST_CASE("a regular part of ten thousand ranks is told in a few bytes") {
     }
     const std::vector<int> odd{9, 4, 5, 6, 6, 2, 100, 50, 0};
     CHECK(part_of_bytes(bytes_of_part(1, odd)).second == odd);
-}
-
-TEST_CASE("where ranks meet, from the environment") {
-    std::map<std::string, std::string> variables;
-    const auto get = [&](const char* name) -> const char* {
-        const auto found = variables.find(name);
-        return found == variables.end() ? nullptr : found->second.c_str();
-    };
-    CHECK_FALSE(meeting_of(get));
-    variables = {
-        {"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "6000"}};
-    const Meeting torch = *meeting_of(get);
-    CHECK(torch.rank == 3);
-    CHECK(torch.size == 8);
-    CHECK(torch.host == "fd00::1");
-    CHECK(torch.port == 6000);
-    variables["RANK"] = "8";
-    CHECK_THROWS_WITH(meeting_of(get), "RANK: '8' is not a number from 0 to 7");
-    variables["RANK"] = "3";
-    variables.erase("MASTER_ADDR");
-    CHECK_THROWS_WITH(meeting_of(get), "MASTER_ADDR: is not set, but the ranks need it to meet");
-
-    variables = {{"SLURM_PROCID", "5"},
-                 {"SLURM_NTASKS", "6"},
-                 {"SLURM_JOB_ID", "123456"},
-                 {"SLURM_JOB_NODELIST", "gpu[07-12,15],m3"}};
-    const Meeting slurm = *meeting_of(get);
-    CHECK(slurm.rank == 5);
-    CHECK(slurm.size == 6);
-    CHECK(slurm.host == "gpu07");
-    CHECK((slurm.port >= 20000 && slurm.port < 32000));
-    CHECK(slurm.token == "slurm 123456.0");
-    variables["MASTER_PORT"] = "6001";
-    CHECK(meeting_of(get)->port == 6001);
-    variables["LM_RENDEZVOUS_TOKEN"] = "secret";
-    CHECK(meeting_of(get)->token == "secret");
-    variables["SLURM_JOB_ID"] = "x";
-    CHECK_THROWS_WITH(meeting_of(get), Contains("SLURM_JOB_ID: 'x' is not a number"));
-}
-
-TEST_CASE("the first host of a node list") {
-    CHECK(first_host("n1") == "n1");
-    CHECK(first_host("n1,n2") == "n1");
-    CHECK(first_host("n[3-7]") == "n3");
-    CHECK(first_host("n[003,5-7]-ib,x") == "n003-ib");
-    CHECK(first_host("rack[1-2]node[3-4]") == "rack1node3");
-    CHECK(first_host("") == "");
 }

@@ -9,7 +9,6 @@
 // somebody who reads the network.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,17 +29,6 @@ struct Meeting {
     int port = 0;       // rank 0 listens there; with 0 on one that the system picks
     std::string token;  // the same for all ranks of a job
 };
-
-// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; else from SLURM_PROCID, SLURM_STEP_NUM_TASKS (or
-// SLURM_NTASKS) and the first host of the step's node list, with a port made from the job's number
-// (MASTER_ADDR and MASTER_PORT override both). The token is LM_RENDEZVOUS_TOKEN, else made of the
-// job's number. nullopt: nothing of it is set. Throws Error(usage) naming the variable that is
-// missing or wrong. `get` stands for getenv().
-using Environment = std::function<const char*(const char* name)>;
-std::optional<Meeting> meeting_of(const Environment& get);
-
-// "n[07-12,15],m3": "n07".
-std::string first_host(const std::string& node_list);
 
 // Rank 0: listens from the construction on, so that tests know the port.
 class RendezvousHost {

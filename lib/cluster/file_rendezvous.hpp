@@ -10,19 +10,19 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/launch.hpp"
+#include "base/launcher.hpp"
 
 namespace lm::cluster {
 
-class Rendezvous {
+class FileRendezvous {
   public:
     // Meets the others in DIRECTORY/ranks; rank 0 has made DIRECTORY, the others wait for it.
-    // Returns when all `launch.size` ranks are there. Throws Error(failure) naming those that are
+    // Returns when all `launched.size` ranks are there. Throws Error(failure) naming those that are
     // not within `patience_s`.
-    Rendezvous(const std::string& directory, const Launch& launch, double patience_s);
-    ~Rendezvous();
-    Rendezvous(const Rendezvous&) = delete;
-    Rendezvous& operator=(const Rendezvous&) = delete;
+    FileRendezvous(const std::string& directory, const Launched& launched, double patience_s);
+    ~FileRendezvous();
+    FileRendezvous(const FileRendezvous&) = delete;
+    FileRendezvous& operator=(const FileRendezvous&) = delete;
 
     // Makes `text` known under `phase`, once.
     void publish(std::string_view phase, const std::string& text);

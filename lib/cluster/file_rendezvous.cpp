@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/rendezvous.hpp"
+#include "cluster/file_rendezvous.hpp"
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -58,9 +58,10 @@ std::string read_if_there(const std::string& path) {
 
 }  // namespace
 
-struct Rendezvous::State {
+struct FileRendezvous::State {
     std::string directory;
-    Launch launch;
+    Launched launched;
+    std::string start;  // the same in all processes of it
     double patience_s;
     std::string session;
     std::thread heart;
@@ -75,15 +76,15 @@ struct Rendezvous::State {
         return fmt::format("{}/{}-{}-{}", directory, phase, session, rank);
     }
     std::string join_file(int rank) const {
-        return fmt::format("{}/join-{}-{}", directory, launch.job, rank);
+        return fmt::format("{}/join-{}-{}", directory, start, rank);
     }
-    std::string go_file() const { return directory + "/go-" + launch.job; }
+    std::string go_file() const { return directory + "/go-" + start; }
 
     void sweep_out() const;
     void meet_as_first();
     void meet_as_other();
     void publish(std::string_view phase, const std::string& text) const {
-        io::write_file(file(phase, launch.rank), text, io::Overwrite::yes);
+        io::write_file(file(phase, launched.rank), text, io::Overwrite::yes);
     }
     void beat();
     void stop_heart();
@@ -96,7 +97,7 @@ struct Rendezvous::State {
 };
 
 // Out of the way first: ranks that came early may be writing into it.
-void Rendezvous::State::sweep_out() const {
+void FileRendezvous::State::sweep_out() const {
     if (!io::exists(directory)) return;
     const std::string old = directory + "." + draw_number();
     io::checked::rename(directory, old);
@@ -107,7 +108,7 @@ void Rendezvous::State::sweep_out() const {
     }
 }
 
-void Rendezvous::State::meet_as_first() {
+void FileRendezvous::State::meet_as_first() {
     sweep_out();
     io::checked::make_directory(directory);
     const Stopwatch watch;
@@ -115,7 +116,7 @@ void Rendezvous::State::meet_as_first() {
     for (;;) {
         std::vector<int> missing;
         std::string all;
-        for (int rank = 1; rank < launch.size; ++rank) {
+        for (int rank = 1; rank < launched.size; ++rank) {
             const std::string number = read_if_there(join_file(rank));
             if (number.empty()) missing.push_back(rank);
             all += number + "\n";
@@ -127,14 +128,14 @@ void Rendezvous::State::meet_as_first() {
         }
         if (watch.elapsed_s() > patience_s) {
             run_error(directory, "rank{} {} of {} did not come within {:.0f} s: {}",
-                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), launch.size,
+                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), launched.size,
                       patience_s, "does every node see this directory?");
         }
         pause(&wait_s);
     }
 }
 
-void Rendezvous::State::meet_as_other() {
+void FileRendezvous::State::meet_as_other() {
     const std::string number = draw_number();
     const Stopwatch watch;
     double wait_s = 0.002;
@@ -146,9 +147,9 @@ void Rendezvous::State::meet_as_other() {
             return;
         }
         // Rank 0 sweeps out the directory when it comes: then this is written again.
-        if (io::is_directory(directory) && !io::exists(join_file(launch.rank))) {
+        if (io::is_directory(directory) && !io::exists(join_file(launched.rank))) {
             try {
-                io::write_file(join_file(launch.rank), number, io::Overwrite::yes);
+                io::write_file(join_file(launched.rank), number, io::Overwrite::yes);
             } catch (const Error& error) {
                 reason = fmt::format(" ({})", error.what());  // swept out just now, or worse
             }
@@ -162,7 +163,7 @@ void Rendezvous::State::meet_as_other() {
 }
 
 // Signs of life: a number that changes. Clocks of different hosts are never compared.
-void Rendezvous::State::beat() {
+void FileRendezvous::State::beat() {
     const double heartbeat_s = std::clamp(patience_s / 8, 0.2, 10.0);
     std::unique_lock lock(mutex);
     for (i64 n = 0; !stop; ++n) {
@@ -177,13 +178,13 @@ void Rendezvous::State::beat() {
     }
 }
 
-std::set<std::string> Rendezvous::State::names() const {
+std::set<std::string> FileRendezvous::State::names() const {
     if (!io::is_directory(directory)) return {};
     const std::vector<std::string> list = io::list_directory(directory);
     return {list.begin(), list.end()};
 }
 
-bool Rendezvous::State::is_silent(int rank) {
+bool FileRendezvous::State::is_silent(int rank) {
     const std::string text = read_if_there(file("alive", rank));
     const std::lock_guard lock(beats_mutex);
     auto& [last, seen_s] = beats[static_cast<size_t>(rank)];
@@ -195,21 +196,23 @@ bool Rendezvous::State::is_silent(int rank) {
     return now_s - seen_s > patience_s;
 }
 
-void Rendezvous::State::check_failures(const std::set<std::string>& present) const {
-    for (int rank = 0; rank < launch.size; ++rank) {
-        if (rank == launch.rank || !has(present, "failed", rank)) continue;
+void FileRendezvous::State::check_failures(const std::set<std::string>& present) const {
+    for (int rank = 0; rank < launched.size; ++rank) {
+        if (rank == launched.rank || !has(present, "failed", rank)) continue;
         run_error(fmt::format("rank {}", rank), "stopped: {}", read_if_there(file("failed", rank)));
     }
 }
 
-Rendezvous::Rendezvous(const std::string& directory, const Launch& launch, double patience_s)
+FileRendezvous::FileRendezvous(const std::string& directory, const Launched& launched,
+                               double patience_s)
     : state_(std::make_unique<State>()) {
     state_->directory = directory + "/ranks";
-    state_->launch = launch;
+    state_->launched = launched;
+    state_->start = key_of_start();
     state_->patience_s = patience_s;
-    state_->beats.resize(static_cast<size_t>(launch.size));
-    if (launch.size == 1) return;
-    if (launch.rank == 0) {
+    state_->beats.resize(static_cast<size_t>(launched.size));
+    if (launched.size == 1) return;
+    if (launched.rank == 0) {
         state_->meet_as_first();
     } else {
         state_->meet_as_other();
@@ -217,7 +220,7 @@ Rendezvous::Rendezvous(const std::string& directory, const Launch& launch, doubl
     state_->heart = std::thread([state = state_.get()] { state->beat(); });
 }
 
-void Rendezvous::State::stop_heart() {
+void FileRendezvous::State::stop_heart() {
     if (!heart.joinable()) return;
     {
         const std::lock_guard lock(mutex);
@@ -227,30 +230,30 @@ void Rendezvous::State::stop_heart() {
     heart.join();
 }
 
-Rendezvous::~Rendezvous() {
+FileRendezvous::~FileRendezvous() {
     state_->stop_heart();
 }
 
-void Rendezvous::publish_last(std::string_view phase, const std::string& text) {
+void FileRendezvous::publish_last(std::string_view phase, const std::string& text) {
     state_->stop_heart();
     publish(phase, text);
 }
 
-void Rendezvous::publish(std::string_view phase, const std::string& text) {
-    if (state_->launch.size > 1) state_->publish(phase, text);
+void FileRendezvous::publish(std::string_view phase, const std::string& text) {
+    if (state_->launched.size > 1) state_->publish(phase, text);
 }
 
-std::vector<std::string> Rendezvous::gather(std::string_view phase) {
+std::vector<std::string> FileRendezvous::gather(std::string_view phase) {
     State& s = *state_;
     double wait_s = 0.002;
     for (;;) {
         const std::set<std::string> present = s.names();
         s.check_failures(present);
         int n_missing = 0;
-        for (int rank = 0; rank < s.launch.size; ++rank) {
+        for (int rank = 0; rank < s.launched.size; ++rank) {
             if (s.has(present, phase, rank)) continue;
             ++n_missing;
-            if (rank == s.launch.rank || !s.is_silent(rank)) continue;
+            if (rank == s.launched.rank || !s.is_silent(rank)) continue;
             const std::string beat = read_if_there(s.file("alive", rank));
             const size_t space = beat.find(' ');
             run_error(fmt::format("rank {}", rank),
@@ -262,23 +265,23 @@ std::vector<std::string> Rendezvous::gather(std::string_view phase) {
         pause(&wait_s);
     }
     std::vector<std::string> texts;
-    for (int rank = 0; rank < s.launch.size; ++rank)
+    for (int rank = 0; rank < s.launched.size; ++rank)
         texts.push_back(io::read_file(s.file(phase, rank)));
     return texts;
 }
 
-void Rendezvous::check() {
+void FileRendezvous::check() {
     State& s = *state_;
-    if (s.launch.size == 1) return;
+    if (s.launched.size == 1) return;
     const double now_s = monotonic_s();
     double due_s = s.next_check_s.load();
     if (now_s < due_s || !s.next_check_s.compare_exchange_strong(due_s, now_s + check_s)) return;
     s.check_failures(s.names());
 }
 
-void Rendezvous::leave(const std::string& why) noexcept {
+void FileRendezvous::leave(const std::string& why) noexcept {
     State& s = *state_;
-    if (s.launch.size == 1) return;
+    if (s.launched.size == 1) return;
     try {
         s.stop_heart();
         s.publish("failed", why);
@@ -288,12 +291,12 @@ void Rendezvous::leave(const std::string& why) noexcept {
         while (watch.elapsed_s() < leave_s) {
             const std::set<std::string> present = s.names();
             int n_left = 0;
-            for (int rank = 0; rank < s.launch.size; ++rank)
+            for (int rank = 0; rank < s.launched.size; ++rank)
                 n_left += s.has(present, "failed", rank);
-            if (present.empty() || (s.launch.rank == 0 && n_left == s.launch.size)) return;
+            if (present.empty() || (s.launched.rank == 0 && n_left == s.launched.size)) return;
             // Rank 0 sweeps up behind the others; they give it time to, since a launcher may end it
             // as soon as one of them is gone.
-            if (n_left == s.launch.size && all_left_s == 0) all_left_s = watch.elapsed_s();
+            if (n_left == s.launched.size && all_left_s == 0) all_left_s = watch.elapsed_s();
             if (all_left_s > 0 && watch.elapsed_s() > all_left_s + 1) return;
             pause(&wait_s);
         }

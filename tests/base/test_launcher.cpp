@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each launcher's variables mean, with an environment of the test's own.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "base/launcher.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using Catch::Matchers::Contains;
+using test::caught;
+
+namespace {
+
+struct Variables {
+    std::map<std::string, std::string> values;
+
+    Environment get() const {
+        return [this](const char* name) -> const char* {
+            const auto found = values.find(name);
+            return found == values.end() ? nullptr : found->second.c_str();
+        };
+    }
+    Launched started(std::initializer_list<Launcher> among = {Launcher::open_mpi, Launcher::pmi,
+                                                              Launcher::pmix, Launcher::torchrun,
+                                                              Launcher::slurm}) const {
+        return launched_by(among, get());
+    }
+    bool refused(const std::string& text) const {
+        const auto error = caught([&] { (void)started(); });
+        return error.threw && error.code == Exit::usage && error.says(text);
+    }
+};
+
+const std::map<std::string, std::string> srun = {{"SLURM_PROCID", "5"},
+                                                 {"SLURM_STEP_NUM_TASKS", "6"},
+                                                 {"SLURM_STEP_ID", "2"},
+                                                 {"SLURM_LOCALID", "1"},
+                                                 {"SLURM_JOB_ID", "123456"},
+                                                 {"SLURM_JOB_NODELIST", "login,m[1-9]"},
+                                                 {"SLURM_STEP_NODELIST", "gpu[07-12,15],m3"}};
+
+}  // namespace
+
+TEST_CASE("a process that no launcher started is alone") {
+    const Launched launched = Variables{}.started();
+    CHECK(launched.by == Launcher::none);
+    CHECK(launched.rank == 0);
+    CHECK(launched.size == 1);
+    CHECK_FALSE(launched.in_slurm_step);
+    CHECK_FALSE(rank_on_host(Variables{}.get()));
+    CHECK(slurm_job(Variables{}.get()).empty());
+}
+
+TEST_CASE("each launcher tells rank, number of ranks and rank on the host") {
+    struct Case {
+        Launcher launcher;
+        std::map<std::string, std::string> told;
+        int size;
+    };
+    const auto [launcher, told, size] = GENERATE(values<Case>({
+        {Launcher::open_mpi,
+         {{"OMPI_COMM_WORLD_RANK", "5"},
+          {"OMPI_COMM_WORLD_SIZE", "8"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+         8},
+        {Launcher::pmi, {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}}, 8},
+        {Launcher::pmix, {{"PMIX_RANK", "5"}, {"LOCAL_RANK", "1"}}, 0},
+        {Launcher::torchrun, {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}, 8},
+        {Launcher::slurm, srun, 6},
+    }));
+    const Variables variables{told};
+    const Launched launched = variables.started();
+    CHECK(launched.by == launcher);
+    CHECK(launched.rank == 5);
+    CHECK(launched.size == size);
+    CHECK(launched.in_slurm_step == (launcher == Launcher::slurm));
+    CHECK(rank_on_host(variables.get()) == 1);
+    CHECK(variables.started({}).by == Launcher::none);
+}
+
+TEST_CASE("srun --mpi=pmix tells the number of ranks by the step") {
+    Variables variables{srun};
+    variables.values["PMIX_RANK"] = "5";
+    const Launched launched = variables.started();
+    CHECK(launched.by == Launcher::pmix);
+    CHECK(launched.size == 6);
+    CHECK(launched.in_slurm_step);
+}
+
+TEST_CASE("of several launchers the caller's first one counts") {
+    // mpirun within a job of Slurm starts its daemons as a step.
+    Variables variables{srun};
+    variables.values["OMPI_COMM_WORLD_RANK"] = "11";
+    variables.values["OMPI_COMM_WORLD_SIZE"] = "12";
+    CHECK(variables.started().rank == 11);
+    CHECK(variables.started({Launcher::slurm, Launcher::open_mpi}).rank == 5);
+    CHECK(variables.started({Launcher::torchrun}).by == Launcher::none);
+}
+
+TEST_CASE("a job script outside srun is alone") {
+    const Variables batch{{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}};
+    CHECK(batch.started().by == Launcher::none);
+    CHECK(slurm_job(batch.get()) == "7");
+}
+
+TEST_CASE("half of a launcher's variables, or empty ones, are none") {
+    CHECK(Variables{{{"RANK", "3"}}}.started().by == Launcher::none);
+    CHECK(Variables{{{"PMI_RANK", "3"}, {"PMI_SIZE", ""}}}.started().by == Launcher::none);
+}
+
+TEST_CASE("variables that contradict themselves are named") {
+    CHECK(Variables{{{"RANK", "8"}, {"WORLD_SIZE", "8"}}}.refused(
+        "RANK: '8' in the environment is not a number from 0 to 7"));
+    CHECK(Variables{{{"RANK", "-1"}, {"WORLD_SIZE", "8"}}}.refused("RANK: '-1'"));
+    CHECK(Variables{{{"PMI_RANK", "0"}, {"PMI_SIZE", "0"}}}.refused("PMI_SIZE: '0'"));
+    CHECK(Variables{{{"PMIX_RANK", "1x"}}}.refused("PMIX_RANK: '1x'"));
+    const Variables local{{{"SLURM_LOCALID", "first"}}};
+    CHECK_THROWS_WITH(rank_on_host(local.get()), Contains("SLURM_LOCALID: 'first'"));
+}
+
+TEST_CASE("ranks of torchrun meet where it says") {
+    Variables variables{
+        {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "6000"}}};
+    const Launched launched = variables.started();
+    const MeetingPoint point = meeting_point(launched, variables.get());
+    CHECK(point.host == "fd00::1");
+    CHECK(point.port == 6000);
+    CHECK(point.token == "8 ranks at port 6000");
+    variables.values["MASTER_PORT"] = "65536";
+    CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
+                      "MASTER_PORT: '65536' in the environment is not a number from 1 to 65535");
+    variables.values.erase("MASTER_ADDR");
+    CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
+                      "MASTER_ADDR: is not set, but the ranks need it to meet");
+}
+
+TEST_CASE("ranks of srun meet on the step's first host, at the job's port") {
+    Variables variables{srun};
+    const Launched launched = variables.started();
+    const MeetingPoint point = meeting_point(launched, variables.get());
+    CHECK(point.host == "gpu07");
+    CHECK((point.port >= 20000 && point.port < 32000));
+    CHECK(point.token == "slurm 123456.2");
+    variables.values["SLURM_STEP_ID"] = "3";
+    CHECK(meeting_point(launched, variables.get()).port == point.port + 1);
+    variables.values["MASTER_PORT"] = "6001";
+    variables.values["MASTER_ADDR"] = "n0";
+    variables.values["LM_RENDEZVOUS_TOKEN"] = "secret";
+    const MeetingPoint told = meeting_point(launched, variables.get());
+    CHECK(told.host == "n0");
+    CHECK(told.port == 6001);
+    CHECK(told.token == "secret");
+    variables.values.erase("MASTER_ADDR");
+    variables.values.erase("SLURM_STEP_NODELIST");
+    CHECK(meeting_point(launched, variables.get()).host == "login");
+    variables.values["SLURM_JOB_ID"] = "x";
+    CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
+                      Contains("SLURM_JOB_ID: 'x' in the environment is not a number"));
+}
+
+TEST_CASE("the first host of a node list") {
+    CHECK(first_host("n1") == "n1");
+    CHECK(first_host("n1,n2") == "n1");
+    CHECK(first_host("n[3-7]") == "n3");
+    CHECK(first_host("n[003,5-7]-ib,x") == "n003-ib");
+    CHECK(first_host("rack[1-2]node[3-4]") == "rack1node3");
+    CHECK(first_host("") == "");
+}
+
+TEST_CASE("the key of a start is the same in its processes, and another in the next start") {
+    Variables variables{srun};
+    const std::string key = key_of_start(variables.get());
+    variables.values["SLURM_PROCID"] = "4";
+    CHECK(key_of_start(variables.get()) == key);
+    variables.values["SLURM_STEP_ID"] = "3";
+    CHECK(key_of_start(variables.get()) != key);
+}
