@@ -14,12 +14,17 @@ run whole.log lm-train "${args[@]}" --save whole
 
 RANDOM=${LM_KILL_SEED:-4711}
 kills=0
+longest=500 # milliseconds until a kill; more whenever nothing was saved, as a busy machine may need longer to start
+saved=
 mkdir run
 while true; do
     lm-train "${args[@]}" --save run --load run >log 2>err &
     pid=$!
-    sleep "$(awk -v r="$RANDOM" 'BEGIN { printf "%.3f", 0.05 + 0.5 * r / 32768 }')"
+    sleep "$(awk -v r="$RANDOM" -v ms=$longest 'BEGIN { printf "%.3f", 0.05 + ms / 1000 * r / 32768 }')"
     if kill -9 $pid 2>/dev/null; then kills=$((kills + 1)); fi
+    latest=$(cat run/latest 2>/dev/null || true)
+    [ "$latest" != "$saved" ] || longest=$((longest * 11 / 10))
+    saved=$latest
     code=0
     wait $pid 2>/dev/null || code=$?
     [ $code = 0 ] && break
