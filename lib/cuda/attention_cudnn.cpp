@@ -90,7 +90,7 @@ bool run(device::Context& context, const Args& a, bool backward, const CudnnTens
                                     context.workspace.bytes()));
     }
     const std::string failure =
-        plugin()->run(problem, tensors, context.workspace.data, stream_of(context));
+        plugin()->run(problem, tensors, begin_of(context.workspace), stream_of(context));
     if (!failure.empty()) run_error("cuDNN", "attention: {}", failure);
     return true;
 }

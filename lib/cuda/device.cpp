@@ -54,6 +54,11 @@ void out_of_workspace() {
     std::abort();
 }
 
+void misaligned_workspace() {
+    LM_CHECK(false, "a workspace that does not begin at a multiple of 256 bytes");
+    std::abort();
+}
+
 CudaDevice::CudaDevice(int index) : index_(index) {
     check(cudaSetDevice(index));
     check(cudaGetDeviceProperties(&properties_, index));

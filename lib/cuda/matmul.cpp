@@ -245,7 +245,7 @@ void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest 
     const float alpha = 1.0F;
     const float beta = p.accumulate || rest_first ? 1.0F : 0.0F;
     check(cublasLtMatmul(handle_, &plan.operation, &alpha, p.b, &plan.b, p.a, &plan.a, &beta, p.c,
-                         &plan.c, p.c, &plan.c, &plan.algorithm, context.workspace.data,
+                         &plan.c, p.c, &plan.c, &plan.algorithm, begin_of(context.workspace),
                          plan.workspace, device_.stream()),
           p);
     if (!fused && !rest_first) rest();

@@ -9,7 +9,9 @@
 namespace lm::spec {
 namespace {
 
-constexpr i64 buffer_alignment = 64;  // bytes: a cache line, the widest vector
+// Bytes. What follows the activations is the workspace, and cuBLASLt wants its own at a multiple of
+// that (cuBLAS documentation, cublasLtMatmul(), "workspace"); a cache line is less.
+constexpr i64 buffer_alignment = 256;
 
 i64 aligned(i64 bytes) {
     return round_up(bytes, buffer_alignment);

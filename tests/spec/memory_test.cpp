@@ -67,11 +67,12 @@ void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
     const auto end_of = [](const PlacedActivation& a) {
         return a.offset + a.shape.numel() * size_of(a.dtype);
     };
+    CHECK(plan.bytes % 256 == 0);  // where the workspace begins
     for (size_t i = 0; i < plan.placed.size(); ++i) {
         const PlacedActivation& a = plan.placed[i];
         CAPTURE(a.name, a.chunk, a.slot, a.layer);
         CHECK(a.offset >= 0);
-        CHECK(a.offset % 64 == 0);
+        CHECK(a.offset % 256 == 0);
         CHECK(end_of(a) <= plan.bytes);
         const Live of_a = life_of(specs.at(a.name).lifetime);
         for (size_t j = i + 1; j < plan.placed.size(); ++j) {

@@ -133,6 +133,9 @@ bool in_memory(const void* data, cudaDataType type, int64_t elements) {
     return emulator::is_device(data, static_cast<size_t>(elements) * size_of(type));
 }
 
+// The documentation of cublasLtMatmul(): from 12.9 on, whether or not the algorithm takes any.
+constexpr uint64_t workspace_alignment = 256;
+
 // What a kernel would find at run time: it ends in an error of the whole device.
 const char* run_time_fault(const Call& c) {
     const Operation& o = c.p.operation;
@@ -348,7 +351,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     const bool known = AlgorithmOf::get(algorithm, how) &&
                        how.epilogue == call.p.operation.epilogue &&
                        how.workspace == workspace_of(call.p, how.order);
-    const bool fits = how.workspace <= workspace_bytes && is_aligned(workspace, 16);
+    const bool fits =
+        how.workspace <= workspace_bytes && is_aligned(workspace, workspace_alignment);
     const bool aligned = is_aligned(a, how.align_a) && is_aligned(b, how.align_b) &&
                          is_aligned(c, how.align_c) && is_aligned(d, how.align_d);
     if (!known || !fits || !aligned || a == nullptr || b == nullptr || c != d) {
