@@ -59,9 +59,9 @@ class PieceCache {
         entry.count = static_cast<Id>(count);
     }
 
-  private:
     size_t index_of(const Entry* place) const { return static_cast<size_t>(place - entries()); }
 
+  private:
     HugeArray<Entry> entries_;
 };
 
@@ -69,54 +69,55 @@ template <typename Id>
 class LongPieceCache {
   public:
     static constexpr size_t longest = 112;
-    static constexpr size_t most_ids = 140 / sizeof(Id);
     static constexpr u32 n_places = u32{1} << 15;  // 8 MiB
 
     LongPieceCache() : entries_(n_places) {}
 
-    void prefetch(std::string_view piece) const {
-        const Entry& entry = entry_of(piece);
-        __builtin_prefetch(&entry);
-        __builtin_prefetch(reinterpret_cast<const char*>(&entry) + 64);
+    // Whatever the piece is longer than that is not what its place holds.
+    static u32 place_of(std::string_view piece) {
+        return static_cast<u32>(hash64(piece.substr(0, longest)) % n_places);
     }
 
-    // Writes the ids of a piece and returns how many; 0: not here.
-    size_t find(std::string_view piece, Id* out) const {
-        const Entry& entry = entry_of(piece);
-        if (!holds(entry, piece)) return 0;
-        std::memcpy(out, entry.ids, entry.count * sizeof(Id));
+    // Two lines have all of most pieces.
+    void prefetch(u32 place) const {
+        __builtin_prefetch(&entries_[place]);
+        __builtin_prefetch(reinterpret_cast<const char*>(&entries_[place]) + 64);
+    }
+
+    bool has(u32 place, std::string_view piece) const {
+        const Entry& entry = entries_[place];
+        return entry.length == piece.size() &&
+               std::memcmp(entry.bytes, piece.data(), piece.size()) == 0;
+    }
+
+    // Writes the ids of a piece and returns how many; 0: not here. 32 bytes may be overwritten
+    // whatever there is.
+    size_t find(u32 place, std::string_view piece, Id* out) const {
+        if (!has(place, piece)) return 0;
+        const Entry& entry = entries_[place];
+        const char* const ids = entry.bytes + entry.length;
+        std::memcpy(out, ids, 32);
+        if (entry.count > 32 / sizeof(Id)) std::memcpy(out, ids, entry.count * sizeof(Id));
         return entry.count;
     }
-    bool has(std::string_view piece) const { return holds(entry_of(piece), piece); }
 
     // What is too long is not kept.
-    void insert(std::string_view piece, const Id* ids, size_t count) {
-        if (piece.size() > longest || count > most_ids) return;
-        Entry& entry = entries_[place_of(piece)];
-        std::memcpy(entry.piece, piece.data(), piece.size());
+    void insert(u32 place, std::string_view piece, const Id* ids, size_t count) {
+        Entry& entry = entries_[place];
+        if (piece.size() > longest || piece.size() + count * sizeof(Id) > sizeof entry.bytes)
+            return;
         entry.length = static_cast<u16>(piece.size());
         entry.count = static_cast<u16>(count);
-        std::memcpy(entry.ids, ids, count * sizeof(Id));
+        std::memcpy(entry.bytes, piece.data(), piece.size());
+        std::memcpy(entry.bytes + piece.size(), ids, count * sizeof(Id));
     }
 
   private:
     struct alignas(64) Entry {
-        char piece[longest];
         u16 length, count;  // no length: nothing is here
-        Id ids[most_ids];
+        char bytes[252];    // the piece, its ids
     };
     static_assert(sizeof(Entry) == 256);
-
-    // Whatever the piece is longer than that is not what its place holds.
-    static size_t place_of(std::string_view piece) {
-        return hash64(piece.substr(0, longest)) % n_places;
-    }
-    const Entry& entry_of(std::string_view piece) const { return entries_[place_of(piece)]; }
-
-    static bool holds(const Entry& entry, std::string_view piece) {
-        return entry.length == piece.size() &&
-               std::memcmp(entry.piece, piece.data(), piece.size()) == 0;
-    }
 
     HugeArray<Entry> entries_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <string_view>
 
 #include "base/types.hpp"
@@ -18,7 +19,8 @@ namespace lm::text {
 // Some pieces of a text, back to back.
 template <typename Id>
 struct PieceBatch {
-    static constexpr i64 capacity = 256;  // their cache lines fit the first-level cache
+    // Enough for some dozens that are new, which are merged side by side.
+    static constexpr i64 capacity = 2048;
 
     static constexpr i64 slack = 16;  // loops may look at as many more
 
@@ -30,11 +32,15 @@ struct PieceBatch {
     alignas(64) const typename PieceCache<Id>::Entry* at[capacity + slack];
     i64 n_long = 0;
     u32 long_pieces[capacity];  // those of 16 bytes and more
+    // In the cache of long pieces, of those that may be there.
+    u32 long_places[capacity];
 
     explicit PieceBatch(const PieceCache<Id>& cache) {
         std::fill(std::begin(at), std::end(at), cache.entries());
     }
 
+    void clear() { n = n_long = 0; }
+    std::span<const u32> longs() const { return {long_pieces, static_cast<size_t>(n_long)}; }
     u32 begin_of(i64 i) const { return i == 0 ? begin : ends[i - 1]; }
     std::string_view piece(std::string_view text, i64 i) const {
         return text.substr(begin_of(i), ends[i] - begin_of(i));

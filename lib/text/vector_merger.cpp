@@ -20,18 +20,56 @@ namespace {
 
 constexpr u16 none = NarrowPairs::none;  // no token, no rank
 
-LM_VBMI2_INLINE __m256i load(const u16* from) {
-    return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
-}
-LM_VBMI2_INLINE void store(u16* to, __m256i values) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to), values);
-}
-LM_VBMI2_INLINE __m256i all_none() {
-    return _mm256_set1_epi16(-1);
-}
-LM_VBMI2_INLINE __m256i set(__m256i values, u32 at, __m128i value) {
-    return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
-}
+// A register of `width` numbers of 16 bits.
+template <size_t width>
+struct Words;
+
+template <>
+struct Words<16> {
+    using Register = __m256i;
+    LM_VBMI2_INLINE static Register load(const u16* from) {
+        return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+    }
+    LM_VBMI2_INLINE static void store(u16* to, Register values) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to), values);
+    }
+    LM_VBMI2_INLINE static Register all_none() { return _mm256_set1_epi16(-1); }
+    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+        return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
+    }
+    // The others move to the left.
+    LM_VBMI2_INLINE static Register keep(Register values, u32 which) {
+        return _mm256_mask_compress_epi16(all_none(), static_cast<__mmask16>(which), values);
+    }
+    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+        return _mm256_cmpeq_epi16_mask(values, _mm256_broadcastw_epi16(value));
+    }
+    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+        return _mm_minpos_epu16(
+            _mm_min_epu16(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1)));
+    }
+};
+
+template <>
+struct Words<32> {
+    using Register = __m512i;
+    LM_VBMI2_INLINE static Register load(const u16* from) { return _mm512_load_si512(from); }
+    LM_VBMI2_INLINE static void store(u16* to, Register values) { _mm512_store_si512(to, values); }
+    LM_VBMI2_INLINE static Register all_none() { return _mm512_set1_epi16(-1); }
+    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+        return _mm512_mask_broadcastw_epi16(values, at, value);
+    }
+    LM_VBMI2_INLINE static Register keep(Register values, u32 which) {
+        return _mm512_mask_compress_epi16(all_none(), which, values);
+    }
+    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+        return _mm512_cmpeq_epi16_mask(values, _mm512_broadcastw_epi16(value));
+    }
+    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+        return Words<16>::least_of(
+            _mm256_min_epu16(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1)));
+    }
+};
 
 LM_VBMI2_INLINE __m128i rank_of(const NarrowPairs::Probe& probe) {
     return _mm_cvtusepi32_epi16(_mm_cvtsi32_si128(static_cast<int>(probe.rank_or_more())));
@@ -41,11 +79,32 @@ LM_VBMI2_INLINE __m128i rank_of(const NarrowPairs::Probe& probe) {
 struct Best {
     u32 rank, at;
 };
-LM_VBMI2_INLINE Best best_of(__m256i ranks) {
-    const __m128i least = _mm_minpos_epu16(
-        _mm_min_epu16(_mm256_castsi256_si128(ranks), _mm256_extracti128_si256(ranks, 1)));
-    const u32 where = _mm256_cmpeq_epi16_mask(ranks, _mm256_broadcastw_epi16(least));
-    return {static_cast<u32>(_mm_cvtsi128_si32(least)) & 0xFFFF, _tzcnt_u32(where)};
+template <size_t width>
+LM_VBMI2_INLINE Best best_of(typename Words<width>::Register ranks) {
+    const __m128i least = Words<width>::least_of(ranks);
+    return {static_cast<u32>(_mm_cvtsi128_si32(least)) & 0xFFFF,
+            _tzcnt_u32(Words<width>::equal(ranks, least))};
+}
+
+// Sixteen bytes and the sixteen that begin with the second of them.
+struct Bytes {
+    __m128i first, second;
+};
+LM_VBMI2_INLINE Bytes bytes_of(const PieceKey& key, size_t) {
+    const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(&key));
+    return {bytes, _mm_srli_si128(bytes, 1)};
+}
+LM_VBMI2_INLINE Bytes bytes_of(std::string_view piece, size_t begin) {
+    const char* const at = piece.data() + begin;
+    return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1))};
+}
+
+LM_VBMI2_INLINE u32 size_of(const PieceKey& key) {
+    return key.length();
+}
+LM_VBMI2_INLINE u32 size_of(std::string_view piece) {
+    return static_cast<u32>(piece.size());
 }
 
 }  // namespace
@@ -56,22 +115,24 @@ bool VectorMerger::is_for(const BpeModel& model) {
            __builtin_cpu_supports("bmi2") && model.narrow_ranks() != nullptr;
 }
 
-LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* out) {
-    std::array<Lane*, n_lanes> lanes;
+template <size_t width, typename Piece, typename Ids>
+LM_VBMI2_INLINE void VectorMerger::merge_all(std::span<const Piece> pieces, Ids* out,
+                                             std::array<Lane<width>, n_lanes>& own) {
+    std::array<Lane<width>*, n_lanes> lanes;
     size_t next = 0, n = 0;
-    for (; n < n_lanes && next < pieces.size(); ++n)
-        begin(*(lanes[n] = &lanes_[n]), pieces, next++);
+    for (; n < n_lanes && next < pieces.size(); ++n) begin(*(lanes[n] = &own[n]), pieces, next++);
     while (n > 0) {
         for (size_t i = 0; i < n;) {
-            Lane& lane = *lanes[i];
+            Lane<width>& lane = *lanes[i];
             if (step(lane)) {
                 ++i;
                 continue;
             }
-            const __m256i ids = load(lane.tokens + 16);
-            ShortIds& result = out[lane.piece];
-            store(result.ids, ids);
-            result.count = static_cast<u16>(_tzcnt_u32(_mm256_cmpeq_epi16_mask(ids, all_none())));
+            const auto ids = Words<width>::load(lane.tokens + width);
+            Ids& result = out[lane.piece];
+            Words<width>::store(result.ids, ids);
+            const u64 behind = Words<width>::equal(ids, _mm_set1_epi16(-1)) | u64{1} << width;
+            result.count = static_cast<decltype(result.count)>(_tzcnt_u64(behind));
             if (next < pieces.size()) {
                 begin(lane, pieces, next++);
                 ++i;
@@ -82,23 +143,35 @@ LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* ou
     }
 }
 
-LM_VBMI2 inline void VectorMerger::begin(Lane& lane, std::span<const PieceKey> pieces,
+LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* out) {
+    merge_all(pieces, out, lanes_);
+}
+
+LM_VBMI2 void VectorMerger::merge(std::span<const std::string_view> pieces, WideIds* out) {
+    merge_all(pieces, out, wide_lanes_);
+}
+
+template <size_t width, typename Piece>
+LM_VBMI2_INLINE void VectorMerger::begin(Lane<width>& lane, std::span<const Piece> pieces,
                                          size_t piece) {
-    const PieceKey& key = pieces[piece];
-    const u32 n = key.length();
-    const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(&key));
-    const __m512i first = _mm512_cvtepu8_epi32(bytes);
-    const __m512i second = _mm512_cvtepu8_epi32(_mm_srli_si128(bytes, 1));
-    const __m512i pairs = _mm512_or_si512(_mm512_slli_epi32(first, 8), second);
+    using W = Words<width>;
+    const u32 n = size_of(pieces[piece]);
     const __m512i nothing = _mm512_set1_epi32(-1);
-    const __m512i ids = _mm512_mask_i32gather_epi32(
-        nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n)), first, model_->byte_ids(), 4);
-    const __m512i ranks = _mm512_mask_i32gather_epi32(
-        nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n - 1)), pairs, model_->byte_ranks(), 4);
-    store(lane.tokens, all_none());
-    store(lane.tokens + 16, _mm512_cvtepi32_epi16(ids));
-    store(lane.tokens + 32, all_none());
-    store(lane.ranks, _mm512_cvtusepi32_epi16(ranks));
+    for (u32 i = 0; i < width; i += 16) {
+        const Bytes bytes = bytes_of(pieces[piece], i);
+        const __m512i first = _mm512_cvtepu8_epi32(bytes.first);
+        const __m512i pairs =
+            _mm512_or_si512(_mm512_slli_epi32(first, 8), _mm512_cvtepu8_epi32(bytes.second));
+        const __m512i ids = _mm512_mask_i32gather_epi32(
+            nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n) >> i), first, model_->byte_ids(), 4);
+        const __m512i ranks =
+            _mm512_mask_i32gather_epi32(nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n - 1) >> i),
+                                        pairs, model_->byte_ranks(), 4);
+        Words<16>::store(lane.tokens + width + i, _mm512_cvtepi32_epi16(ids));
+        Words<16>::store(lane.ranks + i, _mm512_cvtusepi32_epi16(ranks));
+    }
+    W::store(lane.tokens, W::all_none());
+    W::store(lane.tokens + 2 * width, W::all_none());
     lane.merged = 0;
     lane.before = lane.after = model_->narrow_ranks()->probe(0);
     lane.piece = piece;
@@ -106,22 +179,22 @@ LM_VBMI2 inline void VectorMerger::begin(Lane& lane, std::span<const PieceKey> p
 }
 
 // Makes the next merge; false when there is none.
-LM_VBMI2 inline bool VectorMerger::step(Lane& lane) {
+template <size_t width>
+LM_VBMI2_INLINE bool VectorMerger::step(Lane<width>& lane) {
+    using W = Words<width>;
     const NarrowPairs& table = *model_->narrow_ranks();
-    __m256i ranks = set(load(lane.ranks), lane.merged >> 1, rank_of(lane.before));
-    ranks = set(ranks, lane.merged, rank_of(lane.after));
-    const Best best = best_of(ranks);
+    auto ranks = W::set(W::load(lane.ranks), lane.merged >> 1, rank_of(lane.before));
+    ranks = W::set(ranks, lane.merged, rank_of(lane.after));
+    const Best best = best_of<width>(ranks);
     operations_ += 3;
     if (best.rank == none) return false;
     const u32 here = 1U << best.at;
-    const auto kept = static_cast<__mmask16>(~(here << 1));
+    const u32 kept = ~(here << 1);
     const auto id = static_cast<u16>(model_->result(best.rank));
-    const u16* const token = lane.tokens + 16 + best.at;
-    const u16 before = token[-1], after = token[2];
-    store(lane.tokens + 16,
-          set(_mm256_mask_compress_epi16(all_none(), kept, load(lane.tokens + 16)), here,
-              _mm_cvtsi32_si128(id)));
-    store(lane.ranks, _mm256_mask_compress_epi16(all_none(), kept, ranks));
+    u16* const tokens = lane.tokens + width;
+    const u16 before = tokens[i64{best.at} - 1], after = tokens[best.at + 2];
+    W::store(tokens, W::set(W::keep(W::load(tokens), kept), here, _mm_cvtsi32_si128(id)));
+    W::store(lane.ranks, W::keep(ranks, kept));
     lane.merged = here;
     lane.before = table.probe(NarrowPairs::key_of(before, id));
     lane.after = table.probe(NarrowPairs::key_of(id, after));
@@ -140,6 +213,9 @@ bool VectorMerger::is_for(const BpeModel&) {
     return false;
 }
 void VectorMerger::merge(std::span<const PieceKey>, ShortIds*) {
+    bug(__FILE__, __LINE__, "no AVX-512 here");
+}
+void VectorMerger::merge(std::span<const std::string_view>, WideIds*) {
     bug(__FILE__, __LINE__, "no AVX-512 here");
 }
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The encoder with its caches and batches against the merging of one piece after the other.
+#include "text/bpe_encoder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/version.hpp"
+#include "text/bpe_tokenizer.hpp"
+#include "text/vector_merger.hpp"
+
+using namespace lm;
+using namespace lm::text;
+
+namespace {
+
+std::shared_ptr<const Tokenizer> gpt2() {
+    return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
+                               share_file("tokenizers/gpt2/merges.txt"), SpecialInText::plain);
+}
+
+const BpeModel& model_of(const Tokenizer& tokenizer) {
+    return dynamic_cast<const BpeTokenizer&>(tokenizer).model();
+}
+
+// Of `model`, with `more` tokens that nothing uses and without some of the merges that no other
+// needs: their tokens are whole pieces.
+std::unique_ptr<BpeModel> with_whole_pieces(const BpeModel& model, size_t more) {
+    std::vector<std::string> tokens;
+    for (i32 id = 0; id < model.vocab_size(); ++id) tokens.emplace_back(model.token(id));
+    tokens.resize(tokens.size() + more);
+    std::array<i32, 256> bytes{};
+    std::copy_n(model.byte_ids(), bytes.size(), bytes.begin());
+    std::set<i32> needed;
+    for (const Merge& merge : model.merges()) needed.insert({merge.left, merge.right});
+    std::vector<Merge> merges;
+    std::vector<i32> whole;
+    for (const Merge& merge : model.merges()) {
+        if (!needed.contains(merge.result) && merge.result % 3 == 0) {
+            whole.push_back(merge.result);
+        } else {
+            merges.push_back(merge);
+        }
+    }
+    auto made = std::make_unique<BpeModel>(std::move(tokens), bytes, std::move(merges));
+    for (const i32 id : whole) made->add_whole_piece(id);
+    return made;
+}
+
+// Words that are mostly new, of one to 40 letters, and now and then very long ones.
+std::string text_of(std::mt19937& random, const BpeModel& model, int n_words) {
+    const std::vector<std::vector<std::string>> alphabets = {
+        {"e", "t", "a", "o", "in", "er", "th", "qu"},
+        {"\u0430", "\u0435", "\u043D", "\u0442", "\u044B"},
+        {"\u4E00", "\u4EBA", "\u7684", "\u4E0D", "\u5927"},
+        {"=", "-", "==", "*", "__"},
+        {" ", "\n", "\t"},
+        {"\U0001F600", "\u200D", "\u0301"},
+    };
+    std::string text;
+    for (int i = 0; i < n_words; ++i) {
+        const auto& alphabet = alphabets[random() % alphabets.size()];
+        const size_t longest = random() % 200 == 0 ? 2000 : 40;
+        for (size_t n = 1 + random() % longest; n > 0; --n)
+            text += alphabet[random() % alphabet.size()];
+        if (random() % 2 == 0) text += ' ';
+        if (random() % 4 == 0) text += model.token(static_cast<i32>(random() % 50'000));
+    }
+    return text;
+}
+
+std::vector<i32> one_by_one(const BpeModel& model, const std::string& text) {
+    const auto splitter = make_splitter(SplitRule::gpt2);
+    PieceEncoder encoder(model);
+    std::vector<i32> ids;
+    std::array<u32, 128> ends{};
+    splitter->start(text);
+    u32 begin = 0;
+    while (const i64 n = splitter->next(ends.data(), ends.size())) {
+        for (i64 i = 0; i < n; ++i) {
+            const std::string piece = text.substr(begin, ends[static_cast<size_t>(i)] - begin);
+            begin = ends[static_cast<size_t>(i)];
+            if (const i32 whole = model.find_whole(piece); whole >= 0) {
+                ids.push_back(whole);
+                continue;
+            }
+            const std::span<const i32> merged = encoder.encode(piece);
+            ids.insert(ids.end(), merged.begin(), merged.end());
+        }
+    }
+    return ids;
+}
+
+void check_texts(const BpeModel& model) {
+    const auto encoder = make_bpe_encoder({&model, SplitRule::gpt2});
+    std::mt19937 random(17);
+    for (const int n_words : {0, 1, 3, 40, 300, 300, 3000, 3000}) {
+        const std::string text = text_of(random, model, n_words);
+        const std::vector<i32> want = one_by_one(model, text);
+        for (int times = 0; times < 2; ++times) {
+            std::vector<i32> ids(text.size() + 16);
+            ids.resize(static_cast<size_t>(encoder->encode(text, ids.data())));
+            INFO(n_words << " words, the " << times << "th time");
+            CHECK((ids == want));
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("texts full of new and long pieces become what their pieces become alone") {
+    const auto tokenizer = gpt2();
+    const BpeModel& model = model_of(*tokenizer);
+    check_texts(model);
+    check_texts(*with_whole_pieces(model, 0));
+    check_texts(*with_whole_pieces(model, 20'000));  // ids of 32 bits
+}
+
+TEST_CASE("pieces of up to 32 bytes, many at once, become what they become alone") {
+    const auto tokenizer = gpt2();
+    const BpeModel& model = model_of(*tokenizer);
+    if (!VectorMerger::is_for(model)) {
+        WARN("skipped: no AVX-512 here");
+        return;
+    }
+    std::mt19937 random(5);
+    std::vector<std::string> texts;  // with other text behind the piece
+    std::vector<size_t> sizes;
+    for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xD0\xB0\xD0\xB5", "\xFF"}) {
+        for (size_t size = 1; size <= VectorMerger::longest; ++size) {
+            for (int i = 0; i < 40; ++i) {
+                std::string text;
+                while (text.size() < size) text += alphabet[random() % alphabet.size()];
+                texts.push_back(text + std::string(33, 'e'));
+                sizes.push_back(size);
+            }
+        }
+    }
+    std::vector<std::string_view> pieces;
+    for (size_t i = 0; i < texts.size(); ++i)
+        pieces.push_back(std::string_view(texts[i]).substr(0, sizes[i]));
+    PieceEncoder alone(model);
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{9}, pieces.size()}) {
+        std::vector<WideIds> merged(n);
+        VectorMerger(model).merge(std::span(pieces).first(n), merged.data());
+        for (size_t i = 0; i < n; ++i) {
+            INFO(pieces[i]);
+            CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
+                                     alone.encode(pieces[i])));
+        }
+    }
+}
