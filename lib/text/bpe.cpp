@@ -45,10 +45,22 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         joins_[bit >> 6] |= u64{1} << (bit & 63);
     }
-    for (size_t pair = 0; pair < size_t{1} << 16; ++pair) {
-        byte_ranks_[pair] = this->rank(byte_ids_[pair >> 8], byte_ids_[pair & 0xFF]);
-    }
+    rank_bytes();
     make_narrow_ranks();
+}
+
+void BpeModel::rank_bytes() {
+    constexpr size_t n_pairs = size_t{1} << 16;
+    std::fill(&byte_ranks_[0], &byte_ranks_[0] + n_pairs, no_rank);
+    std::vector<i32> byte_of(tokens_.size(), -1);
+    for (int byte = 0; byte < 256; ++byte)
+        byte_of[static_cast<size_t>(byte_ids_[static_cast<size_t>(byte)])] = byte;
+    for (size_t rank = 0; rank < merges_.size(); ++rank) {
+        const i32 left = byte_of[static_cast<size_t>(merges_[rank].left)];
+        const i32 right = byte_of[static_cast<size_t>(merges_[rank].right)];
+        if (left >= 0 && right >= 0)
+            byte_ranks_[static_cast<size_t>(left << 8 | right)] = static_cast<u32>(rank);
+    }
 }
 
 void BpeModel::make_narrow_ranks() {

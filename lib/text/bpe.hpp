@@ -72,6 +72,7 @@ class BpeModel {
     }
 
   private:
+    void rank_bytes();
     void make_narrow_ranks();
 
     std::vector<std::string> tokens_;

@@ -12,7 +12,8 @@
 
 namespace lm::text {
 
-// bucket_of(k) is the bucket of key k, slot_of(k, pilot) its slot. False: a bucket has no pilot.
+// bucket_of(k) is the bucket of key k, slot_of(k, pilot) its slot. Of buckets without keys the
+// pilots stay as they are. False: a bucket has no pilot.
 template <typename BucketOf, typename SlotOf>
 bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf bucket_of,
                  SlotOf slot_of) {
@@ -24,8 +25,9 @@ bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf b
         sorted[begins[bucket] + filled[bucket]++] = static_cast<u32>(k);
     }
     // Large buckets first, while there is room.
-    std::vector<u32> order(pilots.size());
-    std::iota(order.begin(), order.end(), 0U);
+    std::vector<u32> order;
+    for (u32 bucket = 0; bucket < pilots.size(); ++bucket)
+        if (filled[bucket] > 0) order.push_back(bucket);
     std::ranges::sort(order, [&](u32 a, u32 b) { return filled[a] > filled[b]; });
     std::vector<u8> taken(n_slots);
     const auto try_pilot = [&](std::span<const u32> keys, u32 pilot) {

@@ -1,96 +1,214 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: a piece under merges made of the first bytes of the input. The fast encoder gives what
-// the plain algorithm gives: the adjacent pair of lowest rank, leftmost first, until none is left.
-// So does the encoder of many short pieces at once, given all parts of the piece.
-#include <array>
+// libFuzzer: a merge table and a text, both made of the input. All encoders give what the plain
+// algorithm gives: of one piece, whole and by windows; of many short pieces at once; of the text,
+// by caches that are empty and by the same when they know all of it.
+// The tables are small, and tangled as the input wants: tokens that several merges give, or none;
+// ranks in any order; whole pieces (ignore_merges); ids of 16 and of 32 bits.
+#include <sys/prctl.h>
+
 #include <cstdlib>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/slow_merges.hpp"
 #include "text/bpe.hpp"
+#include "text/bpe_encoder.hpp"
 #include "text/short_merger.hpp"
 #include "text/vector_merger.hpp"
 
 namespace {
 
 using lm::i32;
-using lm::u32;
 using lm::text::BpeModel;
 using lm::text::Merge;
+using lm::text::PieceKey;
+using lm::text::SplitRule;
+using Ids = std::vector<i32>;
 
-// Two bytes of the input name the parts of a merge among the tokens so far.
-BpeModel make_model(const std::uint8_t* data, std::size_t n_merges) {
-    std::vector<std::string> tokens;
-    std::array<i32, 256> byte_ids{};
-    for (int byte = 0; byte < 256; ++byte) {
-        byte_ids[static_cast<std::size_t>(byte)] = byte;
-        tokens.emplace_back(1, static_cast<char>(byte));
-    }
-    std::vector<Merge> merges;
-    for (std::size_t i = 0; i < n_merges; ++i) {
-        // Bytes of a small alphabet, and what was merged before.
-        const auto part = [&](std::uint8_t c) {
-            return c % 2 == 0 || merges.empty() ? 'a' + c / 2 % 4
-                                                : merges[c / 2 % merges.size()].result;
-        };
-        const i32 left = part(data[2 * i]);
-        const i32 right = part(data[2 * i + 1]);
-        const std::string token =
-            tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)];
-        bool known = token.size() > 64;
-        for (const Merge& m : merges) known |= m.left == left && m.right == right;
-        if (known) continue;
-        merges.push_back({left, right, static_cast<i32>(tokens.size())});
-        tokens.push_back(token);
-    }
-    return {std::move(tokens), byte_ids, std::move(merges)};
+void require(bool condition) {
+    if (!condition) std::abort();
 }
 
-std::vector<i32> slow_encode(const BpeModel& model, std::string_view piece) {
-    std::vector<i32> ids;
-    for (const char c : piece) ids.push_back(model.byte_id(static_cast<lm::u8>(c)));
-    for (;;) {
-        u32 best = BpeModel::no_rank;
-        std::size_t at = 0;
-        for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-            const u32 rank = model.rank(ids[i], ids[i + 1]);
-            if (rank < best) best = rank, at = i;
+struct Shape {
+    bool whole_pieces, wide_ids, shuffled, split;
+    explicit Shape(std::uint8_t bits)
+        : whole_pieces((bits & 1) != 0),
+          wide_ids(bits >= 0xF8),  // seldom: there are many ids then
+          shuffled((bits & 4) != 0),
+          split((bits & 8) != 0) {}
+};
+
+// Four bytes of text, and tokens put together of two that were there before. Three bytes of the
+// input are one such token: which two, and the rank of their merge among the others.
+class Table {
+  public:
+    Table() {
+        for (int i = 0; i < 256; ++i) tokens_.emplace_back(1, static_cast<char>(255 - i));
+        for (i32 id = 255 - 'd'; id <= 255 - 'a'; ++id) add(id);
+    }
+
+    void add_token(const std::uint8_t (&bytes)[3]) {
+        const i32 left = words_[bytes[0] % words_.size()];
+        const i32 right = words_[bytes[1] % words_.size()];
+        const std::uint8_t rank = bytes[2];
+        const std::string token = spelling(left) + spelling(right);
+        if (token.size() > 24) return;
+        const auto known = ids_.find(token);
+        const i32 id = known == ids_.end() ? static_cast<i32>(tokens_.size()) : known->second;
+        if (known == ids_.end()) {
+            tokens_.push_back(token);
+            add(id);
         }
-        if (best == BpeModel::no_rank) return ids;
-        ids[at] = model.result(best);
-        ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+        if (rank != unmerged && pairs_.emplace(std::pair(left, right), id).second)
+            merges_.emplace_back(rank, Merge{left, right, id});
+    }
+
+    BpeModel model(const Shape& shape) {
+        if (shape.shuffled)
+            std::ranges::stable_sort(merges_, {}, [](const auto& merge) { return merge.first; });
+        std::vector<Merge> merges;
+        for (const auto& [rank, merge] : merges_) merges.push_back(merge);
+        std::array<i32, 256> byte_ids{};
+        for (int byte = 0; byte < 256; ++byte)
+            byte_ids[static_cast<std::size_t>(byte)] = 255 - byte;
+        if (shape.wide_ids) tokens_.resize(65'537);
+        return {std::move(tokens_), byte_ids, std::move(merges)};
+    }
+
+  private:
+    static constexpr std::uint8_t unmerged = 0xFF;  // in place of a rank
+
+    std::string& spelling(i32 id) { return tokens_[static_cast<std::size_t>(id)]; }
+    void add(i32 id) {
+        words_.push_back(id);
+        ids_.emplace(spelling(id), id);
+    }
+
+    std::vector<std::string> tokens_;
+    std::vector<i32> words_;  // ids of those that may be put together
+    std::map<std::string, i32> ids_;
+    std::map<std::pair<i32, i32>, i32> pairs_;
+    std::vector<std::pair<std::uint8_t, Merge>> merges_;
+};
+
+// Of the first two bytes of the input and as many tokens as the second one says.
+std::size_t table_size(const std::uint8_t* data, std::size_t size) {
+    return size < 2 ? size : std::min<std::size_t>(size, 2 + 3 * (data[1] % 64U));
+}
+
+BpeModel read_model(std::string_view input, const Shape& shape) {
+    Table table;
+    for (std::size_t at = 2; at + 3 <= input.size(); at += 3) {
+        const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(input[at + i]); };
+        table.add_token({byte(0), byte(1), byte(2)});
+    }
+    return table.model(shape);
+}
+
+struct Subject {
+    std::string input;  // what it was made of
+    Shape shape;
+    BpeModel model;
+    lm::test::SlowMerges slow;
+
+    explicit Subject(std::string_view bytes)
+        : input(bytes),
+          shape(bytes.empty() ? 0 : static_cast<std::uint8_t>(bytes[0])),
+          model(read_model(bytes, shape)),
+          slow(model) {
+        // As BpeTokenizer does for ignore_merges.
+        for (i32 id = 256; shape.whole_pieces && id < model.vocab_size(); ++id) {
+            if (model.token(id).empty()) break;
+            if (slow.of_piece(model.token(id)) != Ids{id}) model.add_whole_piece(id);
+        }
+    }
+};
+
+// Text of these bytes. What is to be split is valid UTF-8.
+std::string make_text(std::string_view bytes, bool ascii) {
+    std::string text;
+    for (const char c : bytes.substr(0, 400)) {
+        const auto byte = static_cast<std::uint8_t>(c);
+        text += byte < 0xF0 ? "abcdabcdabcdabc "[byte % 16] : ascii ? "'\n-1"[byte % 4] : c;
+    }
+    return text;
+}
+
+void check_piece(const BpeModel& model, const std::string& piece, const Ids& expected) {
+    lm::text::PieceEncoder encoder(model, 16 + piece.size() / 4);
+    const auto ids = encoder.encode(piece);
+    require(Ids(ids.begin(), ids.end()) == expected);
+    Ids by_window;
+    encoder.encode(piece, [&](std::span<const i32> some) {
+        by_window.insert(by_window.end(), some.begin(), some.end());
+    });
+    require(by_window == expected);
+}
+
+void check_short_pieces(const BpeModel& model, const std::string& text,
+                        const lm::test::SlowMerges& slow) {
+    std::vector<PieceKey> pieces;
+    for (std::size_t at = 0; at < text.size(); at += 1 + at % PieceKey::longest)
+        pieces.push_back(
+            PieceKey::of(std::string_view(text).substr(at, 1 + at % PieceKey::longest)));
+    std::vector<Ids> expected;
+    for (const PieceKey& piece : pieces) expected.push_back(slow.of_piece(piece.text()));
+    lm::text::ShortMerger merger(model);
+    merger.merge(pieces, [&](std::size_t i, std::span<const i32> ids) {
+        require(Ids(ids.begin(), ids.end()) == expected[i]);
+    });
+    if (!lm::text::VectorMerger::is_for(model)) return;
+    std::vector<lm::text::ShortIds> merged(pieces.size());
+    lm::text::VectorMerger(model).merge(pieces, merged.data());
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+        require(Ids(merged[i].ids, merged[i].ids + merged[i].count) == expected[i]);
+}
+
+void check_text(const BpeModel& model, const std::string& text, SplitRule rule,
+                const lm::test::SlowMerges& slow) {
+    const Ids expected = slow.of_text(rule, text);
+    const auto encoder = lm::text::make_bpe_encoder({&model, rule});
+    for (int pass = 0; pass < 2; ++pass) {
+        Ids ids(text.size() + 16);  // Tokenizer::max_ids
+        ids.resize(static_cast<std::size_t>(encoder->encode(text, ids.data())));
+        require(ids == expected);
     }
 }
 
 }  // namespace
 
+// What is freed is soon used again: fresh pages for every table cost as much as the run itself.
+extern "C" const char* __asan_default_options() {
+    return "quarantine_size_mb=4";
+}
+
+// Huge pages, which the tables ask for, take longer to clear than a run does otherwise.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+    return ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 ? 0 : 1;
+}
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
+// Mostly another text for the same table.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+    const std::size_t kept = seed % 8 == 0 ? 0 : table_size(data, size);
+    if (kept >= most) return LLVMFuzzerMutate(data, size, most);
+    return kept + LLVMFuzzerMutate(data + kept, size - kept, most - kept);
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    if (size < 1) return 0;
-    const std::size_t n_merges = std::min<std::size_t>(data[0] % 48, (size - 1) / 2);
-    const BpeModel model = make_model(data + 1, n_merges);
-    std::string piece;
-    for (std::size_t i = 1 + 2 * n_merges; i < size && piece.size() < 600; ++i)
-        piece += data[i] < 0xF0 ? static_cast<char>('a' + data[i] % 4) : static_cast<char>(data[i]);
-    lm::text::PieceEncoder encoder(model);
-    const auto fast = encoder.encode(piece);
-    if (std::vector<i32>(fast.begin(), fast.end()) != slow_encode(model, piece)) std::abort();
-    std::vector<lm::text::PieceKey> parts;
-    for (std::size_t at = 0; at < piece.size(); at += 1 + at % lm::text::PieceKey::longest)
-        parts.push_back(lm::text::PieceKey::of(
-            std::string_view(piece).substr(at, 1 + at % lm::text::PieceKey::longest)));
-    lm::text::ShortMerger merger(model);
-    merger.merge(parts, [&](std::size_t i, std::span<const i32> ids) {
-        if (std::vector<i32>(ids.begin(), ids.end()) != slow_encode(model, parts[i].text()))
-            std::abort();
-    });
-    if (!lm::text::VectorMerger::is_for(model)) return 0;
-    std::vector<lm::text::ShortIds> merged(parts.size());
-    lm::text::VectorMerger(model).merge(parts, merged.data());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        const auto* ids = merged[i].ids;
-        if (std::vector<i32>(ids, ids + merged[i].count) != slow_encode(model, parts[i].text()))
-            std::abort();
-    }
+    const std::string_view input(reinterpret_cast<const char*>(data), size);
+    const std::string_view table = input.substr(0, table_size(data, size));
+    static std::unique_ptr<const Subject> last;  // making one takes longer than all checks
+    if (!last || last->input != table) last = std::make_unique<const Subject>(table);
+    const auto& [of, shape, model, slow] = *last;
+    const std::string text = make_text(input.substr(table.size()), shape.split);
+    check_piece(model, text, slow.of_piece(text));
+    check_short_pieces(model, text, slow);
+    check_text(model, text, shape.split ? SplitRule::gpt2 : SplitRule::none, slow);
     return 0;
 }

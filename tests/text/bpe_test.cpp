@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nasty_text.hpp"
-#include "support/slow_split.hpp"
+#include "support/slow_merges.hpp"
 #include "text/bpe_encoder.hpp"
 
 using namespace lm;
@@ -55,38 +55,6 @@ BpeModel tangled_model(std::mt19937& random, const std::string& alphabet, size_t
     return {std::move(tokens), byte_ids, std::move(merges)};
 }
 
-std::vector<i32> merged_slowly(const BpeModel& model, std::string_view piece) {
-    std::vector<i32> ids;
-    for (const char c : piece) ids.push_back(model.byte_id(static_cast<u8>(c)));
-    for (;;) {
-        u32 best = BpeModel::no_rank;
-        size_t at = 0;
-        for (size_t i = 0; i + 1 < ids.size(); ++i) {
-            const u32 rank = model.rank(ids[i], ids[i + 1]);
-            if (rank < best) best = rank, at = i;
-        }
-        if (best == BpeModel::no_rank) return ids;
-        ids[at] = model.result(best);
-        ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-    }
-}
-
-std::vector<i32> encoded_slowly(const BpeModel& model, std::string_view text) {
-    std::vector<i32> ids;
-    u32 begin = 0;
-    for (const u32 end : test::SlowSplit(SplitRule::gpt2, text).ends()) {
-        const std::string_view piece = text.substr(begin, end - begin);
-        begin = end;
-        if (const i32 whole = model.find_whole(piece); whole >= 0) {
-            ids.push_back(whole);
-            continue;
-        }
-        const std::vector<i32> more = merged_slowly(model, piece);
-        ids.insert(ids.end(), more.begin(), more.end());
-    }
-    return ids;
-}
-
 std::string random_text(std::mt19937& random, const std::string& alphabet, size_t size) {
     std::string text;
     while (text.size() < size) text += alphabet[random() % alphabet.size()];
@@ -110,7 +78,7 @@ TEST_CASE("windows of long pieces, whatever the merges") {
             ++n_windows;
         });
         n_cut += n_windows > 1;
-        CHECK(got == merged_slowly(model, piece));
+        CHECK(got == test::SlowMerges(model).of_piece(piece));
     }
     CHECK(n_cut > 30);
 }
@@ -121,11 +89,11 @@ TEST_CASE("texts, whatever the merges, in ids of 16 and of 32 bits") {
         const std::string alphabet = round % 2 == 0 ? "abc" : "abcdef";
         const size_t n_unused = round % 4 < 2 ? 0 : 70'000;
         BpeModel model = tangled_model(random, alphabet, 20 + random() % 100, n_unused);
+        const test::SlowMerges slow(model);
         // As with ignore_merges: tokens that their bytes do not become.
         int n_whole = 0;
         for (i32 id = 256; round % 3 == 0 && id < 256 + 20; ++id) {
-            if (model.token(id).empty() || merged_slowly(model, model.token(id)).size() == 1)
-                continue;
+            if (model.token(id).empty() || slow.of_piece(model.token(id)).size() == 1) continue;
             model.add_whole_piece(id);
             ++n_whole;
         }
@@ -136,7 +104,7 @@ TEST_CASE("texts, whatever the merges, in ids of 16 and of 32 bits") {
                 random_text(random, alphabet + "   -\n", 1 + random() % (i % 8 == 0 ? 3000 : 90));
             std::vector<i32> ids(text.size() + 16);  // Tokenizer::max_ids
             ids.resize(static_cast<size_t>(encoder->encode(text, ids.data())));
-            CHECK(ids == encoded_slowly(model, text));
+            CHECK(ids == slow.of_text(SplitRule::gpt2, text));
         }
     }
 }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-level BPE as it is defined: the adjacent pair of lowest rank, leftmost first, until none is
+// left. Knows only the model's list of merges. What the encoders are compared with.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/slow_split.hpp"
+#include "text/bpe.hpp"
+
+namespace lm::test {
+
+class SlowMerges {
+  public:
+    explicit SlowMerges(const text::BpeModel& model) : model_(&model) {
+        for (u32 rank = 0; rank < model.merges().size(); ++rank) {
+            const text::Merge& merge = model.merges()[rank];
+            ranks_.emplace(std::pair(merge.left, merge.right), rank);
+        }
+    }
+
+    // The ids of one piece.
+    std::vector<i32> of_piece(std::string_view piece) const {
+        std::vector<i32> ids;
+        for (const char c : piece) ids.push_back(model_->byte_id(static_cast<u8>(c)));
+        std::vector<u32> ranks;  // of each id and the next one
+        for (size_t i = 0; i + 1 < ids.size(); ++i) ranks.push_back(rank(ids, i));
+        for (;;) {
+            const auto best = std::ranges::min_element(ranks);
+            if (best == ranks.end() || *best == none) return ids;
+            const auto at = best - ranks.begin();
+            ids[static_cast<size_t>(at)] = model_->merges()[*best].result;
+            ids.erase(ids.begin() + at + 1);
+            ranks.erase(best);
+            const auto left = static_cast<size_t>(at);
+            if (left < ranks.size()) ranks[left] = rank(ids, left);
+            if (left > 0) ranks[left - 1] = rank(ids, left - 1);
+        }
+    }
+
+    // The ids of a text that `rule` splits, whole pieces (ignore_merges) included.
+    std::vector<i32> of_text(text::SplitRule rule, std::string_view text) const {
+        std::vector<i32> ids;
+        u32 begin = 0;
+        for (const u32 end : ends(rule, text)) {
+            const std::string_view piece = text.substr(begin, end - begin);
+            const i32 whole = model_->find_whole(piece);
+            const std::vector<i32> more = whole >= 0 ? std::vector{whole} : of_piece(piece);
+            ids.insert(ids.end(), more.begin(), more.end());
+            begin = end;
+        }
+        return ids;
+    }
+
+  private:
+    static constexpr u32 none = ~0U;
+
+    u32 rank(const std::vector<i32>& ids, size_t i) const {
+        const auto at = ranks_.find({ids[i], ids[i + 1]});
+        return at == ranks_.end() ? none : at->second;
+    }
+
+    static std::vector<u32> ends(text::SplitRule rule, std::string_view text) {
+        if (rule != text::SplitRule::none) return SlowSplit(rule, text).ends();
+        return text.empty() ? std::vector<u32>() : std::vector{static_cast<u32>(text.size())};
+    }
+
+    const text::BpeModel* model_;
+    std::map<std::pair<i32, i32>, u32> ranks_;
+};
+
+}  // namespace lm::test
