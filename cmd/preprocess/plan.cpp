@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
 
@@ -15,6 +16,10 @@ namespace lm::preprocess {
 namespace {
 
 constexpr i64 end_bytes = i64{1} << 16;  // of a file's start and end that identify it
+
+// Of what lies in a work directory. Another one as soon as a build cannot go on with what an older
+// one left, or makes other bytes of the same input: that, and not the build, decides who may.
+constexpr int work_version = 1;
 
 i64 parse_number(std::string_view text, const std::string& all) {
     i64 value = -1;
@@ -116,7 +121,7 @@ Plan make_plan(const Args& args, const Launched& launch, int n_workers) {
 io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer) {
     io::OrderedJson j;
     j["format"] = "lm-preprocess work";
-    j["version"] = 1;
+    j["version"] = work_version;
     j["tool"] = fmt::format("lm-preprocess {}", version());
     j["parts_per_rank"] = plan.parts_per_rank;
     j["tokenizer"] = tokenizer.digest();
@@ -133,13 +138,16 @@ io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokeniz
 
 void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
     for (const auto& [key, value] : ours.items()) {
-        if (key == "parts_per_rank" || key == "inputs") continue;
+        if (key == "parts_per_rank" || key == "inputs" || key == "tool") continue;
         const std::string was = theirs.contains(key) ? theirs[key].dump() : "nothing";
         if (was == value.dump()) continue;
         usage_error(path, "the work was begun with {} {}, not {}: --force starts again", key, was,
                     value.dump());
     }
     check_inputs(io::json_get<io::Json>(theirs, "inputs", path), ours["inputs"], path);
+    const std::string tool = theirs.value("tool", "");
+    if (tool != ours["tool"].get<std::string>())
+        note("{}: begun by {}, {} goes on", path, tool, ours["tool"].get<std::string>());
 }
 
 }  // namespace lm::preprocess

@@ -38,7 +38,7 @@ Plan make_plan(const Args& args, const Launched& launch, int n_workers);
 // The plan and the options as a document; inputs by size, time of change and digests of both ends.
 io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer);
 // Throws Error(usage) naming the first thing in which `ours` differs from `theirs`, the document
-// that `path` holds. The number of parts may differ.
+// that `path` holds. The number of parts may differ; of another build there is a note.
 void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path);
 
 }  // namespace lm::preprocess

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "io/file.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/hf_json.hpp"
@@ -75,12 +76,16 @@ class Reader {
         i64 n = 0;
         for (const Json& merge : merges) read_merge(merge, n++, reader);
         parts_.files.merges = reader.take();
-        check_made();
+        warn_of_no_merges();
     }
 
-    void check_made() const {
-        if (parts_.files.merges.empty() && n_vocab_ > 1024)
-            run_error(path_, "has a vocabulary of {} tokens and no merges", n_vocab_);
+    // Hugging Face tokenizers take it too; but a vocabulary that was learned has lost something.
+    void warn_of_no_merges() const {
+        constexpr i64 most_of_bytes = 1024;  // all bytes and many special tokens
+        if (parts_.files.merges.empty() && !parts_.whole_pieces && n_vocab_ > most_of_bytes) {
+            warn("{}: has a vocabulary of {} tokens and no merges: text becomes single bytes",
+                 path_, n_vocab_);
+        }
     }
 
     void read_vocab(const Json& vocab) {

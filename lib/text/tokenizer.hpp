@@ -57,17 +57,19 @@ enum class SpecialInText {
     parse   // it becomes the special id, as Hugging Face tokenizers does
 };
 
-// GPT-2's files. Throws Error(failure) naming the file and line for everything that is not right:
-// formats.md 3.3 lists it.
+// GPT-2's files. Throws Error(failure) naming the file and line for everything that is not right: a
+// file that is cut short, ids or merges that stand twice, a byte without a token, a merge of tokens
+// that the vocabulary lacks, a vocabulary of other merges.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
                                                      const std::string& merges_path,
                                                      SpecialInText special);
 
 // Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
-// pretokenizers of GPT-2, BLOOM, Llama-3 and Qwen2, added tokens with their flags, ignore_merges,
-// templates, Unicode normal forms and the other simple normalizers.
+// pretokenizers of splitter.hpp, added tokens with their flags, ignore_merges, templates, Unicode
+// normal forms and the other simple normalizers.
 // Throws Error(failure) that names whatever else the file asks for. The end of document is
-// eos_token of a tokenizer_config.json beside it, else </s>, <|endoftext|> or <|end_of_text|>.
+// eos_token of a tokenizer_config.json beside it, else the first of end_of_document_names
+// (hf_parts.hpp) that is an added token.
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
 
 // Every byte is its own id; 256 is the end of document.

@@ -140,6 +140,16 @@ done
 [ $got = 0 ] || fail "operation $k: exit $got: $(cat err)"
 [ $k -gt 20 ] || fail "only $k operations"
 rm -f f_text_document.*
+# Another build of the program goes on, unless the work directory has another format.
+LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || true
+sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json
+cp -r f.unfinished other.unfinished
+sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
+expect 2 'other.unfinished/run.json: the work was begun with version 0, not 1: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
+rm -r other.unfinished
+expect 0 'begun by lm-preprocess 0.0.1.other, lm-preprocess .* goes on' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
+same f
+rm -f f_text_document.*
 # Full disk, and any other failure, at every operation: one line, exit 3, nothing under a final name.
 for action in short fail; do
     for ((k = 1; ; k++)); do

@@ -206,6 +206,19 @@ def check_normal_forms(folder):
             live.fail(f"{name}: U+{ord(different[0][0]):04X} and {len(different) - 1} others")
 
 
+def check_without_merges(folder, texts):
+    """Bytes, or, with ignore_merges, those tokens that are whole pieces."""
+    tokens = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens += [f"{space}{letter}{n}" for space in ("", "Ġ") for letter in ("a", "the", "Z") for n in ("", *range(250))][1:]
+    tokens = list(dict.fromkeys(tokens))
+    model = os.path.join(folder, "no-merges.json")
+    for ignore_merges in (False, True):
+        referee = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[], ignore_merges=ignore_merges))
+        referee.pre_tokenizer = pre_tokenizer("gpt2")
+        referee.save(model)
+        compare(folder, "no merges" + ", ignore_merges" * ignore_merges, referee, model, "random strings", texts)
+
+
 def check_training(folder, style, texts, referee):
     source, out = os.path.join(folder, "train.jsonl"), os.path.join(folder, "trained-" + style)
     with open(source, "w", encoding="utf-8") as lines:
@@ -231,6 +244,7 @@ def main():
     sample = [text for _, texts in real for text in texts[:300]]
     with tempfile.TemporaryDirectory() as folder:
         check_normal_forms(folder)
+        check_without_merges(folder, strings[:5000])
         named = os.environ.get("LM_LIVE_STYLES")
         for style in named.split(",") if named else STYLES:
             referee = trained(style, sample, 6000)

@@ -90,7 +90,7 @@ TEST_CASE("decode undoes encode") {
     }
 }
 
-TEST_CASE("16-bit and 32-bit ids agree, warm or cold") {
+TEST_CASE("a warm encoder gives in 16 bits what a fresh one gives, widened to 32") {
     const auto tokenizer = gpt2();
     const auto warm = tokenizer->make_encoder();
     test::NastyText nasty(9);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -153,7 +154,6 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(with("/added_tokens/1", base["added_tokens"][0]), Contains("stands twice"));
     CHECK_THAT(with("/model/vocab/beyond", 60000), Contains("no token has id 50257"));
     CHECK_THAT(with("/model/vocab/minus", -1), Contains("'minus' has no usable id"));
-    CHECK_THAT(with("/model/merges", Json::array()), Contains("and no merges"));
     CHECK_THAT(with("/model/merges", nullptr), Contains("has no list 'merges'"));
     CHECK_THAT(with("/model/merges/7", "qqq zzz"), Contains("merge 7: token 'qqq' is not in"));
     CHECK_THAT(with("/model/merges/7", base["model"]["merges"][6]),
@@ -163,6 +163,26 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
     CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("no list 'cls'"));
     CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
+}
+
+TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens") {
+    const test::TempDir dir;
+    std::vector<std::string> warnings;
+    set_log_sink([&](Severity, std::string_view text) { warnings.emplace_back(text); });
+    Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    json["model"]["merges"] = Json::array();
+    const auto ids = [&](bool ignore_merges) {
+        json["model"]["ignore_merges"] = ignore_merges;
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse)->encode("Hello hello zq");
+    };
+    const std::vector<i32> bytes = {39, 68, 75, 75, 78, 220, 71, 68, 75, 75, 78, 220, 89, 80};
+    CHECK(ids(false) == bytes);
+    REQUIRE(warnings.size() == 1);
+    CHECK_THAT(warnings[0], Catch::Contains("50257 tokens and no merges: text becomes single"));
+    CHECK(ids(true) == std::vector<i32>{15496, 23748, 220, 89, 80});
+    CHECK(warnings.size() == 1);
+    set_log_sink({});
 }
 
 TEST_CASE("a rule is read as it is written") {
