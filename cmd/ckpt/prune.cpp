@@ -20,8 +20,8 @@ namespace {
 
 struct Args {
     std::string directory;
-    i64 keep_last = 0;
-    i64 keep_every = 0;
+    std::optional<i64> keep_last;
+    std::optional<i64> keep_every;
     std::string keep;
     bool dry_run = false;
     bool no_verify = false;
@@ -107,7 +107,8 @@ std::vector<i64> steps_that_count(const std::vector<i64>& complete, std::optiona
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_step_path(directory)) usage_error(directory, "is one step: give the directory it is in");
-    const ckpt::KeepPolicy policy{args.keep_last, args.keep_every, parse_steps(args.keep)};
+    const ckpt::KeepPolicy policy{args.keep_last.value_or(0), args.keep_every.value_or(0),
+                                  parse_steps(args.keep)};
     if (policy.last == 0 && policy.every == 0 && policy.steps.empty()) {
         usage_error("prune", "give at least one of --keep-last, --keep-every and --keep");
     }

@@ -195,7 +195,7 @@ void add_memory_verb(cli::Options& program) {
                   "exit with 1 when the largest rank and the allowance need more");
     options.value(
         "--allowance", &flags->allowance, "SIZE",
-        "memory outside of lm-train's buffers: context, libraries, code; default 100MiB, with "
+        "memory outside of lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
     add_output_options(options, flags->output);
 }

@@ -66,14 +66,13 @@ spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
 }
 
 i64 resolve_micro_batch(const config::TrainFlags& flags) {
-    const i64 micro_batch = flags.schedule.micro_batch;
-    if (micro_batch == 0 && !flags.model.options->given("--micro-batch-size")) return 1;
+    const i64 micro_batch = flags.schedule.micro_batch.value_or(1);
     at_least_one("--micro-batch-size", micro_batch);
     return micro_batch;
 }
 
 Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
-    if (!flags.schedule.global_batch && flags.schedule.micro_batch < 1) {
+    if (!flags.schedule.global_batch && flags.schedule.micro_batch.value_or(0) < 1) {
         usage_error("--global-batch-size", "must be given");
     }
     if (!flags.schedule.curriculum.type.empty()) {

@@ -2,6 +2,7 @@
 #include "args.hpp"
 
 #include "base/error.hpp"
+#include "config/tokenizer_flags.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -33,19 +34,11 @@ void check_names_files(const std::string& prefix) {
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
     options.group("Tokenizer");
-    options.value(
-        "--tokenizer-type", &choice.type, "TYPE",
-        "GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; without any of "
-        "these options GPT-2 with its own tables");
-    options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",
-                  "tokenizer.json of an HFTokenizer, or its directory; nothing is fetched by name");
-    options.value("--vocab-file", &choice.vocab_file, "FILE",
-                  "vocabulary of a GPT2BPETokenizer (vocab.json)");
-    options.value("--merge-file", &choice.merge_file, "FILE",
-                  "merges of a GPT2BPETokenizer (merges.txt)");
+    config::add_tokenizer_options(options, choice,
+                                  "without any of these options GPT-2 with its own tables");
     options.value("--special-in-text", &choice.special, "plain|parse",
                   "whether special tokens inside documents are plain text or become their ids; "
-                  "default plain, parse for a tokenizer.json");
+                  "default: plain, or parse for a tokenizer.json");
 }
 
 void declare(cli::Options& options, Args& args) {
@@ -84,7 +77,7 @@ void declare(cli::Options& options, Args& args) {
     options.value("--log-interval", &args.log_interval, "N",
                   "a progress line at every N documents, instead of every minute");
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
-    options.flag("--quiet", &args.quiet, "no progress and no closing line");
+    options.flag("--quiet,-q", &args.quiet, "show no progress and no closing line");
     declare_megatron(options);
 }
 

@@ -131,7 +131,7 @@ void declare_info(cli::Options& options) {
     cli::Options& verb =
         options.verb("info", "show what a dataset holds", [args] { return info(*args); });
     verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
-    verb.flag("--json", &args->json, "print JSON Lines on standard output");
+    verb.flag("--json", &args->json, "print JSON Lines");
 }
 
 }  // namespace lm::preprocess

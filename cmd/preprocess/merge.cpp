@@ -129,7 +129,7 @@ void declare_merge(cli::Options& options) {
     verb.positionals("P", &args->inputs, "prefixes of the datasets, in order");
     verb.value("--output-prefix", &args->output.prefix, "P", "write P.bin, .idx and .json");
     verb.flag("--force", &args->output.force, "replace existing outputs");
-    verb.flag("--quiet", &args->quiet, "no progress");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 
 }  // namespace lm::preprocess

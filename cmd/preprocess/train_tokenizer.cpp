@@ -361,7 +361,7 @@ void declare_train_tokenizer(cli::Options& options) {
                "forgotten");
     verb.value("--workers", &args->workers, "N", "threads; 0 is one per core");
     verb.flag("--json", &args->json, "print statistics as JSON on standard output");
-    verb.flag("--quiet", &args->quiet, "no progress and no closing line");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress and no closing line");
 }
 
 }  // namespace lm::preprocess

@@ -60,8 +60,8 @@ void declare_verify(cli::Options& options) {
                "ids must be below N; else what the side file says");
     verb.value("--eod-id", &args->rules.eod_id, "ID",
                "every document must end with this id; else what the side file says");
-    verb.flag("--json", &args->json, "print JSON Lines on standard output");
-    verb.flag("--quiet", &args->quiet, "no progress");
+    verb.flag("--json", &args->json, "print JSON Lines");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
     verb.exits_with(Exit::answer_is_no, "something in the dataset is wrong");
 }
 

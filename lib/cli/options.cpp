@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declaring options, storing their values (value.hpp) in the targets, and handing out the operands.
-// Help, man page and completion read the finished table (help.cpp, man.cpp, completion.cpp).
-#include "cli/options.hpp"
+// Declaring options: the table, and how a value (value.hpp) is stored in its target. A command line
+// is held against the table in command_line.cpp; help, man page and completion read the finished
+// table (help.cpp, man.cpp, completion.cpp).
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
-#include "base/log.hpp"
-#include "cli/parse.hpp"
+#include "cli/options_impl.hpp"
 #include "cli/value.hpp"
 
 namespace lm::cli {
 namespace {
-
-using Values = std::vector<std::string>;
-using Apply = std::function<void(const std::string& name, const Values& values)>;
 
 Values split_names(std::string_view names) {
     Values result;
@@ -54,63 +49,7 @@ Apply apply_choice(std::string* target, const Values& choices) {
     };
 }
 
-struct HelpAsked {
-    Options::Parsed what;
-};
-
-// --help and --version, which every program and verb has.
-const std::vector<Option>& built_in_options() {
-    static const std::vector<Option> table = [] {
-        Option help;
-        help.names = {"--help", "-h"};
-        help.kind = Option::Kind::help;
-        Option version;
-        version.names = {"--version"};
-        version.kind = Option::Kind::version;
-        return std::vector<Option>{help, version};
-    }();
-    return table;
-}
-
-bool is_built_in(const std::string& name) {
-    return std::ranges::any_of(built_in_options(), [&name](const Option& option) {
-        return std::ranges::find(option.names, name) != option.names.end();
-    });
-}
-
 }  // namespace
-
-struct Options::Impl {
-    struct Verb {
-        Options options;
-        std::function<int()> run;
-    };
-    std::string program;
-    std::string summary;
-    std::string epilogue;
-    std::string group = "Options";
-    std::vector<Option> table;
-    std::vector<Apply> apply;  // one for each entry of the table
-    std::vector<std::pair<Exit, std::string>> exit_codes;
-    std::vector<std::unique_ptr<Verb>> verbs;
-    std::vector<std::string> verb_names;
-    Verb* chosen = nullptr;
-    std::set<std::string> given;  // first names
-    std::vector<Later> given_later;
-
-    void add(Option option, Apply apply_values);
-    void add_value(std::string_view names, std::string metavar, std::string help,
-                   std::string default_text, int max_values, Apply apply_values);
-    void add_positional(std::string name, std::string help, int min_values, int max_values,
-                        Apply apply_values);
-    void on_option(const Option& option, const Values& values);
-    void assign_operands(const Values& operands);
-    Parsed parse_verb(const Values& arguments);
-    std::string verbs_text() const;
-    void check_first_word(const Values& arguments) const;
-    void check_no_verb_was_meant(const Values& arguments, const Values& operands,
-                                 bool only_verbs) const;
-};
 
 void Options::Impl::add(Option option, Apply apply_values) {
     option.group = group;
@@ -151,82 +90,6 @@ void Options::Impl::add_positional(std::string name, std::string help, int min_v
     option.min_values = min_values;
     option.max_values = max_values;
     add(std::move(option), std::move(apply_values));
-}
-
-void Options::Impl::on_option(const Option& option, const Values& values) {
-    if (option.kind == Option::Kind::help) throw HelpAsked{Parsed::help};
-    if (option.kind == Option::Kind::version) throw HelpAsked{Parsed::version};
-    if (option.kind == Option::Kind::refused) usage_error(option.name(), "{}", option.help);
-    const bool first = given.insert(option.name()).second;
-    if (option.kind == Option::Kind::accepted) {
-        if (first && !option.hidden) note("{}: ignored: {}", option.name(), option.help);
-        return;
-    }
-    if (option.kind == Option::Kind::later) {
-        if (first) given_later.push_back({option.name(), option.help});
-        return;
-    }
-    const auto entry = std::ranges::find_if(
-        table, [&option](const Option& other) { return other.name() == option.name(); });
-    apply[static_cast<size_t>(entry - table.begin())](option.name(), values);
-}
-
-// Each operand of the table gets its least number of arguments; what is left over goes to the first
-// ones that take more.
-void Options::Impl::assign_operands(const Values& operands) {
-    size_t needed = 0;
-    for (const Option& option : table) {
-        if (option.positional) needed += static_cast<size_t>(option.min_values);
-    }
-    size_t next = 0;
-    size_t spare = operands.size() > needed ? operands.size() - needed : 0;
-    for (size_t i = 0; i < table.size(); ++i) {
-        const Option& option = table[i];
-        if (!option.positional) continue;
-        const size_t least = static_cast<size_t>(option.min_values);
-        const size_t more = std::min(spare, static_cast<size_t>(option.max_values) - least);
-        if (operands.size() - next < least) usage_error(option.name(), "missing operand");
-        spare -= more;
-        const auto begin = operands.begin() + static_cast<std::ptrdiff_t>(next);
-        const Values mine(begin, begin + static_cast<std::ptrdiff_t>(least + more));
-        next += mine.size();
-        if (mine.empty()) continue;
-        given.insert(option.name());
-        apply[i](option.name(), mine);
-    }
-    if (next < operands.size()) usage_error(operands[next], "unexpected operand");
-}
-
-Options::Parsed Options::Impl::parse_verb(const Values& arguments) {
-    const auto name = std::ranges::find(verb_names, arguments.front());
-    chosen = verbs[static_cast<size_t>(name - verb_names.begin())].get();
-    return chosen->options.parse({arguments.begin() + 1, arguments.end()});
-}
-
-std::string Options::Impl::verbs_text() const {
-    return fmt::format("use one of {}", fmt::join(verb_names, ", "));
-}
-
-// A first word that no operand can be is a wrong verb, whatever stands behind it.
-void Options::Impl::check_first_word(const Values& arguments) const {
-    if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
-    if (std::ranges::any_of(table, &Option::positional)) return;
-    const std::string& word = arguments[0];
-    const std::string nearest = nearest_name(word, verb_names);
-    if (nearest.empty()) usage_error(word, "unknown command: {}", verbs_text());
-    usage_error(word, "unknown command: did you mean {}?", nearest);
-}
-
-void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Values& operands,
-                                            bool only_verbs) const {
-    if (verbs.empty()) return;
-    if (!operands.empty() && operands[0] == arguments[0]) {
-        const std::string nearest = nearest_name(operands[0], verb_names);
-        if (!nearest.empty()) {
-            usage_error(operands[0], "unknown command: did you mean {}?", nearest);
-        }
-    }
-    if (only_verbs) usage_error("command", "missing as first argument: {}", verbs_text());
 }
 
 Options::Options(std::string program, std::string summary) : impl_(std::make_unique<Impl>()) {
@@ -340,10 +203,6 @@ void Options::later(std::string_view names, int n_values, std::string reason) {
     impl_->table.back().hidden = true;
 }
 
-const std::vector<Options::Later>& Options::given_later() const {
-    return impl_->given_later;
-}
-
 void Options::show_only(const std::vector<std::string>& groups_and_names) {
     const auto listed = [&](const std::string& text) {
         return std::ranges::find(groups_and_names, text) != groups_and_names.end();
@@ -366,50 +225,6 @@ Options& Options::verb(std::string name, std::string summary, std::function<int(
     impl_->verbs.push_back(
         std::make_unique<Impl::Verb>(Impl::Verb{std::move(options), std::move(run)}));
     return impl_->verbs.back()->options;
-}
-
-Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
-    impl_->given.clear();
-    impl_->given_later.clear();
-    impl_->chosen = nullptr;
-    const bool is_verb = !arguments.empty() && std::ranges::find(impl_->verb_names, arguments[0]) !=
-                                                   impl_->verb_names.end();
-    if (is_verb) return impl_->parse_verb(arguments);
-    impl_->check_first_word(arguments);
-    std::vector<Option> table = impl_->table;
-    table.insert(table.end(), built_in_options().begin(), built_in_options().end());
-    const bool only_verbs = !impl_->verbs.empty() && impl_->table.empty();
-    const bool misplaced = only_verbs && !arguments.empty() && arguments[0].starts_with('-') &&
-                           arguments[0] != "--" && !is_built_in(arguments[0]);
-    if (misplaced) usage_error(arguments[0], "stands before the command: put it behind");
-    try {
-        const Values operands =
-            parse_arguments(table, arguments, [this](const Option& option, const Values& values) {
-                impl_->on_option(option, values);
-            });
-        impl_->check_no_verb_was_meant(arguments, operands, only_verbs);
-        impl_->assign_operands(operands);
-    } catch (const HelpAsked& asked) {
-        return asked.what;
-    }
-    return Parsed::run;
-}
-
-bool Options::given(std::string_view name) const {
-    for (const Option& option : impl_->table) {
-        if (std::ranges::find(option.names, name) != option.names.end()) {
-            return impl_->given.contains(option.name());
-        }
-    }
-    bug(__FILE__, __LINE__, fmt::format("given(\"{}\"): no such option", name));
-}
-
-Options* Options::chosen_verb() {
-    return impl_->chosen ? &impl_->chosen->options : nullptr;
-}
-
-std::function<int()> Options::chosen_run() const {
-    return impl_->chosen ? impl_->chosen->run : std::function<int()>();
 }
 
 void Options::epilogue(std::string text) {

@@ -30,9 +30,14 @@ std::string text_of(double value) {
     return fmt::format("{}", value);
 }
 std::string text_of(Bytes size) {
-    return with_largest_unit(
-        size.value,
-        {{i64{1} << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1024, "KiB"}, {1, ""}});
+    return with_largest_unit(size.value, {{i64{1} << 40, "TiB"},
+                                          {1'000'000'000'000, "TB"},
+                                          {1 << 30, "GiB"},
+                                          {1'000'000'000, "GB"},
+                                          {1 << 20, "MiB"},
+                                          {1'000'000, "MB"},
+                                          {1024, "KiB"},
+                                          {1, ""}});
 }
 std::string text_of(Duration time) {
     const i64 whole_s = static_cast<i64>(time.seconds);

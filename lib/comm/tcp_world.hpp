@@ -21,7 +21,6 @@
 #include "comm/tcp_frame.hpp"
 #include "comm/tcp_hub.hpp"
 #include "comm/tcp_rendezvous.hpp"
-#include "comm/tickets.hpp"
 
 namespace lm::comm {
 
@@ -92,39 +91,6 @@ class TcpWorld final : public Launch {
     std::string reason_;
     std::unique_ptr<Group> group_;
     std::thread thread_;
-};
-
-class TcpGroup final : public Group {
-  public:
-    // `ranks` of the members, among all.
-    TcpGroup(TcpWorld& world, u64 id, std::vector<int> ranks, int rank, std::string name);
-    ~TcpGroup() override;
-
-    void abort(const std::string& reason) noexcept override { world_.abort(reason); }
-    i64 count_collective() override { return n_started_.fetch_add(1); }
-    std::string missing(const Operation& operation, i64 number, double waited_s) override;
-
-  protected:
-    i64 start(const Operation& operation) override;
-    void wait(i64 ticket) override;
-    bool done(i64 ticket) override;
-    std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
-
-  private:
-    struct Started {
-        Operation operation;
-        TcpWorld::Key key;
-    };
-    Frame frame_of(const Operation& operation, i64 number) const;
-    void finish(i64 ticket, const Started& started, const Bytes& bytes);
-    Bytes wait_for(const Started& started);
-
-    TcpWorld& world_;
-    u64 id_;
-    std::vector<int> ranks_;
-    std::atomic<i64> n_started_{0};           // collectives
-    std::map<int, i64> n_sent_, n_received_;  // messages, by member
-    Tickets<Started> under_way_;
 };
 
 }  // namespace lm::comm

@@ -194,7 +194,7 @@ class Reader {
         known_.emplace_back(key);
         const i64 steps = io::json_as<i64>(*at, key, path_);
         const i64 batch = *flags_.schedule.global_batch;
-        const i64 micro_batch = flags_.schedule.micro_batch;
+        const i64 micro_batch = flags_.schedule.micro_batch.value_or(0);
         const bool fits = steps >= 1 && micro_batch >= 1 && batch % steps == 0 &&
                           batch / steps % micro_batch == 0;
         if (!fits) {

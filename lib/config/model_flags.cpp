@@ -175,18 +175,18 @@ void add_shape_options(cli::Options& options, ModelFlags& flags) {
     options.value("--num-layers", &flags.n_layers, "N", "transformer layers");
     options.value("--hidden-size", &flags.hidden, "N", "width of the residual stream");
     options.value("--ffn-hidden-size", &flags.ffn_hidden, "N",
-                  "width of the MLP; default 4 times the hidden size, with --swiglu 8/3 of it "
+                  "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
                   "rounded down to a multiple of 64");
     options.value("--num-attention-heads", &flags.n_heads, "N", "attention heads");
     options.flag("--group-query-attention", &flags.group_query_attention,
                  "heads share keys and values in groups");
     options.value("--num-query-groups", &flags.n_groups, "N",
-                  "key-value groups with --group-query-attention; default 1");
+                  "key-value groups with --group-query-attention; default: 1");
     options.value("--kv-channels", &flags.kv_channels, "N",
-                  "size of a head; default hidden size / heads");
+                  "size of a head; default: the hidden size / the heads");
     options.value("--seq-length", &flags.seq_length, "N", "tokens in a training sequence");
     options.value("--max-position-embeddings", &flags.max_positions, "N",
-                  "rows of the position table; default the sequence length");
+                  "rows of the position table; default: the sequence length");
 }
 
 void add_kind_options(cli::Options& options, ModelFlags& flags) {
@@ -225,7 +225,7 @@ void add_training_options(cli::Options& options, ModelFlags& flags) {
                   "standard deviation of initial weights; output projections of a branch get it "
                   "divided by the root of 2 x layers");
     options.value("--vocab-size", &flags.vocab_size, "N",
-                  "vocabulary, when neither tokenizer nor data says it; default GPT-2's 50257");
+                  "vocabulary, when neither tokenizer nor data says it; default: GPT-2's 50257");
     options.value("--make-vocab-size-divisible-by", &flags.vocab_divisible_by, "N",
                   "pad the vocabulary in memory to a multiple of N x tensor-parallel size");
     options.value("--pad-vocab-size-to", &flags.pad_vocab_to, "N",

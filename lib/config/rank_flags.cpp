@@ -183,7 +183,7 @@ void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i
 
 void add_precision_options(cli::Options& options, PrecisionFlags& flags) {
     options.group("Precision");
-    options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default fp32 throughout");
+    options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default: fp32 throughout");
     options.flag("--bf16", &flags.bf16, "bf16 weights with fp32 masters");
     options.flag("--fp32-residual-connection", &flags.fp32_residual,
                  "refused with --fp16 and --bf16, whose residual stream has their type");

@@ -10,7 +10,8 @@ namespace lm::config {
 
 spec::BatchRamp batch_ramp(const ScheduleFlags& flags) {
     constexpr std::string_view flag = "--rampup-batch-size";
-    spec::BatchRamp ramp{.global_batch = flags.global_batch.value_or(flags.micro_batch)};
+    spec::BatchRamp ramp{.global_batch =
+                             flags.global_batch.value_or(flags.micro_batch.value_or(0))};
     const std::vector<i64>& numbers = flags.rampup;
     if (!numbers.empty()) {
         if (numbers.size() != 3) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/train_flags.hpp"
 
+#include "config/tokenizer_flags.hpp"
+
 namespace lm::config {
 namespace {
 
@@ -35,21 +37,14 @@ void add_data(cli::Options& options, DataFlags& data) {
                    "order of the samples: ours, which needs no index, or bit for bit that of "
                    "Megatron-LM or of BigScience's Megatron-DeepSpeed");
     options.value("--data-cache-path", &data.cache_path, "DIR",
-                  "where the processes of a node share the index of Megatron's orders; default a "
+                  "where the processes of a node share the index of Megatron's orders; default: a "
                   "directory of this user under TMPDIR for large ones; none: each has its own in "
                   "memory");
     options.flag("--mock-data", &data.mock_data,
                  "train on random tokens, to measure speed without data");
-    options.value("--tokenizer-type", &data.tokenizer.type, "TYPE",
-                  "where the vocabulary size and the end-of-document token come from: "
-                  "GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; without "
-                  "it the data's side file says");
-    options.value("--tokenizer-model,--tokenizer-name-or-path", &data.tokenizer.model, "FILE",
-                  "tokenizer.json of an HFTokenizer, or its directory");
-    options.value("--vocab-file", &data.tokenizer.vocab_file, "FILE",
-                  "vocab.json of a GPT2BPETokenizer");
-    options.value("--merge-file", &data.tokenizer.merge_file, "FILE",
-                  "merges.txt of a GPT2BPETokenizer");
+    add_tokenizer_options(options, data.tokenizer,
+                          "it tells the vocabulary size and the end-of-document token; without it "
+                          "the data's side file does");
     options.flag("--reset-position-ids", &data.reset_position_ids,
                  "start positions at 0 after each end-of-document token");
     options.flag("--reset-attention-mask", &data.reset_attention_mask,
@@ -67,7 +62,7 @@ void add_curriculum(cli::Options& options, CurriculumFlags& curriculum) {
     options.value("--curriculum-min-difficulty", &curriculum.min_difficulty, "N",
                   "tokens of a sequence at the start");
     options.value("--curriculum-max-difficulty", &curriculum.max_difficulty, "N",
-                  "tokens of a sequence at the end; default the sequence length");
+                  "tokens of a sequence at the end; default: the sequence length");
     options.value("--curriculum-total-steps", &curriculum.total_steps, "N",
                   "iterations until the end is reached");
     options.value("--curriculum-difficulty-step", &curriculum.difficulty_step, "N",
@@ -82,16 +77,20 @@ void add_curriculum(cli::Options& options, CurriculumFlags& curriculum) {
 
 void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
     options.group("Schedule");
-    options.value("--micro-batch-size", &schedule.micro_batch, "N", "sequences computed at a time");
+    options.value(
+        "--micro-batch-size", &schedule.micro_batch, "N",
+        "sequences that a rank computes at a time; a training needs it, lm-estimate takes 1 "
+        "without it");
     options.value("--global-batch-size", &schedule.global_batch, "N",
                   "sequences of one optimizer step; default: the micro-batch size");
     options.values("--rampup-batch-size", &schedule.rampup, "START INCREMENT SAMPLES",
                    "start with batches of START and add INCREMENT at a time, reaching the global "
                    "batch size after SAMPLES samples");
-    options.value("--train-samples", &schedule.train_samples, "N", "stop after N samples");
+    options.value("--train-samples", &schedule.train_samples, "N",
+                  "length of the training: stop after N samples; or by one of the next two");
     options.value("--train-iters", &schedule.train_iters, "N", "stop after N iterations");
     options.value("--train-tokens", &schedule.train_tokens, "N", "stop after N tokens");
-    options.value("--lr", &schedule.lr, "RATE", "highest learning rate");
+    options.value("--lr", &schedule.lr, "RATE", "highest learning rate; must be given");
     options.value("--min-lr", &schedule.min_lr, "RATE", "learning rate at the end of the decay");
     options.choice("--lr-decay-style", &schedule.lr_decay_style,
                    {"constant", "linear", "cosine", "inverse-square-root", "WSD"},
@@ -127,7 +126,7 @@ void add_schedule(cli::Options& options, ScheduleFlags& schedule) {
                   "largest global gradient norm; 0: no clipping");
 }
 
-void add_output(cli::Options& options, OutputFlags& output) {
+void add_checkpoints(cli::Options& options, OutputFlags& output) {
     options.group("Checkpoints");
     options.value("--save", &output.save, "DIR", "directory that checkpoints are written to");
     options.value("--load", &output.load, "DIR",
@@ -156,7 +155,9 @@ void add_output(cli::Options& options, OutputFlags& output) {
         "--save-schedule", &output.save_schedule, "N@ITERATION,...,N",
         "save every N iterations up to ITERATION, then by the next range; the end of each "
         "range is saved too");
+}
 
+void add_stopping(cli::Options& options, OutputFlags& output) {
     options.group("Stopping");
     options.value("--exit-interval", &output.exit_interval, "N",
                   "save and stop after N iterations of this run, exit code 75");
@@ -170,10 +171,11 @@ void add_output(cli::Options& options, OutputFlags& output) {
                   "save and stop when FILE exists, exit code 76");
     options.value("--save-switch-path", &output.save_switch, "FILE",
                   "save when FILE exists, remove it and go on");
-
     options.values("--skip-train-iteration-range", &output.skip_ranges, "A-B",
                    "take the batches of iterations A to B but do not train on them");
+}
 
+void add_logging(cli::Options& options, OutputFlags& output) {
     options.group("Logging");
     options.value("--log-interval", &output.log_interval, "N", "log every N iterations");
     options.value("--eval-interval", &output.eval_interval, "N", "validate every N iterations");
@@ -192,7 +194,10 @@ void add_output(cli::Options& options, OutputFlags& output) {
                  "the batch size among the TensorBoard scalars");
     options.flag("--log-validation-ppl-to-tensorboard", &output.log_validation_ppl,
                  "the validation perplexity among the TensorBoard scalars");
+}
 
+// What is done instead of a training, or beside it.
+void add_other(cli::Options& options, OutputFlags& output) {
     options.group("Other");
     options.flag("--dry-run", &output.dry_run,
                  "print the plan and check every file and flag, but do not train");
@@ -247,7 +252,10 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     options.value("--threads", &flags.threads, "N",
                   "CPU threads of each rank; default: all cores that it may use, shared equally by "
                   "the ranks of a host");
-    add_output(options, flags.output);
+    add_checkpoints(options, flags.output);
+    add_stopping(options, flags.output);
+    add_logging(options, flags.output);
+    add_other(options, flags.output);
     add_megatron_flags(options, flags.megatron);
 }
 

@@ -42,7 +42,7 @@ struct CurriculumFlags {
 };
 
 struct ScheduleFlags {
-    i64 micro_batch = 0;
+    std::optional<i64> micro_batch;
     std::optional<i64> global_batch;
     std::optional<i64> accumulation_steps;  // of a DeepSpeed file, which must fit the others
     std::vector<i64> rampup;

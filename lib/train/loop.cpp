@@ -22,6 +22,7 @@
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
 #include "train/device.hpp"
+#include "train/evaluation.hpp"
 #include "train/host_memory.hpp"
 #include "train/plan.hpp"
 #include "train/report.hpp"
@@ -67,7 +68,6 @@ class Run {
         std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, comm::Watch& watch,
         double quiet_s)
         : config_(config),
-          data_(data),
           training_data_(std::move(training_data)),
           world_(world),
           watch_(watch),
@@ -78,6 +78,7 @@ class Run {
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
+          evaluation_(config, data, world, trainer_, report_),
           watchdog_(watch, watchdog_options(quiet_s)) {
         if (config.trainer.cuda && is_first()) note("device: {}", device_->name());
         trainer_.watch(&watch);
@@ -100,8 +101,9 @@ class Run {
             if (should_log(rules_, now)) report_.log(position_.done, next_rate());
             if (should_check_replicas(rules_, now)) check_replicas();
             if (should_save(rules_, now)) save();
-            const bool complete = (!should_evaluate(rules_, now) || validate()) &&
-                                  (!should_test(rules_, now) || test());
+            const bool complete =
+                (!should_evaluate(rules_, now) || evaluation_.validate(now.done)) &&
+                (!should_test(rules_, now) || evaluation_.test(now.done));
             if (complete || stop != Stop::no) continue;
             stop = Stop::signal;
             if (rules_.saves && !should_save(rules_, now)) save();
@@ -119,11 +121,6 @@ class Run {
         return start(config_, training_data_, std::move(checkpoint), world_, trainer_);
     }
 
-    // Of each data-parallel rank.
-    i64 n_micro_batches(i64 global_batch) const {
-        return global_batch / (config_.trainer.micro_batch * parallel().dp);
-    }
-
     void iterate() {
         if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
         const Stopwatch watch;
@@ -133,7 +130,7 @@ class Run {
         trainer_.set_seq_length(taken.seq_length);
         const StepResult result =
             trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
-                          n_micro_batches(taken.global_batch), rate);
+                          n_micro_batches(config_.trainer, taken.global_batch), rate);
         const bool first = run_iterations_ == 0 && config_.trainer.cuda && is_first();
         if (first) note("{}", Report::memory(trainer_, config_, *device_));
         check_finite(position_.done.iteration + 1, result);
@@ -286,52 +283,6 @@ class Run {
         }
     }
 
-    bool validate() {
-        return evaluate(data_.valid, first_validation_sample(),
-                        fmt::format("iteration {}", position_.done.iteration));
-    }
-
-    bool test() { return evaluate(data_.test, 0, "the end of training for test data"); }
-
-    // False when a signal asked to stop in the middle: the rest is left out.
-    bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
-                  const std::string& when) {
-        trainer_.set_seq_length(config_.trainer.model.seq_length);
-        for (const data::NamedSource& set : sets) {
-            const Stopwatch watch;
-            data::Loader loader(*set.source, config_.batch, first_sample, parallel().dp,
-                                trainer_.grid().at.dp);
-            const std::optional<double> loss = mean_loss(loader);
-            if (!loss) return false;
-            report_.validation(set.name, when, position_.done, *loss, config_.validation_samples,
-                               watch.elapsed_s());
-        }
-        return true;
-    }
-
-    // Over --eval-iters global batches; none when a signal came.
-    std::optional<double> mean_loss(data::Loader& loader) {
-        const i64 batch = config_.schedule.ramp().global_batch();
-        const i64 n_batches = config_.validation_samples / batch;
-        double sum = 0;
-        for (i64 i = 0; i < n_batches; ++i) {
-            std::array<double, 1> stop = {got_stop_signal()};
-            agree(stop);
-            if (stop[0] != 0) return std::nullopt;
-            sum += trainer_.evaluate([&]() -> const data::Batch& { return loader.next(); },
-                                     n_micro_batches(batch));
-        }
-        return sum / static_cast<double>(n_batches);
-    }
-
-    // The same samples each time, so that the points of a run compare; Megatron goes on through the
-    // set, and its orders are followed in this too.
-    i64 first_validation_sample() const {
-        if (config_.data.order == data::DataOrder::stateless) return 0;
-        const i64 earlier = (position_.done.iteration - 1) / config_.output.eval_interval;
-        return earlier * config_.validation_samples;
-    }
-
     Exit leave(Stop stop) {
         if (run_iterations_ > 0 && skipped_in_a_row_ == run_iterations_) {
             note("no weight was changed: the gradients of all {} iterations were beyond fp16{}",
@@ -361,7 +312,6 @@ class Run {
     }
 
     const RunConfig& config_;
-    const data::DataSets& data_;
     const io::OrderedJson training_data_;
     comm::Group& world_;
     comm::Watch& watch_;
@@ -372,6 +322,7 @@ class Run {
     data::Loader loader_;
     data::Batch truncated_;
     Report report_;
+    Evaluation evaluation_;
     ckpt::Generation generation_;
     Stopwatch since_start_;
     i64 run_iterations_ = 0;

@@ -175,7 +175,7 @@ class Resolver {
         for (const auto& later : flags_.model.options->given_later()) {
             problems_.check_built([&] { usage_error(later.name, "{}", later.reason); });
         }
-        if (!model_ || !schedule_ || !output_makes_sense || flags_.schedule.micro_batch < 1) {
+        if (!model_ || !schedule_ || !output_makes_sense || micro_batch() < 1) {
             return std::nullopt;
         }
         problems_.check([&] { check_rows(); });
@@ -186,14 +186,15 @@ class Resolver {
     }
 
   private:
+    // 0: not given.
+    i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
+
     // False: the plan of such a run would make no sense.
     bool check_numbers() {
         problems_.check([&] {
-            const i64 micro_batch = flags_.schedule.micro_batch;
-            if (micro_batch < 1) {
-                usage_error("--micro-batch-size", "must be given and at least 1, but is {}",
-                            micro_batch);
-            }
+            const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
+            if (!micro_batch) usage_error("--micro-batch-size", "must be given");
+            at_least("--micro-batch-size", *micro_batch, 1);
         });
         problems_.check([&] {
             const i64 threads = at_least("--threads", flags_.threads.value_or(1), 1);
@@ -245,23 +246,22 @@ class Resolver {
         // What these lack is a problem already: a schedule without them would find false ones.
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
-        if (seq_length > 0 && (flags_.schedule.global_batch || flags_.schedule.micro_batch > 0)) {
+        if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
             problems_.check(
                 [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
         }
         problems_.check([&] { adamw_ = adamw_config(flags_.schedule); });
-        if (!schedule_ || flags_.schedule.micro_batch < 1) return;
-        for (std::string& text : batch_problems(schedule_->ramp(), flags_.schedule.micro_batch,
-                                                {parallel_.dp, per_replica_})) {
+        if (!schedule_ || micro_batch() < 1) return;
+        for (std::string& text :
+             batch_problems(schedule_->ramp(), micro_batch(), {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
         }
-        n_micro_batches_ =
-            schedule_->ramp().global_batch() / (flags_.schedule.micro_batch * parallel_.dp);
+        n_micro_batches_ = schedule_->ramp().global_batch() / (micro_batch() * parallel_.dp);
         problems_.check([&] { check_accumulation(); });
         for (const spec::RampStep& stage : schedule_->ramp().stages()) {
             problems_.check([&] {
                 spec::check_pipeline({parallel_.pp, parallel_.n_chunks,
-                                      stage.batch / (flags_.schedule.micro_batch * parallel_.dp)});
+                                      stage.batch / (micro_batch() * parallel_.dp)});
             });
         }
     }
@@ -273,7 +273,7 @@ class Resolver {
             flags_.deepspeed_config,
             "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
             "on each of {} data-parallel ranks",
-            *steps, schedule_->ramp().global_batch(), n_micro_batches_, flags_.schedule.micro_batch,
+            *steps, schedule_->ramp().global_batch(), n_micro_batches_, micro_batch(),
             parallel_.dp);
     }
 
@@ -287,7 +287,7 @@ class Resolver {
 
     // Tensor ranks can share the rows of a micro-batch of every length that the run will see.
     void check_rows() const {
-        const i64 micro_batch = flags_.schedule.micro_batch;
+        const i64 micro_batch = this->micro_batch();
         config::require_equal_rows(parallel_, micro_batch, model_->seq_length);
         const auto& curriculum = schedule_->curriculum();
         if (!curriculum || !parallel_.sequence_parallel) return;
@@ -304,7 +304,7 @@ class Resolver {
             .trainer = {.model = *model_,
                         .parallel = parallel_,
                         .data_parallel = data_parallel(),
-                        .micro_batch = flags_.schedule.micro_batch,
+                        .micro_batch = micro_batch(),
                         .n_micro_batches = std::max<i64>(1, n_micro_batches_),
                         .precision = precision_,
                         .loss_scale = flags_.loss_scale,
@@ -319,7 +319,7 @@ class Resolver {
             .precision = precision_,
             .data = std::move(data_),
             .share_index = share_index,
-            .batch = {.micro_batch = flags_.schedule.micro_batch,
+            .batch = {.micro_batch = micro_batch(),
                       .eod_id = vocabulary_.eod,
                       .reset_position_ids = flags_.data.reset_position_ids,
                       .reset_attention_mask = flags_.data.reset_attention_mask,

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves and loads: any layout into any other, digests, the commit protocol under faults.
+// Saves and loads: any layout into any other, digests, which step counts.
 #include "ckpt/save.hpp"
-
-#include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 
 #include "base/log.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "io/fault.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -47,27 +44,6 @@ void save_grid(const Generation& generation, const spec::ModelConfig& config,
     commit_save(generation, info, parts);
 }
 
-void check_grid(const Checkpoint& checkpoint, const spec::ModelConfig& config,
-                const spec::ParallelConfig& parallel, i64 salt) {
-    const auto table = spec::tensor_table(config);
-    for (i64 pp = 0; pp < parallel.pp; ++pp) {
-        for (i64 tp = 0; tp < parallel.tp; ++tp) {
-            Buffers wanted(config, parallel, tp, pp);
-            wanted.fill(config, salt);
-            Buffers got(config, parallel, tp, pp);
-            const i64 n = got.layout.n_elements;
-            for (const Kind kind : Buffers::kinds()) {
-                for (i64 dp = 0; dp < parallel.dp; ++dp) {
-                    const i64 begin = n * dp / parallel.dp;
-                    checkpoint.load(table, got.layout, kind, DType::fp32,
-                                    got.of(kind).data() + begin, begin, n * (dp + 1) / parallel.dp);
-                }
-                CHECK(got.of(kind) == wanted.of(kind));
-            }
-        }
-    }
-}
-
 }  // namespace
 
 TEST_CASE("a saved model is loaded bit for bit, with its counters and configuration") {
@@ -91,7 +67,7 @@ TEST_CASE("a saved model is loaded bit for bit, with its counters and configurat
     CHECK(manifest.tensors.size() == spec::tensor_table(config).size());
     CHECK(checkpoint.has(Kind::exp_avg));
     CHECK_FALSE(checkpoint.has(Kind::master));
-    check_grid(checkpoint, config, {}, 1);
+    test::check_grid(checkpoint, config, {}, 1);
     i64 bytes = 0;
     for (const auto& name : io::list_directory(result.path)) {
         bytes += io::file_size(result.path + "/" + name);
@@ -111,7 +87,7 @@ TEST_CASE("any layout loads what any layout wrote") {
         const test::ScratchDirectory scratch;
         save_grid(claim(scratch.path()), config, from, 3, 5);
         const Checkpoint checkpoint = open(scratch.path());
-        for (const auto& to : layouts) check_grid(checkpoint, config, to, 5);
+        for (const auto& to : layouts) test::check_grid(checkpoint, config, to, 5);
     }
 }
 
@@ -145,7 +121,7 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
     load_row("layers.0.attention.norm.weight");  // small: it lies on one or two of the 16
     CHECK(one.n_parts_read() <= 1 + 4);
     CHECK(one.n_files_opened() <= n_before + 2);
-    check_grid(one, config, parallel, 1);
+    test::check_grid(one, config, parallel, 1);
 }
 
 TEST_CASE("parts of several writers, and those of earlier versions, load alike") {
@@ -176,9 +152,9 @@ TEST_CASE("parts of several writers, and those of earlier versions, load alike")
     save_as(3, false, true);
     for (const i64 step : {1, 2, 3}) {
         const std::string path = scratch / step_name(step);
-        check_grid(Checkpoint(path), config, {}, 1);
-        check_grid(Checkpoint(path, {1, 2}), config, {}, 1);
-        check_grid(Checkpoint(path, {7, 8}), config, {}, 1);
+        test::check_grid(Checkpoint(path), config, {}, 1);
+        test::check_grid(Checkpoint(path, {1, 2}), config, {}, 1);
+        test::check_grid(Checkpoint(path, {7, 8}), config, {}, 1);
     }
 }
 
@@ -191,7 +167,7 @@ TEST_CASE("what a share has not looked at is checked when it is used") {
     test::write(file, test::read(file).substr(1));
     CHECK_THAT(test::error_of([&] { Checkpoint(path, {2, 4}); }), Contains("damaged"));
     const Checkpoint other(path, {1, 4});
-    CHECK_THAT(test::error_of([&] { check_grid(other, config, {.dp = 4}, 1); }),
+    CHECK_THAT(test::error_of([&] { test::check_grid(other, config, {.dp = 4}, 1); }),
                Contains("optim-00002.safetensors"));
 }
 
@@ -340,70 +316,5 @@ TEST_CASE("a newer run takes over") {
     save(fresh, test::info_of(config, 2), buffers.pieces());
     CHECK(io::list_directory(scratch.path()) ==
           std::vector<std::string>{"generation-2", "global_step1", "global_step2", "latest"});
-    check_grid(open(scratch.path()), config, {}, 3);
-}
-
-namespace {
-
-// What a directory holds after a save that may have been cut: step 1 with salt 1, or step 2 (or a
-// second step 1) with salt 2, never a mix.
-void check_whole(const std::string& directory, const spec::ModelConfig& config, bool may_be_new) {
-    const Checkpoint checkpoint = open(directory);
-    const i64 salt = checkpoint.manifest().state.at("salt").get<i64>();
-    CHECK((salt == 1 || (may_be_new && salt == 2)));
-    check_grid(checkpoint, config, {}, salt);
-}
-
-SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
-    SaveInfo info = test::info_of(config, iteration);
-    info.state = {{"salt", salt}};
-    return info;
-}
-
-}  // namespace
-
-TEST_CASE("a save that fails or is killed at any operation leaves the old step or the new one") {
-    const auto config = test::small_model();
-    Buffers old(config, {});
-    old.fill(config, 1);
-    Buffers fresh(config, {});
-    fresh.fill(config, 2);
-    const i64 second_step = GENERATE(1, 2);
-    for (const auto action :
-         {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
-        i64 n_cut = 0;
-        for (i64 at = 1;; ++at) {
-            const test::ScratchDirectory scratch;
-            save(claim(scratch.path()), salted(config, 1, 1), old.pieces());
-            const pid_t child = ::fork();
-            if (child == 0) {
-                io::fault::arm(action, at);
-                try {
-                    const Generation generation = claim(scratch.path());
-                    save(generation, salted(config, second_step, 2), fresh.pieces());
-                } catch (const Error& error) {
-                    ::_exit(static_cast<int>(error.code()));
-                }
-                ::_exit(0);
-            }
-            int status = 0;
-            REQUIRE(::waitpid(child, &status, 0) == child);
-            INFO("operation " << at << " status " << status);
-            const bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-            const bool failed = WIFEXITED(status) && WEXITSTATUS(status) == 3;
-            const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-            REQUIRE((done || failed || killed));
-            check_whole(scratch.path(), config, true);
-            if (done) CHECK(open(scratch.path()).manifest().state.at("salt") == 2);
-            // The next run cleans up and saves.
-            save(claim(scratch.path()), salted(config, 3, 2), fresh.pieces());
-            check_whole(scratch.path(), config, true);
-            for (const std::string& name : io::list_directory(scratch.path())) {
-                CHECK(name.find(".tmp.") == std::string::npos);
-            }
-            if (done) break;
-            ++n_cut;
-        }
-        CHECK(n_cut > 20);
-    }
+    test::check_grid(open(scratch.path()), config, {}, 3);
 }

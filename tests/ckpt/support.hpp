@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -122,6 +123,28 @@ inline ckpt::SaveInfo info_of(const spec::ModelConfig& config, i64 iteration) {
     info.state = {{"lr", 0.1}, {"note", "caf\xc3\xa9"}};
     info.command_line = "lm-train --seed 1234";
     return info;
+}
+
+// The checkpoint gives each rank of a layout what fill(salt) makes.
+inline void check_grid(const ckpt::Checkpoint& checkpoint, const spec::ModelConfig& config,
+                       const spec::ParallelConfig& parallel, i64 salt) {
+    const auto table = spec::tensor_table(config);
+    for (i64 pp = 0; pp < parallel.pp; ++pp) {
+        for (i64 tp = 0; tp < parallel.tp; ++tp) {
+            Buffers wanted(config, parallel, tp, pp);
+            wanted.fill(config, salt);
+            Buffers got(config, parallel, tp, pp);
+            const i64 n = got.layout.n_elements;
+            for (const ckpt::Kind kind : Buffers::kinds()) {
+                for (i64 dp = 0; dp < parallel.dp; ++dp) {
+                    const i64 begin = n * dp / parallel.dp;
+                    checkpoint.load(table, got.layout, kind, DType::fp32,
+                                    got.of(kind).data() + begin, begin, n * (dp + 1) / parallel.dp);
+                }
+                CHECK(got.of(kind) == wanted.of(kind));
+            }
+        }
+    }
 }
 
 inline std::string read(const std::string& path) {

@@ -12,7 +12,6 @@
 using lm::i64;
 using lm::optim::BatchRamp;
 using lm::optim::Counters;
-using lm::optim::Curriculum;
 using lm::optim::DecayStyle;
 using lm::optim::Schedule;
 using lm::optim::ScheduleRequest;
@@ -286,98 +285,6 @@ TEST_CASE("ramps that cannot be are refused") {
     CHECK(help.at(2381) == 24);
     CHECK(help.at(300'000) >= 1016);
     CHECK(help.at(300'001) == 1024);
-}
-
-namespace {
-
-Curriculum linear(i64 min, i64 max, i64 total, i64 step) {
-    Curriculum c;
-    c.min = min;
-    c.max = max;
-    c.total_steps = total;
-    c.difficulty_step = step;
-    return c;
-}
-
-ScheduleRequest tr8b() {
-    auto r = request(2048, 600'000'000);
-    r.train_tokens = 300'000'000'000;
-    r.warmup_samples = 3'750'000;
-    r.decay_tokens = 260'000'000'000;
-    r.curriculum = linear(64, 2048, 36'000, 8);
-    return r;
-}
-
-}  // namespace
-
-TEST_CASE("curriculum lengths") {
-    const auto c = linear(64, 2048, 36'000, 8);
-    for (const auto& [step, length] : std::vector<std::pair<i64, i64>>{{1, 64},
-                                                                       {100, 64},
-                                                                       {144, 64},
-                                                                       {145, 64},
-                                                                       {146, 72},
-                                                                       {1000, 112},
-                                                                       {10'000, 608},
-                                                                       {18'000, 1056},
-                                                                       {35'000, 1992},
-                                                                       {35'855, 2040},
-                                                                       {35'999, 2040},
-                                                                       {36'000, 2048},
-                                                                       {36'001, 2048},
-                                                                       {1'000'000, 2048}}) {
-        CHECK(c.seq_length(step) == length);
-    }
-    const auto small = linear(8, 128, 30, 4);
-    for (const auto& [step, length] :
-         std::vector<std::pair<i64, i64>>{{1, 12}, {2, 16}, {8, 40}, {15, 68}, {30, 128}}) {
-        CHECK(small.seq_length(step) == length);
-    }
-    auto root = c;
-    root.kind = Curriculum::Kind::fixed_root;
-    root.root_degree = 2;
-    for (const auto& [step, length] :
-         std::vector<std::pair<i64, i64>>{{1, 72}, {100, 168}, {9000, 1056}, {36'000, 2048}}) {
-        CHECK(root.seq_length(step) == length);
-    }
-    Curriculum discrete;
-    discrete.kind = Curriculum::Kind::fixed_discrete;
-    discrete.lengths = {64, 128, 256};
-    discrete.max_steps = {10, 20};
-    discrete.check(256);
-    CHECK(discrete.seq_length(1) == 64);
-    CHECK(discrete.seq_length(10) == 64);
-    CHECK(discrete.seq_length(11) == 128);
-    CHECK(discrete.seq_length(20) == 128);
-    CHECK(discrete.seq_length(21) == 256);
-    CHECK_FALSE(discrete.finished(20));
-    CHECK(discrete.finished(21));
-    CHECK_THROWS_AS(discrete.check(255), lm::Error);
-    CHECK_THROWS_AS(linear(64, 4096, 100, 8).check(2048), lm::Error);
-}
-
-TEST_CASE("the 104B curriculum run ends by its tokens") {
-    const Schedule schedule(tr8b());
-    CHECK(schedule.after(36'000).tokens == 77'563'953'152);
-    CHECK(schedule.total_iterations() == 89'033);
-    CHECK(schedule.end().samples == 182'339'584);
-    CHECK(schedule.end().tokens >= 300'000'000'000);
-}
-
-TEST_CASE("decay by tokens starts where the warm-up ended") {
-    const Schedule schedule(tr8b());
-    const Counters end_of_warmup = schedule.after(1832);  // 3 750 000 / 2048 = 1831.05
-    CHECK(schedule.learning_rate().warmup_tokens == static_cast<double>(end_of_warmup.tokens));
-    CHECK(schedule.rate(schedule.after(1831).samples, schedule.after(1831).tokens) < 6e-5);
-    double before = 6e-5;
-    for (i64 k = 1832; k < 1900; ++k) {
-        const Counters done = schedule.after(k);
-        const double rate = schedule.rate(done.samples, done.tokens);
-        CHECK(rate <= before);
-        CHECK(rate > 5.99e-5);
-        before = rate;
-    }
-    CHECK(schedule.rate(100'000'000, 260'000'000'001) == 6e-6);
 }
 
 TEST_CASE("the other decay styles") {

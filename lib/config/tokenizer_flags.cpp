@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/tokenizer_flags.hpp"
+
+namespace lm::config {
+
+void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
+                           std::string_view without) {
+    options.value(
+        "--tokenizer-type", &choice.type, "TYPE",
+        fmt::format("GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; {}",
+                    without));
+    options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",
+                  "tokenizer.json of an HFTokenizer, or its directory; nothing is fetched by name");
+    options.value("--vocab-file", &choice.vocab_file, "FILE",
+                  "vocabulary of a GPT2BPETokenizer (vocab.json)");
+    options.value("--merge-file", &choice.merge_file, "FILE",
+                  "merges of a GPT2BPETokenizer (merges.txt)");
+}
+
+}  // namespace lm::config

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.hpp"
+
+#include <fmt/format.h>
+
+#include "base/clock.hpp"
+#include "cli/signals.hpp"
+
+namespace lm::train {
+namespace {
+
+// On any rank.
+bool stop_is_requested(comm::Group& world) {
+    double requested = cli::stop_requested() != cli::StopRequest::none ? 1.0 : 0.0;
+    world.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
+    return requested != 0;
+}
+
+}  // namespace
+
+bool Evaluation::validate(const optim::Counters& done) {
+    return evaluate(data_.valid, first_validation_sample(done), done,
+                    fmt::format("iteration {}", done.iteration));
+}
+
+bool Evaluation::test(const optim::Counters& done) {
+    return evaluate(data_.test, 0, done, "the end of training for test data");
+}
+
+bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
+                          const optim::Counters& done, const std::string& when) {
+    trainer_.set_seq_length(config_.trainer.model.seq_length);
+    for (const data::NamedSource& set : sets) {
+        const Stopwatch watch;
+        data::Loader loader(*set.source, config_.batch, first_sample, config_.trainer.parallel.dp,
+                            trainer_.grid().at.dp);
+        const std::optional<double> loss = mean_loss(loader);
+        if (!loss) return false;
+        report_.validation(set.name, when, done, *loss, config_.validation_samples,
+                           watch.elapsed_s());
+    }
+    return true;
+}
+
+// Over --eval-iters global batches; none when a signal came.
+std::optional<double> Evaluation::mean_loss(data::Loader& loader) {
+    const i64 batch = config_.schedule.ramp().global_batch();
+    const i64 n_batches = config_.validation_samples / batch;
+    double sum = 0;
+    for (i64 i = 0; i < n_batches; ++i) {
+        if (stop_is_requested(world_)) return std::nullopt;
+        sum += trainer_.evaluate([&]() -> const data::Batch& { return loader.next(); },
+                                 n_micro_batches(config_.trainer, batch));
+    }
+    return sum / static_cast<double>(n_batches);
+}
+
+// The same samples each time, so that the points of a run compare; Megatron goes on through the
+// set, and its orders are followed in this too.
+i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
+    if (config_.data.order == data::DataOrder::stateless) return 0;
+    const i64 earlier = (done.iteration - 1) / config_.output.eval_interval;
+    return earlier * config_.validation_samples;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss over the validation sets, each so often, and over the test sets at the end of a
+// training.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "data/datasets.hpp"
+#include "data/loader.hpp"
+#include "train/report.hpp"
+#include "train/run_config.hpp"
+#include "train/trainer.hpp"
+
+namespace lm::train {
+
+// Of a global batch, on each data-parallel rank.
+inline i64 n_micro_batches(const TrainerConfig& config, i64 global_batch) {
+    return global_batch / (config.micro_batch * config.parallel.dp);
+}
+
+class Evaluation {
+  public:
+    // All must outlive it.
+    Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
+               Trainer& trainer, Report& report)
+        : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
+
+    // Each set's loss goes to the report. False on all ranks when a signal to any of them asked to
+    // stop in the middle: the rest is left out.
+    bool validate(const optim::Counters& done);
+    bool test(const optim::Counters& done);
+
+  private:
+    bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
+                  const optim::Counters& done, const std::string& when);
+    std::optional<double> mean_loss(data::Loader& loader);
+    i64 first_validation_sample(const optim::Counters& done) const;
+
+    const RunConfig& config_;
+    const data::DataSets& data_;
+    comm::Group& world_;
+    Trainer& trainer_;
+    Report& report_;
+};
+
+}  // namespace lm::train

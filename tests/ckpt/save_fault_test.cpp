@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit protocol when any operation on files fails, is cut short, or is the last one.
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "ckpt/save.hpp"
+#include "io/fault.hpp"
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using test::Buffers;
+
+namespace {
+
+// What a directory holds after a save that may have been cut: step 1 with salt 1, or step 2 (or a
+// second step 1) with salt 2, never a mix.
+void check_whole(const std::string& directory, const spec::ModelConfig& config, bool may_be_new) {
+    const Checkpoint checkpoint = open(directory);
+    const i64 salt = checkpoint.manifest().state.at("salt").get<i64>();
+    CHECK((salt == 1 || (may_be_new && salt == 2)));
+    test::check_grid(checkpoint, config, {}, salt);
+}
+
+SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
+    SaveInfo info = test::info_of(config, iteration);
+    info.state = {{"salt", salt}};
+    return info;
+}
+
+}  // namespace
+
+TEST_CASE("a save that fails or is killed at any operation leaves the old step or the new one") {
+    const auto config = test::small_model();
+    Buffers old(config, {});
+    old.fill(config, 1);
+    Buffers fresh(config, {});
+    fresh.fill(config, 2);
+    const i64 second_step = GENERATE(1, 2);
+    for (const auto action :
+         {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
+        i64 n_cut = 0;
+        for (i64 at = 1;; ++at) {
+            const test::ScratchDirectory scratch;
+            save(claim(scratch.path()), salted(config, 1, 1), old.pieces());
+            const pid_t child = ::fork();
+            if (child == 0) {
+                io::fault::arm(action, at);
+                try {
+                    const Generation generation = claim(scratch.path());
+                    save(generation, salted(config, second_step, 2), fresh.pieces());
+                } catch (const Error& error) {
+                    ::_exit(static_cast<int>(error.code()));
+                }
+                ::_exit(0);
+            }
+            int status = 0;
+            REQUIRE(::waitpid(child, &status, 0) == child);
+            INFO("operation " << at << " status " << status);
+            const bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            const bool failed = WIFEXITED(status) && WEXITSTATUS(status) == 3;
+            const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            REQUIRE((done || failed || killed));
+            check_whole(scratch.path(), config, true);
+            if (done) CHECK(open(scratch.path()).manifest().state.at("salt") == 2);
+            // The next run cleans up and saves.
+            save(claim(scratch.path()), salted(config, 3, 2), fresh.pieces());
+            check_whole(scratch.path(), config, true);
+            for (const std::string& name : io::list_directory(scratch.path())) {
+                CHECK(name.find(".tmp.") == std::string::npos);
+            }
+            if (done) break;
+            ++n_cut;
+        }
+        CHECK(n_cut > 20);
+    }
+}
