@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: a merge table and a text, both made of the input. All encoders give what the plain
-// algorithm gives: of one piece, whole and by windows; of many short pieces at once; of the text,
+// algorithm gives: of one piece, whole and by windows; of many pieces at once; of the text,
 // by caches that are empty and by the same when they know all of it.
 // The tables are small, and tangled as the input wants: tokens that several merges give, or none;
 // ranks in any order; whole pieces (ignore_merges); ids of 16 and of 32 bits.
@@ -26,6 +26,7 @@ using lm::text::BpeModel;
 using lm::text::Merge;
 using lm::text::PieceKey;
 using lm::text::SplitRule;
+using lm::text::VectorMerger;
 using Ids = std::vector<i32>;
 
 void require(bool condition) {
@@ -148,23 +149,39 @@ void check_piece(const BpeModel& model, const std::string& piece, const Ids& exp
     require(by_window == expected);
 }
 
-void check_short_pieces(const BpeModel& model, const std::string& text,
-                        const lm::test::SlowMerges& slow) {
-    std::vector<PieceKey> pieces;
-    for (std::size_t at = 0; at < text.size(); at += 1 + at % PieceKey::longest)
-        pieces.push_back(
-            PieceKey::of(std::string_view(text).substr(at, 1 + at % PieceKey::longest)));
+// Pieces of 1 to `longest` bytes, one after the other.
+std::vector<std::string_view> cut(std::string_view text, std::size_t longest) {
+    std::vector<std::string_view> pieces;
+    for (std::size_t at = 0; at < text.size(); at += pieces.back().size())
+        pieces.push_back(text.substr(at, 1 + at % longest));
+    return pieces;
+}
+
+void check_many_pieces(const BpeModel& model, const std::string& text,
+                       const lm::test::SlowMerges& slow) {
+    std::vector<PieceKey> keys;
     std::vector<Ids> expected;
-    for (const PieceKey& piece : pieces) expected.push_back(slow.of_piece(piece.text()));
+    for (const std::string_view piece : cut(text, PieceKey::longest)) {
+        keys.push_back(PieceKey::of(piece));
+        expected.push_back(slow.of_piece(piece));
+    }
     lm::text::ShortMerger merger(model);
-    merger.merge(pieces, [&](std::size_t i, std::span<const i32> ids) {
+    merger.merge(keys, [&](std::size_t i, std::span<const i32> ids) {
         require(Ids(ids.begin(), ids.end()) == expected[i]);
     });
-    if (!lm::text::VectorMerger::is_for(model)) return;
-    std::vector<lm::text::ShortIds> merged(pieces.size());
-    lm::text::VectorMerger(model).merge(pieces, merged.data());
-    for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (!VectorMerger::is_for(model)) return;
+    VectorMerger vectors(model);
+    std::vector<lm::text::ShortIds> merged(keys.size());
+    vectors.merge(keys, merged.data());
+    for (std::size_t i = 0; i < keys.size(); ++i)
         require(Ids(merged[i].ids, merged[i].ids + merged[i].count) == expected[i]);
+    // 33 bytes are to be readable at each.
+    const std::string longer = text + std::string(VectorMerger::longest + 1, '\0');
+    const auto pieces = cut(std::string_view(longer).substr(0, text.size()), VectorMerger::longest);
+    std::vector<lm::text::WideIds> wide(pieces.size());
+    vectors.merge(pieces, wide.data());
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+        require(Ids(wide[i].ids, wide[i].ids + wide[i].count) == slow.of_piece(pieces[i]));
 }
 
 void check_text(const BpeModel& model, const std::string& text, SplitRule rule,
@@ -208,7 +225,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto& [of, shape, model, slow] = *last;
     const std::string text = make_text(input.substr(table.size()), shape.split);
     check_piece(model, text, slow.of_piece(text));
-    check_short_pieces(model, text, slow);
+    check_many_pieces(model, text, slow);
     check_text(model, text, shape.split ? SplitRule::gpt2 : SplitRule::none, slow);
     return 0;
 }
