@@ -66,10 +66,10 @@ bool AddedTokenMatcher::ignored(std::string_view whole, const Match& match) cons
 size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, size_t least) {
     while (begin > least) {
         size_t before;
-        if (class_table()[char_before(whole, begin, &before)] != CharClass::space) break;
+        if (class_table()[char_before(whole, begin, &before)] != CharClass::space) return begin;
         begin = before;
     }
-    return begin;
+    return least;  // also where the match begins before it
 }
 
 size_t AddedTokenMatcher::strip_behind(std::string_view whole, size_t end) {

@@ -4,6 +4,7 @@
 // say.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,16 +37,20 @@ class AddedTokenMatcher {
     template <typename Text, typename Token>
     void split(std::string_view whole, Text text, Token token) const {
         size_t done = 0;
+        size_t swallowed = 0;  // the end of the whitespace that the last rstrip saw
         for (Match match = find(whole, 0); match.token != nullptr; match = find(whole, match.end)) {
-            const size_t end = match.end;
             if (ignored(whole, match)) continue;
-            // A token may lie in the whitespace that the one before has swallowed: as Hugging Face
-            // tokenizers does, it counts all the same.
-            if (match.token->lstrip) match.begin = strip_before(whole, match.begin, done);
-            const size_t stop = match.token->rstrip ? strip_behind(whole, end) : end;
-            if (done < match.begin) text(whole.substr(done, match.begin - done));
+            const bool rstrip = match.token->rstrip;
+            if (rstrip && match.end > swallowed) swallowed = strip_behind(whole, match.end);
+            const size_t begin =
+                match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
+            const size_t end = rstrip ? std::max(match.end, swallowed) : match.end;
+            // A token in the whitespace that the one before has swallowed counts all the same, as
+            // in Hugging Face tokenizers, unless lstrip leaves nothing of it.
+            if (begin >= end) continue;
+            if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);
-            done = stop;
+            done = end;
         }
         if (done < whole.size()) text(whole.substr(done));
     }
