@@ -64,7 +64,9 @@ void read_steps(const Json& json, const std::string& path, std::vector<Normalize
         steps.push_back(replace_step(part));
     } else if (type == "Prepend") {
         part.only({"prepend"});
-        steps.push_back({NormalizerStep::Kind::prepend, "", part.text("prepend")});
+        const std::string text = part.text("prepend");
+        if (text.empty()) refuse(part.path(), "the normalizer Prepend of an empty text");
+        steps.push_back({NormalizerStep::Kind::prepend, "", text});
     } else {
         part.refuse_type();
     }

@@ -29,6 +29,7 @@ class Reader {
         if (!json_.is_object() || !json_.contains("model"))
             run_error(path_, "is not a tokenizer.json: it has no model");
         const HfPart whole(json_, "tokenizer", path_);
+        check_keys();
         const auto version = io::json_get<std::string>(json_, "version", path_);
         if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
         for (const char* key : {"truncation", "padding"}) {
@@ -52,6 +53,17 @@ class Reader {
     }
 
   private:
+    void check_keys() const {
+        constexpr std::string_view known[] = {
+            "version",    "truncation",    "padding",        "added_tokens", "model",
+            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // which changes no id
+        };
+        for (const auto& [key, value] : json_.items()) {
+            if (std::ranges::find(known, key) == std::end(known))
+                refuse(path_, "the key '{}' of a tokenizer.json", key);
+        }
+    }
+
     void read_model(const HfPart& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
         // Every byte has a token (BpeTokenizer sees to it), so that nothing is ever unknown, and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.json files against ids that Hugging Face tokenizers gave (golden/text/make_hf.py), and
 // the refusals by name.
+#include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
@@ -108,6 +109,13 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
         return with("/normalizer", {{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}});
     };
     CHECK(replace({{"String", " "}}) == "loads");
+    CHECK(with("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}) == "loads");
+    CHECK_THAT(with("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}),
+               Contains("Prepend of an empty text is not supported"));
+    for (const char* key : {"/truncation", "/padding", "/decoder", "/post_processor"})
+        CHECK(with(key, nullptr) == "loads");
+    CHECK_THAT(with("/frobnicate", 1), Contains("the key 'frobnicate' of a tokenizer.json is not"));
+    CHECK_THAT(with("/type", "BPE"), Contains("the key 'type'"));
     CHECK_THAT(replace({{"String", ""}}), Contains("the empty pattern"));
     CHECK_THAT(replace({{"Regex", " +"}}), Contains("\"Regex\":\" +\""));
     CHECK_THAT(with("/model/type", "Unigram"), Contains("'Unigram' is not supported"));
