@@ -12,9 +12,25 @@ void check_reducible(const View& x) {
     LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16, "a reduction of bytes");
 }
 
+Operation all_reduce_of(const View& x, Reduction reduction) {
+    check_reducible(x);
+    return {Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
+}
+
 void check_parts(const View& whole, const View& part, int size) {
     LM_CHECK(whole.dtype == part.dtype && whole.numel() == part.numel() * size,
              "views of a collective that do not fit the group's size");
+}
+
+Operation reduce_scatter_of(const View& in, const View& out, Reduction reduction, int size) {
+    check_reducible(in);
+    check_parts(in, out, size);
+    return {Kind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data};
+}
+
+Operation all_gather_of(const View& in, const View& out, int size) {
+    check_parts(out, in, size);
+    return {Kind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data};
 }
 
 }  // namespace
@@ -41,19 +57,15 @@ void Group::finish(i64 ticket) {
 }
 
 Work Group::start_all_reduce(const View& x, Reduction reduction) {
-    check_reducible(x);
-    return begin({Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data});
+    return begin(all_reduce_of(x, reduction));
 }
 
 Work Group::start_reduce_scatter(const View& in, const View& out, Reduction reduction) {
-    check_reducible(in);
-    check_parts(in, out, size_);
-    return begin({Kind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data});
+    return begin(reduce_scatter_of(in, out, reduction, size_));
 }
 
 Work Group::start_all_gather(const View& in, const View& out) {
-    check_parts(out, in, size_);
-    return begin({Kind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data});
+    return begin(all_gather_of(in, out, size_));
 }
 
 Work Group::start_broadcast(const View& x, int root) {
@@ -70,6 +82,18 @@ Work Group::start_receive(const View& x, int from, const Work& behind) {
     LM_CHECK(from >= 0 && from != rank_, "a message from the rank itself");
     return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data},
                  behind);
+}
+
+void Group::rehearse_all_reduce(const View& x, Reduction reduction) {
+    rehearse(all_reduce_of(x, reduction));
+}
+
+void Group::rehearse_reduce_scatter(const View& in, const View& out, Reduction reduction) {
+    rehearse(reduce_scatter_of(in, out, reduction, size_));
+}
+
+void Group::rehearse_all_gather(const View& in, const View& out) {
+    rehearse(all_gather_of(in, out, size_));
 }
 
 void Group::barrier() {

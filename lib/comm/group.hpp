@@ -88,6 +88,11 @@ class Group {
     // Makes the connections for what goes between devices, before the work in whose middle they
     // would be made otherwise; nothing else is carried there. Collective.
     virtual void prepare(const Traffic&) {}
+    // The same for collectives like this one of all sizes up to it, done in its memory, which holds
+    // zeros before and afterwards. prepare() comes first. Collective.
+    void rehearse_all_reduce(const View& x, Reduction reduction);
+    void rehearse_reduce_scatter(const View& in, const View& out, Reduction reduction);
+    void rehearse_all_gather(const View& in, const View& out);
 
     // Operations are recorded there from now on, those of parts cut from now on too; nullptr:
     // nowhere. The watch outlives the groups.
@@ -129,6 +134,8 @@ class Group {
     virtual bool orders(i64 ticket) { return done(ticket); }
     virtual i64 start_behind(const Operation& operation, Group& other, i64 ticket);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
+
+    virtual void rehearse(const Operation&) {}
 
     // For groups that hand operations on to another one.
     static Work hand_on(Group& to, const Operation& operation) { return to.begin(operation); }

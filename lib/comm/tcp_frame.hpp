@@ -18,6 +18,7 @@ enum class FrameKind : u32 {
     result,    // the hub: of a collective
     message,   // a rank to another one, `peer` of the group
     question,  // a rank to the ranks named in the bytes: where are you? Passed on to each.
+    host,      // the hub to the asker: that of each, `from`
     answer,    // one of those to the asker, `to`
     failure,   // a rank, and the hub to all: text; the job is over
     bye        // a rank: nothing follows

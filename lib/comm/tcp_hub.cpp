@@ -159,6 +159,13 @@ void TcpHub::fail(int rank, Exit code, const std::string& text) {
     }
 }
 
+// Of a rank that may not answer any more.
+void TcpHub::tell_host(int asker, int rank) {
+    Frame frame{.kind = FrameKind::host};
+    frame.from = rank;
+    send(asker, frame, shared(bytes_of_text(peers_[static_cast<size_t>(rank)].host)));
+}
+
 // ---- Frames ------------------------------------------------------------------------------------
 
 void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
@@ -177,6 +184,7 @@ void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
         }
         case FrameKind::question:
             for (size_t at = 0; at < bytes.size(); at += sizeof(i32)) {
+                tell_host(rank, read_as<i32>(bytes, at));
                 send(read_as<i32>(bytes, at), frame, shared({}));
             }
             return;
@@ -190,6 +198,7 @@ void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
             peer.said_bye = true;
             return;
         case FrameKind::result:
+        case FrameKind::host:
             return;
     }
 }

@@ -62,6 +62,7 @@ class TcpHub {
     void split(u64 group, const Meeting& meeting);
     void send(int rank, const Frame& frame, std::shared_ptr<const Bytes> bytes);
     void fail(int rank, Exit code, const std::string& text);
+    void tell_host(int asker, int rank);
 
     std::vector<Peer> peers_;     // by rank
     std::map<int, int> rank_of_;  // by descriptor

@@ -163,8 +163,11 @@ void TcpWorld::handle(const Frame& frame, Bytes bytes) {
     } else if (frame.kind == FrameKind::answer) {
         const std::string text = text_of_bytes(bytes);  // "HOST WHERE"
         const size_t blank = text.find(' ');
-        sightings_.push_back(
-            {frame.from, true, frame.number, text.substr(0, blank), text.substr(blank + 1)});
+        sightings_[frame.from] = {frame.from, true, frame.number, text.substr(0, blank),
+                                  text.substr(blank + 1)};
+        ++n_answers_;
+    } else if (frame.kind == FrameKind::host) {
+        sightings_[frame.from] = {.rank = frame.from, .host = text_of_bytes(bytes)};
     }
     changed_.notify_all();
 }
@@ -284,6 +287,7 @@ std::vector<Sighting> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
     {
         const std::lock_guard lock(mutex_);
         sightings_.clear();
+        n_answers_ = 0;
     }
     const auto asked = std::as_bytes(std::span(ranks));
     Frame question{.kind = FrameKind::question};
@@ -291,11 +295,11 @@ std::vector<Sighting> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
     tell(question, {asked.begin(), asked.end()});
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(answer_time_s),
-                      [&] { return failed_ || sightings_.size() >= ranks.size(); });
+                      [&] { return failed_ || n_answers_ >= ranks.size(); });
     std::vector<Sighting> seen;
     for (const int rank : ranks) {
-        const auto found = std::ranges::find(sightings_, rank, &Sighting::rank);
-        seen.push_back(found != sightings_.end() ? *found : Sighting{.rank = rank});
+        const auto found = sightings_.find(rank);
+        seen.push_back(found != sightings_.end() ? found->second : Sighting{.rank = rank});
     }
     return seen;
 }

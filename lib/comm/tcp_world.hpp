@@ -80,7 +80,8 @@ class TcpWorld final : public Launch {
     std::condition_variable changed_;
     std::map<Key, Bytes> come_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::vector<Sighting> sightings_;
+    std::map<int, Sighting> sightings_;  // of the ranks that are asked about
+    size_t n_answers_ = 0;
     bool failed_ = false;
     int first_failed_ = -1;  // the rank whose failure has ended the job, as the hub told
     std::string first_reason_;

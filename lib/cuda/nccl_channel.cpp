@@ -77,12 +77,13 @@ bool takes_keys(const Operation& o) {
 }  // namespace
 
 Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-                 int size, int most_blocks)
+                 int size, int peer, int most_blocks)
     : device_(device),
       name_(std::move(name)),
       host_(std::move(host)),
       rank_(rank),
       size_(size),
+      peer_(peer),
       most_blocks_(most_blocks),
       keys_(device.allocate(n_keys * size_of(DType::int32), "NCCL")) {
     LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
@@ -119,10 +120,15 @@ void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
 
 // ---- Forming -----------------------------------------------------------------------------------
 
-void Channel::join(const ncclUniqueId& id) {
+void Channel::join(std::vector<ncclUniqueId> ids) {
     ncclConfig_t config = config_of(name_, false, most_blocks_);
-    check(nccl().CommInitRankConfig(&joined_, size_, id, rank_, &config), joined_,
-          "ncclCommInitRankConfig");
+    if (ids.size() == 1) {
+        return check(nccl().CommInitRankConfig(&joined_, size_, ids[0], rank_, &config), joined_,
+                     "ncclCommInitRankConfig");
+    }
+    check(nccl().CommInitRankScalable(&joined_, size_, rank_, static_cast<int>(ids.size()),
+                                      ids.data(), &config),
+          joined_, "ncclCommInitRankScalable");
 }
 
 bool Channel::settled(ncclComm_t comm) {
@@ -150,26 +156,26 @@ bool Channel::formed() {
     return state_ == State::formed;
 }
 
-// NCCL connects for an algorithm when that is taken first (NCCL_RUNTIME_CONNECT), which depends on
-// kind and size: so a small and a large one of each.
-void Channel::warm_up(bool messages) {
+std::vector<Operation> Channel::first_operations() const {
+    std::vector<Operation> operations;
+    void* const all = keys_.data();
     for (const i64 bytes : {i64{64}, keys_.bytes()}) {
-        const auto perform = [&](Kind kind, i64 n, const void* in, void* out) {
+        const auto add = [&](Kind kind, i64 n, const void* in, void* out) {
             if (n == 0) return;
-            release(*start({.kind = kind, .dtype = DType::uint8, .n = n, .in = in, .out = out}, -1,
-                           nullptr));
+            operations.push_back(
+                {.kind = kind, .dtype = DType::uint8, .n = n, .peer = peer_, .in = in, .out = out});
         };
-        void* const all = keys_.data();
-        if (messages) {
-            perform(rank_ == 0 ? Kind::send : Kind::receive, bytes, all, all);
+        if (peer_ >= 0) {
+            add(rank_ == 0 ? Kind::send : Kind::receive, bytes, all, all);
             continue;
         }
         const i64 n = bytes / size_;
         void* const part = at(all, rank_ * n, DType::uint8);
-        perform(Kind::all_reduce, bytes, all, all);
-        perform(Kind::reduce_scatter, n, all, part);
-        perform(Kind::all_gather, n, part, all);
+        add(Kind::all_reduce, bytes, all, all);
+        add(Kind::reduce_scatter, n, all, part);
+        add(Kind::all_gather, n, part, all);
     }
+    return operations;
 }
 
 // ---- Operations --------------------------------------------------------------------------------

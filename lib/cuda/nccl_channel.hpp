@@ -7,7 +7,7 @@
 // can be stopped. Operations go through a blocking duplicate of it: a nonblocking one starts a
 // thread for each (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal: tens of microseconds), a
 // blocking one returns when its kernel is in the stream. That waits for no other rank once the
-// connections are made, which warm_up() sees to.
+// connections are made, to which rehearsals see.
 //
 // All members but the constructor are called under the world's mutex.
 #pragma once
@@ -29,7 +29,8 @@ namespace lm::cuda {
 // An operation under way. Its inputs are there when `ready` is reached, its results when `end` is.
 struct Flight {
     comm::Operation operation;
-    i64 number = -1;  // of the group's collectives; -1: a message
+    i64 number = -1;         // of the group's collectives; -1: a message
+    bool rehearsal = false;  // makes connections, carries nothing
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
     bool complete = false;
@@ -53,24 +54,27 @@ struct Communicators {
 
 class Channel {
   public:
-    // Of `name`'s members; `host` is the group that tells who is missing. `most_blocks` of its
-    // kernels run at once, each on a multiprocessor that computes no more meanwhile; 0: as many as
-    // NCCL likes. Allocates.
+    // Of `name`'s members; `host` is the group that tells who is missing. Of two members, messages
+    // go to or from the other, `peer` in `host`; -1: collectives. `most_blocks` of its kernels run
+    // at once, each on a multiprocessor that computes no more meanwhile; 0: as many as NCCL likes.
+    // Allocates.
     Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-            int size, int most_blocks);
+            int size, int peer, int most_blocks);
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
     // Begins to form the communicator; formed() drives that and is true when it is done.
-    void join(const ncclUniqueId& id);
+    // Several ids where nccl_library.hpp says that the library takes them.
+    void join(std::vector<ncclUniqueId> ids);
     bool formed();
-    // Tells the first operations, which make the connections and take NCCL's memory: collectives,
-    // or messages from the first rank of two to the second. idle(): all have ended.
-    void warm_up(bool messages);
-    bool idle();
+    // The first operations, which take NCCL's memory and make connections: a small and a large one
+    // of each collective, or messages from the first rank of two to the second.
+    std::vector<comm::Operation> first_operations() const;
+    bool idle();  // all have ended
 
-    // Behind what the compute stream was told so far, and behind another flight.
+    // Behind what the compute stream was told so far, and behind another flight. What has no
+    // connections yet waits for the other members.
     Flight* start(const comm::Operation& operation, i64 number, const Flight* behind);
     bool done(Flight& flight);
     // The ticket is gone.
@@ -102,6 +106,7 @@ class Channel {
     std::shared_ptr<comm::Group> host_;
     int rank_;
     int size_;
+    int peer_;
     int most_blocks_;
     State state_ = State::joining;
     ncclComm_t joined_ = nullptr;  // until its duplicate is there

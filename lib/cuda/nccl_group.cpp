@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <thread>
@@ -33,6 +34,22 @@ ncclUniqueId new_id(const std::string& name) {
 
 device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
+}
+
+// One for so many ranks, where the library knows of several: as many as PyTorch gives one.
+int n_meeting_places(int n_ranks) {
+    constexpr int usual = 128;
+    const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
+    const int wanted = text != nullptr ? std::atoi(text) : usual;
+    const int ranks_each = wanted > 0 ? wanted : usual;
+    return nccl().CommInitRankScalable == nullptr ? 1
+                                                  : static_cast<int>(ceil_div(n_ranks, ranks_each));
+}
+
+// NCCL cuts ranks into that many parts of neighbours, the first ones longer by one where they do
+// not come out even (bootstrap.cc, rootIdFromRank); a part meets best at its first rank.
+int first_of_part(int n_ranks, int n_parts, int part) {
+    return part * (n_ranks / n_parts) + std::min(part, n_ranks % n_parts);
 }
 
 }  // namespace
@@ -102,12 +119,16 @@ void NcclGroup::prepare(const comm::Traffic& traffic) {
 
 void NcclGroup::form_collectives(bool beside_compute) {
     LM_CHECK(!channel_, "a group that was prepared");
-    ncclUniqueId id{};
-    if (rank() == 0) id = new_id(name());
-    ids_->broadcast(view_of(id), 0);
-    channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(),
+    // Where all meet in one place, it has to serve each of them.
+    std::vector<ncclUniqueId> ids(static_cast<size_t>(n_meeting_places(size())));
+    for (size_t i = 0; i < ids.size(); ++i) {
+        const int root = first_of_part(size(), static_cast<int>(ids.size()), static_cast<int>(i));
+        if (rank() == root) ids[i] = new_id(name());
+        ids_->broadcast(view_of(ids[i]), root);
+    }
+    channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(), -1,
                                          beside_compute ? spec::nccl_overlap_channels : 0);
-    world_->form(channel_, id, false);
+    world_->form(channel_, ids);
 }
 
 void NcclGroup::form_link(int from, int to) {
@@ -122,9 +143,16 @@ void NcclGroup::form_link(int from, int to) {
     } else {
         ids_->receive(view_of(id), peer);
     }
-    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2,
+    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
                                      spec::nccl_link_channels);
-    world_->form(link, id, true);
+    world_->form(link, {id});
+}
+
+// The connections of messages do not depend on their size.
+void NcclGroup::rehearse(const Operation& largest) {
+    if (size() == 1 || largest.n == 0) return;
+    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind), "nothing to rehearse");
+    world_->rehearse(channel_for(largest), largest);
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {
@@ -176,23 +204,21 @@ i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind)
         copy(operation);
         return 0;
     }
-    const std::lock_guard lock(world_->mutex());
-    world_->require_whole();  // the communicators are not stopped meanwhile
-    Channel& channel = channel_for(operation);
+    const std::shared_ptr<Channel>& channel = channel_for(operation);
+    Flight* const flight = world_->start(channel, operation, number, behind);
     const i64 ticket = under_way_.open();
-    *under_way_.find(ticket) = {
-        .on_host = {}, .channel = &channel, .flight = channel.start(operation, number, behind)};
+    *under_way_.find(ticket) = {.on_host = {}, .channel = channel.get(), .flight = flight};
     return ticket;
 }
 
-Channel& NcclGroup::channel_for(const Operation& operation) {
+const std::shared_ptr<Channel>& NcclGroup::channel_for(const Operation& operation) const {
     if (comm::is_message(operation.kind)) {
         const auto link = links_.find({operation.peer, operation.kind});
         LM_CHECK(link != links_.end(), "a message for which the group was not prepared");
-        return *link->second;
+        return link->second;
     }
     LM_CHECK(channel_ != nullptr, "a collective for which the group was not prepared");
-    return *channel_;
+    return channel_;
 }
 
 // A group of one rank.

@@ -38,6 +38,7 @@ class NcclGroup final : public comm::Group {
     ~NcclGroup() override;
 
     void prepare(const comm::Traffic& traffic) override;
+    void rehearse(const comm::Operation& largest) override;
     void abort(const std::string& reason) noexcept override;
     i64 count_collective() override { return host_->count_collective(); }
     std::string missing(const comm::Operation& operation, i64 number, double waited_s) override {
@@ -64,7 +65,7 @@ class NcclGroup final : public comm::Group {
     void copy(const comm::Operation& operation);
     void form_collectives(bool beside_compute);
     void form_link(int from, int to);
-    Channel& channel_for(const comm::Operation& operation);
+    const std::shared_ptr<Channel>& channel_for(const comm::Operation& operation) const;
     void end();
 
     std::shared_ptr<NcclWorld> world_;

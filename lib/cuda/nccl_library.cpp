@@ -14,6 +14,7 @@ constexpr const char* file = "libnccl.so.2";
 // Configurations of communicators that are split off came with 2.18; ones before 2.20 have not been
 // looked at.
 constexpr int oldest = NCCL_VERSION(2, 20, 0);
+constexpr int scalable = NCCL_VERSION(2, 23, 0);
 
 std::filesystem::path beside_plugin() {
     Dl_info info;
@@ -54,6 +55,10 @@ Nccl load() {
     if (version < oldest) {
         run_error("NCCL", "{} is version {}.{}, too old: install NCCL {}.{} or later", file,
                   version / 10000, version / 100 % 100, oldest / 10000, oldest / 100 % 100);
+    }
+    if (version >= scalable) {
+        table.CommInitRankScalable = reinterpret_cast<decltype(table.CommInitRankScalable)>(
+            dlsym(library, "ncclCommInitRankScalable"));
     }
     return table;
 }

@@ -17,6 +17,10 @@ struct Nccl {
 #define LM_MEMBER(name) decltype(&nccl##name) name = nullptr;
     LM_NCCL_FUNCTIONS(LM_MEMBER)
 #undef LM_MEMBER
+    // From 2.23 on, and so not in the oldest header; nullptr in a library that lacks it. As
+    // CommInitRankConfig, but ranks meet at several places, an id for each.
+    ncclResult_t (*CommInitRankScalable)(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
+                                         ncclUniqueId* ids, ncclConfig_t* config) = nullptr;
 };
 
 // libnccl.so.2 beside the plugin, or where the loader finds it. Throws Error(failure) saying what

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/nccl_world.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 
 namespace lm::cuda {
+
+using comm::Kind;
+using comm::Operation;
+
 namespace {
 
+constexpr const char* warming_up = "warming up";
 constexpr auto interval = std::chrono::milliseconds(100);
 // Polls without pause before a waiting rank lets others have its core.
 constexpr int eager_attempts = 1000;
@@ -16,6 +22,11 @@ constexpr auto pause_between_attempts = std::chrono::microseconds(50);
 // A rank that waits for its GPU wakes up when the operations under way are stopped. One that does
 // not within this time is stuck in the driver, and the job is ended without it.
 constexpr double ignored_s = 20;
+
+// All members count what they all come to, so that who has not can be told.
+i64 number_of(Channel& channel, const Operation& operation) {
+    return comm::is_message(operation.kind) ? -1 : channel.host().count_collective();
+}
 
 }  // namespace
 
@@ -38,29 +49,95 @@ NcclWorld::~NcclWorld() {
     if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
 }
 
-void NcclWorld::form(const std::shared_ptr<Channel>& channel, const ncclUniqueId& id,
-                     bool messages) {
+// ---- Forming and rehearsing ---------------------------------------------------------------------
+
+void NcclWorld::form(const std::shared_ptr<Channel>& channel,
+                     const std::vector<ncclUniqueId>& ids) {
+    const std::vector<Operation> first = channel->first_operations();
+    const Operation meeting{.kind = comm::is_message(first[0].kind) ? first[0].kind : Kind::split,
+                            .peer = first[0].peer};
+    const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
         channels_.push_back(channel);
-        channel->join(id);
+        channel->join(ids);
     }
     const Stopwatch watch;
-    const auto within = [&](const std::function<bool()>& attempt, const char* what) {
-        until([&] {
-            if (attempt()) return true;
-            if (watch.elapsed_s() < timeout_s_) return false;
-            run_error(fmt::format("group '{}'", channel->name()),
-                      "NCCL did not {} within {:.0f} s: NCCL_DEBUG=INFO tells more", what,
-                      timeout_s_);
-        });
-    };
-    within([&] { return channel->formed(); }, "form its communicator");
-    {
-        const std::lock_guard lock(mutex_);
-        channel->warm_up(messages);
+    bool formed = false;
+    until([&] {
+        formed = channel->formed();
+        return formed || watch.elapsed_s() > timeout_s_;
+    });
+    if (!formed) {
+        run_error(fmt::format("group '{}'", channel->name()),
+                  "forming its communicator: {}: NCCL_DEBUG=INFO tells more",
+                  channel->host().missing(meeting, number, watch.elapsed_s()));
     }
-    within([&] { return channel->idle(); }, "connect its ranks");
+    perform(channel, first);
+}
+
+// Operations that only make connections. The watch tells who has not come to one.
+void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
+                        const std::vector<Operation>& operations) {
+    std::vector<Flight*> flights;
+    for (const Operation& operation : operations) {
+        flights.push_back(call(
+            channel,
+            {.operation = operation, .number = number_of(*channel, operation), .rehearsal = true},
+            nullptr));
+    }
+    until([&] { return channel->idle(); });
+    const std::lock_guard lock(mutex_);
+    for (Flight* const flight : flights) channel->release(*flight);
+}
+
+void NcclWorld::rehearse(const std::shared_ptr<Channel>& channel, const Operation& largest) {
+    const auto at = [&](const void* base, i64 elements) {
+        return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
+    };
+    const i64 rank = channel->host().rank();
+    // A part in its place stays there.
+    const bool in_place = largest.out == at(largest.in, rank * largest.n);
+    const bool out_of_place = largest.in == at(largest.out, rank * largest.n);
+    std::vector<Operation> operations;
+    for (i64 n = 1; operations.empty() || operations.back().n < largest.n;
+         n = std::min(2 * n, largest.n)) {
+        Operation& operation = operations.emplace_back(largest);
+        operation.n = n;
+        if (largest.kind == Kind::reduce_scatter && in_place) {
+            operation.out = at(largest.in, rank * n);
+        }
+        if (largest.kind == Kind::all_gather && out_of_place) {
+            operation.in = at(largest.out, rank * n);
+        }
+    }
+    perform(channel, operations);
+}
+
+// ---- Operations ---------------------------------------------------------------------------------
+
+Flight* NcclWorld::start(const std::shared_ptr<Channel>& channel, const Operation& operation,
+                         i64 number, const Flight* behind) {
+    return call(channel, {.operation = operation, .number = number}, behind);
+}
+
+Flight* NcclWorld::call(const std::shared_ptr<Channel>& channel, const Flight& flight,
+                        const Flight* behind) {
+    const auto tell = [this](Call call) {
+        const std::lock_guard lock(call_mutex_);
+        call_ = std::move(call);
+    };
+    struct End {
+        decltype(tell)& tell_end;
+        ~End() { tell_end({}); }
+    };
+    tell({channel, flight});
+    const End end{tell};
+    const std::lock_guard lock(mutex_);
+    require_whole();  // the communicators are not stopped meanwhile
+    Flight* const started = channel->start(flight.operation, flight.number, behind);
+    started->rehearsal = flight.rehearsal;
+    return started;
 }
 
 void NcclWorld::require_whole() {
@@ -138,10 +215,25 @@ bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     }
     if (blocked_since_s_ < 0) blocked_since_s_ = monotonic_s();
     const double waited_s = monotonic_s() - blocked_since_s_;
-    if (waited_s < timeout_s_) return false;
-    fail(fmt::format("NCCL: a call did not return within {:.0f} s: NCCL_DEBUG=INFO tells more",
-                     waited_s));
+    if (waited_s >= timeout_s_) fail_in_call(waited_s);
     return false;
+}
+
+// The rank does not come out of a call of NCCL, and so notices nothing: the job ends without it.
+void NcclWorld::fail_in_call(double waited_s) {
+    Call call;
+    {
+        const std::lock_guard lock(call_mutex_);
+        call = call_;
+    }
+    if (call.channel) {
+        report(*call.channel, {.flight = call.flight, .text = "", .waited_s = waited_s});
+    } else {
+        fail(fmt::format("NCCL: a call did not return within {:.0f} s: NCCL_DEBUG=INFO tells more",
+                         waited_s));
+    }
+    told_.store(true);
+    host_->abort(reason_);
 }
 
 void NcclWorld::look() {
@@ -163,16 +255,17 @@ void NcclWorld::look() {
 void NcclWorld::report(Channel& channel, const Trouble& trouble) {
     const Flight& flight = trouble.flight;
     const std::string object = fmt::format("group '{}'", channel.name());
+    const std::string phase = flight.rehearsal ? fmt::format("{}: ", warming_up) : "";
     if (trouble.text.empty()) {
         return fail(
-            fmt::format("{}: {}", object,
+            fmt::format("{}: {}{}", object, phase,
                         channel.host().missing(flight.operation, flight.number, trouble.waited_s)));
     }
     const std::string number =
         flight.number >= 0 ? fmt::format(", operation {}", flight.number) : "";
     const std::string what =
         flight.operation.n > 0 ? fmt::format("{}{}: ", flight.operation.str(), number) : "";
-    fail(fmt::format("{}: {}NCCL: {}", object, what, trouble.text));
+    fail(fmt::format("{}: {}{}NCCL: {}", object, phase, what, trouble.text));
 }
 
 void NcclWorld::end_if_ignored() {

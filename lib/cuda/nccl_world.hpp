@@ -35,8 +35,16 @@ class NcclWorld {
     std::timed_mutex& mutex() { return mutex_; }
     double timeout_s() const { return timeout_s_; }
 
-    // Forms the communicator of a new channel, makes its connections, and watches it from then on.
-    void form(const std::shared_ptr<Channel>& channel, const ncclUniqueId& id, bool messages);
+    // Forms the communicator of a new channel, where its ranks meet by these ids, makes its first
+    // connections, and watches it from then on.
+    void form(const std::shared_ptr<Channel>& channel, const std::vector<ncclUniqueId>& ids);
+    // Carries operations like this one of all sizes up to it, in its memory, so that none of them
+    // makes connections later: NCCL does that when it takes an algorithm first (since 2.22, see
+    // NCCL_RUNTIME_CONNECT), which it picks by kind, type and size.
+    void rehearse(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
+    // Tells the channel an operation.
+    Flight* start(const std::shared_ptr<Channel>& channel, const comm::Operation& operation,
+                  i64 number, const Flight* behind);
 
     // Throws Error(failure) with what has failed, if anything.
     void require_whole();
@@ -47,8 +55,19 @@ class NcclWorld {
     void until(const std::function<bool()>& attempt);
 
   private:
+    // A call of NCCL, for the watch.
+    struct Call {
+        std::shared_ptr<Channel> channel;
+        Flight flight;
+    };
+
+    void perform(const std::shared_ptr<Channel>& channel,
+                 const std::vector<comm::Operation>& operations);
+    Flight* call(const std::shared_ptr<Channel>& channel, const Flight& flight,
+                 const Flight* behind);
     void watch();
     void look();
+    void fail_in_call(double waited_s);
     bool lock_in_time(std::unique_lock<std::timed_mutex>& lock);
     void report(Channel& channel, const Trouble& trouble);
     void end_if_ignored();
@@ -59,6 +78,8 @@ class NcclWorld {
     double timeout_s_;
     std::timed_mutex mutex_;
     std::vector<std::weak_ptr<Channel>> channels_;
+    std::mutex call_mutex_;
+    Call call_;                    // that the rank is in, or goes to; no channel: none
     double blocked_since_s_ = -1;  // the watch waits for the mutex
     std::mutex state_mutex_;       // of what follows
     std::condition_variable woken_;

@@ -161,6 +161,27 @@ void Gpt::zero_accumulated(const Pass& pass) {
     zero(grad_.final_norm_bias);
 }
 
+// Activations, gradients of norms, and the numbers of each row of logits.
+void Gpt::rehearse() const {
+    if (!tensor_.several()) return;
+    comm::Group& group = tensor_.group();
+    const auto sum = comm::Reduction::sum;
+    if (tensor_.cuts_rows()) {
+        const View own = tensor_.own_rows(shared_.gathered);
+        group.rehearse_all_gather(own, shared_.gathered);
+        group.rehearse_reduce_scatter(shared_.gathered, own, sum);
+        if (!grad_.layers.empty()) {
+            group.rehearse_all_reduce(grad_.layers.front().attention_norm_weight, sum);
+        }
+    } else {
+        group.rehearse_all_reduce(shared_.branch, sum);
+    }
+    if (!shared_.row_stats) return;
+    const i64 rows = shared_.row_stats[1];
+    group.rehearse_all_reduce(shared_.row_stats.flat().rows(0, rows), comm::Reduction::max);
+    group.rehearse_all_reduce(shared_.row_stats.flat().rows(0, 2 * rows), sum);
+}
+
 // Norms see this rank's rows alone when rows are cut.
 void Gpt::sum_over_rows(const View& weight, const View& bias) {
     if (!tensor_.cuts_rows()) return;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/data_parallel.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace lm::parallel {
@@ -33,6 +35,15 @@ DataParallel::DataParallel(comm::Group& group, int zero_stage, const DataParalle
         owned_.push_back(part_of(bucket, group.size(), group.rank()));
     }
     updated_ = sharded() ? owned_ : std::vector<Range>{{0, n}};
+}
+
+void DataParallel::rehearse() {
+    const auto largest = std::ranges::max_element(buckets_, {}, &Range::size);
+    const Range own = part_of(*largest, group_.size(), group_.rank());
+    const View whole = rows(gradients_, *largest);
+    if (!sharded()) return group_.rehearse_all_reduce(whole, Reduction::sum);
+    group_.rehearse_reduce_scatter(whole, rows(gradients_, own), Reduction::sum);
+    group_.rehearse_all_gather(rows(weights_, own), rows(weights_, *largest));
 }
 
 void DataParallel::start_reduce(size_t bucket) {

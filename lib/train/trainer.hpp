@@ -130,6 +130,7 @@ class Trainer {
     void build_chunks();
     void build_data_parallel();
     void bind_optimizer();
+    void rehearse();
     // body(range of the flat buffer, the masters of its elements), of what this rank updates.
     template <typename Body>
     void for_masters(const Body& body);

@@ -94,5 +94,15 @@ if [ -e "$emulated/liblm_cuda.so" ]; then
     paste <(figures one.log) <(figures out.0) |
         awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 1e-3 * $1) { print; exit 1 } }' || fail "other losses"
     lm-ckpt verify saved >verified || fail "lm-ckpt verify: $(cat verified)"
+
+    # A rank whose machine stops while connections are made, so that NCCL's call does not return: named, with what was
+    # being done. The rank that waits in the call is ended without its doing.
+    EMULATED_NCCL_LOST=1 start 2 test_conformance --rendezvous --cuda --timeout 3 --case all_gather
+    code=0
+    wait "${pids[0]}" || code=$?
+    kill -9 "${pids[1]}"
+    [ $code = 3 ] || fail "exit $code, wanted 3: $(cat err.*)"
+    grep -qE "group 'world': warming up: all_reduce\(sum, 64 x uint8\), operation [0-9]+: rank 1 of 2 did not come within 3 s; rank 1 on $(hostname) does not answer" \
+        err.0 || fail "not named: $(cat err.*)"
 fi
 echo "2 and 4 ranks over TCP; failures are named"

@@ -94,12 +94,24 @@ same_figures half.log half2.log 0.02
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events layout quiet.log 4 "${pp[@]}" "${zero[@]}"
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
-    [ "$(find . -name 'events.*' | wc -l)" = 8 ] || fail "no events: $(ls)"
+    EMULATED_CUDA_LOG=$PWD/events layout quiet_sequence.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
+    [ "$(find . -name 'events.*' | wc -l)" = 12 ] || fail "no events: $(ls)"
     for file in events.*; do
         awk '/^product$/ { begun = 1; next } begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' \
             "$file" || fail "a step makes connections or allocates"
-        grep -q "^NCCL: first of a pair's messages" "$file" || fail "no messages in $(cat "$file")"
+        grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
+fi
+
+# ---- Many ranks meet in several places, where NCCL can: a communicator of 4 ranks by 2 ids ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    export LM_NCCL_RANKS_PER_ROOT=3
+    EMULATED_CUDA_LOG=$PWD/several run log ranks 4 test_conformance --rendezvous --cuda --case all_gather
+    [ "$(cat several.* | grep -c "^NCCL: a communicator by 2 ids")" = 4 ] || fail "not by 2 ids: $(cat several.*)"
+    EMULATED_NCCL_VERSION=22205 EMULATED_CUDA_LOG=$PWD/single run log ranks 4 test_conformance --rendezvous --cuda \
+        --case all_gather
+    if cat single.* | grep "ids"; then fail "NCCL 2.22 was given several ids"; fi
+    unset LM_NCCL_RANKS_PER_ROOT
 fi
 
 # ---- Late: as far behind the host as CUDA allows, a missing dependency between streams gives other figures ----
@@ -113,7 +125,9 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
 fi
 
 # ---- Failures ----
-# Forming a communicator on a GPU that two ranks share, whose driver loads all kernels first, takes its time.
+# Forming a communicator on a GPU that two ranks share, whose driver loads all kernels first, takes its time. On an
+# emulated one it takes what four ranks with their threads need on two busy cores to come to the same place: seconds.
+# The case that waits for it waits for what never comes, so its length costs time and proves nothing.
 timeout=60
 [ -z "${LM_PLUGIN_DIR:-}" ] || timeout=5
 failing=(ranks 2 test_conformance --rendezvous --cuda --timeout "$timeout" --case)
@@ -123,8 +137,9 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     failing[1]=4
     expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
         "${failing[@]}" one_never_comes
-    expect 3 "group 'world': .*NCCL: invalid usage: rank 0 calls AllReduce\(count 10,.* but rank 1 calls AllReduce\(count 11," \
-        "${failing[@]}" other_shape
+    # Whose part comes first is named first.
+    ten='rank [023] calls AllReduce\(count 10,[^)]*\)' eleven='rank 1 calls AllReduce\(count 11,[^)]*\)'
+    expect 3 "group 'world': .*NCCL: invalid usage: ($ten, but $eleven|$eleven, but $ten)" "${failing[@]}" other_shape
     CUDA_VISIBLE_DEVICES=0 EMULATED_CUDA_DEVICES=1 expect 2 "cuda:0: ranks 0 and 1 share the GPU at 0000:" \
         mpirun -n 2 test_conformance --cuda
     # One GPU needs no NCCL, several need one that is not too old.

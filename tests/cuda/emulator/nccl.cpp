@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A member of emulated communicators. What NCCL forbids is found and told on stderr: host pointers,
 // views of other sizes on other ranks, a communicator used while it is in progress, after its end,
-// or in two streams.
+// or in two streams. Connections are made when they are needed first, as NCCL makes them for an
+// algorithm, which it picks by kind, type and size: by a call that returns when the other members
+// have come to it, too. Here every power of two has an algorithm of its own.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -9,7 +11,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "memory.hpp"
 #include "nccl_hub.hpp"
@@ -64,7 +69,9 @@ struct ncclComm {
     std::string error;
     cudaStream_t stream = nullptr;  // of the first operation
     int socket = -1;
+    std::vector<int> others;  // sockets to hubs of which nothing but their having come is wanted
     std::map<uint32_t, uint64_t> n_started;  // by channel
+    std::set<Key> connected;                 // channels, and for what
     std::map<Key, std::shared_ptr<Started>> under_way;
     std::set<Key> hurried;  // others wait for these
     struct {
@@ -80,15 +87,24 @@ struct ncclComm {
         return emulator::send_frame(socket, frame, bytes);
     }
 
-    void join(const std::string& hub) {
-        socket = emulator::connect_to_hub(hub);
+    // The first hub carries what is exchanged; all must know all members.
+    void join(const std::vector<std::string>& hubs) {
         Frame hello{FrameType::hello};
         hello.rank = rank;
         hello.size = size;
-        if (socket < 0 || !tell(hello, {})) {
-            state = ncclSystemError;
-            error = "no such id";
-            return;
+        hello.process = getpid();
+        for (const std::string& hub : hubs) {
+            const int connection = emulator::connect_to_hub(hub);
+            if (connection < 0 || !emulator::send_frame(connection, hello, {})) {
+                state = ncclSystemError;
+                error = "no such id";
+                return;
+            }
+            if (socket < 0) {
+                socket = connection;
+            } else {
+                others.push_back(connection);
+            }
         }
         reader = std::thread([this] { read(); });
         runner = std::thread([this] { run_hurried(); });
@@ -100,10 +116,12 @@ struct ncclComm {
             ended = true;
         }
         changed.notify_all();
+        for (const int other : others) shutdown(other, SHUT_RDWR);
         if (socket >= 0) shutdown(socket, SHUT_RDWR);
         if (reader.joinable()) reader.join();
         if (runner.joinable()) runner.join();
         if (socket >= 0) close(socket);
+        for (const int other : others) close(other);
     }
 
     // ---- Operations ----------------------------------------------------------------------------
@@ -133,7 +151,35 @@ struct ncclComm {
         return cudaSuccess;
     }
 
+    // What wants connections of its own: messages none beyond the first.
+    static uint64_t algorithm_of(const Started& started) {
+        const Frame& f = started.frame;
+        if (f.exchange == Exchange::message) return 0;
+        const auto size = static_cast<uint64_t>(std::bit_width(f.count));
+        return ((static_cast<uint64_t>(f.exchange) * 16 + f.op) * 16 + f.dtype) * 64 + size;
+    }
+
+    // In the caller's thread, as NCCL does it.
+    void connect(const Started& started) {
+        const Key key{started.frame.channel, algorithm_of(started)};
+        {
+            const std::lock_guard lock(mutex);
+            if (connected.contains(key)) return;
+        }
+        emulator::log(fmt::format("NCCL: connections for {}", to_string(key.first)));
+        const char* const lost = std::getenv("EMULATED_NCCL_LOST");
+        if (lost != nullptr && std::atoi(lost) == rank) raise(SIGSTOP);
+        Frame frame = started.frame;
+        frame.type = FrameType::connect;
+        frame.rank = rank;
+        frame.number = key.second;
+        tell(frame, {});
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return connected.contains(key) || ended || !error.empty(); });
+    }
+
     ncclResult_t start(std::shared_ptr<Started> started) {
+        connect(*started);
         const Key key{started->frame.channel, n_started[started->frame.channel]++};
         started->frame.type = FrameType::post;
         started->frame.rank = rank;
@@ -143,7 +189,6 @@ struct ncclComm {
             under_way[key] = started;
             if (!blocking) state = ncclInProgress;  // until somebody asks
         }
-        if (key.second == 0) emulator::log(fmt::format("NCCL: first of {}", to_string(key.first)));
         const int64_t place = emulator::enqueue_exchange(
             started->stream, [this, started] { return finish(*started); },
             [this, started] {
@@ -166,11 +211,16 @@ struct ncclComm {
     void read() {
         Frame frame;
         Bytes bytes;
+        for (const int other : others) {
+            if (!emulator::receive_frame(other, frame, bytes)) return;
+        }
         while (emulator::receive_frame(socket, frame, bytes)) {
             const std::lock_guard lock(mutex);
             const Key key{frame.channel, frame.number};
-            if (frame.type == FrameType::joined) {
+            if (frame.type == FrameType::joined && frame.number == emulator::all_members) {
                 joined = true;
+            } else if (frame.type == FrameType::joined) {
+                connected.insert(key);
             } else if (frame.type == FrameType::hurry) {
                 hurried.insert(key);
             } else if (frame.type == FrameType::error) {
@@ -217,8 +267,9 @@ namespace {
 std::mutex comms_mutex;
 std::set<ncclComm_t> comms;  // that live
 
-ncclComm_t new_comm(int rank, int size, const std::string& hub, bool blocking) {
-    emulator::log("NCCL: a communicator");
+ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs, bool blocking) {
+    emulator::log(hubs.size() == 1 ? "NCCL: a communicator"
+                                   : fmt::format("NCCL: a communicator by {} ids", hubs.size()));
     auto* const comm = new ncclComm;
     comm->rank = rank;
     comm->size = size;
@@ -227,7 +278,7 @@ ncclComm_t new_comm(int rank, int size, const std::string& hub, bool blocking) {
         const std::lock_guard lock(comms_mutex);
         comms.insert(comm);
     }
-    comm->join(hub);
+    comm->join(hubs);
     return comm;
 }
 
@@ -310,7 +361,7 @@ void ncclComm::take_part(const Started& split) {
     const std::string hub = text.substr(second + 1);
     if (!hub.empty()) {
         part.comm =
-            new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), hub, part.blocking);
+            new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), {hub}, part.blocking);
         *part.target = part.comm;
     }
 }
@@ -347,7 +398,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int n_ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
     if (config->blocking != 0) return misuse(ncclInvalidUsage, "ranks that join blocking");
-    *comm = new_comm(rank, n_ranks, id.internal, false);
+    *comm = new_comm(rank, n_ranks, {id.internal}, false);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
+    if (config->blocking != 0) return misuse(ncclInvalidUsage, "ranks that join blocking");
+    if (n_ids > n_ranks) return misuse(ncclInvalidArgument, "more ids than ranks");
+    std::vector<std::string> hubs;
+    for (int i = 0; i < n_ids; ++i) hubs.emplace_back(ids[i].internal);
+    *comm = new_comm(rank, n_ranks, hubs, false);
     return ncclInProgress;
 }
 

@@ -60,12 +60,14 @@ std::string text_of(const Frame& f) {
                        f.count, f.dtype, f.op, f.root);
 }
 
-std::atomic<int> n_hubs = 0;  // that serve
+std::atomic<int> n_elsewhere = 0;  // members in other processes that this one's hubs serve
 
-// At the end of the process members elsewhere may still be waiting for their results.
+// At the end of the process members elsewhere may still be waiting for their results; they go when
+// they have them, or fail. One that does neither is stuck, and not waited for in earnest: whoever
+// ends a job that fails waits so long for him.
 struct LastResults {
     ~LastResults() {
-        for (int i = 0; i < 50 && n_hubs > 0; ++i) {
+        for (int i = 0; i < 200 && n_elsewhere > 0; ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }
@@ -85,7 +87,6 @@ class Hub {
             }
         }
         close(listener_);
-        --n_hubs;
     }
 
   private:
@@ -105,11 +106,13 @@ class Hub {
         if (!receive_frame(socket, frame, bytes)) {
             close(socket);
             std::erase(sockets_, socket);
+            if (elsewhere_.erase(socket) > 0) --n_elsewhere;
             const auto gone = [socket](const auto& member) { return member.second == socket; };
             n_gone_ += static_cast<int>(std::erase_if(members_, gone));
             return;
         }
         if (frame.type == FrameType::hello) return greet(socket, frame);
+        if (frame.type == FrameType::connect) return connect_members(frame);
         const Key key{frame.channel, frame.number};
         if (frame.type == FrameType::waiting && !meetings_.contains(key)) return;  // it is over
         Meeting& meeting = meetings_[key];
@@ -130,8 +133,22 @@ class Hub {
         }
         size_ = frame.size;
         members_[frame.rank] = socket;
+        if (frame.process != getpid() && elsewhere_.insert(socket).second) ++n_elsewhere;
         if (static_cast<int>(members_.size()) < size_) return;
-        for (const auto& [rank, each] : members_) send_frame(each, {FrameType::joined}, {});
+        for (const auto& [rank, each] : members_) {
+            send_to(rank, {0, all_members}, FrameType::joined, {});
+        }
+    }
+
+    // A call that connects returns when all whom it connects are in it.
+    void connect_members(const Frame& frame) {
+        const Key key{frame.channel, frame.number};
+        std::set<int>& come = connecting_[key];
+        come.insert(frame.rank);
+        const std::vector<int> members = wanted(frame.channel);
+        if (!std::ranges::all_of(members, [&](int rank) { return come.contains(rank); })) return;
+        for (const int rank : members) send_to(rank, key, FrameType::joined, {});
+        connecting_.erase(key);
     }
 
     bool agree(const Frame& a, const Frame& b) {
@@ -234,8 +251,10 @@ class Hub {
     int size_ = 0;
     int n_gone_ = 0;
     std::vector<int> sockets_;
+    std::set<int> elsewhere_;     // those of members in other processes
     std::map<int, int> members_;  // sockets by rank
     std::map<Key, Meeting> meetings_;
+    std::map<Key, std::set<int>> connecting_;  // by channel, and what is connected
 };
 
 template <typename T>
@@ -302,7 +321,6 @@ std::string start_hub() {
         fmt::print(stderr, "emulated NCCL: no socket: {}\n", std::strerror(errno));
         std::abort();
     }
-    ++n_hubs;
     std::thread([listener] { Hub(listener).serve(); }).detach();
     return name;
 }

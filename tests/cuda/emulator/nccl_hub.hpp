@@ -14,8 +14,9 @@ namespace emulator {
 enum class FrameType : uint32_t {
     hello,    // member: rank and size
     post,     // member: its part of an exchange
+    connect,  // member: the first exchange of a channel, a kind and a size
     waiting,  // member: it can do nothing until this exchange has ended
-    joined,   // hub: all have come
+    joined,   // hub: all have come; to the communicator, or to connect
     result,   // hub: of an exchange
     hurry,    // hub: another member waits for this exchange
     error     // hub: text; the communicator is broken
@@ -37,7 +38,8 @@ struct Frame {
     uint32_t op = 0;
     uint32_t dtype = 0;
     int32_t rank = 0;
-    int32_t size = 0;  // of the communicator
+    int32_t size = 0;     // of the communicator
+    int32_t process = 0;  // of a hello
     int32_t root = 0;
     int32_t color = 0;
     int32_t key = 0;
@@ -46,6 +48,9 @@ struct Frame {
     uint64_t count = 0;
     uint64_t bytes = 0;  // that follow
 };
+
+// The number of what hubs say when all members have joined.
+constexpr uint64_t all_members = UINT64_MAX;
 
 inline uint32_t message_channel(int from, int to, int size) {
     return static_cast<uint32_t>(1 + from * size + to);

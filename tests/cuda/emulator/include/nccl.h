@@ -65,6 +65,10 @@ const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int n_ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
+#if NCCL_MINOR >= 23
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
+                                      ncclUniqueId* ids, ncclConfig_t* config);
+#endif
 // `*part` is set when the parent is no longer in progress; it stays null without a color.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
                            ncclConfig_t* config);
