@@ -12,6 +12,7 @@ namespace {
 // Bytes. What follows the activations is the workspace, and cuBLASLt wants its own at a multiple of
 // that (cuBLAS documentation, cublasLtMatmul(), "workspace"); a cache line is less.
 constexpr i64 buffer_alignment = 256;
+constexpr i64 head_chunk_unit = 64;  // rows
 
 i64 aligned(i64 bytes) {
     return round_up(bytes, buffer_alignment);
@@ -20,8 +21,10 @@ i64 aligned(i64 bytes) {
 }  // namespace
 
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab) {
-    const i64 fit = step.logits_bytes / (local_vocab * size_of(DType::fp32)) / 64 * 64;
-    return std::min(step.rows(), std::max<i64>(fit, 64));
+    const i64 fit = step.logits_bytes / (local_vocab * size_of(step.compute)) / head_chunk_unit;
+    const i64 most = std::max<i64>(fit, 1) * head_chunk_unit;
+    const i64 n_chunks = ceil_div(step.rows(), most);
+    return std::min(step.rows(), round_up(ceil_div(step.rows(), n_chunks), head_chunk_unit));
 }
 
 std::vector<ActivationSpec> activation_table(const ModelConfig& config,

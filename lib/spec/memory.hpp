@@ -14,11 +14,11 @@
 
 namespace lm::spec {
 
-// What the logits that exist at a time may take, if they were fp32. A GPU adds the head's gradient
-// of each chunk of rows to the fp32 sum in memory: chunks are large there, so that it is read and
-// written a few times only, and the products fill the GPU.
+// What the logits that exist at a time may take. A GPU adds the head's gradient of each chunk of
+// rows to the fp32 sum in memory: chunks are large there, so that it is read and written a few
+// times only, and the products fill the GPU.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
-constexpr i64 cuda_logits_bytes = i64{2} << 30;
+constexpr i64 cuda_logits_bytes = i64{1} << 30;
 
 struct StepShape {
     i64 micro_batch = 1;          // B
@@ -60,8 +60,8 @@ struct LayerGroup {
 };
 LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer);
 
-// Rows of logits that exist at a time: a multiple of 64 that keeps them within step.logits_bytes,
-// or all rows.
+// Rows of logits that exist at a time: as few chunks as keep them within step.logits_bytes, all
+// alike but for multiples of 64, so that no last one is too small for the processor; or all rows.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // What is made again has one place for all layers and micro-batches that take turns in it.
@@ -118,6 +118,10 @@ struct Processor {
     GpuAttention attention = GpuAttention::flash;
     i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
 };
+
+// What a GPU's memory has to hold besides buffers and NCCL: the driver's context, CUDA's libraries
+// and all kernels.
+constexpr i64 cuda_allowance_bytes = i64{2} << 30;
 
 struct MemoryPlan {
     i64 weights = 0;

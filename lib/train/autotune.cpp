@@ -179,6 +179,7 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     };
     const spec::StepShape step{.micro_batch = config.micro_batch,
                                .seq_length = m.seq_length,
+                               .compute = config.precision.weights,
                                .logits_bytes = config.processor().logits_bytes()};
     const i64 chunk = spec::head_chunk_rows(step, share.vocab_rows);
     for (const i64 n : {chunk, rows % chunk}) {

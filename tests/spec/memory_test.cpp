@@ -118,21 +118,26 @@ TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
     CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
     const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, {2}, 0, 0);
     CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
-    // All but statistics and inputs takes half.
-    CHECK(bf16.activations > fp32.activations / 2);
-    CHECK(bf16.activations < fp32.activations * 52 / 100);
+    // All but statistics, inputs and the logits of a chunk takes half.
+    const i64 logits = i64{512} * 50304 * 4;  // or of 1024 rows in 16 bits
+    CHECK(bf16.activations - logits > (fp32.activations - logits) / 2);
+    CHECK(bf16.activations - logits < (fp32.activations - logits) * 52 / 100);
     CHECK(fp32.total() == fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer +
                               fp32.activations + fp32.workspace);
 }
 
 TEST_CASE("logits exist a chunk of rows at a time") {
-    CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 640);  // 128 MiB / (50304 * 4 B) = 667
+    // 128 MiB / (50304 * 4 B) = 667: two chunks. In 16 bits one is enough.
+    CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 512);
+    CHECK(head_chunk_rows({.seq_length = 1024, .compute = DType::bf16}, 50304) == 1024);
     CHECK(head_chunk_rows({.seq_length = 100}, 50304) == 100);
     CHECK(head_chunk_rows({.seq_length = 1 << 20}, 1 << 24) == 64);
     const StepShape gpu{.micro_batch = 64,
                         .seq_length = 1024,
+                        .compute = DType::bf16,
                         .logits_bytes = Processor{.cuda = true}.logits_bytes()};
-    CHECK(head_chunk_rows(gpu, 50304) == 10624);  // 2 GiB / (50304 * 4 B) = 10672
+    // 1 GiB / (50304 * 2 B) = 10672: seven chunks, the last of 9088.
+    CHECK(head_chunk_rows(gpu, 50304) == 9408);
 }
 
 TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
