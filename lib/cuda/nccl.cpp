@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -39,24 +40,36 @@ std::string machine() {
     return host + boot;
 }
 
-// Two ranks on one GPU are a mistake that NCCL words badly, unless they were asked for.
+// Where a rank is, as it tells its neighbours.
+struct Place {
+    u64 gpu;
+    i64 rank;
+};
+
+// Two ranks on one GPU are a mistake that NCCL words badly, unless they were asked for. Only the
+// ranks of a machine need to know of each other.
 void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
     const cudaDeviceProp& p = device.properties();
     const std::string address =
         fmt::format("{:04x}:{:02x}:{:02x}", p.pciDomainID, p.pciBusID, p.pciDeviceID);
-    u64 gpu = hash64(machine() + " " + address);
-    std::vector<u64> gpus(static_cast<size_t>(host.size()));
-    host.all_gather({&gpu, DType::int64, {1}}, {gpus.data(), DType::int64, {host.size()}});
+    const std::string here = machine();
+    const auto color = static_cast<int>(hash64(here) >> 33);
+    const auto neighbours = host.split(color, host.rank(), "machine");
+    const Place own{hash64(here + " " + address), host.rank()};
+    std::vector<Place> places(static_cast<size_t>(neighbours->size()));
+    constexpr i64 words = sizeof(Place) / sizeof(i64);
+    neighbours->all_gather({const_cast<Place*>(&own), DType::int64, {words}},
+                           {places.data(), DType::int64, {words * neighbours->size()}});
     const char* const shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     if (shared != nullptr && std::strcmp(shared, "0") != 0) return;
-    for (int rank = 0; rank < host.size(); ++rank) {
-        if (rank == host.rank() || gpus[static_cast<size_t>(rank)] != gpu) continue;
+    for (const Place& other : places) {
+        if (other.rank == own.rank || other.gpu != own.gpu) continue;
         throw JointError(
             Exit::usage,
             fmt::format("cuda:{}: ranks {} and {} share the GPU at {}: start as many ranks on a "
                         "machine as it has GPUs, one for each",
-                        device.index(), std::min(rank, host.rank()), std::max(rank, host.rank()),
-                        address));
+                        device.index(), std::min(other.rank, own.rank),
+                        std::max(other.rank, own.rank), address));
     }
 }
 
