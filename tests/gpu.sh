@@ -84,8 +84,8 @@ memory() {
     [ -z "${LM_PLUGIN_DIR:-}" ] || shape=()
     "$train" "${small[@]}" "${shape[@]}" --train-iters 3 --benchmark >use
     cat use
-    # "memory: 12.1 GiB of the GPU in use, +0.8 % against ...": within 2 %.
-    awk '/^memory: / { line = $0; split($0, part, ", "); share = part[2] + 0 }
+    # "memory: the driver says 12.1 GiB, the plan 12.0 GiB, difference +0.8 %: ...": within 2 %.
+    awk '/^memory: / { line = $0; split($0, part, "difference "); share = part[2] + 0 }
         END { print line; exit line == "" || share < -2 || share > 2 }' use
 }
 cudnn() {

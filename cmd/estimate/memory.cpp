@@ -77,7 +77,7 @@ spec::Processor processor_of(const Flags& flags, i64 n_threads) {
 // What lies outside of our buffers.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
-    return on_gpu(flags) ? i64{2} << 30 : i64{100} << 20;
+    return on_gpu(flags) ? spec::cuda_allowance_bytes : i64{100} << 20;
 }
 
 // Of the rank that needs most of both.

@@ -128,7 +128,7 @@ CudaDevice::InUse CudaDevice::memory_in_use() {
     size_t free = 0;
     size_t total = 0;
     check(cudaMemGetInfo(&free, &total));
-    return {static_cast<i64>(total - free), in_use_at_start_};
+    return {static_cast<i64>(total - free), in_use_at_start_, static_cast<i64>(total)};
 }
 
 void CudaDevice::allow_tf32() {

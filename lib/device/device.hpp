@@ -65,10 +65,11 @@ class Device {
     // for it to `seconds`: at once, or when the host waits for the device next.
     virtual void measure(const std::function<void()>& work, double& seconds);
     // What the driver says of the device's memory, all processes together: now, and when this was
-    // opened, before anything was allocated. Zeros: there is no driver.
+    // opened, before anything was allocated; and how much there is. Zeros: there is no driver.
     struct InUse {
         i64 now = 0;
         i64 at_start = 0;
+        i64 total = 0;
     };
     virtual InUse memory_in_use() { return {}; }
     // Products of fp32 may round their operands to TF32 from now on, where the device has it.

@@ -23,6 +23,7 @@
 #include "train/changes.hpp"
 #include "train/device.hpp"
 #include "train/evaluation.hpp"
+#include "train/gpu_memory.hpp"
 #include "train/host_memory.hpp"
 #include "train/plan.hpp"
 #include "train/report.hpp"
@@ -72,7 +73,7 @@ class Run {
           world_(world),
           watch_(watch),
           rules_(rules_of(config, data)),
-          device_(open_device(config.trainer, world)),
+          device_(open_with_room(config.trainer, world)),
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
           position_(start_together(std::move(checkpoint))),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
@@ -81,6 +82,7 @@ class Run {
           evaluation_(config, data, world, trainer_, report_),
           watchdog_(watch, watchdog_options(quiet_s)) {
         if (config.trainer.cuda && is_first()) note("device: {}", device_->name());
+        if (config.trainer.cuda) compare_with_driver(memory(), device_->name());
         trainer_.watch(&watch);
         report_.restore(position_.interval);
         if (rules_.saves) generation_ = claim(world, config.output.save);
@@ -114,6 +116,17 @@ class Run {
   private:
     bool is_first() const { return world_.rank() == 0; }
     const spec::ParallelConfig& parallel() const { return config_.trainer.parallel; }
+    GpuMemory memory() { return gpu_memory(config_.trainer, trainer_.grid().at, *device_); }
+
+    static std::unique_ptr<device::Device> open_with_room(const TrainerConfig& config,
+                                                          comm::Group& world) {
+        std::unique_ptr<device::Device> device = open_device(config, world);
+        parallel::together(world, [&] {
+            if (!config.cuda) return;
+            require_room(config, parallel::coordinates_of(config.parallel, world.rank()), *device);
+        });
+        return device;
+    }
 
     // The files of a checkpoint are not held for longer than it takes: they may be pruned.
     Position start_together(std::optional<ckpt::Checkpoint> checkpoint) {
@@ -132,7 +145,7 @@ class Run {
             trainer_.step([&]() -> const data::Batch& { return next_batch(taken.seq_length); },
                           n_micro_batches(config_.trainer, taken.global_batch), rate);
         const bool first = run_iterations_ == 0 && config_.trainer.cuda && is_first();
-        if (first) note("{}", Report::memory(trainer_, config_, *device_));
+        if (first) note("{}", memory().str());
         check_finite(position_.done.iteration + 1, result);
         advance(result.updated);
         report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());

@@ -12,8 +12,8 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "spec/cost.hpp"
-#include "spec/nccl_memory.hpp"
 #include "spec/peaks.hpp"
+#include "train/gpu_memory.hpp"
 
 namespace lm::train {
 namespace {
@@ -170,23 +170,6 @@ void Report::print_utilisation(const RunConfig& config, const std::string& devic
     cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
 }
 
-std::string Report::memory(Trainer& trainer, const RunConfig& config, device::Device& device) {
-    const device::Device::InUse use = device.memory_in_use();
-    const parallel::Grid& grid = trainer.grid();
-    const auto& data = config.trainer.data_parallel;
-    const i64 nccl = spec::nccl_bytes(grid.parallel, grid.at.pp,
-                                      data.overlap_grad_reduce || data.overlap_param_gather,
-                                      !config.trainer.model.untied_head);
-    const i64 planned = trainer.memory().total() + use.at_start + nccl;
-    return fmt::format(
-        "memory: {} of the GPU in use, {:+.1f} % against the {} that were expected: buffers {}, "
-        "{} at the start{}",
-        human_size(use.now),
-        100 * (static_cast<double>(use.now) / static_cast<double>(planned) - 1),
-        human_size(planned), human_size(trainer.memory().total()), human_size(use.at_start),
-        nccl > 0 ? fmt::format(", NCCL {} by estimate", human_size(nccl)) : "");
-}
-
 void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const {
     if (measured_iterations_ == 0) return;
     const double step_s = measured_s_ / static_cast<double>(measured_iterations_);
@@ -202,7 +185,7 @@ void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device
         flops / step_s / 1e9, config.trainer.n_threads, human_size(trainer.memory().total())));
     if (config.trainer.cuda) {
         print_utilisation(config, device.name(), step_s);
-        cli::write_stdout(memory(trainer, config, device) + "\n");
+        cli::write_stdout(gpu_memory(config.trainer, trainer.grid().at, device).str() + "\n");
     }
     std::vector<device::Op> order;
     double in_ops_s = 0;

@@ -39,8 +39,6 @@ class Report {
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
     device::OpTimes& op_times() { return op_times_; }
-    // What the driver of a GPU says of its memory, beside what was planned: one line.
-    static std::string memory(Trainer& trainer, const RunConfig& config, device::Device& device);
     // Tokens/s and FLOP/s of the iterations after the first, and where their time went.
     // `device` is this rank's; a GPU's peak gives MFU.
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/units.hpp"
 #include "model/positions.hpp"
+#include "train/gpu_memory.hpp"
 
 namespace lm::train {
 
@@ -34,16 +34,6 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     const auto table = std::ranges::find_if(
         tensors, [&map](const auto& tensor) { return map.spec_of(tensor).tied_head; });
     return table == tensors.end() ? nullptr : &*table;
-}
-
-// What an allocation that fails says on top: all that this rank wants.
-std::string describe(const spec::MemoryPlan& plan) {
-    return fmt::format(
-        "weights {}, masters {}, gradients {}, optimizer {}, activations {}, "
-        "workspace {}: {} in all",
-        human_size(plan.weights), human_size(plan.masters), human_size(plan.gradients),
-        human_size(plan.optimizer), human_size(plan.activations), human_size(plan.workspace),
-        human_size(plan.total()));
 }
 
 device::Buffer allocate(device::Device& device, const spec::MemoryPlan& plan, i64 bytes,

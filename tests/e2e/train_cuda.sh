@@ -129,7 +129,12 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda
     LM_ATTENTION=fast expect 2 "LM_ATTENTION: 'fast' is neither flash nor cudnn nor cudnn-deterministic" "${try[@]}" cuda
     LM_ATTENTION=cudnn expect 3 'LM_ATTENTION: no attention by cuDNN: .*: unset it' "${try[@]}" cuda
-    EMULATED_CUDA_MEMORY=2 expect 3 'activations: cannot allocate .* on cuda:0: .* free: the plan is weights ' "${try[@]}" cuda
+    # Memory: refused before anything is allocated; a driver that says more than was allowed for.
+    EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free: the plan is weights .*: use a smaller' "${try[@]}" cuda
+    EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: the driver says that 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the 2\.[0-9]* GiB of buffers, NCCL by estimate and an allowance of 2' "${try[@]}" cuda
+    EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: buffers .*, NCCL 0 B by estimate and an allowance of 2[.0]* GiB are 2\.[0-9]* GiB of its 1[.0]* GiB: the training may run out' "${try[@]}" cuda
+    expect 0 'note: memory: the driver says .*, the plan .*, difference \+0\.[0-9] %: buffers ' "${try[@]}" cuda
+    if grep 'warning: cuda:0' err; then fail "a warning without a reason"; fi
     EMULATED_CUDA_ERROR=100 expect 0 'note: computing on the CPU: cuda: the driver finds no GPU' "${try[@]}" auto
     mkdir none
     LM_PLUGIN_DIR=$PWD/none expect 3 'this build has no CUDA plugin' "${try[@]}" cuda
