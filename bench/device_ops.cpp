@@ -2,7 +2,7 @@
 // Speed of each operation on a GPU in the shapes of a model that bench/cuda.md names, one JSON
 // object a line: {"op", "ms", "mb" (what it must move), "gb_s", "gflop", "tflop_s"}. The median of
 // several runs, timed by the device. bench/gpu.py runs it.
-//     bench_device_ops gpt2-124m|gpt2-1558m|llama-1b [ROWS-DIVISOR [GROUP]]
+//     bench_device_ops gpt2-124m|gpt2-1558m|llama-1b [DIVISOR [GROUP]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,16 +28,22 @@ struct Model {
     std::string name;
     i64 batch, length, hidden, heads, groups, ffn, parameters;
     bool llama;
+    i64 vocab = 50304;
+    int n_runs = 11;
 };
 const Model models[] = {{"gpt2-124m", 64, 1024, 768, 12, 12, 3072, 124'475'904, false},
                         {"gpt2-1558m", 16, 1024, 1600, 25, 25, 6400, 400'000'000, false},
                         {"llama-1b", 4, 4096, 2048, 16, 4, 5632, 400'000'000, true}};
-constexpr i64 vocab = 50304;
-constexpr int n_runs = 11;
 
+// For a device that is none: what an emulator can do.
 Model divided(Model m, i64 divisor) {
+    if (divisor == 1) return m;
+    constexpr i64 fewest = 16;
+    m.length = std::max(fewest, m.length / std::max<i64>(1, divisor / m.batch));
     m.batch = std::max<i64>(1, m.batch / divisor);
+    m.vocab = std::max<i64>(512, m.vocab / divisor);
     m.parameters /= divisor;
+    m.n_runs = 1;
     return m;
 }
 
@@ -49,7 +55,7 @@ i64 workspace_bytes(const Model& m) {
                              .n_heads = m.heads,
                              .n_groups = m.groups,
                              .seq_length = m.length,
-                             .vocab_size = vocab};
+                             .vocab_size = m.vocab};
     config.resolve();
     const spec::StepShape step{
         .micro_batch = m.batch, .seq_length = m.length, .compute = DType::bf16};
@@ -97,12 +103,12 @@ class Bench {
 
     void report(const std::string& op, double bytes, double flop,
                 const std::function<void()>& body) {
-        std::vector<double> times(n_runs);
+        std::vector<double> times(static_cast<size_t>(model.n_runs));
         body();
         for (double& time : times) device_->measure(body, time);
         device_->synchronize();
         std::ranges::sort(times);
-        const double s = times[n_runs / 2];
+        const double s = times[times.size() / 2];
         fmt::print("{{\"model\": \"{}\", \"op\": \"{}\", \"ms\": {:.4f}", model.name, op, s * 1e3);
         fmt::print(", \"mb\": {:.1f}, \"gb_s\": {:.0f}", bytes / 1e6, bytes / s / 1e9);
         if (flop > 0) {
@@ -217,7 +223,7 @@ void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::
     bench.reset();
     const View x = bench.half({n, k}), w = bench.half({m, k}), y = bench.half({n, m});
     const bool active = f != device::Activation::none;
-    const bool biased = !bench.model.llama && m != vocab;
+    const bool biased = !bench.model.llama && m != bench.model.vocab;
     const View bias = biased ? bench.half({m}) : View{};
     const View pre = active ? bench.half({n, m}) : View{};
     const View dw = bench.full({m, k}), dbias = biased ? bench.full({m}) : View{};
@@ -253,7 +259,7 @@ void linears(Bench& bench) {
     const auto gelu = m.llama ? none : gelu_tanh;
     linear(bench, "up", rows, m.hidden, m.llama ? 2 * m.ffn : m.ffn, gelu, none);
     linear(bench, "down", rows, m.ffn, m.hidden, none, gelu);
-    linear(bench, "head", std::min<i64>(rows, 16384), m.hidden, vocab, none, none);
+    linear(bench, "head", std::min<i64>(rows, 16384), m.hidden, m.vocab, none, none);
 }
 
 void activations(Bench& bench) {
@@ -280,6 +286,7 @@ void activations(Bench& bench) {
 void ends(Bench& bench) {
     bench.reset();
     const auto& m = bench.model;
+    const i64 vocab = m.vocab;
     const i64 rows = std::min<i64>(m.batch * m.length, 16384);
     const View logits = bench.half({rows, vocab}), targets = bench.ints({rows}, 7919, vocab - 47);
     const View row_max = bench.full({rows}), row_sum = bench.full({rows});
