@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --split 969,30,1: which sequences of a dataset are for training, validation and test. Both
-// roundings that are in use; they differ for many sizes (formats.md 2.5).
+// roundings that are in use; they differ for many sizes.
 #pragma once
 
 #include <array>

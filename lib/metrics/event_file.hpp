@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A TensorBoard event file: length-prefixed, checksummed records of hand-encoded protobuf
-// (formats.md section 7; tensorflow/core/util/event.proto). Only scalars and the session mark. A
-// torn last record is tolerated by readers, so the file is only ever appended to.
+// (tensorflow/core/util/event.proto). Only scalars and the session mark. A torn last record is
+// tolerated by readers, so the file is only ever appended to.
 #pragma once
 
 #include <optional>

@@ -156,7 +156,7 @@ TEST_CASE("a blend reads and reports its datasets") {
     CHECK(use[1].weight == 0.25);
 }
 
-// Golden values of formats.md 2.7 and field-notes 5.15.
+// Golden values of Megatron's build_blending_indices.
 TEST_CASE("Megatron's greedy blend") {
     CHECK(greedy({.6, .3, .1}, 20) ==
           std::vector<int>{0, 1, 0, 2, 0, 1, 0, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1, 0});

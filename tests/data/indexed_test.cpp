@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The indexed dataset: bytes as Megatron writes them, reading, and every fault of formats.md 1.5.
+// The indexed dataset: bytes as Megatron writes them, reading, and every fault that verify names.
 #include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 #include <cstring>

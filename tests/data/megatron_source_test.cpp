@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden values of formats.md 2.1, 2.3, made by numpy and Megatron; megatron-core itself is asked
+// Golden values of the indices, made by numpy and Megatron; megatron-core itself is asked
 // in tests/live/megatron_order.py.
 #include "data/megatron_source.hpp"
 

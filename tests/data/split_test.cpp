@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of field-notes 5.13 and formats.md 2.5.
+// Vectors of what Megatron's splits give, roundings old and new.
 #include "data/split.hpp"
 
 #include <catch2/catch.hpp>

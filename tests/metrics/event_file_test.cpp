@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden bytes of formats.md section 7; the real reader is asked in tests/live/tensorboard.py.
+// Golden bytes of the TFRecord framing and its events; the real reader is asked in
+// tests/live/tensorboard.py.
 #include "metrics/event_file.hpp"
 
 #include <catch2/catch.hpp>

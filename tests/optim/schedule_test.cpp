@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worked numbers of published trainings (field-notes 5.1, 5.2, 5.5, 5.12): iterations, consumed
-// samples and learning rates as their logs printed them.
+// The worked numbers of published trainings: iterations, consumed samples and learning rates as
+// their logs printed them.
 #include "optim/schedule.hpp"
 
 #include <fmt/format.h>
