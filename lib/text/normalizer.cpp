@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "base/error.hpp"
 #include "text/unicode.hpp"
@@ -35,19 +36,64 @@ int options_of(Kind kind) {
     }
 }
 
+// The decomposition of every character into `out`, which grows as it must; how many there are.
+size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i32>& out) {
+    size_t n = 0;
+    for (size_t i = 0; i < run.size();) {
+        const Decoded c = decode_utf8(run.substr(i));
+        const auto room = static_cast<utf8proc_ssize_t>(out.size() - n);
+        int boundary = 0;  // of no use here
+        const auto size = utf8proc_decompose_char(static_cast<i32>(c.code_point), out.data() + n,
+                                                  room, options, &boundary);
+        LM_CHECK(size >= 0, utf8proc_errmsg(size));
+        if (size > room) {
+            out.resize(2 * out.size() + static_cast<size_t>(size));
+            continue;
+        }
+        n += static_cast<size_t>(size);
+        i += static_cast<size_t>(c.length);
+    }
+    return n;
+}
+
+// Marks whose combining class stands above the bits of the code point, stably by class.
+constexpr int class_shift = 21;
+
+void sort_marks(std::span<i32> marks) {
+    constexpr size_t few = 32;
+    const auto before = [](i32 a, i32 b) { return (a >> class_shift) < (b >> class_shift); };
+    if (marks.size() > few) return std::stable_sort(marks.begin(), marks.end(), before);
+    for (size_t i = 1; i < marks.size(); ++i) {
+        const i32 mark = marks[i];
+        size_t at = i;
+        for (; at > 0 && before(mark, marks[at - 1]); --at) marks[at] = marks[at - 1];
+        marks[at] = mark;
+    }
+}
+
+// UAX #15, canonical ordering. utf8proc's own takes quadratic time.
+void order_marks(std::span<i32> chars) {
+    const auto class_at = [&](size_t i) -> i32 {
+        return i < chars.size() ? utf8proc_get_property(chars[i])->combining_class : 0;
+    };
+    for (size_t i = 0; i < chars.size(); ++i) {
+        const size_t begin = i;
+        for (i32 cls = class_at(i); cls > 0; cls = class_at(++i)) chars[i] |= cls << class_shift;
+        const auto marks = chars.subspan(begin, i - begin);
+        sort_marks(marks);
+        for (i32& mark : marks) mark &= (1 << class_shift) - 1;
+    }
+}
+
 // One run into `buffer`, kept from run to run.
 void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<i32>& buffer,
                    std::string& out) {
-    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(run.data());
-    const auto size = static_cast<utf8proc_ssize_t>(run.size());
     if (buffer.size() < run.size() + 4) buffer.resize(run.size() + 4);
-    auto n = utf8proc_decompose(bytes, size, buffer.data(),
-                                static_cast<utf8proc_ssize_t>(buffer.size()) - 1, options);
-    if (n >= static_cast<utf8proc_ssize_t>(buffer.size())) {
-        buffer.resize(static_cast<size_t>(n) + 1);
-        n = utf8proc_decompose(bytes, size, buffer.data(), n, options);
-    }
-    if (n >= 0) n = utf8proc_reencode(buffer.data(), n, options);  // in place, as UTF-8
+    const size_t n_chars = decompose(run, options, buffer);
+    if (n_chars == buffer.size()) buffer.push_back(0);  // the next call ends it with a zero
+    order_marks(std::span(buffer).first(n_chars));
+    const auto n = utf8proc_reencode(buffer.data(), static_cast<utf8proc_ssize_t>(n_chars),
+                                     options);  // in place, as UTF-8
     LM_CHECK(n >= 0, utf8proc_errmsg(n));
     out.append(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
 }
