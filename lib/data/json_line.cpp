@@ -23,8 +23,8 @@ class Reader {
         skip_spaces();
         if (at_end()) error("the line is empty");
         if (peek() != '{') error("an object {...} is expected");
-        members([&](const std::string& key) {
-            const auto found = std::ranges::find(keys, key);
+        members([&](const std::string* key) {
+            const auto found = key ? std::ranges::find(keys, *key) : keys.end();
             if (found == keys.end()) return skip_value(1);
             values[static_cast<size_t>(found - keys.begin())] = wanted_value();
         });
@@ -33,12 +33,24 @@ class Reader {
         if (!at_end() && carriage_return)
             error("lines end in carriage returns alone: make them line feeds (tr '\\r' '\\n')");
         if (!at_end()) error("something follows the object");
-        return {std::move(values), n_replaced_};
+        const i64 n_replaced = check_surrogates(values);
+        return {std::move(values), n_replaced};
     }
 
   private:
     [[noreturn]] void error(const std::string& reason) const {
         throw LineError{static_cast<i64>(at_) + 1, "not valid JSON: " + reason};
+    }
+    i64 check_surrogates(std::span<const JsonValue> values) {
+        i64 n = 0;
+        for (const JsonValue& value : values) {
+            n += value.n_lone;
+            if (value.n_lone == 0 || surrogates_ == LoneSurrogates::replace) continue;
+            at_ = static_cast<size_t>(value.first_lone) - 1;
+            error(fmt::format("{} is half of a surrogate pair, not a character",
+                              line_.substr(at_, std::string_view("\\uXXXX").size())));
+        }
+        return n;
     }
     static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
     bool at_end() const { return at_ >= line_.size(); }
@@ -53,7 +65,7 @@ class Reader {
         ++at_;
     }
 
-    // Calls value(key) at each member of the object that begins here.
+    // Calls value(key) at each member of the object that begins here; null: a key that is no text.
     template <typename Value>
     void members(Value value) {
         ++at_;
@@ -62,10 +74,11 @@ class Reader {
         for (;;) {
             skip_spaces();
             if (peek() != '"') error("a key in double quotes is expected");
+            n_lone_ = 0;
             const std::string key = string();
             expect(':', "':'");
             skip_spaces();
-            value(key);
+            value(n_lone_ == 0 ? &key : nullptr);
             skip_spaces();
             if (peek() == '}') return void(++at_);
             expect(',', "',' or '}'");
@@ -89,6 +102,7 @@ class Reader {
     JsonValue wanted_value() {
         JsonValue value;
         value.byte = static_cast<i64>(at_) + 1;
+        n_lone_ = 0;
         value.kind = JsonValue::Kind::other;
         if (peek() == '"') {
             value.kind = JsonValue::Kind::string;
@@ -105,6 +119,10 @@ class Reader {
             value.what = kind_name(peek());
             skip_value(1);
         }
+        if (value.kind != JsonValue::Kind::other) {
+            value.n_lone = n_lone_;
+            value.first_lone = first_lone_;
+        }
         return value;
     }
 
@@ -120,7 +138,7 @@ class Reader {
         const char c = peek();
         if (at_end()) error("the line ends where a value is expected");
         if (c == '"') return void(string());
-        if (c == '{') return members([&](const std::string&) { skip_value(depth + 1); });
+        if (c == '{') return members([&](const std::string*) { skip_value(depth + 1); });
         if (c == '[') return elements([&] { skip_value(depth + 1); });
         for (const std::string_view word :
              {"true", "false", "null", "NaN", "Infinity", "-Infinity"}) {
@@ -206,12 +224,8 @@ class Reader {
             }
         }
         if (cp >= 0xD800 && cp < 0xE000) {
-            if (surrogates_ == LoneSurrogates::refuse) {
-                at_ = begin;
-                error(fmt::format("\\u{:04x} is half of a surrogate pair, not a character", cp));
-            }
+            if (n_lone_++ == 0) first_lone_ = static_cast<i64>(begin) + 1;
             cp = 0xFFFD;
-            ++n_replaced_;
         }
         text::append_utf8(out, cp);
     }
@@ -219,7 +233,8 @@ class Reader {
     std::string_view line_;
     LoneSurrogates surrogates_;
     size_t at_ = 0;
-    i64 n_replaced_ = 0;
+    i64 n_lone_ = 0;      // lone surrogates in the key or the wanted value that is being read
+    i64 first_lone_ = 0;  // byte of the first
 };
 
 }  // namespace

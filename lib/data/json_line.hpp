@@ -24,16 +24,20 @@ struct JsonValue {
     std::vector<std::string> sentences;  // strings: an array of nothing but strings
     i64 byte = 0;                        // where it stands
     const char* what = "";               // other: "a number", "null"...
+    i64 n_lone = 0;                      // lone surrogates in it, which became U+FFFD
+    i64 first_lone = 0;                  // byte of the first
 };
 
 enum class LoneSurrogates { refuse, replace };
 
 struct JsonLine {
     std::vector<JsonValue> values;  // in the order of the keys
-    i64 n_replaced = 0;             // lone surrogates that became U+FFFD
+    i64 n_replaced = 0;             // lone surrogates in them that became U+FFFD
 };
 
-// The values of `keys` in the object that `line` is. Throws LineError. `line` is valid UTF-8.
+// The values of `keys` in the object that `line` is. Throws LineError. `line` is valid UTF-8. Lone
+// surrogates are refused in these values alone, not in a value that an equal key behind it
+// replaces.
 JsonLine read_json_line(std::string_view line, std::span<const std::string> keys,
                         LoneSurrogates surrogates);
 

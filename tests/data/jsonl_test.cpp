@@ -68,6 +68,14 @@ TEST_CASE("what json.loads refuses, with the byte") {
     CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
     CHECK(
         text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
+    // What nobody asked for need not be text.
+    CHECK(text_of(R"({"o":"\ud800","text":"a"})") == "a");
+    CHECK(text_of(R"({"o":{"\udc00":["\ud800",1]},"\ud800":5,"text":"a"})") == "a");
+    CHECK(text_of(R"({"text":"\ud800","text":"a"})") == "a");  // the last one wins
+    CHECK(text_of(R"({"text":"a","text":"b\uD800"})")
+              .starts_with("ERROR 22 not valid JSON: \\uD800 is half"));
+    CHECK(text_of(R"({"text":["a","\ud800"]})").starts_with("ERROR 15 not valid JSON: \\ud800"));
+    CHECK(text_of(R"({"o":"\ud800","text":"\ud8})").starts_with("ERROR 27 not valid JSON: \\u "));
     CHECK(text_of("{\"text\":" + std::string(3000, '[') + "}").find("nested too deeply") !=
           std::string::npos);
 }
@@ -89,6 +97,11 @@ TEST_CASE("broken characters are replaced on request") {
     CHECK(text_of("{\"text\":\"a\xC3\"}", BadBytes::replace) == "a\uFFFD");
     CHECK(text_of(R"({"text":"a\ud800b\udc00\ud83d\u0041"})", BadBytes::replace) ==
           "a\uFFFDb\uFFFD\uFFFDA");
+    LineParser parser({"text"}, BadBytes::replace);
+    const std::string line = R"({"o":"\ud800","text":"\ud800","text":"a"})";
+    const std::string buffer = padded(line);
+    CHECK(parser.parse(std::string_view(buffer).substr(0, line.size()))[0].text == "a");
+    CHECK(!parser.replaced());
     CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
 }
 
