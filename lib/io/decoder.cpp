@@ -180,9 +180,11 @@ class XzStream final : public SourceStream {
         options.threads = static_cast<u32>(threads);
         options.memlimit_threading = xz_threading_memory;
         options.memlimit_stop = xz_memory_limit;
+        const auto first = source_.waiting();
+        const bool may_thread = threads > 1 && (first.empty() || first[0] != std::byte{0x5d});
         const lzma_ret result =
-            threads > 1 ? lzma_stream_decoder_mt(&lzma_, &options)
-                        : lzma_stream_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
+            may_thread ? lzma_stream_decoder_mt(&lzma_, &options)
+                       : lzma_auto_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);  // or .lzma
         LM_CHECK(result == LZMA_OK, "liblzma did not start");
     }
     ~XzStream() override { lzma_end(&lzma_); }
@@ -213,7 +215,7 @@ class XzStream final : public SourceStream {
             case LZMA_DATA_ERROR:
                 damaged("damaged data, or garbage after the end");
             case LZMA_FORMAT_ERROR:
-                damaged("not the xz format");
+                damaged("not the xz or .lzma format");
             case LZMA_OPTIONS_ERROR:
                 damaged("options that this liblzma does not know");
             case LZMA_MEM_ERROR:

@@ -29,11 +29,12 @@ struct Magic {
 
 using namespace std::string_view_literals;
 
-constexpr std::array<Magic, 8> magics = {{
+constexpr std::array<Magic, 9> magics = {{
     {"\x1f\x8b\x08"sv, Compression::gzip, ""},
     {"\xfd"
      "7zXZ\0"sv,
      Compression::xz, ""},
+    {"\x5d\0\0"sv, Compression::xz, ""},  // .lzma, the format before xz
     {"\x28\xb5\x2f\xfd"sv, Compression::zstd, ""},
     {"?\x2a\x4d\x18"sv, Compression::zstd, ""},  // a skippable frame, as pzstd writes first
     {"BZh?1AY&SY"sv, Compression::none, "bzip2"},
@@ -108,7 +109,7 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
     if (compression == Compression::none || path == "-" || !is_regular(source))
         return make_decoder(std::move(source), compression, threads, false);
     const Unit first = find_unit(compression, source.waiting());
-    const bool bgzf = compression == Compression::gzip && first.found != Unit::Found::other;
+    const bool bgzf = compression == Compression::gzip && first.n_compressed > 0;
     if (bgzf && !ends_with(path, bgzf_end))
         warn("{}: has no end-of-file block, as bgzip writes it: it may have been cut short", path);
     if (threads > 1 && first.found != Unit::Found::other) {

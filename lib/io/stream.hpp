@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte streams for reading: plain, gzip, xz and zstd files, recognised by content, never by name;
+// Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files, recognised by
+// content, never by name;
 // "-" is standard input. Errors name the file, the position and the reason; a truncated stream, or
 // garbage after its end, is an error, not an early end; zeros behind gzip data are not garbage. A
 // BGZF file without its end-of-file block gets a warning: at the end of a block nothing else tells

@@ -44,6 +44,24 @@ inline std::string xz(std::string_view text) {
     return out;
 }
 
+// The format before xz, which knows no checksum.
+inline std::string lzma_alone(std::string_view text) {
+    lzma_options_lzma options;
+    lzma_stream stream = LZMA_STREAM_INIT;
+    if (lzma_lzma_preset(&options, 1) || lzma_alone_encoder(&stream, &options) != LZMA_OK)
+        throw std::runtime_error("liblzma");
+    std::string out(lzma_stream_buffer_bound(text.size()), '\0');
+    stream.next_in = reinterpret_cast<const uint8_t*>(text.data());
+    stream.avail_in = text.size();
+    stream.next_out = reinterpret_cast<uint8_t*>(out.data());
+    stream.avail_out = out.size();
+    const lzma_ret result = lzma_code(&stream, LZMA_FINISH);
+    out.resize(stream.total_out);
+    lzma_end(&stream);
+    if (result != LZMA_STREAM_END) throw std::runtime_error("liblzma");
+    return out;
+}
+
 inline std::string zstd(std::string_view text, int window_log = 0) {
     ZSTD_CCtx* context = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);

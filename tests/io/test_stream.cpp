@@ -290,11 +290,32 @@ TEST_CASE("a BGZF file that lacks its last block gets a warning") {
         put(dir / "f", content);
         for (const int threads : {1, 3}) read_all(*io::open_stream(dir / "f", threads), 100'000);
     }
+    const size_t n_said = said.size();
+    put(dir / "g", test::gzip(text).substr(0, 3));
+    CHECK(caught([&] { read_path(dir / "g"); }).threw);
+    CHECK(said.size() == n_said);  // it has an error, and may have been any gzip file
     CHECK(said.size() == 2);
     CHECK(said.back() == dir /
                              "f: has no end-of-file block, as bgzip writes it: it may have been "
                              "cut short");
     set_log_sink(nullptr);
+}
+
+TEST_CASE(".lzma files are read as xz files are") {
+    const test::TempDir dir;
+    const std::string text = sample_text(300'000), content = test::lzma_alone(text);
+    put(dir / "f", content);
+    for (const int threads : {1, 3})
+        CHECK((read_all(*io::open_stream(dir / "f", threads), 70'000) == text));
+    put(dir / "f", test::lzma_alone(""));
+    CHECK(read_path(dir / "f").empty());
+    for (const std::string& bad : {content.substr(0, 20), content.substr(0, content.size() / 2),
+                                   content.substr(0, content.size() - 1), content + "garbage"}) {
+        put(dir / "f", bad);
+        const auto failure = caught([&] { read_path(dir / "f"); });
+        CHECK(failure.threw);
+        CHECK(failure.message.starts_with(dir / "f: the xz data is "));
+    }
 }
 
 TEST_CASE("units of a file are decompressed side by side") {
