@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/start_thread.hpp"
+
 namespace lm::preprocess {
 namespace {
 
@@ -17,13 +19,11 @@ constexpr i64 most_bytes_in_flight = i64{128} << 20;
 // and marks the slot full; the consumer empties slots in the order of tickets.
 class Ring {
   public:
+    // Where a thread cannot be made the destructor runs, since the other constructor is through.
     Ring(data::ChunkReader& reader, const EncodeRules& rules, const text::Tokenizer& tokenizer,
          int n_workers)
-        : reader_(reader),
-          rules_(rules),
-          tokenizer_(tokenizer),
-          slots_(static_cast<size_t>(2 * n_workers + 1)) {
-        for (int i = 0; i < n_workers; ++i) threads_.emplace_back([this] { work(); });
+        : Ring(reader, rules, tokenizer, static_cast<size_t>(2 * n_workers + 1)) {
+        for (int i = 0; i < n_workers; ++i) threads_.push_back(start_thread([this] { work(); }));
     }
 
     ~Ring() {
@@ -63,6 +63,10 @@ class Ring {
         std::exception_ptr error;
         bool full = false;
     };
+
+    Ring(data::ChunkReader& reader, const EncodeRules& rules, const text::Tokenizer& tokenizer,
+         size_t n_slots)
+        : reader_(reader), rules_(rules), tokenizer_(tokenizer), slots_(n_slots) {}
 
     Slot& slot_of(i64 ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
 

@@ -3,7 +3,10 @@
 
 #include <sched.h>
 
+#include <cstring>
+
 #include "base/error.hpp"
+#include "base/start_thread.hpp"
 
 namespace lm {
 namespace {
@@ -27,23 +30,40 @@ void wait_while_equal(const std::atomic<T>& value, T old) {
     value.wait(old, std::memory_order_acquire);
 }
 
+void stop_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop,
+                  std::atomic<u32>& generation) {
+    stop.store(true, std::memory_order_release);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (std::thread& thread : workers) thread.join();
+}
+
 }  // namespace
+
+void no_thread(int error) {
+    run_error("a thread",
+              "cannot be made: {}: see ulimit -u and the pids limit of the cgroup, or "
+              "ask for fewer (--workers, --threads)",
+              std::strerror(error));
+}
 
 ThreadPool::ThreadPool(int n_threads, void (*on_start)()) {
     LM_CHECK(n_threads >= 1, "a thread pool of no threads");
-    for (int worker = 1; worker < n_threads; ++worker) {
-        workers_.emplace_back([this, worker, on_start] {
-            if (on_start) on_start();
-            work(worker);
-        });
+    try {
+        for (int worker = 1; worker < n_threads; ++worker) {
+            workers_.push_back(start_thread([this, worker, on_start] {
+                if (on_start) on_start();
+                work(worker);
+            }));
+        }
+    } catch (...) {
+        stop_workers(workers_, stop_, generation_);
+        throw;
     }
 }
 
 ThreadPool::~ThreadPool() {
-    stop_.store(true, std::memory_order_release);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
-    for (std::thread& thread : workers_) thread.join();
+    stop_workers(workers_, stop_, generation_);
 }
 
 void ThreadPool::run(i64 n_tasks, TaskRef task) {

@@ -101,11 +101,11 @@ void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>
     std::vector<int> members(static_cast<size_t>(n_ranks));
     for (int rank = 0; rank < n_ranks; ++rank) members[static_cast<size_t>(rank)] = rank;
     const auto hub = std::make_shared<Hub>(world, time, "world", std::move(members));
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int rank = 0; rank < n_ranks; ++rank) {
         threads.emplace_back([&, rank] { run_rank(world, hub, rank, body); });
     }
-    for (std::thread& thread : threads) thread.join();
+    threads.clear();  // which waits for them
     if (const std::exception_ptr first = world.first_exception()) std::rethrow_exception(first);
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.hpp"
 #include "io/file.hpp"
 #include "io/stream_units.hpp"
 
@@ -76,7 +77,13 @@ class RingStream : public InputStream {
 
     // By the constructor and destructor of the class that overrides the functions above.
     void start(int n_threads) {
-        for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
+        try {
+            for (int i = 0; i < n_threads; ++i)
+                threads_.push_back(start_thread([this] { work(); }));
+        } catch (...) {
+            stop();
+            throw;
+        }
     }
     void stop() {
         {
