@@ -40,6 +40,7 @@ Json whole(const Json& style) {
         return list;
     }();
     Json j = style;
+    j.erase("ignore_merges");  // of the model
     j["version"] = "1.0";
     j["model"] = {{"type", "BPE"},
                   {"vocab", vocab},
