@@ -3,6 +3,7 @@
 // the statistics and once for the gradient, which takes the logits' place: nothing of a row's size
 // is kept in full precision.
 #include "cuda/cuda_device.hpp"
+#include "cuda/mma.cuh"
 #include "cuda/ops.hpp"
 #include "cuda/reduce.cuh"
 #include "cuda/vector.cuh"
@@ -19,38 +20,48 @@ constexpr int row_threads = 512;
 constexpr int flat_threads = 256;
 constexpr float log2_e = 1.44269504088896341F;
 
-// exp(x - most) for x <= most.
-__device__ inline float exp_below(float x, float most) {
-    return exp2f((x - most) * log2_e);
+// exp(x - most) is 2^(x log2(e) - offset), one multiplication less than as it is written. Where all
+// are -inf, the offset is 0 and each power too.
+__device__ inline float offset_of(float most) {
+    return most == -INFINITY ? 0.0F : most * log2_e;
+}
+__device__ inline float exp_below(float x, float offset) {
+    return exp2_approximate(fmaf(x, log2_e, -offset));
 }
 
 // turn.operator()<count>(begin) for parts of the row's columns [0, n), by the threads of the block.
 // Rows begin at any address when the vocabulary's size is odd: what lies before the first 16 bytes
-// comes one at a time.
+// comes one at a time, and so does the end.
 template <typename T, typename Turn>
-__device__ void for_columns(const T* row, i64 n, const Turn& turn) {
+__device__ void for_columns(const T* row, i64 n_columns, const Turn& turn) {
     constexpr int width = per_access<T>;
-    const i64 behind = static_cast<i64>(reinterpret_cast<uintptr_t>(row) / sizeof(T) % width);
-    const i64 before = min(n, (width - behind) % width);
-    if (threadIdx.x < before) turn.template operator()<1>(threadIdx.x);
-    for_turns<width>(threadIdx.x, row_threads, n - before, true,
-                     [&]<int count>(i64 at) { turn.template operator()<count>(before + at); });
+    const int n = static_cast<int>(n_columns);
+    const int thread = static_cast<int>(threadIdx.x);
+    const int behind = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T) % width);
+    const int before = min(n, (width - behind) % width);
+    const int end = before + (n - before) / width * width;
+    if (thread < before) turn.template operator()<1>(thread);
+    for (int at = before + thread * width; at < end; at += row_threads * width) {
+        turn.template operator()<width>(at);
+    }
+    if (end + thread < n) turn.template operator()<1>(end + thread);
 }
 
 // The largest value so far, and the sum of exp(x - it).
 struct OnlineSum {
     float most = -INFINITY;
+    float offset = 0;
     float sum = 0;
     template <int n>
     __device__ void add(const float (&x)[n]) {
-        float largest = x[0];
-        for (int i = 1; i < n; ++i) largest = Max()(largest, x[i]);
-        if (!(largest <= most)) {
-            sum = most == -INFINITY ? 0.0F : sum * exp_below(most, largest);
+        float largest = most;
+        for (int i = 0; i < n; ++i) largest = maximum(largest, x[i]);
+        if (largest != most) {
+            offset = offset_of(largest);
+            sum *= exp_below(most, offset);
             most = largest;
         }
-        if (most == -INFINITY) return;
-        for (int i = 0; i < n; ++i) sum += exp_below(x[i], most);
+        for (int i = 0; i < n; ++i) sum += exp_below(x[i], offset);
     }
 };
 
@@ -61,13 +72,13 @@ __global__ void __launch_bounds__(row_threads)
     const i64 n = blockIdx.x;
     const T* const row = logits + n * width;
     OnlineSum own;
-    for_columns(row, n_valid, [&]<int count>(i64 at) {
+    for_columns(row, n_valid, [&]<int count>(int at) {
         float x[count];
         load(row + at, x);
         own.add(x);
     });
     const float most = block_reduce<row_threads, Max>(own.most);
-    const float share = own.most == -INFINITY ? 0.0F : own.sum * exp_below(own.most, most);
+    const float share = own.sum * exp_below(own.most, offset_of(most));
     const float sum = block_reduce<row_threads, Add>(share);
     if (threadIdx.x != 0) return;
     const i64 target = targets[n] - vocab_start;
@@ -83,17 +94,21 @@ __global__ void __launch_bounds__(row_threads)
                     float grad_scale) {
     const i64 n = blockIdx.x;
     T* const row = logits + n * width;
-    const float most = row_max[n];
+    const float offset = offset_of(row_max[n]);
     const float factor = grad_scale * weight[n];
     const float share = factor / row_sum[n];
-    const i64 target = targets[n] - vocab_start;
-    for_columns(row, width, [&]<int count>(i64 at) {
+    const i64 column = targets[n] - vocab_start;
+    const int valid = static_cast<int>(n_valid);
+    const int target = column >= 0 && column < n_valid ? static_cast<int>(column) : -1;
+    for_columns(row, width, [&]<int count>(int at) {
         float x[count];
         load(row + at, x);
-        for (int i = 0; i < count; ++i) {
-            const i64 column = at + i;
-            const float gradient = share * exp_below(x[i], most) - (column == target ? factor : 0);
-            x[i] = column < n_valid ? gradient : 0.0F;
+        for (int i = 0; i < count; ++i) x[i] = share * exp_below(x[i], offset);
+        if (static_cast<u32>(target - at) < count) {
+            for (int i = 0; i < count; ++i) x[i] -= at + i == target ? factor : 0.0F;
+        }
+        if (at + count > valid) {
+            for (int i = 0; i < count; ++i) x[i] = at + i < valid ? x[i] : 0.0F;
         }
         store(row + at, x);
     });

@@ -86,6 +86,13 @@ __device__ inline float exp2_approximate(float x) {
     return y;
 }
 
+// "max .NaN": the larger one, or NaN when one of them is.
+__device__ inline float maximum(float a, float b) {
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+}
+
 // "cvt": rounded to nearest even; low first.
 __device__ inline u32 pack(bf16, float low, float high) {
     u32 bits;

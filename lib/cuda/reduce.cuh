@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/mma.cuh"
+
 namespace lm::cuda {
 
 constexpr int warp_size = 32;
@@ -17,7 +19,7 @@ struct Add {
 };
 // A NaN wins, so that it is not lost on the way.
 struct Max {
-    __device__ float operator()(float a, float b) const { return a >= b || a != a ? a : b; }
+    __device__ float operator()(float a, float b) const { return maximum(a, b); }
 };
 
 // All lanes get the result. The whole warp calls it.

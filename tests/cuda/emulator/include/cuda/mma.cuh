@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include <limits>
+
 #include "base/dtype.hpp"
 #include "cuda/vector.cuh"
 
@@ -81,6 +83,11 @@ void wait_for_copies() {
 inline float exp2_approximate(float x) {
     const float y = std::exp2(x);
     return y < FLT_MIN ? 0.0F : y;
+}
+
+inline float maximum(float a, float b) {
+    if (a != a || b != b) return std::numeric_limits<float>::quiet_NaN();
+    return a > b ? a : b;
 }
 
 inline u32 pack(bf16, float low, float high) {
