@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
+
 #include "cuda/dropout.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/rows.cuh"
@@ -34,9 +36,10 @@ class DropoutRow {
   public:
     __device__ DropoutRow(const RowDropout& dropout, i64 row) : numbers_(dropout.numbers) {
         if (numbers_.threshold == 0) return;
-        const i64 place = dropout.first_row + row;
-        sample_ = static_cast<u64>(dropout.samples[place / dropout.sample_rows]);
-        first_ = static_cast<u64>(place % dropout.sample_rows * dropout.width);
+        const u32 place = static_cast<u32>(dropout.first_row + row);
+        const u32 sample_rows = static_cast<u32>(dropout.sample_rows);
+        sample_ = static_cast<u64>(dropout.samples[place / sample_rows]);
+        first_ = u64{place % sample_rows} * static_cast<u64>(dropout.width);
     }
     template <int W>
     __device__ void apply(i64 column, float (&x)[W]) const {
@@ -58,26 +61,31 @@ class DropoutRow {
     u64 first_ = 0;
 };
 
-// Sums over the threads of a row: blockDim.x of them, a multiple of 32; a block may hold several
-// rows in y. All threads of the block call it, all of a row get its sums.
-template <int n>
-__device__ void sum_row(float (&values)[n]) {
-    __shared__ float shared[n][warp_size];
+// Sums over the threads of a row: blockDim.x of them, a multiple of 32; a block, of `most_threads`
+// at most, may hold several rows in y. All threads of the block call it, all of a row get its sums.
+// One call follows another with the other `turn`, 0 or 1, or after a barrier.
+template <int most_threads, int n>
+__device__ void sum_row(float (&values)[n], u32 turn) {
+    constexpr int most_warps = most_threads / warp_size;
+    static_assert(std::has_single_bit(static_cast<unsigned>(most_warps)) &&
+                  most_warps <= warp_size);
+    __shared__ Pack<float, n> shared[2][most_warps];
     const int warps = static_cast<int>(blockDim.x) / warp_size;
     const int first = static_cast<int>(threadIdx.y) * warps;
-    const int warp = first + static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll
     for (int i = 0; i < n; ++i) values[i] = warp_reduce<Add>(values[i]);
-    __syncthreads();  // the sums before these were read
-    if (threadIdx.x % warp_size == 0) {
-#pragma unroll
-        for (int i = 0; i < n; ++i) shared[i][warp] = values[i];
+    if (lane == 0) {
+        shared[turn][first + static_cast<int>(threadIdx.x) / warp_size].set(values);
     }
     __syncthreads();
+    Pack<float, n> part{};
+    if (lane % most_warps < warps) part = shared[turn][first + lane % most_warps];
+    part.get(values);
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
-        values[i] = shared[i][first];
-        for (int w = 1; w < warps; ++w) values[i] += shared[i][first + w];
+    for (int distance = most_warps / 2; distance > 0; distance /= 2) {
+#pragma unroll
+        for (int i = 0; i < n; ++i) values[i] += __shfl_xor_sync(all_lanes, values[i], distance);
     }
 }
 

@@ -3,12 +3,11 @@
 // norm'(dy) = rstd * (g - mean(g) - xhat * mean(g * xhat)); RMSNorm has no mean(g) term. dweight
 // and dbias are the column sums of dy * xhat and dy.
 //
-// Rows of 16-bit types that fit into the registers of a block: one reading of everything. A block
-// goes through its rows, a row to blockDim.x threads and blockDim.y rows at a time; a thread always
-// has the same columns, whose parameter gradients it sums in registers, and it asks for its next
-// row before it works on this one (not with the most steps a row: the registers are full, and
-// enough is on its way). All else (fp32, long rows, widths that 8 does not divide): first the
-// parameter gradients, which read dy and sum once more, then the rows.
+// Rows of 16-bit types that fit into the registers of a block: one reading of everything. A row has
+// blockDim.x threads, a block blockDim.y rows at a time; a thread always has the same columns,
+// whose parameter gradients it sums in registers, and asks for its next dy and sum before it waits
+// for the others (not with the most steps a row: the registers are full). All else (fp32, long
+// rows, widths that 8 does not divide): first the parameter gradients, which read both once more.
 #include <algorithm>
 
 #include "cuda/column_sums.cuh"
@@ -46,56 +45,88 @@ struct Backward {
 constexpr int W = row_step;
 constexpr int register_threads = 256;
 constexpr int most_steps = 4;  // of a thread in a row
+// Blocks that a multiprocessor is to have room for.
+constexpr int resident_blocks(int steps, bool with_dropout) {
+    return steps == 1 ? with_dropout ? 2 : 3 : 1;
+}
 
 template <typename T>
 using Piece = Pack<T, W>;
 
-// A thread's share of a row as it lies in memory.
+// The column of a thread's step; has the row one there?
+__device__ inline u32 column_of(int step) {
+    return (threadIdx.x + static_cast<u32>(step) * blockDim.x) * W;
+}
+template <typename T>
+__device__ bool has_column(const Backward<T>& a, int step) {
+    return column_of(step) < static_cast<u32>(a.width);
+}
+
+// A block's share: where its first row lies, from which on 32 bits are enough, and how many it has.
+template <typename T>
+struct BlockRows {
+    __device__ BlockRows(const Backward<T>& a, i64 begin, i64 most)
+        : dy(a.dy + begin * a.width),
+          sum(a.sum + begin * a.width),
+          mean(a.mean + begin),
+          rstd(a.rstd + begin),
+          dsum_in(a.dsum_in + begin * a.width),
+          dsum(a.dsum + begin * a.width),
+          dbranch(a.dbranch + begin * a.width),
+          n(static_cast<u32>(a.rows - begin < most ? a.rows - begin : most)) {}
+    // Where the thread's step of a row begins.
+    __device__ u32 at(const Backward<T>& a, u32 row, int step) const {
+        return row * static_cast<u32>(a.width) + column_of(step);
+    }
+    const T* dy;
+    const T* sum;
+    const float* mean;
+    const float* rstd;
+    const T* dsum_in;
+    T* dsum;
+    T* dbranch;
+    u32 n;
+};
+
+// A thread's share of a row of dy and sum as it lies in memory.
 template <typename T, int steps>
 struct RowPieces {
     Piece<T> dy[steps];
     Piece<T> sum[steps];
-    Piece<T> dsum_in[steps];
     float mean = 0.0F;
     float rstd = 0.0F;
 
-    __device__ void read(const Backward<T>& a, i64 row) {
-        mean = a.mean ? a.mean[row] : 0.0F;
-        rstd = a.rstd[row];
+    __device__ void read(const Backward<T>& a, const BlockRows<T>& block, u32 row) {
+        if (a.mean) mean = block.mean[row];
+        rstd = block.rstd[row];
 #pragma unroll
         for (int s = 0; s < steps; ++s) {
-            const i64 column = (i64{threadIdx.x} + s * i64{blockDim.x}) * W;
-            if (column >= a.width) continue;
-            const i64 at = row * a.width + column;
-            dy[s] = load_pack(a.dy + at);
-            sum[s] = load_pack(a.sum + at);
-            if (a.dsum_in) dsum_in[s] = load_pack(a.dsum_in + at);
+            if (!has_column(a, s)) continue;
+            const u32 at = block.at(a, row, s);
+            dy[s] = load_pack(block.dy + at);
+            sum[s] = load_pack(block.sum + at);
         }
     }
 };
 
+// A step of it.
+struct StepValues {
+    float dy[W];
+    float xhat[W];
+    float g[W];
+};
 template <typename T, int steps>
-__device__ void write_row(const Backward<T>& a, i64 row, const RowPieces<T, steps>& x,
-                          const Piece<T> (&weight)[steps], const float (&means)[2]) {
-    const DropoutRow dropout(a.dropout, row);
+__device__ StepValues values_of(const RowPieces<T, steps>& pieces, const Piece<T>& weight, int s) {
+    StepValues values{};
+    pieces.dy[s].get(values.dy);
+    pieces.sum[s].get(values.xhat);
+    weight.get(values.g);
 #pragma unroll
-    for (int s = 0; s < steps; ++s) {
-        const i64 column = (i64{threadIdx.x} + s * i64{blockDim.x}) * W;
-        if (column >= a.width) continue;
-        float d[W];
-#pragma unroll
-        for (int k = 0; k < W; ++k) {
-            const float xhat = (x.sum[s].get(k) - x.mean) * x.rstd;
-            const float g = x.dy[s].get(k) * weight[s].get(k);
-            d[k] = x.rstd * (g - means[0] - xhat * means[1]);
-            if (a.dsum_in) d[k] += x.dsum_in[s].get(k);
-        }
-        const i64 at = row * a.width + column;
-        store<W>(a.dsum + at, d);
-        if (!a.dbranch) continue;
-        dropout.apply(column, d);
-        store<W>(a.dbranch + at, d);
+    for (int k = 0; k < W; ++k) {
+        values.xhat[k] = (values.xhat[k] - pieces.mean) * pieces.rstd;
+        values.g[k] *= values.dy[k];
     }
+    return values;
 }
 
 // The rows' sums of a block, one after the other in y: parts[blockIdx.x][2][width].
@@ -125,52 +156,72 @@ __device__ void write_parts(float* parts, i64 width, const float (&dweight)[step
     }
 }
 
-template <typename T, int steps>
-__global__ void __launch_bounds__(register_threads)
+template <typename T, int steps, bool with_dropout>
+__global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_dropout))
     backward_in_registers(const Backward<T> a, float* parts, i64 block_rows) {
     const i64 begin = blockIdx.x * block_rows;
-    const i64 end = begin + block_rows < a.rows ? begin + block_rows : a.rows;
-    Piece<T> weight[steps];
+    const BlockRows<T> block(a, begin, block_rows);
+    const float share = 1.0F / static_cast<float>(a.width);
+    Piece<T> weights[steps];
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
-        const i64 column = (i64{threadIdx.x} + s * i64{blockDim.x}) * W;
-        if (column < a.width) weight[s] = load_pack(a.weight + column);
+        if (has_column(a, s)) weights[s] = load_pack(a.weight + column_of(s));
     }
     float dweight[steps][W] = {};
     float dbias[steps][W] = {};
     constexpr bool ahead = steps < most_steps;
-    RowPieces<T, steps> next;
-    i64 row = begin + threadIdx.y;
-    if (ahead && row < end) next.read(a, row);
-    for (i64 first = begin; first < end; first += blockDim.y, row += blockDim.y) {
-        const bool on = row < end;
-        if (!ahead && on) next.read(a, row);
-        const RowPieces<T, steps> now = next;
-        if (ahead && row + blockDim.y < end) next.read(a, row + blockDim.y);
+    RowPieces<T, steps> pieces;
+    u32 row = threadIdx.y;
+    if (ahead && row < block.n) pieces.read(a, block, row);
+    for (u32 first = 0, turn = 0; first < block.n;
+         first += blockDim.y, row += blockDim.y, turn ^= 1) {
+        const bool on = row < block.n;
+        if (!ahead && on) pieces.read(a, block, row);
+        Piece<T> dsum_in[steps] = {};
+        StepValues values[steps] = {};
         float sums[2] = {0.0F, 0.0F};  // of g and g * xhat
 #pragma unroll
         for (int s = 0; s < steps; ++s) {
-            if (!on || (i64{threadIdx.x} + s * i64{blockDim.x}) * W >= a.width) continue;
+            if (!on || !has_column(a, s)) continue;
+            if (a.dsum_in) dsum_in[s] = load_pack(block.dsum_in + block.at(a, row, s));
+            values[s] = values_of(pieces, weights[s], s);
 #pragma unroll
             for (int k = 0; k < W; ++k) {
-                const float xhat = (now.sum[s].get(k) - now.mean) * now.rstd;
-                const float dy = now.dy[s].get(k);
-                const float g = dy * weight[s].get(k);
-                sums[0] += g;
-                sums[1] += g * xhat;
-                dweight[s][k] += dy * xhat;
-                dbias[s][k] += dy;
+                sums[0] += values[s].g[k];
+                sums[1] += values[s].g[k] * values[s].xhat[k];
+                dweight[s][k] += values[s].dy[k] * values[s].xhat[k];
+                dbias[s][k] += values[s].dy[k];
             }
         }
-        sum_row(sums);
-        const float means[2] = {a.mean ? sums[0] / static_cast<float>(a.width) : 0.0F,
-                                sums[1] / static_cast<float>(a.width)};
-        if (on) write_row<T, steps>(a, row, now, weight, means);
+        const float rstd = pieces.rstd;
+        if (ahead && row + blockDim.y < block.n) pieces.read(a, block, row + blockDim.y);
+        sum_row<register_threads>(sums, turn);
+        const float mean_g = a.mean ? sums[0] * share : 0.0F;
+        const float mean_gx = sums[1] * share;
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+            if (!on || !has_column(a, s)) continue;
+            // Made again where they would take the registers.
+            if (!ahead) values[s] = values_of(pieces, weights[s], s);
+            float d[W];
+            dsum_in[s].get(d);
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                d[k] += rstd * (values[s].g[k] - mean_g - values[s].xhat[k] * mean_gx);
+            }
+            const u32 at = block.at(a, row, s);
+            store<W>(block.dsum + at, d);
+            if (!a.dbranch) continue;
+            if constexpr (with_dropout) DropoutRow(a.dropout, begin + row).apply(column_of(s), d);
+            store<W>(block.dbranch + at, d);
+        }
     }
     write_parts<steps>(parts, a.width, dweight, dbias);
 }
 
 // ---- In general --------------------------------------------------------------------------------
+
+constexpr int general_threads = 512;
 
 template <typename T, int width>
 __global__ void parameter_gradients(const Backward<T> a, float* parts) {
@@ -219,7 +270,7 @@ __global__ void backward_rows(const Backward<T> a) {
             sums[1] += g[k] * xhat[k];
         }
     }
-    sum_row(sums);
+    sum_row<general_threads>(sums, 0);
     const float mean_g = a.mean ? sums[0] / static_cast<float>(a.width) : 0.0F;
     const float mean_gx = sums[1] / static_cast<float>(a.width);
     for (i64 column = i64{threadIdx.x} * width; column < a.width; column += step) {
@@ -276,18 +327,20 @@ void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackward& a,
     add_parts(stream, {parts + width, n_parts, 2 * width, width}, pointer<float>(a.dbias), true);
 }
 
-template <typename T, int steps>
+template <typename T, int steps, bool with_dropout>
 void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
     const Backward<T> args = kernel_arguments<T>(a);
     const int threads = row_threads(ceil_div(args.width / W, i64{steps}), register_threads);
     const i64 at_once = register_threads / threads;
-    const i64 n_blocks = std::min<i64>(2 * device_of(context).properties().multiProcessorCount,
-                                       spec::norm_gradient_parts);
+    const i64 at_a_time = i64{resident_blocks(steps, with_dropout)} *
+                          device_of(context).properties().multiProcessorCount;
+    const i64 n_blocks = std::min(at_a_time, spec::norm_gradient_parts);
     const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
     const i64 n_parts = ceil_div(args.rows, block_rows);
     float* const parts =
         Scratch(context.workspace).take<float>(spec::norm_gradient_floats(args.width));
-    launch(stream_of(context), backward_in_registers<T, steps>, blocks_for(n_parts, 1),
+    launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
+           blocks_for(n_parts, 1),
            dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),
            static_cast<size_t>(2 * args.width) * sizeof(float), args, parts, block_rows);
     add_parameter_gradients(stream_of(context), a, parts, n_parts);
@@ -304,8 +357,8 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     // First: dsum may be sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,
            args, parts);
-    launch(stream, backward_rows<T, width>, blocks_for(args.rows, 1), row_threads(n_steps, 512), 0,
-           args);
+    launch(stream, backward_rows<T, width>, blocks_for(args.rows, 1),
+           row_threads(n_steps, general_threads), 0, args);
     add_parameter_gradients(stream, a, parts, n_parts);
 }
 
@@ -313,11 +366,13 @@ template <typename T, int width>
 void run(device::Context& context, const ResidualNormBackward& a) {
     if constexpr (width == row_step && sizeof(T) == 2) {
         const i64 n_steps = a.dy[1] / width;
-        if (n_steps <= register_threads) return run_in_registers<T, 1>(context, a);
-        if (n_steps <= 2 * register_threads) return run_in_registers<T, 2>(context, a);
-        if (n_steps <= most_steps * register_threads) {
-            return run_in_registers<T, most_steps>(context, a);
-        }
+        const auto in_registers = [&]<int steps>(std::integral_constant<int, steps>) {
+            if (a.dropout.on()) return run_in_registers<T, steps, true>(context, a);
+            run_in_registers<T, steps, false>(context, a);
+        };
+        if (n_steps <= register_threads) return in_registers(Width<1>{});
+        if (n_steps <= 2 * register_threads) return in_registers(Width<2>{});
+        if (n_steps <= most_steps * register_threads) return in_registers(Width<most_steps>{});
     }
     run_in_general<T, width>(context, a);
 }

@@ -15,7 +15,7 @@ namespace {
 using device::Norm;
 using device::ResidualNormForward;
 
-constexpr i64 most_threads = 512;
+constexpr int most_threads = 512;
 // Rows up to here are kept in shared memory; of longer ones the sum is made again for each pass.
 constexpr i64 most_kept_bytes = i64{96} << 10;
 
@@ -80,7 +80,7 @@ __global__ void forward(const Forward<T> a) {
     if (!a.y) return;
     float mean = 0.0F;
     if (a.mean) {
-        sum_row(total);
+        sum_row<most_threads>(total, 0);
         mean = total[0] / static_cast<float>(a.width);
     }
     float square[1] = {0.0F};
@@ -89,7 +89,7 @@ __global__ void forward(const Forward<T> a) {
 #pragma unroll
         for (int k = 0; k < W; ++k) square[0] += (x[k] - mean) * (x[k] - mean);
     }
-    sum_row(square);
+    sum_row<most_threads>(square, 1);
     const float rstd = 1.0F / sqrtf(square[0] / static_cast<float>(a.width) + a.eps);
     if (threadIdx.x == 0) {
         if (a.mean) a.mean[row] = mean;

@@ -66,8 +66,47 @@ template <typename T, int n = per_access<T>>
 struct alignas(n * sizeof(T)) Pack {
     static_assert(n * sizeof(T) <= 16);
     T values[n];
-    __device__ float get(int i) const { return to_float(values[i]); }
-    __device__ void set(int i, float x) { values[i] = from_float<T>(x); }
+    __device__ void get(float (&x)[n]) const {
+#pragma unroll
+        for (int i = 0; i < n; ++i) x[i] = to_float(values[i]);
+    }
+    __device__ void set(const float (&x)[n]) {
+#pragma unroll
+        for (int i = 0; i < n; ++i) values[i] = from_float<T>(x[i]);
+    }
+};
+
+// Two elements of a 16-bit type in a word, the first in the low half.
+__device__ inline float2 unpack(bf16, u32 word) {
+    return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
+}
+__device__ inline float2 unpack(fp16, u32 word) {
+    const __half_raw low{static_cast<unsigned short>(word)};
+    const __half_raw high{static_cast<unsigned short>(word >> 16)};
+    return {to_float(fp16(low)), to_float(fp16(high))};
+}
+
+// Elements of 16 bits stay two in a register: the compiler would keep them one by one, and take
+// apart and put together what it moves.
+template <typename T, int n>
+requires(sizeof(T) == 2 && n % 2 == 0) struct alignas(n * sizeof(T)) Pack<T, n> {
+    static_assert(n * sizeof(T) <= 16);
+    u32 words[n / 2];
+    __device__ void get(float (&x)[n]) const {
+#pragma unroll
+        for (int i = 0; i < n; i += 2) {
+            const float2 pair = unpack(T{}, words[i / 2]);
+            x[i] = pair.x;
+            x[i + 1] = pair.y;
+        }
+    }
+    __device__ void set(const float (&x)[n]) {
+#pragma unroll
+        for (int i = 0; i < n; i += 2) {
+            const T pair[2] = {from_float<T>(x[i]), from_float<T>(x[i + 1])};
+            memcpy(&words[i / 2], pair, sizeof(pair));
+        }
+    }
 };
 
 template <int n, typename T>
@@ -90,9 +129,10 @@ __device__ void load(const T* from, float (&to)[n]) {
     constexpr int width = n < per_access<T> ? n : per_access<T>;
 #pragma unroll
     for (int i = 0; i < n; i += width) {
-        const Pack<T, width> pack = load_pack<width>(from + i);
+        float part[width];
+        load_pack<width>(from + i).get(part);
 #pragma unroll
-        for (int k = 0; k < width; ++k) to[i + k] = pack.get(k);
+        for (int k = 0; k < width; ++k) to[i + k] = part[k];
     }
 }
 template <int n, typename T>
@@ -100,9 +140,11 @@ __device__ void store(T* to, const float (&from)[n]) {
     constexpr int width = n < per_access<T> ? n : per_access<T>;
 #pragma unroll
     for (int i = 0; i < n; i += width) {
-        Pack<T, width> pack;
+        float part[width];
 #pragma unroll
-        for (int k = 0; k < width; ++k) pack.set(k, from[i + k]);
+        for (int k = 0; k < width; ++k) part[k] = from[i + k];
+        Pack<T, width> pack;
+        pack.set(part);
         store_pack(to + i, pack);
     }
 }

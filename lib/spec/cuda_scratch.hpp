@@ -19,9 +19,11 @@ constexpr i64 cuda_piece(i64 bytes) {
     return round_up(bytes, cuda_alignment);
 }
 
-// A sort of n row numbers: they and where they came from, twice; 256 counts a tile.
+// A sort of n row numbers: they and where they came from, twice; 256 counts a tile and in all.
 constexpr i64 cuda_sort_bytes(i64 n) {
-    return 4 * cuda_piece(4 * n) + cuda_piece(4 * 256 * ceil_div(n, cuda_sort_tile));
+    constexpr i64 counts = 4 * 256;
+    return 4 * cuda_piece(4 * n) + cuda_piece(counts * ceil_div(n, cuda_sort_tile)) +
+           cuda_piece(counts);
 }
 // The gradient of an embedding of `width` columns: the sort, and two partial sums a chunk.
 constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
@@ -44,9 +46,9 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
     return column_sum_parts(rows) * columns;
 }
 
-// Norm gradients: partial sums of weight and bias, side by side, of at most this many blocks: two
+// Norm gradients: partial sums of weight and bias, side by side, of at most this many blocks: three
 // for each of the 132 multiprocessors of an H100 or H200, which is what their registers hold.
-constexpr i64 norm_gradient_parts = 264;
+constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;
 }

@@ -88,6 +88,15 @@ OpList op_cases() {
         add_simple(list, n);
     }
     add_adamw(list, 4096, 300, true, 3);
+    // Later ones come here: data are numbered.
+    for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
+        for (const i64 width : {2304, 4104}) {
+            add_norm(list, {.batch = 1, .length = 2, .width = width, .norm = norm});
+        }
+    }
+    add_attention(list, {1, 270, 2, 1, 64, true, false, 0.0});
+    add_embedding(list, 1500, 2, 5, false, 0);  // tokens that many rows have
+    add_embedding(list, 4500, 300, 8, true, 0);
     return list;
 }
 
