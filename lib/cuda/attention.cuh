@@ -101,21 +101,21 @@ __device__ inline u32 kept_of_eight(const DropoutNumbers& dropout, u64 sample, u
     return bits;
 }
 
-// The first key that a query of [query, query + n) sees; the whole block of `threads` calls it.
-template <int threads>
-__device__ int first_key_of(const i32* starts, int query, int n, int length) {
-    if (!starts) return 0;
-    int first = length;
-    for (int i = query + static_cast<int>(threadIdx.x); i < min(query + n, length); i += threads) {
-        first = min(first, starts[i]);
-    }
-    return block_reduce<threads, Min>(first);
+// The first key that queries from `query` on see: documents begin later for later queries.
+__device__ inline int first_key_of(const i32* starts, int query) {
+    return starts ? starts[query] : 0;
 }
 
-// Does a query of [query, query + n) see a key before `end`? The whole block calls it.
+// Of steps of n queries from `query` on, where the first begins that sees no key before `end`, as
+// none after it does. The whole block of `threads` calls it.
 template <int threads>
-__device__ bool any_sees(const i32* starts, int query, int n, int length, int end) {
-    return !starts || first_key_of<threads>(starts, query, n, length) < end;
+__device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
+    if (!starts) return length;
+    int last = length;
+    for (int i = query + n * static_cast<int>(threadIdx.x); i < length; i += n * threads) {
+        if (starts[i] >= end) last = min(last, i);
+    }
+    return block_reduce<threads, Min>(last);
 }
 
 }  // namespace lm::cuda

@@ -113,20 +113,15 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const int first_query = first / P::queries * P::queries;
     const i32* const starts =
         input.doc_start ? input.doc_start + i64{sample} * input.length : nullptr;
+    const int last_query =
+        last_query_of<n_threads>(starts, first_query, P::queries, input.length, first + P::keys);
     struct Step {
         int head;
         int query;
     };
-    const auto at_or_after = [&](Step step) {
-        for (; step.head < in_group; ++step.head, step.query = first_query) {
-            for (; step.query < input.length; step.query += P::queries) {
-                if (any_sees<n_threads>(starts, step.query, P::queries, input.length,
-                                        first + P::keys)) {
-                    return step;
-                }
-            }
-        }
-        return step;
+    const auto after = [&](const Step& step) {
+        const int query = step.query + P::queries;
+        return query < last_query ? Step{step.head, query} : Step{step.head + 1, first_query};
     };
     const auto load_step = [&](const Step& step, int stage) {
         if (step.head < in_group) {
@@ -152,10 +147,10 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         load_tile<P::keys, n_threads>(k, rows_of(head.k, input.qkv_stride()), first);
         load_tile<P::keys, n_threads>(v, rows_of(head.v, input.qkv_stride()), first);
     }
-    Step step = at_or_after({0, first_query});
+    Step step{0, first_query};
     load_step(step, 0);
     for (int stage = 0; step.head < in_group; stage ^= 1) {
-        const Step next = at_or_after({step.head, step.query + P::queries});
+        const Step next = after(step);
         load_step(next, stage ^ 1);
         wait_for_copies<1>();
         __syncthreads();
@@ -167,8 +162,9 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         clear(scores);
         add_rows_by_rows(weights, k, row, queries_at(stage));
         add_rows_by_rows(scores, v, row, douts_at(stage));
-        const bool mask = starts || first + row + 16 * m_tiles > step.query + 1 ||
-                          step.query + P::queries > input.length;
+        const bool mask = first + row + 16 * m_tiles > step.query + 1 ||
+                          step.query + P::queries > input.length ||
+                          (starts && numbers.start[P::queries - 1] > first + row);
         const auto finish = [&](const auto& dropped) {
 #pragma unroll
             for (int n = 0; n < n_tiles; ++n) {
@@ -259,8 +255,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     const auto values_at = [&](int stage) {
         return Tile<T, width>{stages + (stage * 2 + 1) * P::keys * q.stride};
     };
-    const int begin =
-        first_key_of<n_threads>(head.starts, first, P::queries, input.length) / P::keys * P::keys;
+    const int begin = first_key_of(head.starts, first) / P::keys * P::keys;
     const int end = min(first + P::queries, input.length);
     const auto load_step = [&](int key, int stage) {
         if (key < end) {
@@ -289,7 +284,9 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         clear(scores);
         add_rows_by_rows(weights, q, row, keys_at(stage));
         add_rows_by_rows(scores, douts, row, values_at(stage));
-        const bool mask = head.starts || key + P::keys > first + row + 1;
+        const bool mask = key + P::keys > first + row + 1 ||
+                          (head.starts && (first + row + 16 * m_tiles > input.length ||
+                                           numbers.start[row + 16 * m_tiles - 1] > key));
         const auto finish = [&](const auto& dropped) {
             for_each(scores, [&](float& score, int m, int n, int i) {
                 const int at = row + 16 * m + i / 2 * 8 + lane / 4;

@@ -107,8 +107,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     const Rows<const T> v_rows{head.v, input.qkv_stride(), input.length, input.width,
                                input.vectors};
 
-    const int begin =
-        first_key_of<n_threads>(head.starts, first, P::queries, input.length) / P::keys * P::keys;
+    const int begin = first_key_of(head.starts, first) / P::keys * P::keys;
     const int end = min(first + P::queries, input.length);
     int starts[m_tiles][2];
 #pragma unroll
@@ -119,6 +118,9 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             starts[m][half] = head.starts && query < input.length ? head.starts[query] : 0;
         }
     }
+    // The latest of the warp's.
+    const int last_start =
+        first_key_of(head.starts, min(first + row + 16 * m_tiles, input.length) - 1);
     OnlineSoftmax<m_tiles> softmax;
 #pragma unroll
     for (int m = 0; m < m_tiles; ++m) {
@@ -144,7 +146,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
         if (key + P::keys < end) load_tile<P::keys, n_threads>(k, k_rows, key + P::keys);
         commit_copies();
 
-        const bool mask = head.starts || key + P::keys > first + row + 1;
+        const bool mask = last_start > key || key + P::keys > first + row + 1;
         bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
         weigh(scores, softmax, result, head.scale_2);
         if constexpr (dropout) {

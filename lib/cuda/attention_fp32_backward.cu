@@ -59,12 +59,12 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_keys_fp32_ker
     clear(dv);
     load_tile(k, rows_of(first_head.k, input.qkv_stride()), first, P::rows);
     load_tile(v, rows_of(first_head.v, input.qkv_stride()), first, P::rows);
+    const int first_query = first / step * step;
+    const int last_query = last_query_of<n_threads>(first_head.starts, first_query, step,
+                                                    input.length, first + P::rows);
     for (int h = 0; h < in_group; ++h) {
         const AttentionHead<float> head(input, sample, group * in_group + h);
-        for (int query = first / step * step; query < input.length; query += step) {
-            if (!any_sees<n_threads>(head.starts, query, step, input.length, first + P::rows)) {
-                continue;
-            }
+        for (int query = first_query; query < last_query; query += step) {
             load_tile(q, rows_of(head.q, input.qkv_stride()), query, step);
             load_tile(douts, rows_of(dout + head.out_offset(input), input.out_stride()), query,
                       step);
@@ -116,8 +116,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_queries_fp32_
     const auto rows_of = [&](const float* base, int stride) {
         return FloatRows{base, stride, input.length, input.width, input.vectors};
     };
-    const int begin =
-        first_key_of<n_threads>(head.starts, first, P::rows, input.length) / step * step;
+    const int begin = first_key_of(head.starts, first) / step * step;
     const int end = min(first + P::rows, input.length);
     float dq[P::m][width / side];
     clear(dq);

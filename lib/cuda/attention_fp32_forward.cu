@@ -58,8 +58,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
     const auto rows_of = [&](const float* base) {
         return FloatRows{base, input.qkv_stride(), input.length, input.width, input.vectors};
     };
-    const int begin =
-        first_key_of<n_threads>(head.starts, first, P::queries, input.length) / step * step;
+    const int begin = first_key_of(head.starts, first) / step * step;
     const int end = min(first + P::queries, input.length);
     float most[P::m];
     float sum[P::m];

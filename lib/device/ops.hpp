@@ -182,7 +182,7 @@ struct AttentionForward {
     i64 n_groups = 0;  // G
     i64 head_dim = 0;  // D
     double scale = 0;
-    View doc_start{};     // [B, T] i32: first key that a query may see; or none: 0
+    View doc_start{};     // [B, T] i32: first key that a query sees, never decreasing; or none: 0
     View alibi_slopes{};  // [H] f32 of the local heads, or none (Press et al. 2021)
     Dropout dropout;      // of the probabilities
 };
