@@ -130,6 +130,21 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
     });
 }
 
+constexpr int parts_ahead = 8;  // on their way at once
+
+// Behind the last chunk at whose beginning, from `next` on, the run of `row` is: the rows are
+// sorted.
+template <typename T>
+__device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
+    i64 inside = next / chunk;
+    i64 behind = (s.n + chunk - 1) / chunk;
+    while (behind - inside > 1) {
+        const i64 middle = (inside + behind) / 2;
+        (s.rows[middle * chunk] == row ? inside : behind) = middle;
+    }
+    return behind;
+}
+
 // The parts of a run that began in chunk blockIdx.x and goes on: added in order.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
@@ -139,15 +154,22 @@ __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i64 begin = next - chunk;
     if (row >= s.n_table_rows || s.rows[next] != row) return;
     if (begin > 0 && s.rows[begin - 1] == row) return;  // it began earlier
+    const i64 end = end_of_run(s, next, row);
     const i64 first = static_cast<i64>(blockIdx.y) * sum_threads + threadIdx.x;
     const i64 stride = static_cast<i64>(gridDim.y) * sum_threads;
     for_turns<sum_width>(first, stride, s.width, s.vectors, [&]<int count>(i64 column) {
         float sum[count];
         load(s.last_parts + blockIdx.x * s.width + column, sum);
-        for (i64 at = next; at < s.n && s.rows[at] == row; at += chunk) {
-            float x[count];
-            load(s.first_parts + at / chunk * s.width + column, x);
-            for (int i = 0; i < count; ++i) sum[i] += x[i];
+        for (i64 base = blockIdx.x + 1; base < end; base += parts_ahead) {
+            float x[parts_ahead][count] = {};
+#pragma unroll
+            for (int j = 0; j < parts_ahead; ++j) {
+                if (base + j < end) load(s.first_parts + (base + j) * s.width + column, x[j]);
+            }
+#pragma unroll
+            for (int j = 0; j < parts_ahead; ++j) {
+                for (int i = 0; i < count; ++i) sum[i] += x[j][i];
+            }
         }
         add_to(s.dtable + row * s.width + column, sum);
     });
