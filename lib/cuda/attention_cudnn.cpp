@@ -62,11 +62,9 @@ bool declined(const std::string& why) {
 }
 
 template <typename Args>
-bool run(device::Context& context, const Args& a, bool backward, const CudnnTensors& tensors) {
+bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
     if (plugin() == nullptr) return false;
     if (!is_half(a.qkv.dtype)) return declined("the type is fp32");
-    if (a.doc_start) return declined("documents are kept apart");
-    if (a.alibi_slopes) return declined("positions are ALiBi's");
     if (a.dropout.on()) return declined("attention has dropout");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
         return declined("heads are not aligned to 16 bytes");
@@ -81,7 +79,9 @@ bool run(device::Context& context, const Args& a, bool backward, const CudnnTens
                                .n_heads = a.n_heads,
                                .n_groups = a.n_groups,
                                .width = a.head_dim,
-                               .scale = static_cast<float>(a.scale)};
+                               .scale = static_cast<float>(a.scale),
+                               .alibi = bool{a.alibi_slopes},
+                               .documents = bool{a.doc_start}};
     std::string why;
     const i64 bytes = plugin()->workspace_bytes(problem, why);
     if (bytes < 0) return declined(why);
@@ -89,6 +89,8 @@ bool run(device::Context& context, const Args& a, bool backward, const CudnnTens
         return declined(fmt::format("it needs {} bytes of workspace, the plan has {}", bytes,
                                     context.workspace.bytes()));
     }
+    tensors.slopes = a.alibi_slopes.data;
+    tensors.starts = a.doc_start.data;
     const std::string failure =
         plugin()->run(problem, tensors, begin_of(context.workspace), stream_of(context));
     if (!failure.empty()) run_error("cuDNN", "attention: {}", failure);

@@ -43,6 +43,15 @@ TEST_CASE("cuDNN has engines for attention on an H100", "[cudnn]") {
     CHECK(why_not({backward, deterministic, bf16, 3, 200, 6, 1, 64, 0.125F}) == "");
 }
 
+TEST_CASE("cuDNN has engines for ALiBi and documents", "[cudnn]") {
+    const bool backward = GENERATE(false, true);
+    const bool alibi = GENERATE(false, true);
+    const bool documents = GENERATE(false, true);
+    CAPTURE(backward, alibi, documents);
+    CHECK(why_not({backward, false, true, 4, 1024, 12, 12, 64, 0.125F, alibi, documents}) == "");
+    CHECK(why_not({backward, true, true, 4, 1024, 16, 4, 128, 0.125F, alibi, documents}) == "");
+}
+
 TEST_CASE("what cuDNN cannot do has a reason", "[cudnn]") {
     CHECK(why_not({true, true, true, 4, 1024, 12, 12, 320, 0.05F}) != "");
     CHECK(why_not({false, true, true, 4, 1024, 12, 12, 65, 0.125F}) != "");

@@ -17,7 +17,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
 
-enum Tensor : i64 { q = 1, k, v, out, lse, dout, dq, dk, dv };
+enum Tensor : i64 { q = 1, k, v, out, lse, dout, dq, dk, dv, slopes, starts };
 
 // Heads of one part of a tensor whose tokens are `row` elements apart.
 Tensor_attributes heads_of(const CudnnProblem& p, Tensor name, i64 heads, i64 row) {
@@ -33,6 +33,80 @@ Tensor_attributes lse_of(const CudnnProblem& p) {
         .set_data_type(fe::DataType_t::FLOAT)
         .set_dim({p.batch, p.n_heads, p.length, 1})
         .set_stride({p.n_heads * p.length, p.length, 1, 1});
+}
+
+using TensorPointer = std::shared_ptr<Tensor_attributes>;
+
+// What is done with the scores [B, H, T, T], scaled already: ALiBi's slope * (key - query) is
+// added, and keys before a query's document begins or behind it are hidden. It is made as the
+// frontend makes its own ALiBi and causal masks (utils/attn_score_modifiers.h), from our slopes.
+class ScoreMask {
+  public:
+    ScoreMask(Graph& graph, const CudnnProblem& p) {
+        if (p.alibi) {
+            slopes_ = graph.tensor(Tensor_attributes()
+                                       .set_uid(slopes)
+                                       .set_data_type(fe::DataType_t::FLOAT)
+                                       .set_dim({1, p.n_heads, 1, 1})
+                                       .set_stride({p.n_heads, 1, 1, 1}));
+        }
+        if (p.documents) {
+            starts_ = graph.tensor(Tensor_attributes()
+                                       .set_uid(starts)
+                                       .set_data_type(fe::DataType_t::INT32)
+                                       .set_dim({p.batch, 1, p.length, 1})
+                                       .set_stride({p.length, p.length, 1, 1}));
+        }
+    }
+    TensorPointer operator()(const std::shared_ptr<Graph>& graph, TensorPointer scores) const {
+        using fe::PointwiseMode_t;
+        using enum fe::DataType_t;
+        const auto number_along = [&](i64 axis) {
+            auto made = graph->pointwise(scores, fe::graph::Pointwise_attributes()
+                                                     .set_mode(PointwiseMode_t::GEN_INDEX)
+                                                     .set_axis(axis)
+                                                     .set_compute_data_type(INT32));
+            made->set_data_type(INT32);
+            return made;
+        };
+        const auto of_two = [&](const TensorPointer& a, const TensorPointer& b,
+                                PointwiseMode_t mode, fe::DataType_t type) {
+            auto made = graph->pointwise(
+                a, b, fe::graph::Pointwise_attributes().set_mode(mode).set_compute_data_type(type));
+            made->set_data_type(type);
+            return made;
+        };
+        if (slopes_) {
+            const auto distance =
+                of_two(number_along(3), number_along(2), PointwiseMode_t::SUB, INT32);
+            const auto bias = of_two(distance, slopes_, PointwiseMode_t::MUL, FLOAT);
+            scores = of_two(scores, bias, PointwiseMode_t::ADD, FLOAT);
+        }
+        if (starts_) {
+            const auto seen = of_two(number_along(3), starts_, PointwiseMode_t::CMP_GE, BOOLEAN);
+            const auto hidden = std::make_shared<Tensor_attributes>(
+                fe::graph::attn::score_modifiers::get_negative_inf_value());
+            scores = graph->pointwise(
+                scores, hidden, seen,
+                fe::graph::Pointwise_attributes().set_mode(PointwiseMode_t::BINARY_SELECT));
+        }
+        return fe::graph::attn::score_modifiers::causal_mask(graph, scores);
+    }
+
+  private:
+    TensorPointer slopes_;
+    TensorPointer starts_;
+};
+
+// Each query sees the keys up to it, and what else the problem says.
+template <typename Attributes>
+void set_mask(Attributes& attributes, Graph& graph, const CudnnProblem& p) {
+    if (p.alibi || p.documents) {
+        attributes.set_score_mod(ScoreMask(graph, p));
+    } else {
+        attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+            .set_diagonal_band_right_bound(0);
+    }
 }
 
 // Gives a tensor that the graph makes its place in memory.
@@ -53,9 +127,8 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
         auto attributes = fe::graph::SDPA_attributes()
                               .set_name("attention")
                               .set_generate_stats(true)
-                              .set_attn_scale(p.scale)
-                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                              .set_diagonal_band_right_bound(0);
+                              .set_attn_scale(p.scale);
+        set_mask(attributes, graph, p);
         const auto [made, stats] = graph.sdpa(q_in, k_in, v_in, attributes);
         put(made, heads_of(p, out, p.n_heads, out_row));
         put(stats, lse_of(p));
@@ -68,9 +141,8 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
     auto attributes = fe::graph::SDPA_backward_attributes()
                           .set_name("attention backward")
                           .set_attn_scale(p.scale)
-                          .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                          .set_diagonal_band_right_bound(0)
                           .set_deterministic_algorithm(p.deterministic);
+    set_mask(attributes, graph, p);
     const auto [dq_made, dk_made, dv_made] =
         graph.sdpa_backward(q_in, k_in, v_in, out_in, dout_in, lse_in, attributes);
     put(dq_made, heads_of(p, dq, p.n_heads, row));
@@ -163,6 +235,8 @@ std::string run(const CudnnProblem& p, const CudnnTensors& tensors, void* worksp
                                                    {v, part(tensors.qkv, p.n_heads + p.n_groups)},
                                                    {out, tensors.out},
                                                    {lse, tensors.lse}};
+    if (p.alibi) pointers[slopes] = tensors.slopes;
+    if (p.documents) pointers[starts] = tensors.starts;
     if (p.backward) {
         pointers[dout] = tensors.dout;
         pointers[dq] = part(tensors.dqkv, 0);
@@ -192,7 +266,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
 
 extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
 lm_cudnn_attention() {
-    static const lm::cuda::CudnnAttention attention{2, lm::cuda::workspace_bytes, lm::cuda::run,
+    static const lm::cuda::CudnnAttention attention{3, lm::cuda::workspace_bytes, lm::cuda::run,
                                                     lm::cuda::unsupported_on};
     return &attention;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN, in a plugin of its own (liblm_cudnn.so), so that only who asks for it needs
 // cuDNN: LM_ATTENTION=cudnn or cudnn-deterministic (docs/cuda.md). For 16-bit types without
-// documents, ALiBi and dropout, whose masks are our own.
+// dropout, whose mask is our own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,20 +23,24 @@ struct CudnnProblem {
     i64 n_groups = 0;
     i64 width = 0;
     float scale = 0;
+    bool alibi = false;
+    bool documents = false;
     auto operator<=>(const CudnnProblem&) const = default;
 };
 
-// As device/ops.hpp has them; dout and dqkv of backward.
+// As device/ops.hpp has them; dout and dqkv of backward, slopes of ALiBi, starts of documents.
 struct CudnnTensors {
     void* qkv = nullptr;
     void* out = nullptr;
     void* lse = nullptr;
     void* dout = nullptr;
     void* dqkv = nullptr;
+    void* slopes = nullptr;
+    void* starts = nullptr;
 };
 
 struct CudnnAttention {
-    int abi = 2;
+    int abi = 3;
     // Bytes of workspace on the current device; -1 and a reason when cuDNN cannot do it. The first
     // call for a problem compiles a plan.
     i64 (*workspace_bytes)(const CudnnProblem& problem, std::string& why);
