@@ -61,6 +61,7 @@ std::optional<data::SideFile> merged_facts(const std::vector<std::string>& input
         note("not every input has a side file, so the output gets none");
         return std::nullopt;
     }
+    merged->origin = nullptr;  // of several runs
     merged->tool = fmt::format("lm-preprocess {} merge", version());
     return merged;
 }

@@ -19,7 +19,7 @@ constexpr i64 end_bytes = i64{1} << 16;  // of a file's start and end that ident
 
 // Of what lies in a work directory. Another one as soon as a build cannot go on with what an older
 // one left, or makes other bytes of the same input: that, and not the build, decides who may.
-constexpr int work_version = 1;
+constexpr int work_version = 2;
 
 i64 parse_number(std::string_view text, const std::string& all) {
     i64 value = -1;
@@ -134,6 +134,31 @@ io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokeniz
     j["inputs"] = io::OrderedJson::array();
     for (const data::InputFile& file : plan.files) j["inputs"].push_back(describe_input(file));
     return j;
+}
+
+io::Json origin_of(const io::OrderedJson& description) {
+    io::Json origin;
+    for (const char* key :
+         {"--json-keys", "--append-eod", "--keep-empty", "--on-bad-line", "--shard"})
+        origin[key] = description[key];
+    const io::OrderedJson& inputs = description["inputs"];
+    origin["inputs"] = {{"number", inputs.size()}, {"digest", digest(io::json_text(inputs))}};
+    return origin;
+}
+
+std::string difference(const io::Json& theirs, const io::Json& ours) {
+    if (!theirs.is_object()) return "made by no run that its side file knows";
+    for (const auto& [key, value] : ours.items()) {
+        const io::Json was = theirs.value(key, io::Json());
+        if (was == value) continue;
+        if (key != "inputs")
+            return fmt::format("made with {} {}, not {}", key, was.dump(), value.dump());
+        const auto number = value["number"].get<i64>();
+        const i64 before = io::json_get<i64>(was, "number", "origin");
+        if (number == before) return "made of other inputs, or they have changed since";
+        return fmt::format("made of {} inputs, not {}", before, number);
+    }
+    return "";
 }
 
 void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {

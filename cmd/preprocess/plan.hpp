@@ -37,6 +37,13 @@ Plan make_plan(const Args& args, const Launched& launch, int n_workers);
 
 // The plan and the options as a document; inputs by size, time of change and digests of both ends.
 io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer);
+// Of a description what decides the bytes of the output besides the tokenizer, inputs as a digest:
+// what a side file keeps of the run.
+io::Json origin_of(const io::OrderedJson& description);
+// In what a run with origin `ours` differs from the one that made outputs with `theirs`, as
+// "made ..."; empty: in nothing.
+std::string difference(const io::Json& theirs, const io::Json& ours);
+
 // Throws Error(usage) naming the first thing in which `ours` differs from `theirs`, the document
 // that `path` holds. The number of parts may differ; of another build there is a note.
 void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path);

@@ -4,7 +4,6 @@
 // launcher every rank makes its parts and puts them into place itself.
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <mutex>
 
 #include "args.hpp"
@@ -127,37 +126,37 @@ class Run {
     bool is_first() const { return launch_.rank == 0; }
     i64 part_of(i64 own) const { return launch_.rank * plan_.parts_per_rank + own; }
 
-    // With --resume: the outputs are there already, whole, by this tokenizer, newer than the
-    // inputs.
+    // With --resume: the outputs are there already, whole, and what this run would make.
     bool nothing_left() {
         why_not_.clear();
         if (!args_.resume || args_.output.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;
-        for (size_t k = 0; k < args_.keys.size(); ++k) {
-            const auto dataset = data::IndexedDataset::open(work_.output_prefix(k));
-            const auto side = data::read_side_file(dataset);
-            if (!side) {
-                why_not_ = "without a side file that says of what";
-            } else if (side->tokenizer.digest != tokenizer_->digest()) {
-                why_not_ = "made with another tokenizer";
-            } else if (side->appended_eod != args_.append_eod) {
-                why_not_ =
-                    fmt::format("made {} --append-eod", args_.append_eod ? "without" : "with");
-            } else if (!is_newer_than_inputs(data::idx_path(work_.output_prefix(k)))) {
-                why_not_ = "older than an input of this run";
-            }
-            if (!why_not_.empty()) return false;
-        }
+        for (size_t k = 0; k < args_.keys.size() && why_not_.empty(); ++k)
+            why_not_ = difference_of(k);
+        if (!why_not_.empty()) return false;
         if (is_first()) work_.remove();  // killed while it was cleared away
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
         return true;
     }
 
-    bool is_newer_than_inputs(const std::string& path) const {
-        const auto made = std::filesystem::last_write_time(path);
-        return std::ranges::all_of(plan_.inputs, [&](const std::string& input) {
-            return std::filesystem::last_write_time(input) <= made;
-        });
+    // Between the outputs of a key that are there and what this run would make of it.
+    std::string difference_of(size_t key) {
+        const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
+        const auto side = data::read_side_file(dataset);
+        if (!side) return "without a side file that says of what";
+        const data::TokenizerFacts& theirs = side->tokenizer;
+        if (theirs.digest != tokenizer_->digest()) return "made with another tokenizer";
+        if (theirs.padded_vocab_size != facts_.tokenizer.padded_vocab_size) {
+            return fmt::format("its side file states a padded vocabulary of {}, not {}",
+                               theirs.padded_vocab_size, facts_.tokenizer.padded_vocab_size);
+        }
+        return difference(side->origin, origin_of(description()));
+    }
+
+    // Of the plan; the inputs are looked at once.
+    const io::OrderedJson& description() {
+        if (description_.is_null()) description_ = describe(plan_, args_, *tokenizer_);
+        return description_;
     }
 
     // Rank 0 takes the work directory for all. True: only the publishing is left.
@@ -175,12 +174,14 @@ class Run {
         }
         if (!is_first()) return false;
         const auto found = work_.take(args_.resume, args_.output.force);
-        if (found == WorkDirectory::Found::complete_work) return true;
+        if (found == WorkDirectory::Found::complete_work) {
+            adopt_plan();
+            return true;
+        }
         if (args_.resume) work_.refuse_existing_outputs(args_.output.force);
         for (size_t k = 0; k < args_.keys.size(); ++k) note_leftovers(work_.output_prefix(k));
         if (found == WorkDirectory::Found::nothing) {
-            io::write_file(work_.run_file(), io::json_text(describe(plan_, args_, *tokenizer_)),
-                           io::Overwrite::no);
+            io::write_file(work_.run_file(), io::json_text(description()), io::Overwrite::no);
         }
         return false;
     }
@@ -188,7 +189,7 @@ class Run {
     // The parts are cut as the run that began the work cut them.
     void adopt_plan() {
         const io::Json begun = io::read_json(work_.run_file());
-        check_same_run(begun, describe(plan_, args_, *tokenizer_), work_.run_file());
+        check_same_run(begun, description(), work_.run_file());
         plan_.parts_per_rank = io::json_get<i64>(begun, "parts_per_rank", work_.run_file());
     }
 
@@ -355,6 +356,7 @@ class Run {
         if (!is_first()) return;
         for (size_t k = 0; k < outputs.size(); ++k) {
             data::SideFile facts = facts_;
+            facts.origin = origin_of(description());
             outputs[k].fill_in(facts, digests[k]);
             io::write_file(work_.assembled(k, ".json"), facts.to_json(), io::Overwrite::yes);
         }
@@ -370,6 +372,7 @@ class Run {
     int n_workers_;
     Plan plan_;
     WorkDirectory work_;
+    io::OrderedJson description_;      // null until it is asked for
     std::vector<PartRecord> records_;  // of this rank's parts, later of all
     std::string why_not_;              // outputs that are there are not what --resume would make
     i64 resumed_bytes_ = 0;            // found done, by this rank, later by all

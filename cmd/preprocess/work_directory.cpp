@@ -3,9 +3,11 @@
 
 #include <sys/stat.h>
 
+#include <regex>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "data/indexed_dataset.hpp"
+#include "data/indexed_writer.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -20,6 +22,26 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
+bool is_own(const std::string& directory, const std::string& name) {
+    static const std::regex files(
+        R"(lock|part-[0-9]{4,}\.(journal|[0-9]+\.(bin|lengths|documents)))"
+        R"(|(run\.json|complete|key-[0-9]+\.(bin|idx|json))(\.tmp\..*)?)");
+    static const std::regex directories(R"(ranks(\.[0-9a-z]+)?)");
+    struct stat status {};
+    if (::lstat((directory + "/" + name).c_str(), &status) != 0) return true;  // it has gone
+    if (S_ISDIR(status.st_mode)) return std::regex_match(name, directories);
+    return S_ISREG(status.st_mode) && std::regex_match(name, files);
+}
+
+// A name in the directory that is not ours; "" when there is none.
+std::string stranger_in(const std::string& directory) {
+    for (const std::string& name : io::list_directory(directory)) {
+        const bool nfs_removes_it = name.starts_with(".nfs");  // when the last process closes it
+        if (!nfs_removes_it && !is_own(directory, name)) return name;
+    }
+    return "";
+}
+
 }  // namespace
 
 WorkDirectory::WorkDirectory(std::string output_prefix, std::vector<std::string> keys)
@@ -32,7 +54,7 @@ std::string WorkDirectory::output_prefix(size_t key) const {
 }
 
 std::string WorkDirectory::part_stem(i64 part, size_t key) const {
-    return file(fmt::format("part-{:04}.{}", part, keys_[key]));
+    return file(fmt::format("part-{:04}.{}", part, key));
 }
 
 std::string WorkDirectory::journal(i64 part) const {
@@ -40,14 +62,17 @@ std::string WorkDirectory::journal(i64 part) const {
 }
 
 std::string WorkDirectory::assembled(size_t key, const char* suffix) const {
-    return file(keys_[key] + suffix);
+    return file(fmt::format("key-{}{}", key, suffix));
 }
 
 WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
     if (io::exists(path_) && !io::is_directory(path_))
         usage_error(path_, "exists and is not a directory: choose another --output-prefix");
     const bool existed = io::exists(path_);
-    if (!existed) io::checked::make_directory(path_);
+    if (existed)
+        refuse_strangers();
+    else
+        io::checked::make_directory(path_);
     lock_ = std::make_unique<io::AppendFile>(file("lock"));
     if (!lock_->lock() || !is_current(*lock_)) {
         lock_.reset();
@@ -67,17 +92,32 @@ WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
     return Found::nothing;
 }
 
+// Before anything is made in a directory that may be the user's own.
+void WorkDirectory::refuse_strangers() const {
+    const std::vector<std::string> names = io::list_directory(path_);
+    if (io::exists(run_file()) && io::exists(file("lock"))) return;
+    const std::string stranger =
+        io::exists(file("lock")) || names.empty() ? stranger_in(path_) : names[0];
+    if (stranger.empty()) return;
+    usage_error(path_, "holds {}, which is no file of an unfinished run: {}", stranger,
+                "move it away, or choose another --output-prefix");
+}
+
 // run.json goes first: without it the rest counts as nothing, should this be cut short.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
     for (const std::string& name : io::list_directory(path_)) {
-        if (name != "lock") io::remove_tree(file(name));
+        if (name != "lock" && is_own(path_, name)) io::remove_tree(file(name));
     }
 }
 
 void WorkDirectory::remove_all() const {
     clear();
-    io::remove_tree(path_);
+    if (io::exists(file("lock"))) io::checked::unlink(file("lock"));
+    if (const std::string stranger = stranger_in(path_); !stranger.empty())
+        warn("{}: stays, because it holds {}, which is not of this program", path_, stranger);
+    else
+        io::checked::remove_directory(path_);
 }
 
 bool WorkDirectory::outputs_exist() const {
@@ -114,7 +154,7 @@ void WorkDirectory::publish(bool force) {
     for (size_t k = 0; k < keys_.size(); ++k) {
         const std::string prefix = output_prefix(k);
         const std::string idx = data::idx_path(prefix);
-        if (force && io::exists(assembled(k, ".idx")) && io::exists(idx)) io::checked::unlink(idx);
+        if (force && io::exists(assembled(k, ".idx"))) data::withdraw(prefix);
         move(assembled(k, ".bin"), data::bin_path(prefix), force);
         move(assembled(k, ".json"), data::side_path(prefix), force);
         io::checked::fsync_parent_of(idx);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // PREFIX.unfinished: where the parts of an output grow until they are complete. It outlives a run
 // that was killed, and --resume goes on with it; a run that ends in order removes it.
+//   lock                  made first and removed last: without it the directory is not ours
 //   run.json              the plan (plan.hpp)
-//   part-I.KEY.*          tokens, lengths and documents (data/dataset_part.hpp)
+//   part-I.K.*            tokens, lengths and documents of key number K (data/dataset_part.hpp)
 //   part-I.journal        how far part I has come (part_run.hpp)
-//   KEY.bin .idx .json    the outputs, put together
+//   key-K.bin .idx .json  the outputs, put together
 //   complete              they are: from here on they are only renamed
 //   ranks/                where ranks meet
+// Anything else is somebody else's, and never removed.
 #pragma once
 
 #include <memory>
@@ -33,7 +35,8 @@ class WorkDirectory {
 
     enum class Found { nothing, work, complete_work };
     // Takes the directory for this process and says what lies there. Throws Error(usage) when
-    // another process has it, or when work lies there that neither --resume nor --force is about.
+    // another process has it, when it is somebody else's, or when work lies there that neither
+    // --resume nor --force is about.
     Found take(bool resume, bool force);
     // Error(usage) for an output that exists and may not be replaced.
     void refuse_existing_outputs(bool force) const;
@@ -44,8 +47,9 @@ class WorkDirectory {
     void remove() noexcept;
 
   private:
+    void refuse_strangers() const;
     void clear() const;
-    void remove_all() const;
+    void remove_all() const;  // but for what is somebody else's
     void move(const std::string& from, const std::string& to, bool force) const;
 
     std::string output_prefix_;

@@ -33,9 +33,16 @@ void for_each_block(io::AtomicFile& file, i64 offset, i64 n, Use use) {
 
 }  // namespace
 
+void withdraw(const std::string& prefix) {
+    if (!io::exists(idx_path(prefix))) return;
+    io::checked::unlink(idx_path(prefix));
+    io::checked::fsync_parent_of(idx_path(prefix));
+}
+
 IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite)
     : prefix_(std::move(prefix)),
       type_(type),
+      overwrite_(overwrite),
       bin_(bin_path(prefix_), overwrite),
       side_(side_path(prefix_), overwrite),
       idx_(idx_path(prefix_), overwrite) {
@@ -138,6 +145,7 @@ void IndexedWriter::publish(bool with_side_file) {
     bin_.sync();
     if (with_side_file) side_.sync();
     idx_.sync();
+    if (overwrite_ == io::Overwrite::yes) withdraw(prefix_);
     bin_.commit();
     if (with_side_file) {
         side_.commit();

@@ -16,6 +16,10 @@
 
 namespace lm::data {
 
+// Before a dataset is replaced: takes P.idx away, durably, so that nobody ever reads new tokens by
+// an old index. Nothing there is fine.
+void withdraw(const std::string& prefix);
+
 class IndexedWriter {
   public:
     // Opens temporary files beside P.bin, P.idx and P.json; Error(usage) when one of the three
@@ -51,6 +55,7 @@ class IndexedWriter {
 
     std::string prefix_;
     TokenType type_;
+    io::Overwrite overwrite_;
     io::AtomicFile bin_, side_, idx_;
     // Sequences per document; made only once a document has another number than one.
     std::optional<io::AtomicFile> spool_;

@@ -62,7 +62,8 @@ std::string SideFile::to_json() const {
                       {"padded_vocab_size", tokenizer.padded_vocab_size}};
     j["bin"] = {{"bytes", bin.bytes}, {"digest", bin.digest}};
     j["idx"] = {{"bytes", idx.bytes}, {"digest", idx.digest}};
-    return j.dump(2) + "\n";
+    if (!origin.is_null()) j["origin"] = io::OrderedJson(origin);
+    return io::json_text(j);
 }
 
 SideFile SideFile::parse(std::string_view text, const std::string& path) {
@@ -85,6 +86,7 @@ SideFile SideFile::parse(std::string_view text, const std::string& path) {
     s.tokenizer = parse_tokenizer(j, path);
     s.bin = parse_file(j, "bin", path);
     s.idx = parse_file(j, "idx", path);
+    s.origin = io::json_get_or<io::Json>(j, "origin", io::Json(), path);
     return s;
 }
 

@@ -10,6 +10,8 @@
 //   it tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest of the tokenizer's tables (text::Tokenizer::digest)
 //   bin { bytes, digest }, idx { bytes, digest }    of the whole files (lm::BlockDigester)
+//   origin { ... }                   optional: the run that made it, for that program to know it
+//   again
 #pragma once
 
 #include <optional>
@@ -17,6 +19,7 @@
 
 #include "base/types.hpp"
 #include "data/indexed_dataset.hpp"
+#include "io/json.hpp"
 
 namespace lm::data {
 
@@ -43,6 +46,7 @@ struct SideFile {
     bool appended_eod = false;
     TokenizerFacts tokenizer;
     FileFacts bin, idx;
+    io::Json origin;  // null: not known
 
     std::string to_json() const;
     static SideFile parse(std::string_view text, const std::string& path);

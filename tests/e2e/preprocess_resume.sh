@@ -11,9 +11,11 @@ lm=$bin/lm-preprocess
 quietly() { { "$@" 2> err; } 2> /dev/null; }
 same() { # PREFIX: the bytes of the undisturbed run
     local suffix
-    for suffix in bin idx json; do
+    for suffix in bin idx; do
         cmp "whole_text_document.$suffix" "$1_text_document.$suffix" || fail "$1 differs"
     done
+    # But for the inputs, which some of these runs have in other forms.
+    cmp <(sed '/"origin"/,$d' whole_text_document.json) <(sed '/"origin"/,$d' "$1_text_document.json") || fail "$1 differs"
 }
 
 python3 - <<'PY'
@@ -45,6 +47,22 @@ for set in "a.jsonl b.jsonl c.jsonl d.jsonl" "a.jsonl b.jsonl c.jsonl.gz d.jsonl
         cmp merged.idx whole_text_document.idx || fail "$n shards of $set"
     done
 done
+# merge --force that is killed at any operation leaves the old dataset, the new one, or no .idx.
+"$lm" --input c.jsonl --output-prefix old --quiet
+for ((k = 1; ; k++)); do
+    for suffix in bin idx json; do cp "old_text_document.$suffix" "m.$suffix"; done
+    got=0
+    LM_IO_FAULT=kill:$k quietly "$lm" merge --output-prefix m --force --quiet "${prefixes[@]}" || got=$?
+    [ $got = 137 ] || break
+    if [ -e m.idx ]; then
+        cmp -s m.idx merged.idx && of=merged || of=old_text_document
+        for suffix in bin idx json; do cmp "m.$suffix" "$of.$suffix" || fail "kill $k: not $of"; done
+    fi
+    rm -f m.*
+done
+[ "$got" = 0 ] || fail "operation $k of merge: exit $got: $(cat err)"
+[ $k -gt 8 ] || fail "only $k operations of merge"
+"$lm" verify m > /dev/null
 expect 2 'shards of 3 count from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
 expect 2 "is not i/n" "$lm" --input a.jsonl --output-prefix bad --shard 3
 expect 2 'standard input is not a file' "$lm" --input - --output-prefix bad --shard 0/2
@@ -132,6 +150,9 @@ for ((k = 1; ; k++)); do
     got=0
     LM_IO_FAULT=kill:$k quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
     [ $got = 137 ] || break
+    if [ -e f.unfinished/complete ]; then
+        expect 2 'begun with 1 inputs, now there are 2|complete but made of 1 inputs, not 2' "$lm" --input some.jsonl b.jsonl --output-prefix f --append-eod --resume
+    fi
     "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet 2> err || fail "resume after kill $k: $(cat err)"
     same f
     [ ! -e f.unfinished ] || fail "kill $k: the work directory stayed"
@@ -145,7 +166,7 @@ LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-
 sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json
 cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
-expect 2 'other.unfinished/run.json: the work was begun with version 0, not 1: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
+expect 2 'other.unfinished/run.json: the work was begun with version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 rm -r other.unfinished
 expect 0 'begun by lm-preprocess 0.0.1.other, lm-preprocess .* goes on' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
 same f
@@ -176,6 +197,30 @@ expect 2 'large.jsonl: has changed since' "$lm" --input large.jsonl --output-pre
 expect 0 'left behind by a run that was killed: it is removed' "$lm" --input large.jsonl --output-prefix k --append-eod --force
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
 expect 2 'exists already' "$lm" --input large.jsonl --output-prefix k --append-eod
+# Complete, but not what this run would make: said, and the outputs stay.
+other() { # PATTERN ARGUMENTS...
+    expect 2 "k_text_document: exists, complete but $1: --force replaces it" "$lm" --output-prefix k --append-eod --resume "${@:2}"
+    [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
+}
+other 'made of 1 inputs, not 2' --input large.jsonl b.jsonl
+other 'made of other inputs, or they have changed since' --input a.jsonl
+other 'made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
+other 'made with --keep-empty false, not true' --input large.jsonl --keep-empty
+other 'made with --on-bad-line "fail", not "skip"' --input large.jsonl --on-bad-line skip
+other 'its side file states a padded vocabulary of 50304, not 51200' --input large.jsonl --pad-vocab-size-to 51200
+touch -d '2020-01-02' large.jsonl
+other 'made of other inputs, or they have changed since' --input large.jsonl
+touch -d '2020-01-01' large.jsonl
+expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume --workers 1
+python3 - <<'PY'
+import json
+side = json.load(open("k_text_document.json"))
+del side["origin"]
+json.dump(side, open("k_text_document.json", "w"))
+PY
+other 'made by no run that its side file knows' --input large.jsonl
+rm k_text_document.json
+other 'without a side file that says of what' --input large.jsonl
 rm -f k_text_document.*
 # A stop signal with --resume keeps the work, and the exit code says so.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &
