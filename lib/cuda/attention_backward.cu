@@ -285,7 +285,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         add_rows_by_rows(weights, q, row, keys_at(stage));
         add_rows_by_rows(scores, douts, row, values_at(stage));
         const bool mask = key + P::keys > first + row + 1 ||
-                          (head.starts && (first + row + 16 * m_tiles > input.length ||
+                          (head.starts && (width > 128 ||  // whose registers are full
+                                           first + row + 16 * m_tiles > input.length ||
                                            numbers.start[row + 16 * m_tiles - 1] > key));
         const auto finish = [&](const auto& dropped) {
             for_each(scores, [&](float& score, int m, int n, int i) {
