@@ -2,7 +2,6 @@
 // tokenizer.json files against ids that Hugging Face tokenizers gave (golden/text/make_hf.py), and
 // the refusals by name.
 #include <array>
-#include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
