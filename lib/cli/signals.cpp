@@ -7,17 +7,18 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstring>
 #include <ctime>
 
 #include "base/error.hpp"
+#include "base/start_thread.hpp"
 #include "base/types.hpp"
 
 namespace lm::cli {
 namespace {
 
 std::atomic<int> first_stop_signal{0};
-std::atomic<i64> interrupted_ms{0};  // when the first SIGINT came; 0: none yet
+std::atomic<i64> pressed_ms{0};  // when the first SIGINT or SIGTERM came; 0: none yet
+std::atomic<bool> sigterm_presses{true};
 std::atomic<bool> dump_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
@@ -34,15 +35,15 @@ constexpr i64 same_press_ms = 200;
 bool is_second_press() {
     const i64 now = now_ms();
     i64 first = 0;
-    if (interrupted_ms.compare_exchange_strong(first, now)) return false;
+    if (pressed_ms.compare_exchange_strong(first, now)) return false;
     return now - first > same_press_ms;
 }
 
 extern "C" void on_stop_signal(int signal) {
-    // A second SIGINT: the default action, as soon as this handler returns.
-    if (signal == SIGINT && is_second_press()) {
-        std::signal(SIGINT, SIG_DFL);
-        std::raise(SIGINT);
+    const bool presses = signal == SIGINT || (signal == SIGTERM && sigterm_presses.load());
+    if (presses && is_second_press()) {  // the default action, as soon as this handler returns
+        std::signal(signal, SIG_DFL);
+        std::raise(signal);
         return;
     }
     int none = 0;
@@ -86,7 +87,7 @@ void start_signal_thread() {
     pthread_t thread = {};
     const int error = pthread_create(&thread, &attributes, wait_for_signals, nullptr);
     pthread_attr_destroy(&attributes);
-    if (error != 0) run_error("the thread for signals", "{}", std::strerror(error));
+    if (error != 0) no_thread(error);
 }
 
 bool is_ignored(int signal) {
@@ -116,7 +117,8 @@ void end_by_signal(int signal) {
     _exit(128 + signal);  // one whose default is to do nothing
 }
 
-void install_stop_signals() {
+void install_stop_signals(Sigterm sigterm) {
+    sigterm_presses.store(sigterm == Sigterm::as_sigint);
     install(SIGUSR1, on_stop_signal);
     install(SIGTERM, on_stop_signal);
     for (const int signal : {SIGINT, SIGHUP}) {

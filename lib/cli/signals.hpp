@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals as flags that a loop polls. SIGUSR1, SIGTERM and SIGHUP (the terminal is gone) ask for
-// save-and-stop, a first SIGINT too; a second SIGINT stops at once; SIGUSR2 asks for a state dump.
-// Filters leave SIGPIPE alone.
+// Signals as flags that a loop polls. SIGUSR1, SIGTERM, SIGHUP (the terminal is gone) and SIGINT
+// ask for save-and-stop; a second SIGINT or SIGTERM ends the process at once; SIGUSR2 asks for a
+// state dump. Filters leave SIGPIPE alone.
 #pragma once
 
 namespace lm::cli {
@@ -19,10 +19,14 @@ void take_signals_in_own_thread();
 
 enum class StopRequest { none, save_and_stop };
 
-// SIGUSR1, SIGTERM, SIGHUP, SIGINT; two SIGINTs within 0.2 s count as one. System calls that a
-// signal interrupts are restarted. A SIGINT or SIGHUP that the process was started to ignore (a
-// background job of a script, nohup) stays ignored.
-void install_stop_signals();
+enum class Sigterm { as_sigint, never_at_once };
+
+// SIGUSR1, SIGTERM, SIGHUP, SIGINT. A SIGINT or SIGTERM more than 0.2 s after the first one of the
+// two ends the process as it does by default; with never_at_once SIGTERM is left out of that, since
+// launchers and batch systems repeat it while a checkpoint is written. System calls that a signal
+// interrupts are restarted. A SIGINT or SIGHUP that the process was started to ignore (a background
+// job of a script, nohup) stays ignored.
+void install_stop_signals(Sigterm sigterm = Sigterm::as_sigint);
 StopRequest stop_requested();
 int stop_signal_number();        // of the first one; 0 when none came
 const char* stop_signal_name();  // the same: "SIGUSR1"; nullptr

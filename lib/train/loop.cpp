@@ -347,7 +347,7 @@ class Run {
 }  // namespace
 
 void catch_signals() {
-    cli::install_stop_signals();
+    cli::install_stop_signals(cli::Sigterm::never_at_once);
     cli::install_dump_signal();
     cli::ignore_sigpipe();
 }

@@ -23,6 +23,30 @@ TEST_CASE("SIGUSR1 and SIGTERM ask for save-and-stop, repeats change nothing") {
     CHECK(ended.code == 0);
 }
 
+TEST_CASE("a second SIGTERM or SIGINT ends the process, in lm-train SIGINT alone") {
+    for (const int first : {SIGTERM, SIGINT}) {
+        for (const int second : {SIGTERM, SIGINT}) {
+            for (const Sigterm sigterm : {Sigterm::as_sigint, Sigterm::never_at_once}) {
+                const Ended ended = in_child([&] {
+                    std::signal(SIGINT, SIG_DFL);
+                    install_stop_signals(sigterm);
+                    std::raise(first);
+                    std::raise(first);  // the same press
+                    if (stop_signal_number() != first) return 1;
+                    usleep(250'000);
+                    std::raise(second);
+                    return 2;
+                });
+                const bool asks_on =
+                    sigterm == Sigterm::never_at_once && (first == SIGTERM || second == SIGTERM);
+                INFO(first << " then " << second);
+                CHECK(ended.signal == (asks_on ? 0 : second));
+                CHECK((!asks_on || ended.code == 2));
+            }
+        }
+    }
+}
+
 TEST_CASE("the first SIGINT asks, the second stops at once") {
     const Ended ended = in_child([] {
         std::signal(SIGINT, SIG_DFL);
