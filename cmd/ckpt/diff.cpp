@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/main.hpp"
+#include "io/json_line.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -30,7 +31,7 @@ void print_json(const ckpt::TensorDifference& difference) {
     } else {
         object["incomparable"] = difference.only;
     }
-    cli::write_stdout(object.dump() + "\n");
+    cli::write_stdout(io::json_line(object));
 }
 
 void print_text(const ckpt::TensorDifference& difference) {

@@ -8,7 +8,7 @@
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "cli/main.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -61,8 +61,7 @@ void print_json(const Row& row) {
     } else {
         object["reason"] = row.reason;
     }
-    cli::write_stdout(object.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) +
-                      "\n");
+    cli::write_stdout(io::json_line(object));
 }
 
 void print_text(const Row& row) {

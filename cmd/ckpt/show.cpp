@@ -5,7 +5,7 @@
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "cli/main.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -69,7 +69,7 @@ int run(const Args& args) {
     const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
     const io::OrderedJson document = document_of(checkpoint, args.tensors);
     if (args.json) {
-        cli::write_stdout(document.dump() + "\n");
+        cli::write_stdout(io::json_line(document));
         return 0;
     }
     print_fields(document, "");

@@ -8,6 +8,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
+#include "io/json_line.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -29,8 +30,7 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
         object["bytes"] = result.n_bytes;
         object["non_finite"] = result.n_non_finite;
         object["problems"] = result.problems;
-        cli::write_stdout(object.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) +
-                          "\n");
+        cli::write_stdout(io::json_line(object));
         return;
     }
     for (const std::string& problem : result.problems) cli::write_stdout(problem + "\n");

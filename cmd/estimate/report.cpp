@@ -9,7 +9,7 @@
 
 #include "base/units.hpp"
 #include "cli/main.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::estimate {
 namespace {
@@ -170,7 +170,7 @@ std::string Report::as_json(bool explain) const {
             io::OrderedJson line;
             line["kind"] = part.kind;
             for (size_t i = 0; i < row.size(); ++i) line[part.columns[i].key] = json_of(row[i]);
-            text += line.dump() + "\n";
+            text += io::json_line(line);
         }
     }
     if (!explain) return text;
@@ -181,7 +181,7 @@ std::string Report::as_json(bool explain) const {
             if (!column.formula.empty()) formulas[part.kind + "." + column.key] = column.formula;
         }
     }
-    return text + formulas.dump() + "\n";
+    return text + io::json_line(formulas);
 }
 
 void Report::print(const OutputFlags& flags) const {

@@ -9,7 +9,7 @@
 #include "cli/main.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/side_file.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -77,7 +77,7 @@ void print_json(const data::IndexedDataset& d, const Lengths& lengths,
                                   {"sequences", lengths.histogram[b]}});
     }
     if (side) j["side_file"] = io::OrderedJson::parse(side->to_json());
-    cli::write_stdout(j.dump() + "\n");
+    cli::write_stdout(io::json_line(j));
 }
 
 void print_text(const data::IndexedDataset& d, const Lengths& lengths,

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -59,7 +60,7 @@ i64 parts_for(const Plan& plan, int n_workers) {
 void check_inputs(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
     const size_t n = std::min(theirs.size(), ours.size());
     for (size_t i = 0; i < n; ++i) {
-        const io::Json mine = io::Json::parse(ours[i].dump());
+        const io::Json mine = io::Json::parse(io::json_line(ours[i]));
         if (theirs[i] == mine) continue;
         const std::string name = mine["path"].get<std::string>();
         if (theirs[i].value("path", "") != name) {

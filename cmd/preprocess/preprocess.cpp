@@ -21,6 +21,7 @@
 #include "part_run.hpp"
 #include "plan.hpp"
 #include "report.hpp"
+#include "text/utf8.hpp"
 #include "work_directory.hpp"
 
 namespace lm::preprocess {
@@ -36,6 +37,8 @@ void check(const Args& args) {
         if (args.keys[i].empty() || args.keys[i].find('/') != std::string::npos) {
             usage_error("--json-keys", "'{}' cannot be part of a file name", args.keys[i]);
         }
+        if (!text::is_valid_utf8(args.keys[i]))
+            usage_error("--json-keys", "'{}' is not valid UTF-8: no line has it", args.keys[i]);
         for (size_t j = 0; j < i; ++j) {
             if (args.keys[i] == args.keys[j])
                 usage_error("--json-keys", "'{}' stands twice", args.keys[i]);

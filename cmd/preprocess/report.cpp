@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::preprocess {
 
@@ -101,7 +102,7 @@ void report(const Args& args, const Totals& totals, i64 resumed_bytes, double se
         j["seconds"] = seconds;
         j["MB_per_s"] = mb_per_s;
         j["prefixes"] = prefixes;
-        cli::write_stdout(j.dump() + "\n");
+        cli::write_stdout(io::json_line(j));
     }
     if (args.quiet) return;
     std::fprintf(stderr, "lm-preprocess: %lld documents, %lld tokens in %.1f s (%.1f MB/s)%s%s\n",

@@ -15,9 +15,10 @@
 #include "cli/progress.hpp"
 #include "data/jsonl.hpp"
 #include "io/file.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 #include "text/piece_counts.hpp"
 #include "text/tokenizer_files.hpp"
+#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -118,6 +119,10 @@ void check(const TrainArgs& args) {
     if (args.workers > 4096) usage_error("--workers", "more than 4096");
     if (std::ranges::find(args.special, "") != args.special.end())
         usage_error("--special-tokens", "a token is empty");
+    for (const std::string& token : args.special) {
+        if (!text::is_valid_utf8(token))
+            usage_error("--special-tokens", "'{}' is not valid UTF-8", token);
+    }
     if (!io::exists(args.output)) return;
     if (!args.force) usage_error(args.output, "exists already: use --force to replace it");
     check_replaceable(args.output);
@@ -298,7 +303,7 @@ void report(const TrainArgs& args, const CorpusCounter& corpus, const text::Trai
         j["bytes_per_token"] = per_token;
         j["count_seconds"] = count_s;
         j["merge_seconds"] = merge_s;
-        cli::write_stdout(j.dump() + "\n");
+        cli::write_stdout(io::json_line(j));
     }
     if (args.quiet) return;
     std::fprintf(stderr,

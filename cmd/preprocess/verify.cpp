@@ -8,7 +8,7 @@
 #include "cli/progress.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/verify_dataset.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -37,7 +37,7 @@ int verify(const VerifyArgs& args) {
         j["largest_id"] = result.largest_id;
         j["side_file"] = result.had_side_file;
         j["faults"] = result.faults;
-        cli::write_stdout(j.dump() + "\n");
+        cli::write_stdout(io::json_line(j));
     } else {
         for (const std::string& fault : result.faults) cli::write_stdout(fault + "\n");
         if (result.faults.empty()) {

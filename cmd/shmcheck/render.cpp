@@ -6,7 +6,7 @@
 
 #include "base/units.hpp"
 #include "cluster/limits.hpp"
-#include "io/json.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::shmcheck {
 namespace {
@@ -154,7 +154,7 @@ std::string sample_json(const Sample& sample, const Shown& shown) {
         segments.push_back(json_of(*segment));
     }
     json["segments"] = segments;
-    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+    return io::json_line(json);
 }
 
 std::string limits_text() {
@@ -180,7 +180,7 @@ std::string limits_json() {
         mounts.push_back({{"path", mount.path}, {"size", mount.size}, {"used", mount.used}});
     }
     json["tmpfs"] = mounts;
-    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+    return io::json_line(json);
 }
 
 std::string stress_text(const cluster::StressResult& result, i64 wanted) {
@@ -197,7 +197,7 @@ std::string stress_json(const cluster::StressResult& result, i64 wanted) {
     json["seconds"] = result.seconds;
     json["passed"] = result.passed;
     json["reason"] = result.reason;
-    return json.dump() + "\n";
+    return io::json_line(json);
 }
 
 }  // namespace lm::shmcheck

@@ -34,7 +34,7 @@ int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch&
     if (!flags.threads) flags.threads = parallel::cores_of_rank(world);
     parallel::together(world, [&] { config = train::resolve(flags, command_line, world.size()); });
     if (flags.output.print_config) {
-        if (speaks) cli::write_stdout(train::to_json(*config).dump(2) + "\n");
+        if (speaks) cli::write_stdout(io::json_text(train::to_json(*config)));
         return 0;
     }
     if (!flags.output.show_samples.empty()) {

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json_line.hpp"
 
 namespace lm::io {
 namespace {
@@ -50,6 +51,10 @@ std::string json_text(const Json& document) {
 
 std::string json_text(const OrderedJson& document) {
     return text_of(document);
+}
+
+std::string json_line(const OrderedJson& document) {
+    return document.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 namespace json_detail {

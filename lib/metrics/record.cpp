@@ -86,7 +86,7 @@ std::string to_json(const StepRecord& r) {
     json["tokens_per_s"] = r.tokens_per_s;
     json["flops_per_s"] = r.flops_per_s;
     put_if(json, "mfu", r.mfu);
-    return json.dump();
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
 }
 
 std::string to_json(const ValidationRecord& r) {
@@ -101,7 +101,7 @@ std::string to_json(const ValidationRecord& r) {
     json["ppl"] = perplexity(r.loss);
     json["tokens"] = r.n_tokens;
     json["elapsed_s"] = r.elapsed_s;
-    return json.dump();
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace lm::metrics

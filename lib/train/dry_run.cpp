@@ -29,7 +29,7 @@ Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64
         }
         const std::string plan = describe_plan(*config, data);
         if (flags.output.print_config) {
-            cli::write_stdout(to_json(*config).dump(2) + "\n");
+            cli::write_stdout(io::json_text(to_json(*config)));
             std::fputs(plan.c_str(), stderr);
         } else {
             cli::write_stdout(plan);

@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "data/side_file.hpp"
+#include "io/json_line.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::train {
@@ -91,7 +92,7 @@ void show_samples(const RunConfig& config, const DataFlags& flags, const SampleR
         }
         const io::OrderedJson line = {
             {"sample", sample}, {"iteration", at.iteration}, {"pieces", pieces}};
-        cli::write_stdout(line.dump() + "\n");
+        cli::write_stdout(io::json_line(line));
     }
 }
 
