@@ -23,12 +23,13 @@ std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     constexpr std::string_view epilogues[] = {"none", "bias", "dgelu", "bias_gradient"};
     const cudaDeviceProp& gpu = device.properties();
     return fmt::format(
-        "{}, {} SMs, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
+        "{}, {} SMs{}, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
         "epilogue {}, aligned {} {} {}, workspace {}",
-        gpu.name, gpu.multiProcessorCount, gpu.major, gpu.minor, cublasLtGetVersion(),
-        forms[static_cast<size_t>(k.form)], k.rows, k.cols, k.depth, name_of(k.type),
-        name_of(k.c_type), k.tf32 ? " by TF32" : "", epilogues[static_cast<size_t>(k.epilogue)],
-        k.align_a, k.align_b, k.align_c, k.workspace);
+        gpu.name, gpu.multiProcessorCount,
+        k.multiprocessors > 0 ? fmt::format(" of which {} for products", k.multiprocessors) : "",
+        gpu.major, gpu.minor, cublasLtGetVersion(), forms[static_cast<size_t>(k.form)], k.rows,
+        k.cols, k.depth, name_of(k.type), name_of(k.c_type), k.tf32 ? " by TF32" : "",
+        epilogues[static_cast<size_t>(k.epilogue)], k.align_a, k.align_b, k.align_c, k.workspace);
 }
 
 std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {

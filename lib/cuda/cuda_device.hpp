@@ -37,6 +37,7 @@ class CudaDevice final : public device::Device {
     void synchronize() override;
     InUse memory_in_use() override;
     void allow_tf32() override;
+    void leave_multiprocessors(int n) override;
     void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
 

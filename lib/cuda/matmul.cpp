@@ -100,6 +100,11 @@ Matmul::~Matmul() {
     cublasLtDestroy(handle_);
 }
 
+void Matmul::leave_multiprocessors(int n) {
+    const int all = device_.properties().multiProcessorCount;
+    multiprocessors_ = n == 0 ? 0 : std::max(all - n, (all + 1) / 2);
+}
+
 void Matmul::check(cublasStatus_t status, const Product& product) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt, {}: {} ({})",
@@ -121,6 +126,9 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, first), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, second), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(epilogue)), p);
+    if (multiprocessors_ > 0) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, i32{multiprocessors_}), p);
+    }
     if (epilogue == Epilogue::dgelu) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.cols}), p);
     }
@@ -229,7 +237,8 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
                   .align_a = alignment_of(p.a),
                   .align_b = alignment_of(p.b),
                   .align_c = alignment_of(p.c),
-                  .workspace = std::min(workspace, spec::cuda_product_bytes)};
+                  .workspace = std::min(workspace, spec::cuda_product_bytes),
+                  .multiprocessors = multiprocessors_};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     const Plan plan = choices_ == nullptr ? first_choice(p, key)

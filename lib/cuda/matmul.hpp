@@ -79,6 +79,10 @@ class Matmul {
 
     // Products of fp32 round their operands to TF32 from now on.
     void allow_tf32() { tf32_ = true; }
+    // Products from here on are planned for the GPU without that many of its multiprocessors, but
+    // for half of them at least. The blocks of a product that find their multiprocessor held run
+    // when the others are done, and it takes up to twice its time.
+    void leave_multiprocessors(int n);
     // True: with its epilogue. False: `rest` ran instead, because the library lacks the epilogue
     // for these operands, or is slower with it. The first product of a shape asks the library's
     // heuristics, on the host.
@@ -96,6 +100,7 @@ class Matmul {
         Epilogue epilogue;
         u32 align_a, align_b, align_c;  // bytes, at most 16
         i64 workspace;                  // bytes
+        int multiprocessors;            // 0: all
         auto operator<=>(const Key&) const = default;
     };
     // How a product is done: what it is told about, and the algorithm.
@@ -127,6 +132,7 @@ class Matmul {
     CudaDevice& device_;
     cublasLtHandle_t handle_ = nullptr;
     bool tf32_ = false;
+    int multiprocessors_ = 0;  // that products are planned for; 0: all
     device::TunedChoices* choices_ = nullptr;
     std::map<Key, Plan> plans_;
 };

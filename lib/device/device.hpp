@@ -74,6 +74,9 @@ class Device {
     virtual InUse memory_in_use() { return {}; }
     // Products of fp32 may round their operands to TF32 from now on, where the device has it.
     virtual void allow_tf32() {}
+    // Communication beside the operations from here on may hold so many of the device's
+    // multiprocessors, or 0: products are planned for the others, where the device has such.
+    virtual void leave_multiprocessors(int n) { (void)n; }
     // From now on, until told nullptr, an operation that finds no choice for its shape measures the
     // ways to do it, which overwrites its outputs, and keeps the best. Before the first step only.
     virtual void tune(TunedChoices* choices) { (void)choices; }

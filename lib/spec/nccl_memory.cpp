@@ -13,6 +13,13 @@ i64 collectives_bytes(i64 n_channels) {
     return n_channels * 2 * connection_bytes + first_operations_bytes;
 }
 
+// One to and one from each neighbour.
+i64 n_links(const ParallelConfig& parallel, i64 pp_rank) {
+    if (parallel.pp == 1) return 0;
+    const bool at_end = pp_rank == 0 || pp_rank == parallel.pp - 1;
+    return at_end && parallel.n_chunks == 1 ? 2 : 4;
+}
+
 }  // namespace
 
 i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied) {
@@ -26,10 +33,13 @@ i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool t
     const bool last = pp_rank == parallel.pp - 1;
     // The gradients of the word table, of both ends.
     if (tied && (first || last)) bytes += collectives_bytes(nccl_overlap_channels);
-    // To and from each neighbour.
-    const i64 n_neighbours = (first || last) && parallel.n_chunks == 1 ? 1 : 2;
     const i64 link = nccl_link_channels * connection_bytes + first_operations_bytes;
-    return bytes + 2 * n_neighbours * link;
+    return bytes + n_links(parallel, pp_rank) * link;
+}
+
+int nccl_blocks(const ParallelConfig& parallel, i64 pp_rank, bool collectives) {
+    const int links = static_cast<int>(n_links(parallel, pp_rank)) * nccl_link_channels;
+    return links + (collectives && parallel.dp > 1 ? nccl_overlap_channels : 0);
 }
 
 }  // namespace lm::spec

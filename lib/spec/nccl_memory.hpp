@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL takes of a GPU's memory, beside the plan's buffers, for the communicators of one rank.
+// What NCCL takes of a GPU for the communicators of one rank: memory, beside the plan's buffers,
+// and multiprocessors, beside products.
 #pragma once
 
 #include "spec/layout.hpp"
@@ -18,5 +19,9 @@ constexpr int nccl_overlap_channels = 16;
 // nothing limits them there are 24 channels, as on eight H100 with NVLink. `overlap`: data
 // parallelism goes on beside compute. `tied`: the first and the last stage share the word table.
 i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied);
+
+// The most thread blocks of NCCL's kernels that run while a stage computes: of its links, which may
+// wait there for their message, and with `collectives` of data parallelism.
+int nccl_blocks(const ParallelConfig& parallel, i64 pp_rank, bool collectives);
 
 }  // namespace lm::spec

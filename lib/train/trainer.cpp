@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "model/positions.hpp"
+#include "spec/nccl_memory.hpp"
 #include "train/gpu_memory.hpp"
 
 namespace lm::train {
@@ -214,6 +215,12 @@ void Trainer::begin_pass(const Pass& pass) {
     device_.copy_from_host(chunks_.front().shared().step_sums, zeros.data());
 }
 
+// What may be under way beside the products that follow: by the order of the program, not by what
+// is, so that a product is done alike each time.
+void Trainer::leave_multiprocessors(bool collectives) {
+    device_.leave_multiprocessors(spec::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
+}
+
 model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {
     return {.slot = pipeline_->slot_of(chunk, micro_batch),
             .training = pass_.training,
@@ -226,6 +233,7 @@ void Trainer::forward(i64 chunk, i64 micro_batch) {
     Context context = this->context();
     model::Gpt& gpt = chunks_[static_cast<size_t>(chunk)];
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
+    leave_multiprocessors(at.first && config_.data_parallel.overlap_param_gather);
     copy_in(batch_of(chunk, micro_batch), gpt.slot(at.slot));
     gpt.forward(context, at);
     if (gpt.part().head) gpt.loss(context, at, scaler_.scale());
@@ -234,7 +242,9 @@ void Trainer::forward(i64 chunk, i64 micro_batch) {
 void Trainer::backward(i64 chunk, i64 micro_batch) {
     enter("backward", micro_batch);
     Context context = this->context();
-    chunks_[static_cast<size_t>(chunk)].backward(context, micro_batch_of(chunk, micro_batch));
+    const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
+    leave_multiprocessors(at.last && config_.data_parallel.overlap_grad_reduce);
+    chunks_[static_cast<size_t>(chunk)].backward(context, at);
 }
 
 // Chunks take turns in rounds of as many micro-batches as there are stages, so the later ones find

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "base/error.hpp"
 #include "cpu/cpu.hpp"
@@ -73,6 +74,29 @@ TEST_CASE("an error of cuBLASLt is not taken for a missing algorithm", "[ops]") 
     with_status("14", "(CUBLAS_STATUS_INTERNAL_ERROR)");
     with_status("7", "(CUBLAS_STATUS_INVALID_VALUE)");
     with_status("15", "cuBLASLt has no algorithm for a product of");
+}
+
+TEST_CASE("products are chosen apart for the multiprocessors that communication leaves", "[ops]") {
+    const auto reference = cpu::make_device(1, cpu::Kernels::reference);
+    const auto gpu = train::cuda_plugin().open_device(0);
+    const OpCase& op_case = cases_of({"linear_forward"}).front();
+    const OpCase c = prepared(*reference, op_case, DType::bf16);
+    ChoicesInMemory choices;
+    gpu->tune(&choices);
+    for (const int held : {0, 16, 1000, 0, 16}) {
+        gpu->leave_multiprocessors(held);
+        run_case(*gpu, c, DType::bf16);
+        check_against_reference(*gpu, op_case, DType::bf16, 0);
+    }
+    gpu->tune(nullptr);
+    std::set<std::string> chosen_for;
+    for (const auto& [key, choice] : choices.kept) {
+        const size_t at = key.find(" of which ");
+        chosen_for.insert(at == std::string::npos ? "" : key.substr(at, key.find(',', at) - at));
+    }
+    CHECK(chosen_for.contains(""));
+    CHECK(chosen_for.size() >= 2);  // of few multiprocessors, half are left either way
+    CHECK(choices.n_found == 0);    // plans were kept
 }
 
 TEST_CASE("operands at any address", "[ops]") {

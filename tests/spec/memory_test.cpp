@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "spec/nccl_memory.hpp"
+
 using namespace lm;
 using namespace lm::spec;
 
@@ -220,4 +222,15 @@ TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {
           2 * queries * 4096 + 8 * queries + (16 << 20));
     config.n_groups = 4;  // dK and dV of each head
     CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
+}
+
+TEST_CASE("NCCL's kernels beside products are those of links, and of data parallelism") {
+    CHECK(nccl_blocks({}, 0, true) == 0);
+    CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);  // products wait for it
+    CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);
+    CHECK(nccl_blocks({.dp = 8}, 0, true) == nccl_overlap_channels);
+    CHECK(nccl_blocks({.pp = 4}, 0, false) == 2 * nccl_link_channels);
+    CHECK(nccl_blocks({.pp = 4, .dp = 2}, 1, true) ==
+          4 * nccl_link_channels + nccl_overlap_channels);
+    CHECK(nccl_blocks({.pp = 4, .n_chunks = 2}, 3, false) == 4 * nccl_link_channels);
 }

@@ -4,6 +4,8 @@
 // needs workspace. As in the library, an algorithm is good for operands as aligned as the search
 // was told, and nobody looks at a bias's alignment before it is too late.
 // EMULATED_CUBLASLT_EPILOGUES=0: the heuristics know none but the default one.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -229,6 +231,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
         case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
             status = take(o.aux_ld, value, bytes);
             break;
+        case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: {
+            int32_t all = 0;
+            cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0);
+            status = take(o.multiprocessors, value, bytes);
+            const bool there = o.multiprocessors >= 0 && o.multiprocessors <= all;
+            if (!there) status = CUBLAS_STATUS_INVALID_VALUE;
+            break;
+        }
         case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
             status = take(o.bias_type, value, bytes);
             break;
@@ -341,12 +351,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-    emulator::log("product");
     Call call{};
     cublasStatus_t status =
         read_problem(call.p, handle, operation, a_layout, b_layout, c_layout, d_layout);
     if (status == CUBLAS_STATUS_SUCCESS) status = supported(call.p);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+    const int32_t n = call.p.operation.multiprocessors;
+    emulator::log(n == 0 ? "product" : fmt::format("product for {} multiprocessors", n));
     Algorithm& how = call.algorithm;
     const bool known = AlgorithmOf::get(algorithm, how) &&
                        how.epilogue == call.p.operation.epilogue &&

@@ -25,6 +25,7 @@ struct Operation {
     void* bias = nullptr;
     void* aux = nullptr;
     int64_t aux_ld = 0;
+    int32_t multiprocessors = 0;  // 0: all
 };
 struct Problem {
     Operation operation;
