@@ -60,9 +60,8 @@ void misaligned_workspace() {
 }
 
 CudaDevice::CudaDevice(int index) : index_(index) {
-    check(cudaSetDevice(index));
+    claim_device(index);
     check(cudaGetDeviceProperties(&properties_, index));
-    require_supported(index, properties_);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     staging_.open();
     matmul_ = std::make_unique<Matmul>(*this);
@@ -133,6 +132,10 @@ CudaDevice::InUse CudaDevice::memory_in_use() {
 
 void CudaDevice::allow_tf32() {
     matmul_->allow_tf32();
+}
+
+void CudaDevice::leave_multiprocessors(int n) {
+    matmul_->leave_multiprocessors(n);
 }
 
 void CudaDevice::tune(device::TunedChoices* choices) {

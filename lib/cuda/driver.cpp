@@ -56,16 +56,23 @@ std::string module_version() {
 // for each other, and a receive that waits for its message must not hold up what that message
 // needs: as many queues as there can be, whatever a job script says for other programs' sake
 // (Megatron-LM asks for 1). Kernels that are loaded when they are first called wait for the whole
-// device, with the same effect: all are loaded at the start.
-void set_up_driver() {
+// device, with the same effect: where there are other ranks to wait for, all are loaded at the
+// start, which takes a while and memory for those that are never called.
+void set_up_driver(int n_ranks) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (n_ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
+[[noreturn]] void refused(const std::string& what, cudaError_t status) {
+    cudaGetLastError();  // it is told here
+    run_error(what, "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
+              advice_on(status));
 }
 
 }  // namespace
 
-int count_devices() {
-    set_up_driver();
+int count_devices(int n_ranks) {
+    set_up_driver(n_ranks);
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess) cudaGetLastError();
@@ -76,18 +83,23 @@ int count_devices() {
                   "LD_LIBRARY_PATH");
     }
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) no_device();
-    if (status != cudaSuccess) {
-        run_error("cuda", "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
-                  advice_on(status));
-    }
+    if (status != cudaSuccess) refused("cuda", status);
     return count;
 }
 
-void require_supported(int index, const cudaDeviceProp& properties) {
-    if (properties.major * 10 + properties.minor >= oldest_capability) return;
-    run_error(fmt::format("cuda:{}", index),
-              "{} has compute capability {}.{}; the kernels need 8.0 (A100) or later",
-              properties.name, properties.major, properties.minor);
+// The driver refuses a device that another process has for itself ("exclusive process") when this
+// process goes there, not when it counts or looks (cudaSetDevice() makes the context since 12.0).
+void claim_device(int index) {
+    const std::string name = fmt::format("cuda:{}", index);
+    cudaDeviceProp properties;
+    cudaError_t status = cudaGetDeviceProperties(&properties, index);
+    if (status != cudaSuccess) refused(name, status);
+    if (properties.major * 10 + properties.minor < oldest_capability) {
+        run_error(name, "{} has compute capability {}.{}; the kernels need 8.0 (A100) or later",
+                  properties.name, properties.major, properties.minor);
+    }
+    status = cudaSetDevice(index);
+    if (status != cudaSuccess) refused(name, status);
 }
 
 std::string advice_on(cudaError_t status) {

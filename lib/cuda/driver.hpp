@@ -9,11 +9,13 @@
 
 namespace lm::cuda {
 
-// At least 1. Throws Error(failure) saying why there is none.
-int count_devices();
+// At least 1. Throws Error(failure) saying why there is none. The first call says how many ranks
+// the process is one of.
+int count_devices(int n_ranks);
 
-// Throws Error(failure) when the kernels of this build do not run on the device.
-void require_supported(int index, const cudaDeviceProp& properties);
+// Makes the device this process's own place of work. Throws Error(failure) when the kernels of this
+// build do not run on it, or the driver does not let this process have it.
+void claim_device(int index);
 
 // ": what to do", where there is something; else "".
 std::string advice_on(cudaError_t status);

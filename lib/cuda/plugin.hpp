@@ -17,9 +17,12 @@ constexpr const char* plugin_file = "liblm_cuda.so";
 
 struct Plugin {
     int abi;
-    // GPUs that this process sees, at least one. Throws Error(failure) that says why there is none:
-    // no driver, one that is too old, no GPU.
-    int (*count_devices)();
+    // GPUs that this process, one of `n_ranks`, sees: at least one. Throws Error(failure) that says
+    // why there is none: no driver, one that is too old, no GPU.
+    int (*count_devices)(int n_ranks);
+    // Takes GPU `index` of those for this process. Throws Error(failure) that says why it cannot be
+    // used: it is too old, or another process has it for itself.
+    void (*claim_device)(int index);
     // GPU `index` of those. Throws Error(failure).
     std::unique_ptr<device::Device> (*open_device)(int index);
     // The ranks of `host` with a device each, connected by NCCL: a group that carries device memory

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -16,6 +17,7 @@
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "spec/nccl_memory.hpp"
 #include "train/autotune.hpp"
 
 namespace lm::train {
@@ -74,24 +76,38 @@ bool has_driver() {
     return driver != nullptr;
 }
 
-std::unique_ptr<device::Device> open_gpu(i64 place_on_host) {
-    const cuda::Plugin& plugin = cuda_plugin();
-    const i64 n_devices = plugin.count_devices();
-    if (n_devices > 1 && place_on_host >= n_devices) {
-        run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU",
-                  place_on_host, n_devices);
+// This rank's number among those of its host.
+i64 place_of(comm::Group& world) {
+    const i64 by_name = parallel::place_on_host(world);
+    return rank_on_host().value_or(by_name);
+}
+
+// The GPU of rank `place` of its host.
+int index_of_gpu(i64 place, int n_ranks) {
+    const i64 n_devices = cuda_plugin().count_devices(n_ranks);
+    if (n_devices > 1 && place >= n_devices) {
+        run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
+                  n_devices);
     }
     // A launcher may give each rank a GPU of its own to see.
-    return plugin.open_device(n_devices == 1 ? 0 : static_cast<int>(place_on_host));
+    return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
 // Before anything else is allocated.
 void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);
+    const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
+    const auto& overlap = config.data_parallel;
     device.tune(&choices);
-    rehearse(device, config,
-             linear_shapes(config, parallel::coordinates_of(config.parallel, rank).tp));
+    std::set<int> held = {spec::nccl_blocks(config.parallel, at.pp, false)};
+    if (overlap.overlap_grad_reduce || overlap.overlap_param_gather) {
+        held.insert(spec::nccl_blocks(config.parallel, at.pp, true));
+    }
+    for (const int n : held) {
+        device.leave_multiprocessors(n);
+        rehearse(device, config, linear_shapes(config, at.tp));
+    }
     device.tune(nullptr);
     if (rank != 0) return;
     note("autotune: {} products measured, {} found in {}, in {:.1f} s", choices.n_kept(),
@@ -103,8 +119,9 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
 std::string choose_device(const std::string& choice, comm::Group& world) {
     if (choice != "auto") return choice;
     std::string why = "no NVIDIA driver";
+    const i64 place = place_of(world);
     const bool driver = has_driver();
-    const bool usable = driver && cuda_is_usable(why);
+    const bool usable = driver && cuda_is_usable(why, place, world.size());
     i64 n_gpus = usable ? 1 : 0;
     world.all_reduce({&n_gpus, DType::int64, {1}});
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
@@ -123,11 +140,10 @@ std::string choose_device(const std::string& choice, comm::Group& world) {
 
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world) {
     if (!config.cuda) return cpu::make_device(config.n_threads);
-    const i64 by_name = parallel::place_on_host(world);
-    const i64 place = rank_on_host().value_or(by_name);
+    const i64 place = place_of(world);
     std::unique_ptr<device::Device> device;
     parallel::together(world, [&] {
-        device = open_gpu(place);
+        device = cuda_plugin().open_device(index_of_gpu(place, world.size()));
         if (config.allow_tf32) device->allow_tf32();
         if (!config.autotune.empty()) autotune(*device, config, world.rank());
     });
@@ -146,9 +162,10 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     return grid;
 }
 
-bool cuda_is_usable(std::string& why) {
+bool cuda_is_usable(std::string& why, i64 place, int n_ranks) {
     try {
-        return cuda_plugin().count_devices() > 0;
+        cuda_plugin().claim_device(index_of_gpu(place, n_ranks));
+        return true;
     } catch (const Error& error) {
         why = error.what();
         return false;

@@ -17,8 +17,8 @@ namespace lm::train {
 // it from.
 const cuda::Plugin& cuda_plugin();
 
-// "auto" becomes "cuda" when all ranks can use a GPU, "cpu" when none can. Throws Error(usage) when
-// they differ. Collective.
+// "auto" becomes "cuda" when all ranks can use their GPU, "cpu" when none can. Throws Error(usage)
+// when they differ. Collective.
 std::string choose_device(const std::string& choice, comm::Group& world);
 
 // The device of this rank: with CUDA, the GPU of its place among the ranks of its host. Throws
@@ -30,7 +30,8 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
 parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
                        double timeout_s);
 
-// True: a plugin is there and sees a GPU. False: `why` says what is missing.
-bool cuda_is_usable(std::string& why);
+// True: a plugin is there, and the GPU of rank `place` on its host, of `n_ranks`, is this process's
+// to use. False: `why` says what is missing.
+bool cuda_is_usable(std::string& why, i64 place = 0, int n_ranks = 1);
 
 }  // namespace lm::train

@@ -42,7 +42,7 @@ std::string why_no_nccl() {
 
 // False, with a word, where a case of `n_ranks` is left out.
 bool can_have(int n_ranks) {
-    const int n_gpus = train::cuda_plugin().count_devices();
+    const int n_gpus = train::cuda_plugin().count_devices(2);
     if (n_gpus < n_ranks) {
         test::leave_out(fmt::format(
             "{} ranks want a GPU each, here are {}; two ranks on one GPU: stage `ranks` of gpu.sh",

@@ -134,6 +134,11 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=0 expect 3 'no NVIDIA driver' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=46 expect 3 'cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" cuda
     EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda
+    for capability in 70 75; do
+        EMULATED_CUDA_CAPABILITY=$capability expect 0 'note: computing on the CPU: cuda:0: emulated GPU has compute capability 7' \
+            "${try[@]}" auto
+    done
+    EMULATED_CUDA_ERROR=46 expect 0 'note: computing on the CPU: cuda:0: .*cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" auto
     LM_ATTENTION=fast expect 2 "LM_ATTENTION: 'fast' is neither flash nor cudnn nor cudnn-deterministic" "${try[@]}" cuda
     LM_ATTENTION=cudnn expect 3 'LM_ATTENTION: no attention by cuDNN: .*: unset it' "${try[@]}" cuda
     # Memory: refused before anything is allocated; a driver that says more than was allowed for.

@@ -97,10 +97,25 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events layout quiet_sequence.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
     [ "$(find . -name 'events.*' | wc -l)" = 12 ] || fail "no events: $(ls)"
     for file in events.*; do
-        awk '/^product$/ { begun = 1; next } begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' \
+        awk '/^product/ { begun = 1; next } begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' \
             "$file" || fail "a step makes connections or allocates"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
+    # NCCL holds multiprocessors beside products (here half of the emulated GPU's four) while stages have links, and
+    # while gradients are reduced and weights gathered: not in the micro-batches between, nor beside tensor parallelism.
+    products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
+    [ "$(products)" = "product for 2 multiprocessors " ] || fail "links: $(products)"
+    # A kernel that is loaded when it is called waits for the GPU, on which another rank's message may not have come.
+    grep -Lx 'kernels are loaded: EAGER' events.* >lazy
+    [ ! -s lazy ] || fail "kernels are loaded late: $(cat lazy)"
+    EMULATED_CUDA_LOG=$PWD/alone_events run one.log lm-train "${args[@]}"
+    grep -qx 'kernels are loaded: LAZY' alone_events.* || fail "one rank loads all kernels: $(head -n 3 alone_events.*)"
+    rm events.*
+    EMULATED_CUDA_LOG=$PWD/events layout quiet_dp.log 2 "${zero[@]}"
+    [ "$(products)" = "product product for 2 multiprocessors " ] || fail "data parallelism: $(products)"
+    rm events.*
+    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}"
+    [ "$(products)" = "product " ] || fail "tensor parallelism: $(products)"
 fi
 
 # ---- Many ranks meet in several places, where NCCL can: a communicator of 4 ranks by 2 ids ----

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, memory, errors and launches of the emulated runtime. What the machine is like comes from
 // the environment: EMULATED_CUDA_DEVICES (8), EMULATED_CUDA_MEMORY (MiB, 8192), EMULATED_CUDA_ERROR
-// (what cudaGetDeviceCount answers), EMULATED_CUDA_CAPABILITY (90).
+// (what the driver answers: when devices are counted, or when one is taken, whichever the real one
+// finds it at), EMULATED_CUDA_CAPABILITY (90).
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -90,14 +91,30 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
     return cudaSuccess;
 }
 
+namespace {
+
+// EMULATED_CUDA_ERROR, where it is one of those that a context meets (cudaSetDevice() makes it), or
+// one of those that the driver meets before.
+cudaError_t error_of(bool context) {
+    const auto error = static_cast<cudaError_t>(number_of("EMULATED_CUDA_ERROR", 0));
+    const bool late = error == cudaErrorDevicesUnavailable || error == cudaErrorMemoryAllocation;
+    return late == context ? error : cudaSuccess;
+}
+
+}  // namespace
+
 cudaError_t cudaGetDeviceCount(int* count) {
-    const int error = number_of("EMULATED_CUDA_ERROR", 0);
-    *count = error != 0 ? 0 : n_devices();
-    return noted(static_cast<cudaError_t>(error));
+    const char* const loading = std::getenv("CUDA_MODULE_LOADING");
+    emulator::log(fmt::format("kernels are loaded: {}", loading != nullptr ? loading : "LAZY"));
+    const cudaError_t error = error_of(false);
+    *count = error != cudaSuccess ? 0 : n_devices();
+    return noted(error);
 }
 
 cudaError_t cudaSetDevice(int device) {
     if (device < 0 || device >= n_devices()) return noted(cudaErrorInvalidDevice);
+    const cudaError_t error = error_of(true);
+    if (error != cudaSuccess) return noted(error);
     current_device = device;
     return noted(cudaSuccess);
 }
