@@ -38,7 +38,12 @@ bool has_word(std::string_view text, std::string_view word) {
 
 }  // namespace
 
+bool is_slice(std::string_view device) {
+    return has_word(device, "MIG");
+}
+
 std::optional<double> peak_flops(std::string_view device, DType dtype) {
+    if (is_slice(device)) return std::nullopt;
     for (const Peak& peak : peaks) {
         bool fits = true;
         for (const std::string_view word : peak.words) fits = fits && has_word(device, word);

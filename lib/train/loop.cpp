@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -55,6 +56,14 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
     return rules;
 }
 
+// The iterations behind the first in which --benchmark measures each operation; the others give the
+// figures, since that costs time itself.
+i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
+    if (!config.output.benchmark) return 0;
+    const i64 n_iterations = config.schedule.total_iterations() - start.iteration;
+    return std::clamp<i64>((n_iterations - 1) / 2, 0, 3);
+}
+
 // The sign of a NaN means nothing.
 double without_sign(double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
@@ -76,6 +85,7 @@ class Run {
           device_(open_with_room(config.trainer, world)),
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
           position_(start_together(std::move(checkpoint))),
+          n_timed_(timed_iterations(config, position_.done)),
           loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
@@ -135,7 +145,8 @@ class Run {
     }
 
     void iterate() {
-        if (config_.output.benchmark && run_iterations_ == 1) trainer_.measure(&report_.op_times());
+        const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
+        trainer_.measure(timed ? &report_.op_times() : nullptr);
         const Stopwatch watch;
         watch_.step(position_.done.iteration + 1);
         const Report::Taken taken = next_taken();
@@ -148,7 +159,7 @@ class Run {
         if (first) note("{}", memory().str());
         check_finite(position_.done.iteration + 1, result);
         advance(result.updated);
-        report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s());
+        report_.add(position_.done, next_rate(), taken, result, watch.elapsed_s(), timed);
     }
 
     // What the next iteration takes.
@@ -332,6 +343,7 @@ class Run {
     std::unique_ptr<device::Device> device_;
     Trainer trainer_;
     Position position_;
+    i64 n_timed_;
     data::Loader loader_;
     data::Batch truncated_;
     Report report_;

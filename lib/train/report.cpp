@@ -63,7 +63,7 @@ metrics::StepRecord Report::record(const optim::Counters& done, double rate) con
 }
 
 void Report::add(const optim::Counters& done, double rate, const Taken& taken,
-                 const StepResult& result, double elapsed_s) {
+                 const StepResult& result, double elapsed_s, bool timed) {
     last_norm_.reset();
     if (result.updated) last_norm_ = result.gradient_norm;
     loss_scale_ = result.loss_scale;
@@ -91,9 +91,10 @@ void Report::add(const optim::Counters& done, double rate, const Taken& taken,
         tensorboard_->iteration(step);
     }
     if (iterations_++ == 0) return;  // the first one warms up caches and pages
-    measured_s_ += elapsed_s;
-    measured_tokens_ += tokens;
-    ++measured_iterations_;
+    Spell& spell = timed ? timed_ : measured_;
+    spell.s += elapsed_s;
+    spell.tokens += tokens;
+    ++spell.iterations;
 }
 
 void Report::skipped(const optim::Counters& done, double rate, const Taken& taken) {
@@ -165,14 +166,15 @@ void Report::print_utilisation(const RunConfig& config, const std::string& devic
         text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * rate(false) / *peak,
                             *peak / 1e12, name_of(dtype));
     } else {
-        text += ", no MFU: its peak is not known";
+        text += spec::is_slice(device) ? ", no MFU: a MIG slice has a part of its GPU's peak"
+                                       : ", no MFU: its peak is not known";
     }
     cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
 }
 
 void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const {
-    if (measured_iterations_ == 0) return;
-    const double step_s = measured_s_ / static_cast<double>(measured_iterations_);
+    if (measured_.iterations == 0) return;
+    const double step_s = measured_.s / static_cast<double>(measured_.iterations);
     const spec::ModelConfig& model = config.trainer.model;
     const double flops =
         spec::iteration_flops(model, spec::padded_vocab(model, config.trainer.parallel),
@@ -181,12 +183,24 @@ void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device
         "benchmark: {:.1f} tokens/s, {:.1f} ms per iteration over {} iterations, {:.1f} GFLOP/s "
         "(model), "
         "{} threads, buffers {}\n",
-        static_cast<double>(measured_tokens_) / measured_s_, step_s * 1e3, measured_iterations_,
+        static_cast<double>(measured_.tokens) / measured_.s, step_s * 1e3, measured_.iterations,
         flops / step_s / 1e9, config.trainer.n_threads, human_size(trainer.memory().total())));
     if (config.trainer.cuda) {
         print_utilisation(config, device.name(), step_s);
         cli::write_stdout(gpu_memory(config.trainer, trainer.grid().at, device).str() + "\n");
     }
+    print_operations();
+}
+
+void Report::print_operations() const {
+    if (timed_.iterations == 0) {
+        cli::write_stdout("operations were not timed: that takes 3 iterations or more\n");
+        return;
+    }
+    const auto n = static_cast<double>(timed_.iterations);
+    cli::write_stdout(
+        fmt::format("operations: with each of them timed, {:.1f} ms per iteration over {} others\n",
+                    timed_.s / n * 1e3, timed_.iterations));
     std::vector<device::Op> order;
     double in_ops_s = 0;
     for (int i = 0; i < static_cast<int>(device::Op::count); ++i) {
@@ -195,7 +209,6 @@ void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device
     }
     const auto time = [this](device::Op op) { return op_times_.ops[static_cast<size_t>(op)]; };
     std::ranges::sort(order, [&](auto a, auto b) { return time(a).seconds > time(b).seconds; });
-    const double n = static_cast<double>(measured_iterations_);
     cli::write_stdout(
         fmt::format("{:<26}{:>8}{:>12}{:>8}{:>12}\n", "operation", "calls", "ms", "%", "GFLOP/s"));
     for (const device::Op op : order) {
@@ -205,11 +218,11 @@ void Report::benchmark(Trainer& trainer, const RunConfig& config, device::Device
             t.flops > 0 ? fmt::format("{:.1f}", t.flops / t.seconds / 1e9) : "";
         cli::write_stdout(fmt::format("{:<26}{:>8.0f}{:>12.2f}{:>8.1f}{:>12}\n",
                                       device::name_of(op), static_cast<double>(t.calls) / n,
-                                      t.seconds / n * 1e3, 100.0 * t.seconds / measured_s_, rate));
+                                      t.seconds / n * 1e3, 100.0 * t.seconds / timed_.s, rate));
     }
-    const double rest_s = measured_s_ - in_ops_s;
+    const double rest_s = timed_.s - in_ops_s;
     cli::write_stdout(fmt::format("{:<26}{:>8}{:>12.2f}{:>8.1f}\n", "everything else", "",
-                                  rest_s / n * 1e3, 100.0 * rest_s / measured_s_));
+                                  rest_s / n * 1e3, 100.0 * rest_s / timed_.s));
 }
 
 }  // namespace lm::train

@@ -23,9 +23,10 @@ class Report {
         i64 global_batch = 0;
         i64 seq_length = 0;
     };
-    // An iteration was done: `rate` is the next one's, as in Megatron's log line.
+    // An iteration was done: `rate` is the next one's, as in Megatron's log line. Each of its
+    // operations was measured by op_times() if `timed`.
     void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
-             double elapsed_s);
+             double elapsed_s, bool timed = false);
     // An iteration's batch was taken but not trained on.
     void skipped(const optim::Counters& done, double rate, const Taken& taken);
     // Logs what has been added since the last time.
@@ -39,11 +40,17 @@ class Report {
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
     device::OpTimes& op_times() { return op_times_; }
-    // Tokens/s and FLOP/s of the iterations after the first, and where their time went.
+    // Tokens/s and FLOP/s of the iterations after the first, but for those that were timed, and
+    // where the time of these went: measuring operations costs time itself.
     // `device` is this rank's; a GPU's peak gives MFU.
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
 
   private:
+    struct Spell {
+        double s = 0;
+        i64 tokens = 0, iterations = 0;
+    };
+    void print_operations() const;
     void print_utilisation(const RunConfig& config, const std::string& device, double step_s) const;
     void print(const std::string& lines);
     metrics::StepRecord record(const optim::Counters& done, double rate) const;
@@ -58,8 +65,8 @@ class Report {
     std::optional<metrics::TensorBoard> tensorboard_;
     bool stdout_works_ = true;
     device::OpTimes op_times_;
-    double measured_s_ = 0;
-    i64 measured_tokens_ = 0, measured_iterations_ = 0, iterations_ = 0;
+    Spell measured_, timed_;
+    i64 iterations_ = 0;
 };
 
 }  // namespace lm::train

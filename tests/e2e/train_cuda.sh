@@ -105,6 +105,20 @@ train bench.log gpt2 cuda --train-iters 4 --benchmark
 grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(hardware\), (MFU|no MFU)' bench.log ||
     fail "no FLOP/s: $(cat bench.log)"
 grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat bench.log)"
+# Operations are timed, which costs time, in other iterations than those that give the figures.
+for device in cpu cuda; do
+    for counts in "2 1 0" "3 1 1" "4 2 1" "8 4 3"; do
+        read -r total measured timed <<<"$counts"
+        train bench.log gpt2 $device --train-iters "$total" --benchmark
+        grep -Eq "^benchmark: .* ms per iteration over $measured iterations, " bench.log || fail "$counts: $(cat bench.log)"
+        if [ "$timed" = 0 ]; then
+            grep -q '^operations were not timed' bench.log || fail "$counts: $(cat bench.log)"
+        else
+            grep -Eq "^operations: with each of them timed, .* ms per iteration over $timed others" bench.log || fail "$counts: $(cat bench.log)"
+            grep -Eq '^linear_forward +18 ' bench.log || fail "$counts: not 18 products an iteration: $(cat bench.log)"
+        fi
+    done
+done
 train auto.log gpt2 auto --train-iters 1
 grep -q 'note: device: cuda:0' auto.log.err || fail "auto does not take the GPU: $(cat auto.log.err)"
 

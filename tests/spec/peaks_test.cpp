@@ -16,5 +16,8 @@ TEST_CASE("peaks go by whole words of the device's name", "[peaks]") {
     CHECK(bf16("NVIDIA L4") == 121e12);
     CHECK(!bf16("NVIDIA L40"));
     CHECK(!bf16("emulated GPU"));
+    CHECK(!bf16("cuda:0 (NVIDIA H100 80GB HBM3 MIG 3g.40gb)"));
+    CHECK(spec::is_slice("NVIDIA A100-SXM4-80GB MIG 1g.10gb"));
+    CHECK(!spec::is_slice("NVIDIA H100 80GB HBM3"));
     CHECK(spec::peak_flops("NVIDIA H200", DType::fp32) == 67e12);
 }
