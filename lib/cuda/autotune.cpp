@@ -16,7 +16,14 @@ namespace lm::cuda {
 namespace {
 
 constexpr int most_candidates = 8;
-constexpr int n_runs = 10;  // timed together, after one that is not
+// A GPU that did nothing needs a while to reach its clock.
+constexpr float warm_up_ms = 200;
+// Rounds in each of which every candidate has its turn, so that a clock that changes meanwhile
+// changes it for all of them.
+constexpr size_t n_rounds = 7;
+constexpr int n_runs = 5;  // timed together
+// Less is within what measurements differ by, and no reason to leave the library's first choice.
+constexpr float least_gain = 0.02F;
 
 std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
@@ -24,12 +31,13 @@ std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     const cudaDeviceProp& gpu = device.properties();
     return fmt::format(
         "{}, {} SMs{}, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
-        "epilogue {}, aligned {} {} {}, workspace {}",
+        "epilogue {}{}, aligned {} {} {}, workspace {}",
         gpu.name, gpu.multiProcessorCount,
         k.multiprocessors > 0 ? fmt::format(" of which {} for products", k.multiprocessors) : "",
         gpu.major, gpu.minor, cublasLtGetVersion(), forms[static_cast<size_t>(k.form)], k.rows,
         k.cols, k.depth, name_of(k.type), name_of(k.c_type), k.tf32 ? " by TF32" : "",
-        epilogues[static_cast<size_t>(k.epilogue)], k.align_a, k.align_b, k.align_c, k.workspace);
+        epilogues[static_cast<size_t>(k.epilogue)], k.accumulate ? ", added" : "", k.align_a,
+        k.align_b, k.align_c, k.workspace);
 }
 
 std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {
@@ -81,16 +89,19 @@ class Timer {
     cudaEvent_t end_ = nullptr;
 };
 
-// A bias is quicker fused, wherever it can be.
+// What would be taken without measurements comes first (Matmul::first_choice()). A bias is quicker
+// fused, wherever it can be.
 std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
                                const Matmul::Key& key) {
-    std::vector<Matmul::Plan> plans =
-        matmul.candidates(matmul.described(product, key.epilogue), product, key, most_candidates);
-    const bool settled = key.epilogue == Epilogue::bias || key.epilogue == Epilogue::none;
-    if (settled && !plans.empty()) return plans;
-    for (const Matmul::Plan& plan : matmul.candidates(matmul.described(product, Epilogue::none),
-                                                      product, key, most_candidates)) {
-        plans.push_back(plan);
+    std::vector<Epilogue> epilogues = {key.epilogue};
+    if (key.epilogue != Epilogue::none) epilogues.push_back(Epilogue::none);
+    if (key.epilogue == Epilogue::bias_gradient) std::ranges::reverse(epilogues);
+    std::vector<Matmul::Plan> plans;
+    for (const Epilogue epilogue : epilogues) {
+        const auto more =
+            matmul.candidates(matmul.described(product, epilogue), product, key, most_candidates);
+        plans.insert(plans.end(), more.begin(), more.end());
+        if (epilogue == Epilogue::bias && !plans.empty()) break;
     }
     return plans;
 }
@@ -103,18 +114,17 @@ Matmul::Plan fastest(const Matmul& matmul, device::Context& context, const Produ
                   key_text(device_of(context), key));
     }
     Timer timer(device_of(context));
-    float best = 0;
-    const Matmul::Plan* chosen = nullptr;
-    for (const Matmul::Plan& plan : plans) {
-        matmul.run_as(context, plan, product, rest);
-        const float time = timer.time([&] {
+    const auto time = [&](const Matmul::Plan& plan) {
+        return timer.time([&] {
             for (int i = 0; i < n_runs; ++i) matmul.run_as(context, plan, product, rest);
         });
-        if (chosen != nullptr && time >= best) continue;
-        best = time;
-        chosen = &plan;
+    };
+    for (float spent = 0; spent < warm_up_ms;) spent += time(plans.front());
+    std::vector<std::vector<float>> times(plans.size());
+    for (size_t round = 0; round < n_rounds; ++round) {
+        for (size_t i = 0; i < plans.size(); ++i) times[i].push_back(time(plans[i]));
     }
-    return *chosen;
+    return plans[device::worth_taking(std::move(times), least_gain)];
 }
 
 }  // namespace

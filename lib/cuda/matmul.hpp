@@ -98,6 +98,7 @@ class Matmul {
         DType type, c_type;
         bool tf32;
         Epilogue epilogue;
+        bool accumulate;
         u32 align_a, align_b, align_c;  // bytes, at most 16
         i64 workspace;                  // bytes
         int multiprocessors;            // 0: all

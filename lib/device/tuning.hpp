@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lm::device {
 
@@ -17,5 +18,10 @@ class TunedChoices {
     // Keeps `choice` for `key` unless somebody was quicker; what is kept now.
     virtual std::string keep(const std::string& key, const std::string& choice) = 0;
 };
+
+// Which of several ways is to be chosen, by the times of each, at least one: the one whose median
+// is least, if that is less than the first one's, which would be taken without measurements, by the
+// share `least_gain` of it.
+size_t worth_taking(std::vector<std::vector<float>> times, float least_gain);
 
 }  // namespace lm::device

@@ -94,11 +94,13 @@ class Rehearsal {
                                        .dx = x,
                                        .activation = s.input_activation,
                                        .pre_activation = through ? filled(x.shape) : View{}});
-        device::linear_backward_weight(
-            context, {.dy = y,
-                      .x = x,
-                      .dw = empty(DType::fp32, w.shape),
-                      .dbias = s.bias_gradient ? empty(DType::fp32, {s.outputs}) : View{}});
+        const View dw = empty(DType::fp32, w.shape);
+        const View dbias = s.bias_gradient ? empty(DType::fp32, {s.outputs}) : View{};
+        for (const bool accumulate : {false, true}) {
+            if (accumulate && !s.accumulated) continue;
+            device::linear_backward_weight(
+                context, {.dy = y, .x = x, .dw = dw, .dbias = dbias, .accumulate = accumulate});
+        }
         device_.synchronize();
         buffers_.clear();
     }
@@ -185,6 +187,8 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     for (const i64 n : {chunk, rows % chunk}) {
         if (n > 0) shapes.push_back({.rows = n, .inputs = m.hidden, .outputs = share.vocab_rows});
     }
+    const bool several = config.n_micro_batches > 1;
+    for (LinearShape& shape : shapes) shape.accumulated = several || shape.rows < rows;
     return shapes;
 }
 

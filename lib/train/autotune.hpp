@@ -35,6 +35,7 @@ struct LinearShape {
     i64 outputs = 0;
     bool bias = false;
     bool bias_gradient = false;
+    bool accumulated = false;  // gradients of weights are also added to those that are there
     // Of its outputs, and that which made its inputs.
     device::Activation activation = device::Activation::none;
     device::Activation input_activation = device::Activation::none;

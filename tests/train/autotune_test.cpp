@@ -33,6 +33,15 @@ TEST_CASE("a measured choice is kept by who comes first") {
                       Catch::Contains("does not hold the choice for \"a product\": remove it"));
 }
 
+TEST_CASE("a choice by measurement takes medians, and a gain that is more than noise") {
+    using device::worth_taking;
+    CHECK(worth_taking({{1}}, 0.02F) == 0);
+    CHECK(worth_taking({{100, 100, 100}, {99, 99, 99}}, 0.02F) == 0);
+    CHECK(worth_taking({{100, 100, 100}, {99, 99, 99}, {97, 97, 97}}, 0.02F) == 2);
+    CHECK(worth_taking({{100, 100, 500}, {90, 300, 300}}, 0.02F) == 0);  // quick once
+    CHECK(worth_taking({{100, 100, 500}, {90, 90, 900}}, 0.02F) == 1);   // slow once
+}
+
 TEST_CASE("the linear layers of a model are rehearsed") {
     TrainerConfig config;
     config.model = {.n_layers = 2,
@@ -49,6 +58,9 @@ TEST_CASE("the linear layers of a model are rehearsed") {
     CHECK(shapes[2].activation == device::Activation::gelu_tanh);
     CHECK(shapes[3].input_activation == device::Activation::gelu_tanh);
     CHECK(shapes[4].rows == 16);
+    CHECK(shapes[0].accumulated);
+    config.n_micro_batches = 1;
+    CHECK_FALSE(linear_shapes(config, 0)[0].accumulated);
     config.parallel.tp = 2;
     CHECK(linear_shapes(config, 0)[1].bias);
     CHECK_FALSE(linear_shapes(config, 1)[1].bias);
