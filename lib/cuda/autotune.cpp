@@ -27,7 +27,8 @@ constexpr float least_gain = 0.02F;
 
 std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
-    constexpr std::string_view epilogues[] = {"none", "bias", "dgelu", "bias_gradient"};
+    constexpr std::string_view epilogues[] = {"none",      "bias",  "gelu",
+                                              "gelu_bias", "dgelu", "bias_gradient"};
     const cudaDeviceProp& gpu = device.properties();
     return fmt::format(
         "{}, {} SMs{}, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
@@ -54,6 +55,7 @@ bool read_plan(const Matmul& matmul, const std::string& text, const Product& pro
     if (way != "fused" && way != "apart") return false;
     plan = matmul.described(product, way == "fused" ? key.epilogue : Epilogue::none);
     for (u64& word : plan.algorithm.data) words >> word;
+    if (way == "apart" && is_gelu(key.epilogue)) return !words.fail();
     return !words.fail() && matmul.accepts(plan, product) &&
            static_cast<i64>(plan.workspace) <= key.workspace;
 }
@@ -102,6 +104,9 @@ std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
             matmul.candidates(matmul.described(product, epilogue), product, key, most_candidates);
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
+        if (!is_gelu(key.epilogue)) continue;
+        plans.emplace_back();  // apart there is one way, that of the product without it
+        break;
     }
     return plans;
 }

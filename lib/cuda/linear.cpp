@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: products by cuBLASLt (matmul.hpp), and kernels of our own for what it does not
-// fuse. An activation is always a kernel of its own, after the product has written what it acts on
-// (Epilogue in matmul.hpp says why), and costs one more reading of that matrix.
+// fuse. An activation that is not fused is a kernel of its own, after the product has written what
+// it acts on, and costs one more reading of that matrix: GELU by erf, that of fp32, and one that is
+// made again (Epilogue in matmul.hpp says why).
 #include "cuda/activation.hpp"
 #include "cuda/column_sums.hpp"
 #include "cuda/matmul.hpp"
@@ -14,23 +15,44 @@ using device::LinearBackwardInput;
 using device::LinearBackwardWeight;
 using device::LinearForward;
 
-void linear_forward(device::Context& context, const LinearForward& a) {
+namespace {
+
+Product forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
+    return {.form = Form::x_wt,
+            .rows = a.x[0],
+            .cols = a.w[0],
+            .depth = a.x[1],
+            .a = a.x.data,
+            .b = a.w.data,
+            .c = out.data,
+            .type = a.x.dtype,
+            .c_type = out.dtype,
+            .epilogue = epilogue,
+            .bias = a.bias.data,
+            .pre_activation = a.pre_activation.data};
+}
+
+// With an activation of its own.
+void forward_apart(device::Context& context, const LinearForward& a) {
     const bool active = a.activation != Activation::none;
     const device::View& out = active ? a.pre_activation : a.y;
-    const Product product{.form = Form::x_wt,
-                          .rows = a.x[0],
-                          .cols = a.w[0],
-                          .depth = a.x[1],
-                          .a = a.x.data,
-                          .b = a.w.data,
-                          .c = out.data,
-                          .type = a.x.dtype,
-                          .c_type = out.dtype,
-                          .epilogue = a.bias ? Epilogue::bias : Epilogue::none,
-                          .bias = a.bias.data};
-    device_of(context).matmul().run(context, product,
+    const Epilogue epilogue = a.bias ? Epilogue::bias : Epilogue::none;
+    device_of(context).matmul().run(context, forward_product(a, out, epilogue),
                                     [&] { repeat_row(stream_of(context), a.bias, out); });
     if (active) activate(stream_of(context), a.activation, out, a.y);
+}
+
+}  // namespace
+
+void linear_forward(device::Context& context, const LinearForward& a) {
+    const Epilogue gelu = a.bias ? Epilogue::gelu_bias : Epilogue::gelu;
+    const Product product = forward_product(a, a.y, gelu);
+    Matmul& matmul = device_of(context).matmul();
+    if (a.activation == Activation::gelu_tanh && !a.made_again && Matmul::can_fuse(product)) {
+        matmul.run(context, product, [&] { forward_apart(context, a); });
+    } else {
+        forward_apart(context, a);
+    }
 }
 
 void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {

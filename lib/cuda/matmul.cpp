@@ -38,6 +38,10 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
             return CUBLASLT_EPILOGUE_DEFAULT;
         case Epilogue::bias:
             return CUBLASLT_EPILOGUE_BIAS;
+        case Epilogue::gelu:
+            return CUBLASLT_EPILOGUE_GELU_AUX;
+        case Epilogue::gelu_bias:
+            return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
         case Epilogue::dgelu:
             return CUBLASLT_EPILOGUE_DGELU;
         case Epilogue::bias_gradient:
@@ -46,21 +50,12 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// What the documentation asks of an epilogue's operands, and 16 bytes for vectors, on which the
-// heuristics do not look but some kernels rely. The library's GELU is approximate: 16-bit alone.
-bool can_fuse(const Product& p) {
-    switch (p.epilogue) {
-        case Epilogue::none:
-            return true;
-        case Epilogue::bias:
-            return alignment_of(p.bias) == most_alignment;
-        case Epilogue::dgelu:
-            return is_half(p.type) && p.cols % 8 == 0 &&
-                   alignment_of(p.pre_activation) == most_alignment;
-        case Epilogue::bias_gradient:
-            return alignment_of(p.bias_gradient) == most_alignment;
-    }
-    return false;
+bool takes_bias(Epilogue epilogue) {
+    return epilogue == Epilogue::bias || epilogue == Epilogue::gelu_bias;
+}
+
+bool has_matrix(Epilogue epilogue) {
+    return epilogue == Epilogue::dgelu || is_gelu(epilogue);
 }
 
 template <typename T>
@@ -88,6 +83,26 @@ class Preference {
 };
 
 }  // namespace
+
+// What the documentation asks of an epilogue's operands, and 16 bytes for vectors, on which the
+// heuristics do not look but some kernels rely. The library's GELU is approximate: 16-bit alone.
+bool Matmul::can_fuse(const Product& p) {
+    switch (p.epilogue) {
+        case Epilogue::none:
+            return true;
+        case Epilogue::bias:
+            return alignment_of(p.bias) == most_alignment;
+        case Epilogue::gelu:
+        case Epilogue::gelu_bias:
+        case Epilogue::dgelu:
+            return is_half(p.type) && p.cols % 8 == 0 &&
+                   alignment_of(p.pre_activation) == most_alignment &&
+                   (p.epilogue != Epilogue::gelu_bias || alignment_of(p.bias) == most_alignment);
+        case Epilogue::bias_gradient:
+            return alignment_of(p.bias_gradient) == most_alignment;
+    }
+    return false;
+}
 
 Matmul::Matmul(CudaDevice& device) : device_(device) {
     const cublasStatus_t status = cublasLtCreate(&handle_);
@@ -129,10 +144,10 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
     if (multiprocessors_ > 0) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, i32{multiprocessors_}), p);
     }
-    if (epilogue == Epilogue::dgelu) {
+    if (has_matrix(epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.cols}), p);
     }
-    if (epilogue == Epilogue::bias || epilogue == Epilogue::bias_gradient) {
+    if (takes_bias(epilogue) || epilogue == Epilogue::bias_gradient) {
         const i32 type = library_type(p.c_type);
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type), p);
     }
@@ -155,11 +170,13 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
 
 // Operands of the epilogue; the others are arguments of the call.
 void Matmul::point(Plan& plan, const Product& p) const {
-    if (plan.epilogue == Epilogue::bias) {
+    if (takes_bias(plan.epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
-    } else if (plan.epilogue == Epilogue::bias_gradient) {
+    }
+    if (plan.epilogue == Epilogue::bias_gradient) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias_gradient), p);
-    } else if (plan.epilogue == Epilogue::dgelu) {
+    }
+    if (has_matrix(plan.epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation), p);
     }
 }
@@ -215,8 +232,11 @@ bool Matmul::accepts(Plan& plan, const Product& p) const {
 
 // Bias gradients are left to our own sums: measurements elsewhere have the epilogue slower.
 Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
+    std::vector<Epilogue> epilogues = {Epilogue::none};
     const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
-    for (const Epilogue epilogue : {fuse ? p.epilogue : Epilogue::none, Epilogue::none}) {
+    if (fuse && p.epilogue != Epilogue::none) epilogues.insert(epilogues.begin(), p.epilogue);
+    for (const Epilogue epilogue : epilogues) {
+        if (epilogue != p.epilogue && is_gelu(p.epilogue)) return {};
         const auto plans = candidates(described(p, epilogue), p, key, 1);
         if (!plans.empty()) return plans.front();
     }
@@ -249,6 +269,7 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
 
 void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest rest) const {
     const bool fused = plan.epilogue == p.epilogue;
+    if (!fused && is_gelu(p.epilogue)) return rest();
     const bool rest_first = !fused && p.epilogue == Epilogue::bias;
     if (rest_first) rest();
     point(plan, p);

@@ -27,16 +27,20 @@ namespace lm::cuda {
 // xt_w: a [depth, rows], b [depth, cols].
 enum class Form { x_wt, x_w, xt_w };
 
-// What can be fused into a product. GELU of a product is not among them, although the library has
-// it: it takes the activation of the sum before that is rounded to 16 bits, and
-// device::activation_forward, which makes an activation again from what was kept of it, could not
-// give the same bits; nor is it in the erf form.
+// What can be fused into a product. The library's GELU is by tanh, and of the sum before that is
+// rounded to 16 bits, so device::activation_forward() cannot make it again with the same bits.
 enum class Epilogue {
     none,
     bias,          // c += bias in every row
+    gelu,          // pre_activation = c, then c = gelu(c), by tanh
+    gelu_bias,     // the same after c += bias
     dgelu,         // c *= gelu'(pre_activation), by tanh
     bias_gradient  // sums of a's columns, of an xt_w product
 };
+
+inline bool is_gelu(Epilogue epilogue) {
+    return epilogue == Epilogue::gelu || epilogue == Epilogue::gelu_bias;
+}
 
 struct Product {
     Form form = Form::x_wt;
@@ -50,14 +54,14 @@ struct Product {
     DType type = DType::fp32;    // or bf16, fp16
     DType c_type = DType::fp32;  // `type`, or fp32
     Epilogue epilogue = Epilogue::none;
-    const void* bias = nullptr;            // [cols] of c_type
-    const void* pre_activation = nullptr;  // [rows, cols] of c_type
-    void* bias_gradient = nullptr;         // [rows] of c_type, overwritten
+    const void* bias = nullptr;      // [cols] of c_type
+    void* pre_activation = nullptr;  // [rows, cols] of c_type; read by dgelu, written by gelu
+    void* bias_gradient = nullptr;   // [rows] of c_type, overwritten
 };
 
 // A function that does by kernels of our own what the product's epilogue was to do: after the
 // product, but for a bias, which it writes into every row of c before the product is added to it,
-// so that the sum is rounded once.
+// so that the sum is rounded once. Of gelu and gelu_bias it does all, the product too.
 class Rest {
   public:
     template <typename F>
@@ -87,6 +91,8 @@ class Matmul {
     // for these operands, or is slower with it. The first product of a shape asks the library's
     // heuristics, on the host.
     bool run(device::Context& context, const Product& product, Rest rest);
+    // Whether the operands of its epilogue are fit to be fused; GELU is not asked for otherwise.
+    static bool can_fuse(const Product& product);
 
     // Until nullptr: products of shapes that are new are measured, see device::Device::tune().
     void tune(device::TunedChoices* choices) { choices_ = choices; }
@@ -109,7 +115,7 @@ class Matmul {
         Epilogue epilogue = Epilogue::none;  // what is fused
         cublasLtMatmulDescOpaque_t operation;
         cublasLtMatrixLayoutOpaque_t a, b, c;
-        cublasLtMatmulAlgo_t algorithm;
+        cublasLtMatmulAlgo_t algorithm{};
         size_t workspace = 0;
     };
 

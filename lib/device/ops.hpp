@@ -79,9 +79,12 @@ struct LinearForward {
     View y{};     // [N, M]
     Activation activation = Activation::none;
     View pre_activation{};  // [N, M] when activation is not none
+    // activation_forward() is going to make y again, from pre_activation, with the same bits: y is
+    // the activation of what is kept, not of the sum before it was rounded.
+    bool made_again = false;
 };
 
-// y = activation(x), with the bits that linear_forward gave it.
+// y = activation(x), with the bits that linear_forward gave it where that was told so.
 struct ActivationForward {
     View x{};  // [N, M]
     View y{};  // [N, M]

@@ -180,6 +180,7 @@ void Gpt::mlp_forward(const Pass& pass, i64 layer) {
     up.y = a.mlp_activation;
     up.activation = activation_of(config_.activation);
     up.pre_activation = a.mlp_up;
+    up.made_again = recompute_.granularity == spec::Recompute::Granularity::selective;
     device::linear_forward(pass.context, up);
 }
 

@@ -95,24 +95,15 @@ cublasStatus_t supported(const Problem& p) {
     const char* const epilogues = std::getenv("EMULATED_CUBLASLT_EPILOGUES");
     const bool none = epilogues != nullptr && std::atoi(epilogues) == 0;
     if (none && epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-    switch (epilogue) {
-        case CUBLASLT_EPILOGUE_DEFAULT:
-            return CUBLAS_STATUS_SUCCESS;
-        case CUBLASLT_EPILOGUE_BIAS:
-        case CUBLASLT_EPILOGUE_BGRADB: {
-            const bool typed = p.operation.bias_type == -1 || p.operation.bias_type == p.d.type;
-            return p.operation.bias != nullptr && typed ? CUBLAS_STATUS_SUCCESS
-                                                        : CUBLAS_STATUS_NOT_SUPPORTED;
-        }
-        case CUBLASLT_EPILOGUE_DGELU: {
-            const bool whole = p.operation.aux_ld % 8 == 0 && p.operation.aux_ld >= p.m;
-            return p.operation.aux != nullptr && whole && p.d.type != CUDA_R_32F
-                       ? CUBLAS_STATUS_SUCCESS
-                       : CUBLAS_STATUS_NOT_SUPPORTED;
-        }
-        default:
-            return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
+    const bool summed = epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const bool known = epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.operation.biased() || summed ||
+                       p.operation.has_matrix();
+    const bool typed = p.operation.bias_type == -1 || p.operation.bias_type == p.d.type;
+    const bool bias = !(p.operation.biased() || summed) || (p.operation.bias != nullptr && typed);
+    const bool whole = p.operation.aux_ld % 8 == 0 && p.operation.aux_ld >= p.m;
+    const bool matrix = !p.operation.has_matrix() ||
+                        (p.operation.aux != nullptr && whole && p.d.type != CUDA_R_32F);
+    return known && bias && matrix ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 // The widest access that a matrix as aligned as `bytes` allows in all of its columns.
@@ -141,11 +132,11 @@ constexpr uint64_t workspace_alignment = 256;
 // What a kernel would find at run time: it ends in an error of the whole device.
 const char* run_time_fault(const Call& c) {
     const Operation& o = c.p.operation;
-    const bool biased = o.epilogue == CUBLASLT_EPILOGUE_BIAS;
+    const bool biased = o.biased();
     const bool summed = o.epilogue == CUBLASLT_EPILOGUE_BGRADB;
     const cudaDataType type = c.p.d.type;
     if ((biased || summed) && !is_aligned(o.bias, 16)) return "cuBLASLt: misaligned bias";
-    if (o.epilogue == CUBLASLT_EPILOGUE_DGELU && !is_aligned(o.aux, 16)) {
+    if (o.has_matrix() && !is_aligned(o.aux, 16)) {
         return "cuBLASLt: misaligned auxiliary matrix";
     }
     const bool inside =
@@ -153,7 +144,7 @@ const char* run_time_fault(const Call& c) {
         in_memory(c.b, c.p.b.type, c.p.b.elements()) && in_memory(c.d, type, c.p.d.elements()) &&
         (!biased || in_memory(o.bias, type, c.p.m)) &&
         (!summed || in_memory(o.bias, type, c.p.n)) &&
-        (o.epilogue != CUBLASLT_EPILOGUE_DGELU || in_memory(o.aux, type, c.p.n * o.aux_ld)) &&
+        (!o.has_matrix() || in_memory(o.aux, type, c.p.n * o.aux_ld)) &&
         (c.algorithm.workspace == 0 || emulator::is_device(c.workspace, c.algorithm.workspace));
     return inside ? nullptr : "cuBLASLt: an operand lies outside of device memory";
 }

@@ -26,6 +26,14 @@ struct Operation {
     void* aux = nullptr;
     int64_t aux_ld = 0;
     int32_t multiprocessors = 0;  // 0: all
+    bool biased() const {
+        return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    }
+    bool keeps_sum() const {
+        return epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+               epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    }
+    bool has_matrix() const { return keeps_sum() || epilogue == CUBLASLT_EPILOGUE_DGELU; }
 };
 struct Problem {
     Operation operation;

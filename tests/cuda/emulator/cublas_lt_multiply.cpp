@@ -50,7 +50,13 @@ std::vector<float> gathered(const void* data, const Layout& x, bool turn, bool r
     return values;
 }
 
-// Derivative of GELU by tanh.
+// GELU by tanh.
+float gelu(float x) {
+    const float root = std::sqrt(2.0F / 3.14159265358979F);
+    return 0.5F * x * (1 + std::tanh(root * (x + 0.044715F * x * x * x)));
+}
+
+// Its derivative.
 float gelu_slope(float x) {
     const float root = std::sqrt(2.0F / 3.14159265358979F);
     const float t = std::tanh(root * (x + 0.044715F * x * x * x));
@@ -75,7 +81,11 @@ void finish_column(const Call& c, int64_t column, const std::vector<float>& sums
         const int64_t at = i + column * p.d.ld;
         float x = c.alpha * sums[static_cast<size_t>(i)];
         if (c.beta != 0) x += c.beta * read(c.d, p.d.type, at);
-        if (o.epilogue == CUBLASLT_EPILOGUE_BIAS) x += read(o.bias, p.d.type, i);
+        if (o.biased()) x += read(o.bias, p.d.type, i);
+        if (o.keeps_sum()) {
+            write(o.aux, p.d.type, i + column * o.aux_ld, x);
+            x = gelu(x);
+        }
         if (o.epilogue == CUBLASLT_EPILOGUE_DGELU) {
             x *= gelu_slope(read(o.aux, p.d.type, i + column * o.aux_ld));
         }

@@ -34,6 +34,7 @@ struct LinearCase {
     i64 n, m, k;
     bool bias;
     Activation activation;
+    bool made_again = false;
 
     bool active() const { return activation != Activation::none; }
     std::string shape() const {
@@ -44,13 +45,14 @@ struct LinearCase {
 
 OpCase linear_forward_case(const LinearCase& c) {
     OpCase f;
-    f.name = "linear_forward " + c.shape();
+    f.name = (c.made_again ? "linear_forward again " : "linear_forward ") + c.shape();
     const double scale = 1.0 / std::sqrt(static_cast<double>(c.k));
     f.tensors = {in("x", {c.n, c.k}), in("w", {c.m, c.k}, 2 * scale), out("y", {c.n, c.m})};
     if (c.bias) f.tensors.push_back(in("bias", {c.m}));
     if (c.active()) f.tensors.push_back(out("pre", {c.n, c.m}));
     f.call = [c](Context& context, const Views& v) {
-        linear_forward(context, {v["x"], v["w"], v["bias"], v["y"], c.activation, v["pre"]});
+        linear_forward(context,
+                       {v["x"], v["w"], v["bias"], v["y"], c.activation, v["pre"], c.made_again});
     };
     f.formula = [c](const Values& v) {
         vector<double> pre(at(c.n * c.m), 0.0);
@@ -130,6 +132,7 @@ void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, Activation activat
     const OpCase forward = linear_forward_case(c);
     list.push_back(forward);
     if (c.active()) {
+        list.push_back(linear_forward_case({n, m, k, bias, activation, true}));
         list.push_back(activation_case(n, m, activation));
     } else {
         list.push_back(linear_weight_case(c, forward, false));
