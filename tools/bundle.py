@@ -6,7 +6,8 @@ gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with what tests/gpu.sh and bench/gpu.p
 
 What `cmake --install` gives, and every library that it needs, but not libc, the CUDA driver, the CUDA
 libraries and MPI: those belong to the machine. The programs find the libraries by DT_RPATH, which holds for the
-libraries of libraries as well; DT_RUNPATH, which linkers write today, does not (ld.so(8)).
+libraries of libraries as well; DT_RUNPATH, which linkers write today, does not (ld.so(8)). The plugins for GPUs keep
+DT_RUNPATH, behind LD_LIBRARY_PATH, by which the machine says where its CUDA libraries are.
 
 Each library's licence goes into third-party. The same build gives the same bytes: times are those of
 SOURCE_DATE_EPOCH, by default of the commit.
@@ -27,6 +28,8 @@ LEFT_TO_THE_MACHINE = re.compile(
     r"^(ld-linux|linux-vdso|lib(c|m|pthread|dl|rt|resolv|util|anl|mvec|nss_\w+)\.so"
     r"|lib(cuda|cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc|nvJitLink|nvidia[-\w]*)\.so"
     r"|lib(mpi|mpich|open-rte|open-pal|pmix|prte)\b)")
+# What needs libraries of CUDA.
+PLUGINS = ("liblm_cuda.so", "liblm_cudnn.so")
 DT_NULL, DT_RPATH, DT_RUNPATH = 0, 15, 29
 PT_DYNAMIC = 2
 
@@ -210,7 +213,8 @@ def main():
                 os.chmod(target, 0o755)
                 foreign[library] = place
         for path in elf_files(stage):
-            runpath_to_rpath(path)
+            if os.path.basename(path) not in PLUGINS:
+                runpath_to_rpath(path)
             if args.what == "gpu_kit":
                 subprocess.run(["strip", "--strip-unneeded", path], check=True)
         # Texts stand at the top, where one looks for them.

@@ -29,6 +29,13 @@ while read -r file; do
 done < <(find "$inside" -type f)
 [ -z "$(find "$inside" -name 'libc.so*' -o -name 'libcuda.so*' -o -name 'libcublas*')" ] || fail "too much is in it"
 
+# What needs CUDA's libraries looks for them where LD_LIBRARY_PATH says, and knows nothing of the machine that built it.
+while read -r plugin; do
+    paths=$(readelf -dW "$plugin" | sed -nE 's/^.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\1 \2/p')
+    # shellcheck disable=SC2016
+    [ "$paths" = 'RUNPATH $ORIGIN' ] || fail "$plugin: $paths"
+done < <(find "$inside" -name 'liblm_cu*.so')
+
 # Each library that is not ours has its licence there, and the links of README.md lead to something.
 for library in libdnnl libzstd liblzma; do
     package=$(find "$inside/third-party" -mindepth 1 -maxdepth 1 -name "$library*")
