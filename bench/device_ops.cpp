@@ -2,7 +2,7 @@
 // Speed of each operation on a GPU in the shapes of a model that bench/cuda.md names, one JSON
 // object a line: {"op", "ms", "mb" (what it must move), "gb_s", "gflop", "tflop_s"}. The median of
 // several runs, timed by the device. bench/gpu.py runs it.
-//     bench_device_ops gpt2-124m|gpt2-1558m|llama-1b [DIVISOR [GROUP]]
+//     bench_device_ops [--cudnn] gpt2-124m|gpt2-1558m|llama-1b [DIVISOR [GROUP]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ Model divided(Model m, i64 divisor) {
     return m;
 }
 
-// As much as lm-train's plan has for the model, with the attention that LM_ATTENTION asks for.
-i64 workspace_bytes(const Model& m) {
+// As much as lm-train's plan has for the model, with that attention.
+i64 workspace_bytes(const Model& m, spec::GpuAttention attention) {
     spec::ModelConfig config{.n_layers = 1,
                              .hidden = m.hidden,
                              .ffn_hidden = m.ffn,
@@ -59,16 +59,16 @@ i64 workspace_bytes(const Model& m) {
     config.resolve();
     const spec::StepShape step{
         .micro_batch = m.batch, .seq_length = m.length, .compute = DType::bf16};
-    return spec::cuda_workspace_bytes(config, {}, step, 0, spec::gpu_attention());
+    return spec::cuda_workspace_bytes(config, {}, step, 0, attention);
 }
 
 class Bench {
   public:
-    Bench(const Model& m, i64 divisor)
+    Bench(const Model& m, i64 divisor, spec::GpuAttention attention)
         : world_(comm::self("world")),
-          device_(train::open_device({.cuda = true}, *world_)),
+          device_(train::open_device({.cuda = true, .attention = attention}, *world_)),
           model(divided(m, divisor)),
-          workspace_(device_->allocate(workspace_bytes(model), "workspace")),
+          workspace_(device_->allocate(workspace_bytes(model, attention), "workspace")),
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {
         noise_.resize(i64{1} << 22);
         for (size_t i = 0; i < noise_.size(); ++i) {
@@ -318,10 +318,16 @@ void ends(Bench& bench) {
 
 int main(int argc, char** argv) {
     try {
+        const bool cudnn = argc > 1 && argv[1] == std::string("--cudnn");
+        if (cudnn) {
+            --argc;
+            ++argv;
+        }
         const std::string name = argc > 1 ? argv[1] : "gpt2-124m";
         const auto* const model = std::ranges::find(models, name, &Model::name);
         if (model == std::end(models)) throw std::runtime_error("no such model: " + name);
-        Bench bench(*model, argc > 2 ? std::atoi(argv[2]) : 1);
+        Bench bench(*model, argc > 2 ? std::atoi(argv[2]) : 1,
+                    cudnn ? spec::GpuAttention::cudnn : spec::GpuAttention::flash);
         const std::pair<std::string, void (*)(Bench&)> groups[] = {
             {"flat", flat},           {"norm", norms},     {"activation", activations},
             {"attention", attention}, {"linear", linears}, {"ends", ends}};

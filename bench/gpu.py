@@ -99,7 +99,7 @@ def run_ours(command, args, **more):
 
 
 def attentions(args):
-    """The values of LM_ATTENTION that this build and this device have."""
+    """Whose attention this build and this device have."""
     if args.device != "cuda":
         return ["flash"]
     places = [os.environ["LM_PLUGIN_DIR"]] if "LM_PLUGIN_DIR" in os.environ else glob.glob(
@@ -127,7 +127,8 @@ def operations(args):
         for attention in ways:
             only = ["attention"] if attention == "cudnn" else []
             try:
-                out = run_ours([program, name, str(args.scale ** 2), *only], args, LM_ATTENTION=attention)
+                out = run_ours([program, *(["--cudnn"] if attention == "cudnn" else []), name, str(args.scale ** 2),
+                                *only], args)
             except RuntimeError as error:
                 yield dict(what="failed", stage=f"ops, {name}, {attention}", why=str(error))
                 continue
@@ -158,7 +159,8 @@ def train(name, args):
             if attention not in ways:
                 continue
             try:
-                out = run_ours(command + tuned, args, LM_ATTENTION=attention)
+                backend = ["--attention-backend", "fused"] if attention == "cudnn" else []
+                out = run_ours(command + tuned + backend, args)
             except RuntimeError as error:
                 yield dict(what="failed", stage=f"train-{name}, {attention}", why=str(error))
                 continue

@@ -94,7 +94,7 @@ cudnn() {
         exit 77
     }
     local way
-    for way in cudnn cudnn-deterministic; do LM_ATTENTION=$way "$test_cuda" "[cases]"; done
+    for way in cudnn cudnn-deterministic; do LM_TEST_ATTENTION=$way "$test_cuda" "[cases]"; done
 }
 sanitizer() { bash "$tests/cuda/sanitizer.sh" "$test_cuda" "$1"; }
 

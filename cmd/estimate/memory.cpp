@@ -71,7 +71,7 @@ bool on_gpu(const Flags& flags) {
 }
 
 spec::Processor processor_of(const Flags& flags, i64 n_threads) {
-    return {n_threads, on_gpu(flags), spec::gpu_attention()};
+    return {n_threads, on_gpu(flags), flags.train.attention()};
 }
 
 // What lies outside of our buffers.
@@ -182,10 +182,11 @@ void add_memory_verb(cli::Options& program) {
     cli::Options& options = program.verb(
         "memory", "the bytes that a rank of lm-train allocates, by kind and pipeline stage",
         [flags] { return run(*flags); });
-    add_run_options(options, flags->train,
-                    {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16",
-                     "Parallel", "--use-distributed-optimizer", "--zero-stage",
-                     "--deepspeed_config", "--device", "--threads", "--world-size"});
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",
+         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
+         "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
     options.group("Step");
     options.value("--micro-batches", &flags->n_micro_batches, "N",
                   "micro-batches of a step and a pipeline; default: those of --global-batch-size, "

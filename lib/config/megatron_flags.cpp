@@ -57,7 +57,7 @@ constexpr Family accepted[] = {
      "--no-masked-softmax-fusion --no-bias-dropout-fusion --no-rope-fusion "
      "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-bias-swiglu-fusion "
      "--abort-on-unmet-fused-kernel-constraints --use-flash-attn --transformer-impl= "
-     "--attention-backend= --use-mcore-models --use-legacy-models --cross-entropy-loss-fusion "
+     "--use-mcore-models --use-legacy-models --cross-entropy-loss-fusion "
      "--cross-entropy-fusion-impl= --use-fused-weighted-squared-relu --apply-rope-fusion "
      "--enable-cuda-graph --cuda-graph-impl= --cuda-graph-scope=* --cuda-graph-modules=* "
      "--cuda-graph-warmup-steps= --external-cuda-graph --optimizer-cuda-graph "
@@ -69,7 +69,6 @@ constexpr Family accepted[] = {
      "--apply-query-key-layer-scaling"},
     {"attention scores are never scaled by layer", "--no-query-key-layer-scaling"},
     {"copies of a parameter get the same bits in each step", "--sync-tp-duplicated-parameters"},
-    {"the same layout, input and seed give the same bits", "--deterministic-mode"},
     {"DeepSpeed is not used; the file of --deepspeed_config is read", "--deepspeed"},
     {"DeepSpeed is not used",
      "--deepspeed-activation-checkpointing --no-pipeline-parallel --deepspeed_mpi --deepscale "

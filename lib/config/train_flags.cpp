@@ -228,6 +228,11 @@ void add_loss_scale(cli::Options& options, spec::LossScaleConfig& scale) {
 
 }  // namespace
 
+spec::GpuAttention TrainFlags::attention() const {
+    if (attention_backend != "fused") return spec::GpuAttention::flash;
+    return deterministic_mode ? spec::GpuAttention::cudnn_deterministic : spec::GpuAttention::cudnn;
+}
+
 void add_train_options(cli::Options& options, TrainFlags& flags) {
     add_model_options(options, flags.model);
     add_data(options, flags.data);
@@ -243,6 +248,14 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     options.group("Device");
     options.choice("--device", &flags.device, {"auto", "cpu", "cuda"},
                    "where to compute; auto: on a GPU where there is one that can be used");
+    options.choice("--attention-backend", &flags.attention_backend,
+                   {"auto", "flash", "fused", "unfused", "local"},
+                   "whose kernels compute attention on a GPU: fused, cuDNN's, for what they can; "
+                   "otherwise lm-train's flash attention");
+    options.flag(
+        "--deterministic-mode", &flags.deterministic_mode,
+        "the same bits in every run, as always, also with --attention-backend fused, which "
+        "takes memory and time for it");
     options.flag("--allow-tf32", &flags.allow_tf32,
                  "let a GPU round the operands of fp32 matrix products to TF32 (10 bits)");
     options.value("--autotune", &flags.autotune, "DIR",

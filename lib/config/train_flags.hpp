@@ -11,6 +11,7 @@
 #include "config/data_parallel_flags.hpp"
 #include "config/megatron_flags.hpp"
 #include "config/model_flags.hpp"
+#include "spec/gpu_attention.hpp"
 #include "spec/loss_scale.hpp"
 #include "text/tokenizer_choice.hpp"
 
@@ -100,10 +101,14 @@ struct TrainFlags {
     ScheduleFlags schedule;
     OutputFlags output;
     std::string deepspeed_config;
+    std::string attention_backend = "auto";
+    bool deterministic_mode = false;
     bool allow_tf32 = false;
     std::string autotune;
     std::string device = "auto";  // choose_device() makes it "cpu" or "cuda" before resolve()
     std::optional<i64> threads;
+
+    spec::GpuAttention attention() const;
 };
 
 // `options` and `flags` must outlive parsing and stay where they are.

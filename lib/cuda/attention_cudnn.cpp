@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN instead of our kernels, when LM_ATTENTION asks for it, for what
-// cudnn/cudnn_attention.hpp can do and the workspace of the plan has room for. Its plugin is opened
-// at the first call.
+// Attention by cuDNN instead of our kernels, when --attention-backend fused asks for it, for what
+// cudnn/cudnn_attention.hpp can do and the workspace of the plan has room for.
 #include <dlfcn.h>
 
 #include <set>
@@ -11,7 +10,6 @@
 #include "base/log.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
-#include "spec/gpu_attention.hpp"
 
 namespace lm::cuda {
 
@@ -20,7 +18,7 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 
 namespace {
 
-constexpr const char* variable = "LM_ATTENTION";
+constexpr const char* flag = "--attention-backend fused";
 
 // Beside this plugin.
 std::string plugin_path() {
@@ -31,22 +29,16 @@ std::string plugin_path() {
 }
 
 const CudnnAttention* open_plugin() {
-    if (spec::gpu_attention() == spec::GpuAttention::flash) return nullptr;
     void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error(variable, "no attention by cuDNN: {}: unset it to use the kernels of lm-train",
+        run_error(flag, "no attention by cuDNN: {}: take the kernels of lm-train without it",
                   dlerror());
     }
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
-        run_error(variable, "{} belongs to another build", plugin_path());
+        run_error(flag, "{} belongs to another build", plugin_path());
     }
     return entry();
-}
-
-const CudnnAttention* plugin() {
-    static const CudnnAttention* const opened = open_plugin();
-    return opened;
 }
 
 bool aligned(const device::View& view) {
@@ -57,22 +49,21 @@ bool aligned(const device::View& view) {
 bool declined(const std::string& why) {
     static std::set<std::string> said;
     if (said.insert(why).second)
-        note("{}: instead of cuDNN, lm-train's own kernels are used: {}", variable, why);
+        note("{}: instead of cuDNN, lm-train's own kernels are used: {}", flag, why);
     return false;
 }
 
 template <typename Args>
 bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
-    if (plugin() == nullptr) return false;
+    const CudnnAttention* const cudnn = device_of(context).cudnn();
+    if (cudnn == nullptr) return false;
     if (!is_half(a.qkv.dtype)) return declined("the type is fp32");
     if (a.dropout.on()) return declined("attention has dropout");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
         return declined("heads are not aligned to 16 bytes");
     }
-    static const bool deterministic =
-        spec::gpu_attention() == spec::GpuAttention::cudnn_deterministic;
     const CudnnProblem problem{.backward = backward,
-                               .deterministic = deterministic,
+                               .deterministic = device_of(context).cudnn_is_deterministic(),
                                .bf16 = a.qkv.dtype == DType::bf16,
                                .batch = a.qkv[0],
                                .length = a.qkv[1],
@@ -83,7 +74,7 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
                                .alibi = bool{a.alibi_slopes},
                                .documents = bool{a.doc_start}};
     std::string why;
-    const i64 bytes = plugin()->workspace_bytes(problem, why);
+    const i64 bytes = cudnn->workspace_bytes(problem, why);
     if (bytes < 0) return declined(why);
     if (bytes > context.workspace.bytes()) {
         return declined(fmt::format("it needs {} bytes of workspace, the plan has {}", bytes,
@@ -92,12 +83,17 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
     tensors.slopes = a.alibi_slopes.data;
     tensors.starts = a.doc_start.data;
     const std::string failure =
-        plugin()->run(problem, tensors, begin_of(context.workspace), stream_of(context));
+        cudnn->run(problem, tensors, begin_of(context.workspace), stream_of(context));
     if (!failure.empty()) run_error("cuDNN", "attention: {}", failure);
     return true;
 }
 
 }  // namespace
+
+void CudaDevice::use_cudnn(bool deterministic) {
+    cudnn_ = open_plugin();
+    cudnn_is_deterministic_ = deterministic;
+}
 
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a) {
     return run(context, a, false, {a.qkv.data, a.out.data, a.lse.data});

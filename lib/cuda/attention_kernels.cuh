@@ -10,7 +10,7 @@ namespace lm::cuda {
 // A bug of ours where the kernels cannot hold a head of `width`, or a token's row of qkv.
 void check_attention(i64 width, i64 row, double scale);
 
-// Attention by cuDNN, where LM_ATTENTION asks for it (attention_cudnn.cpp). False: our
+// Attention by cuDNN, where the device is to use it (attention_cudnn.cpp). False: our
 // kernels are to do it.
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a);
 bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);

@@ -24,6 +24,7 @@
 namespace lm::cuda {
 
 class Matmul;
+struct CudnnAttention;
 
 class CudaDevice final : public device::Device {
   public:
@@ -37,6 +38,7 @@ class CudaDevice final : public device::Device {
     void synchronize() override;
     InUse memory_in_use() override;
     void allow_tf32() override;
+    void use_cudnn(bool deterministic) override;
     void leave_multiprocessors(int n) override;
     void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
@@ -50,6 +52,9 @@ class CudaDevice final : public device::Device {
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
     Matmul& matmul() { return *matmul_; }
+    // nullptr: attention is by our own kernels.
+    const CudnnAttention* cudnn() const { return cudnn_; }
+    bool cudnn_is_deterministic() const { return cudnn_is_deterministic_; }
 
     // The operation that is being told to the GPU, for messages.
     void enter(const char* operation) { operation_ = operation; }
@@ -75,6 +80,8 @@ class CudaDevice final : public device::Device {
     Staging staging_;
     OpTimer timer_;
     std::unique_ptr<Matmul> matmul_;
+    const CudnnAttention* cudnn_ = nullptr;
+    bool cudnn_is_deterministic_ = false;
     std::map<const std::byte*, i64> allocations_;  // begin and bytes
     std::function<void()> on_wait_;
 };

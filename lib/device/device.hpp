@@ -74,6 +74,9 @@ class Device {
     virtual InUse memory_in_use() { return {}; }
     // Products of fp32 may round their operands to TF32 from now on, where the device has it.
     virtual void allow_tf32() {}
+    // Attention by cuDNN from now on, for what that can do; `deterministic`: so that it has the
+    // same bits in every run. Throws Error(failure) where there is no cuDNN.
+    virtual void use_cudnn(bool deterministic) { (void)deterministic; }
     // Communication beside the operations from here on may hold so many of the device's
     // multiprocessors, or 0: products are planned for the others, where the device has such.
     virtual void leave_multiprocessors(int n) { (void)n; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose kernels compute attention on a GPU, which the environment's LM_ATTENTION decides.
+// Whose kernels compute attention on a GPU: --attention-backend.
 #pragma once
 
 namespace lm::spec {
@@ -9,8 +9,5 @@ enum class GpuAttention {
     cudnn,               // cuDNN's; gradients in an order that is not always the same
     cudnn_deterministic  // cuDNN's; the same bits in every run, for more memory and time
 };
-
-// Usage error for another word.
-GpuAttention gpu_attention();
 
 }  // namespace lm::spec

@@ -43,7 +43,9 @@ const cuda::Plugin* open_plugin() {
     }
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error("cuda", "the CUDA plugin cannot be opened: {}: install CUDA's libraries",
+        run_error("cuda",
+                  "the CUDA plugin cannot be opened: {}: name the directory of CUDA's libraries in "
+                  "LD_LIBRARY_PATH (a cluster's module does), or install them",
                   dlerror());
     }
     using Entry = const cuda::Plugin* (*)();
@@ -145,6 +147,9 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
     parallel::together(world, [&] {
         device = cuda_plugin().open_device(index_of_gpu(place, world.size()));
         if (config.allow_tf32) device->allow_tf32();
+        if (config.attention != spec::GpuAttention::flash) {
+            device->use_cudnn(config.attention == spec::GpuAttention::cudnn_deterministic);
+        }
         if (!config.autotune.empty()) autotune(*device, config, world.rank());
     });
     return device;

@@ -313,7 +313,7 @@ class Resolver {
                         .document_attention = flags_.data.reset_attention_mask,
                         .n_threads = static_cast<int>(flags_.threads.value_or(available_cores())),
                         .cuda = flags_.device == "cuda",
-                        .attention = spec::gpu_attention(),
+                        .attention = flags_.attention(),
                         .allow_tf32 = flags_.allow_tf32,
                         .autotune = flags_.autotune},
             .precision = precision_,

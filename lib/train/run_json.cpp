@@ -126,6 +126,12 @@ io::OrderedJson logging_json(const OutputFlags& output) {
             {"benchmark", output.benchmark}};
 }
 
+void add_attention(io::OrderedJson& json, spec::GpuAttention attention) {
+    using enum spec::GpuAttention;
+    json["attention_backend"] = attention == flash ? "flash" : "fused";
+    if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
+}
+
 io::OrderedJson memory_json(const spec::MemoryPlan& memory) {
     return {{"weights", memory.weights},
             {"masters", memory.masters},
@@ -179,6 +185,7 @@ io::OrderedJson schedule_json(const RunConfig& config) {
         {"fp16", fp16},
         {"bf16", config.trainer.precision.weights == DType::bf16}};
     if (fp16) add_loss_scale(json, config.trainer.loss_scale);
+    if (config.trainer.cuda) add_attention(json, config.trainer.attention);
     return json;
 }
 

@@ -54,7 +54,13 @@ void check_curriculum(const Given& given, const CurriculumFlags& curriculum) {
 void check_unused_flags(const TrainFlags& flags) {
     const Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
-    given.ignore(flags.device != "cpu", {"--allow-tf32", "--autotune"}, "for a GPU");
+    given.ignore(flags.device != "cpu", {"--attention-backend", "--allow-tf32", "--autotune"},
+                 "for a GPU");
+    if (flags.device != "cpu" &&
+        (flags.attention_backend == "unfused" || flags.attention_backend == "local")) {
+        note("--attention-backend {}: ignored: attention is always one kernel",
+             flags.attention_backend);
+    }
     given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},

@@ -20,6 +20,14 @@ bool chosen(const OpCase& op_case) {
     return part == nullptr || op_case.name.find(part) != std::string::npos;
 }
 
+// LM_TEST_ATTENTION: cudnn or cudnn-deterministic.
+std::unique_ptr<device::Device> open_gpu() {
+    auto gpu = train::cuda_plugin().open_device(0);
+    const char* const attention = std::getenv("LM_TEST_ATTENTION");
+    if (attention != nullptr) gpu->use_cudnn(std::string_view(attention) == "cudnn-deterministic");
+    return gpu;
+}
+
 }  // namespace
 
 // Under a tool that makes them slow, each LM_TEST_EVERY-th of the cases.
@@ -29,7 +37,7 @@ TEST_CASE("operations agree with the reference in double precision", "[ops][case
     int number = 0;
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
-    const auto gpu = train::cuda_plugin().open_device(0);
+    const auto gpu = open_gpu();
     for (const OpCase& op_case : op_cases()) {
         if (number++ % every != 0 || !chosen(op_case)) continue;
         const OpCase c = prepared(*reference, op_case, type);

@@ -138,6 +138,21 @@ train ignored.log gpt2 cpu --train-iters 1 --allow-tf32 --autotune none
 grep -q 'note: --allow-tf32: ignored: for a GPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
 [ ! -e none ] || fail "--autotune on a CPU makes a directory"
 
+# ---- Attention by cuDNN, here a stand-in: a checkpoint remembers it, and a resume that differs says so ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    plain=(--attention-dropout 0 --hidden-dropout 0 --bf16)
+    train flash.log gpt2 cuda --train-iters 10 "${plain[@]}"
+    train fused.log gpt2 cuda --train-iters 10 "${plain[@]}" --attention-backend fused --save fused
+    close fused.log flash.log 0.01 || fail "attention by cuDNN: other losses"
+    if grep 'instead of cuDNN' fused.log.err; then fail "cuDNN is not used"; fi
+    train again.log gpt2 cuda --train-iters 12 "${plain[@]}" --load fused --override-opt_param-scheduler
+    grep -q 'note: --attention-backend: was "fused" when the checkpoint was written, is "flash" from here on' again.log.err ||
+        fail "not noted: $(cat again.log.err)"
+    train declined.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused --deterministic-mode
+    grep -q "instead of cuDNN, lm-train's own kernels are used: attention has dropout" declined.log.err ||
+        fail "not noted: $(cat declined.log.err)"
+fi
+
 # ---- What it says where there is none ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     try=(lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" --train-iters 1 --device)
@@ -153,8 +168,12 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
             "${try[@]}" auto
     done
     EMULATED_CUDA_ERROR=46 expect 0 'note: computing on the CPU: cuda:0: .*cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" auto
-    LM_ATTENTION=fast expect 2 "LM_ATTENTION: 'fast' is neither flash nor cudnn nor cudnn-deterministic" "${try[@]}" cuda
-    LM_ATTENTION=cudnn expect 3 'LM_ATTENTION: no attention by cuDNN: .*: unset it' "${try[@]}" cuda
+    mkdir bare
+    cp "$emulated/liblm_cuda.so" bare/
+    LM_PLUGIN_DIR=$PWD/bare expect 3 'fused: no attention by cuDNN: .*: take the kernels of lm-train without it' \
+        "${try[@]}" cuda --attention-backend fused
+    expect 0 'note: --attention-backend unfused: ignored: attention is always one kernel' "${try[@]}" cuda --attention-backend unfused
+    expect 0 'note: --attention-backend: ignored: for a GPU' "${try[@]}" cpu --attention-backend flash
     # Memory: refused before anything is allocated; a driver that says more than was allowed for.
     EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free: the plan is weights .*: use a smaller' "${try[@]}" cuda
     EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: the driver says that 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the 2\.[0-9]* GiB of buffers, NCCL by estimate and an allowance of 2' "${try[@]}" cuda

@@ -106,7 +106,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
     [ "$(products)" = "product for 2 multiprocessors " ] || fail "links: $(products)"
     # A kernel that is loaded when it is called waits for the GPU, on which another rank's message may not have come.
-    grep -Lx 'kernels are loaded: EAGER' events.* >lazy
+    grep -Lx 'kernels are loaded: EAGER' events.* >lazy || true
     [ ! -s lazy ] || fail "kernels are loaded late: $(cat lazy)"
     EMULATED_CUDA_LOG=$PWD/alone_events run one.log lm-train "${args[@]}"
     grep -qx 'kernels are loaded: LAZY' alone_events.* || fail "one rank loads all kernels: $(head -n 3 alone_events.*)"

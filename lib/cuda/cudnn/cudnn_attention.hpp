@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN, in a plugin of its own (liblm_cudnn.so), so that only who asks for it needs
-// cuDNN: LM_ATTENTION=cudnn or cudnn-deterministic (docs/cuda.md). For 16-bit types without
-// dropout, whose mask is our own.
+// cuDNN: --attention-backend fused (docs/cuda.md). For 16-bit types without dropout, whose mask is
+// our own.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for liblm_cudnn.so: attention by its definition, key by key, for what the real one
+// takes. Like cuDNN it wants its workspace aligned, and writes into it.
+#include <cmath>
+#include <vector>
+
+#include "base/half.hpp"
+#include "cuda/cudnn/cudnn_attention.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+
+namespace {
+
+using lm::i64;
+using lm::u16;
+using lm::cuda::CudnnProblem;
+using lm::cuda::CudnnTensors;
+
+constexpr uintptr_t workspace_alignment = 256;
+constexpr i64 taken = i64{1} << 20;
+
+// One head of one sample of a matrix [B, T, row]: the vectors of its tokens.
+class Head {
+  public:
+    Head(const CudnnProblem& p, void* base, i64 row, i64 batch, i64 head)
+        : p_(p),
+          at_(static_cast<u16*>(base) + batch * p.length * row + head * p.width),
+          row_(row) {}
+    double get(i64 token, i64 i) const {
+        const u16 bits = at_[token * row_ + i];
+        return static_cast<double>(p_.bf16 ? lm::f32_from_bf16(bits) : lm::f32_from_f16(bits));
+    }
+    void set(i64 token, i64 i, double value) const {
+        const auto narrow = static_cast<float>(value);
+        at_[token * row_ + i] = p_.bf16 ? lm::bf16_from_f32(narrow) : lm::f16_from_f32(narrow);
+    }
+    double dot(i64 token, const Head& other, i64 other_token) const {
+        double sum = 0;
+        for (i64 i = 0; i < p_.width; ++i) sum += get(token, i) * other.get(other_token, i);
+        return sum;
+    }
+
+  private:
+    const CudnnProblem& p_;
+    u16* at_;
+    i64 row_;
+};
+
+// What the queries of one head see.
+struct Part {
+    Head q, k, v, out;
+    float* lse;
+
+    Part(const CudnnProblem& p, const CudnnTensors& t, void* qkv, void* attention, i64 b, i64 h)
+        : q(p, qkv, row(p), b, h),
+          k(p, qkv, row(p), b, p.n_heads + h / (p.n_heads / p.n_groups)),
+          v(p, qkv, row(p), b, p.n_heads + p.n_groups + h / (p.n_heads / p.n_groups)),
+          out(p, attention, p.n_heads * p.width, b, h),
+          lse(static_cast<float*>(t.lse) + (b * p.n_heads + h) * p.length) {}
+    static i64 row(const CudnnProblem& p) { return (p.n_heads + 2 * p.n_groups) * p.width; }
+};
+
+void forward(const CudnnProblem& p, const Part& part) {
+    for (i64 query = 0; query < p.length; ++query) {
+        std::vector<double> share;
+        double sum = 0;
+        for (i64 key = 0; key <= query; ++key) {
+            share.push_back(
+                std::exp(static_cast<double>(p.scale) * part.q.dot(query, part.k, key)));
+            sum += share.back();
+        }
+        part.lse[query] = static_cast<float>(std::log(sum));
+        for (i64 i = 0; i < p.width; ++i) {
+            double value = 0;
+            for (i64 key = 0; key <= query; ++key) {
+                value += share[static_cast<size_t>(key)] / sum * part.v.get(key, i);
+            }
+            part.out.set(query, i, value);
+        }
+    }
+}
+
+using Sums = std::vector<double>;  // [T, D]
+
+// Adds to the sums of the head's dQ and of its group's dK and dV.
+void backward(const CudnnProblem& p, const Part& part, const Head& dout, Sums& dq, Sums& dk,
+              Sums& dv) {
+    const auto at = [&](i64 token, i64 i) { return static_cast<size_t>(token * p.width + i); };
+    const auto scale = static_cast<double>(p.scale);
+    for (i64 query = 0; query < p.length; ++query) {
+        const double delta = dout.dot(query, part.out, query);
+        for (i64 key = 0; key <= query; ++key) {
+            const double share = std::exp(scale * part.q.dot(query, part.k, key) -
+                                          static_cast<double>(part.lse[query]));
+            const double ds = share * (dout.dot(query, part.v, key) - delta) * scale;
+            for (i64 i = 0; i < p.width; ++i) {
+                dq[at(query, i)] += ds * part.k.get(key, i);
+                dk[at(key, i)] += ds * part.q.get(query, i);
+                dv[at(key, i)] += share * dout.get(query, i);
+            }
+        }
+    }
+}
+
+void write(const CudnnProblem& p, const Head& to, const Sums& sums) {
+    for (i64 token = 0; token < p.length; ++token) {
+        for (i64 i = 0; i < p.width; ++i) {
+            to.set(token, i, sums[static_cast<size_t>(token * p.width + i)]);
+        }
+    }
+}
+
+void attend(const CudnnProblem& p, const CudnnTensors& t) {
+    const i64 shared = p.n_heads / p.n_groups;
+    const Sums zeros(static_cast<size_t>(p.length * p.width));
+    for (i64 b = 0; b < p.batch; ++b) {
+        Sums dk;
+        Sums dv;
+        for (i64 h = 0; h < p.n_heads; ++h) {
+            const Part part(p, t, t.qkv, t.out, b, h);
+            if (!p.backward) {
+                forward(p, part);
+                continue;
+            }
+            if (h % shared == 0) dk = dv = zeros;
+            const Part gradient(p, t, t.dqkv, t.dout, b, h);
+            Sums dq = zeros;
+            backward(p, part, gradient.out, dq, dk, dv);
+            write(p, gradient.q, dq);
+            write(p, gradient.k, dk);
+            write(p, gradient.v, dv);
+        }
+    }
+}
+
+i64 workspace_bytes(const CudnnProblem& problem, std::string& why) {
+    if (problem.alibi || problem.documents) {
+        why = "the stand-in has neither ALiBi nor documents";
+        return -1;
+    }
+    return taken;
+}
+
+std::string run(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
+                cudaStream_t stream) {
+    if (reinterpret_cast<uintptr_t>(workspace) % workspace_alignment != 0) {
+        return "the workspace is not aligned to 256 bytes";
+    }
+    if (!emulator::is_device(workspace, taken)) return "the workspace is too small";
+    const cudaError_t status = emulator::enqueue(stream, [=] {
+        emulator::fill_device(workspace, 0xff, taken);
+        attend(problem, tensors);
+        return cudaSuccess;
+    });
+    return status == cudaSuccess ? "" : cudaGetErrorString(status);
+}
+
+std::string unsupported_on(const CudnnProblem&, const std::string&, int, int) {
+    return "";
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
+lm_cudnn_attention() {
+    static const lm::cuda::CudnnAttention attention{lm::cuda::CudnnAttention{}.abi, workspace_bytes,
+                                                    run, unsupported_on};
+    return &attention;
+}
