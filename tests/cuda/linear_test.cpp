@@ -80,7 +80,7 @@ TEST_CASE("an error of cuBLASLt is not taken for a missing algorithm", "[ops]") 
 TEST_CASE("products are chosen apart for the multiprocessors that communication leaves", "[ops]") {
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);
-    const OpCase& op_case = cases_of({"linear_forward"}).front();
+    const OpCase op_case = cases_of({"linear_forward"}).front();
     const OpCase c = prepared(*reference, op_case, DType::bf16);
     ChoicesInMemory choices;
     gpu->tune(&choices);

@@ -33,6 +33,13 @@ while read -r file; do
     ! strings -a "$file" | grep -F "$source/share" >"$dir/found" || die "$file: $(head -n 1 "$dir/found")"
 done < <(find "$dir/bin" "$dir"/lib* -type f -name 'lm-*' -o -type f -name '*.so*')
 
+# The plugins for GPUs look for CUDA's libraries where LD_LIBRARY_PATH says, not where the build had them.
+while read -r plugin; do
+    paths=$(readelf -dW "$plugin" | sed -nE 's/^.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\1 \2/p')
+    # shellcheck disable=SC2016
+    [ "$paths" = 'RUNPATH $ORIGIN' ] || die "$plugin: $paths"
+done < <(find "$dir" -name 'liblm_cu*.so')
+
 # The MPI plugin lies beside the libraries, where they look for it.
 plugin=liblm_mpi.so
 if [ -e "$build/lib/$plugin" ]; then

@@ -97,6 +97,14 @@ OpList op_cases() {
     add_attention(list, {1, 270, 2, 1, 64, true, false, 0.0});
     add_embedding(list, 1500, 2, 5, false, 0);  // tokens that many rows have
     add_embedding(list, 4500, 300, 8, true, 0);
+    for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
+        for (const bool bias : {false, true}) {
+            add_linear(list, 19, 48, 24, bias, activation);  // a GPU can fuse GELU into these rows
+            add_linear_again(list, 3, 5, 7, bias, activation);
+            add_linear_again(list, 67, 37, 29, bias, activation);
+            add_linear_again(list, 19, 48, 24, bias, activation);
+        }
+    }
     return list;
 }
 
