@@ -11,7 +11,7 @@
 
 namespace lm::cuda {
 
-constexpr int plugin_abi = 4;
+constexpr int plugin_abi = 5;
 constexpr const char* plugin_symbol = "lm_cuda_plugin";
 constexpr const char* plugin_file = "liblm_cuda.so";
 
