@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -36,7 +37,9 @@ constexpr const char* stdin_name = "standard input";
 
 // Calls `use` with each line of standard input and its number; or once with all of it.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    data::ChunkReader reader({"-"}, i64{1} << 20);
+    // A piece of it, though with no end: what looks like compressed data is text, or ids, as well.
+    constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
+    data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);
     data::LineChunk chunk;
     std::string all;
     i64 line = 0;

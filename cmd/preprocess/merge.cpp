@@ -11,6 +11,7 @@
 #include "cli/progress.hpp"
 #include "data/indexed_writer.hpp"
 #include "data/side_file.hpp"
+#include "outputs.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -35,7 +36,7 @@ bool is_same_dataset(const std::string& a, const std::string& b) {
 std::optional<data::SideFile> merged_facts(const std::vector<std::string>& inputs,
                                            data::TokenType* type, i64* bytes) {
     std::optional<data::SideFile> merged;
-    bool all_have_one = true;
+    bool all_have_one = true, some_end = false, some_do_not = false;
     for (const std::string& input : inputs) {
         const auto dataset = data::IndexedDataset::open(input);
         if (input == inputs.front()) *type = dataset.token_type();
@@ -55,11 +56,17 @@ std::optional<data::SideFile> merged_facts(const std::vector<std::string>& input
                       merged->tokenizer.digest);
         }
         merged->largest_id = std::max(merged->largest_id, side->largest_id);
-        merged->appended_eod = merged->appended_eod && side->appended_eod;
+        if (side->documents > 0) (side->appended_eod ? some_end : some_do_not) = true;
     }
     if (!all_have_one) {
         note("not every input has a side file, so the output gets none");
         return std::nullopt;
+    }
+    if (some_end || some_do_not) merged->appended_eod = !some_do_not;
+    if (some_end && some_do_not) {
+        note(
+            "--append-eod was given for some inputs only: the side file says that documents do not "
+            "all end with the end-of-document id");
     }
     merged->origin = nullptr;  // of several runs
     merged->tool = fmt::format("lm-preprocess {} merge", version());
@@ -108,6 +115,8 @@ int merge(const MergeArgs& args) {
     data::TokenType type = data::TokenType::u16;
     i64 bytes = 0;
     const auto facts = merged_facts(args.inputs, &type, &bytes);
+    note_leftovers(args.output.prefix);
+    if (args.output.force) note_links(args.output.prefix);
     data::IndexedWriter writer(args.output.prefix, type,
                                args.output.force ? io::Overwrite::yes : io::Overwrite::no);
     cli::Progress progress("merging", "B", bytes, args.quiet);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 constexpr i64 record_bytes = i64{8} << 20;  // of text between two lines of the journal
-constexpr int most_warnings = 10;
 
 // Line ends in [0, end) of a file: a part may begin in the middle of it.
 i64 count_lines(const std::string& path, i64 end) {
@@ -111,18 +110,25 @@ void PartRun::check_lines(const Work& work, const ChunkResult& result) {
     if (result.chunk.first) record_.lines = 0;
     for (const BadLine& bad : result.bad) {
         const data::InputPiece& piece = work.pieces[static_cast<size_t>(result.chunk.piece)];
-        const std::string& input = (*work.inputs)[static_cast<size_t>(piece.file)];
+        const data::InputFile& file = (*work.inputs)[static_cast<size_t>(piece.file)];
+        const std::string& input = file.path;
         i64 line = record_.lines + bad.line + 1;
         if (piece.begin > 0) line = count_lines(input, result.chunk.offset) + bad.line + 1;
         const std::string where =
             fmt::format("{}:{}:{}", input == "-" ? "standard input" : input, line, bad.byte);
         const OnBadLine rule = work.rules->on_bad_line;
+        // Damage shows as bad lines before the checksum behind them is reached.
+        if (rule != OnBadLine::skip && file.size >= 0 && !file.divisible)
+            io::check_whole(input, work.n_workers, [&] {
+                if (cli::stop_requested() != cli::StopRequest::none) throw Stopped();
+                work.check();
+            });
         if (rule == OnBadLine::fail) run_error(where, "{}", bad.reason);
         if (rule == OnBadLine::replace) {
             run_error(where, "{}: --on-bad-line replace mends characters only, skip drops the line",
                       bad.reason);
         }
-        if (n_warned++ < most_warnings) warn("{}: {}: skipped", where, bad.reason);
+        if (n_warned++ < Reporter::most_warnings) warn("{}: {}: skipped", where, bad.reason);
     }
     record_.lines += result.n_lines;
 }

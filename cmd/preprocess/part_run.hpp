@@ -45,7 +45,7 @@ class PartRun {
 
     // Where the part's text comes from, and what everything is done with.
     struct Work {
-        const std::vector<std::string>* inputs;
+        const std::vector<data::InputFile>* inputs;
         std::vector<data::InputPiece> pieces;
         const EncodeRules* rules;
         const text::Tokenizer* tokenizer;

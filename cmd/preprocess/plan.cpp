@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -34,11 +32,8 @@ io::OrderedJson describe_input(const data::InputFile& input) {
     io::OrderedJson j;
     j["path"] = input.path;
     if (input.size < 0) return j;
-    struct stat status {};
-    if (::stat(input.path.c_str(), &status) != 0) run_error(input.path, "has gone");
-    j["bytes"] = static_cast<i64>(status.st_size);
-    j["changed_ns"] = static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                      static_cast<i64>(status.st_mtim.tv_nsec);
+    j["bytes"] = input.size;
+    j["changed_ns"] = input.changed_ns;
     const i64 n = std::min<i64>(end_bytes, input.size);
     std::vector<std::byte> block(static_cast<size_t>(n));
     const io::Fd fd = io::open_read(input.path);

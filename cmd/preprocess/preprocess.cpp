@@ -18,6 +18,7 @@
 #include "data/side_file.hpp"
 #include "io/checked.hpp"
 #include "io/json.hpp"
+#include "outputs.hpp"
 #include "part_run.hpp"
 #include "plan.hpp"
 #include "report.hpp"
@@ -63,16 +64,6 @@ EncodeRules rules_of(const Args& args, const text::Tokenizer& tokenizer, data::T
         usage_error("--append-eod", "this tokenizer has no end-of-document token");
     }
     return rules;
-}
-
-// What a run that was killed left beside the outputs: said, never touched.
-void note_leftovers(const std::string& prefix) {
-    for (const std::string& path :
-         {data::bin_path(prefix), data::side_path(prefix), data::idx_path(prefix)}) {
-        for (const std::string& stale : io::stale_temporaries(path)) {
-            note("{}: left behind by a run that was killed; it may be removed", stale);
-        }
-    }
 }
 
 data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
@@ -182,7 +173,10 @@ class Run {
             return true;
         }
         if (args_.resume) work_.refuse_existing_outputs(args_.output.force);
-        for (size_t k = 0; k < args_.keys.size(); ++k) note_leftovers(work_.output_prefix(k));
+        for (size_t k = 0; k < args_.keys.size(); ++k) {
+            note_leftovers(work_.output_prefix(k));
+            note_links(work_.output_prefix(k));
+        }
         if (found == WorkDirectory::Found::nothing) {
             io::write_file(work_.run_file(), io::json_text(description()), io::Overwrite::no);
         }
@@ -209,6 +203,7 @@ class Run {
         cli::install_stop_signals();
         Reporter reporter(args_, rank_bytes());
         encode_parts(ranks, reporter);
+        reporter.say_skipped();
         const Totals totals = gather_parts(ranks);
         if (totals.documents == 0 && totals.bad > 0 && plan_.shard.count == 1) {
             run_error(plan_.inputs.size() == 1 ? plan_.inputs[0] : "--input",
@@ -254,7 +249,7 @@ class Run {
                     const std::lock_guard lock(mutex);
                     resumed_bytes_ += run.record().totals.input_bytes;
                 }
-                run.run({&plan_.inputs, plan_.part(part), &rules_, tokenizer_.get(),
+                run.run({&plan_.files, plan_.part(part), &rules_, tokenizer_.get(),
                          std::max(1, n_workers_ / n_lanes), &reporter, [&] {
                              if (failed) throw LaneStopped();
                              ranks.check();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
@@ -85,6 +86,14 @@ void Reporter::say_processed(i64 documents, double elapsed_s) const {
                  static_cast<long long>(documents),
                  static_cast<double>(documents - before_.documents) / elapsed_s,
                  static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6);
+}
+
+void Reporter::say_skipped() {
+    const std::lock_guard lock(mutex_);
+    if (totals_.bad > most_warnings) {
+        warn("{} more lines were skipped: only the first {} are shown", totals_.bad - most_warnings,
+             most_warnings);
+    }
 }
 
 double Reporter::finish() {

@@ -26,6 +26,7 @@ namespace {
 constexpr i64 chunk_bytes = i64{1} << 20;
 constexpr size_t round_chunks = 64;  // read at once, counted, then put together
 constexpr int most_warnings = 10;
+constexpr const char* temporary_suffix = "train-tokenizer";
 
 struct TrainArgs {
     std::vector<std::string> inputs;
@@ -116,6 +117,8 @@ void check(const TrainArgs& args) {
     }
     if (args.min_frequency < 1) usage_error("--min-frequency", "must be at least 1");
     if (args.most_pieces < 1000) usage_error("--max-pieces", "must be at least 1000");
+    if (args.limit && args.limit->value < 1)
+        usage_error("--limit", "leaves nothing to read: it must be at least 1 byte");
     if (args.workers > 4096) usage_error("--workers", "more than 4096");
     if (std::ranges::find(args.special, "") != args.special.end())
         usage_error("--special-tokens", "a token is empty");
@@ -192,7 +195,7 @@ class CorpusCounter {
     CorpusCounter(const TrainArgs& args, const text::TokenizerDesign& design)
         : args_(args),
           pool_(args.workers > 0 ? static_cast<int>(args.workers) : available_cores()),
-          reader_(io::expand_inputs(args.inputs), chunk_bytes),
+          reader_(data::examine_inputs(io::expand_inputs(args.inputs)), chunk_bytes),
           pieces_(pool_.size(), args.most_pieces) {
         for (int i = 0; i < pool_.size(); ++i) counters_.emplace_back(args, design);
     }
@@ -207,6 +210,10 @@ class CorpusCounter {
             now = next.get();
         }
         progress.finish();
+        if (totals_.bad > most_warnings) {
+            warn("{} more lines were skipped: only the first {} are shown",
+                 totals_.bad - most_warnings, most_warnings);
+        }
     }
 
     const Totals& totals() const { return totals_; }
@@ -236,10 +243,13 @@ class CorpusCounter {
 
     void add(const data::LineChunk& chunk, const ChunkCounter::Result& result) {
         if (chunk.first) lines_ = 0;
-        const std::string& input = reader_.inputs()[static_cast<size_t>(chunk.file)];
+        const data::InputFile& file = reader_.inputs()[static_cast<size_t>(chunk.file)];
+        const std::string& input = file.path;
         for (const auto& [line, error] : result.bad) {
             const std::string where = fmt::format(
                 "{}:{}:{}", input == "-" ? "standard input" : input, lines_ + line + 1, error.byte);
+            if (args_.on_bad_line != "skip" && file.size >= 0 && !file.divisible)
+                io::check_whole(input, pool_.size(), [] {});
             if (args_.on_bad_line != "skip") run_error(where, "{}", error.reason);
             if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, error.reason);
         }
@@ -261,9 +271,18 @@ class CorpusCounter {
     int n_warned_ = 0;
 };
 
+// AtomicDirectory clears it away.
+void note_leftover(std::string directory) {
+    while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
+    const std::string leftover = directory + ".tmp." + temporary_suffix;
+    if (io::exists(leftover))
+        note("{}: left behind by a run that was killed: it is removed", leftover);
+}
+
 void write(const TrainArgs& args, const text::TrainedBpe& bpe,
            const text::TokenizerDesign& design) {
-    io::AtomicDirectory out(args.output, "train-tokenizer",
+    note_leftover(args.output);
+    io::AtomicDirectory out(args.output, temporary_suffix,
                             args.force ? io::Overwrite::yes : io::Overwrite::no);
     const auto put = [&](const char* name, const std::string& content) {
         io::write_file(out.path() + "/" + name, content, io::Overwrite::no);

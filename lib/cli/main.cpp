@@ -47,11 +47,18 @@ Launched launched() {
     }
 }
 
-std::string one_line(std::string text) {
-    for (char& c : text) {
-        if (static_cast<unsigned char>(c) < ' ') c = ' ';
+// Control characters, which a file's name may hold, as they are written in C.
+std::string one_line(std::string_view text) {
+    std::string line;
+    for (const char c : text) {
+        if (static_cast<unsigned char>(c) >= ' ')
+            line += c;
+        else if (c == '\n' || c == '\t' || c == '\r')
+            line += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+        else
+            line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
-    return text;
+    return line;
 }
 
 class Reporter {

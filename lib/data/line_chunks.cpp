@@ -4,18 +4,34 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "io/file.hpp"
+#include "io/checked.hpp"
 
 namespace lm::data {
 namespace {
 
 constexpr size_t longest_line = size_t{4} << 30;  // more than the longest text and its escapes
+
+i64 changed_ns(const struct stat& status) {
+    return static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
+           static_cast<i64>(status.st_mtim.tv_nsec);
+}
+
+void refuse_changed(const InputFile& input, const io::Fd& fd) {
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0) io::system_error(input.path, "look at it", errno);
+    if (status.st_size == input.size && changed_ns(status) == input.changed_ns) return;
+    run_error(input.path,
+              "has changed while it was read (it had {} bytes, now {}): run again when nothing "
+              "writes to it any more",
+              input.size, static_cast<i64>(status.st_size));
+}
 
 }  // namespace
 
@@ -26,11 +42,11 @@ std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
         const bool regular =
             path != "-" && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
         if (!regular) {
-            files.push_back({path, -1, false});
+            files.push_back({path, -1, false, 0});
             continue;
         }
         const bool plain = io::compression_of(path) == io::Compression::none;
-        files.push_back({path, static_cast<i64>(status.st_size), plain});
+        files.push_back({path, static_cast<i64>(status.st_size), plain, changed_ns(status)});
     }
     return files;
 }
@@ -84,12 +100,12 @@ void LineChunk::release() {
     capacity_ = 0;
 }
 
-ChunkReader::ChunkReader(std::vector<std::string> inputs, i64 chunk_bytes)
+ChunkReader::ChunkReader(std::vector<InputFile> inputs, i64 chunk_bytes)
     : inputs_(std::move(inputs)), chunk_bytes_(static_cast<size_t>(chunk_bytes)), threads_(1) {
     for (size_t f = 0; f < inputs_.size(); ++f) pieces_.push_back({static_cast<int>(f), 0, -1});
 }
 
-ChunkReader::ChunkReader(std::vector<std::string> inputs, std::vector<InputPiece> pieces,
+ChunkReader::ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> pieces,
                          i64 chunk_bytes, ReadPosition start, int threads)
     : inputs_(std::move(inputs)),
       pieces_(std::move(pieces)),
@@ -101,7 +117,9 @@ ChunkReader::ChunkReader(std::vector<std::string> inputs, std::vector<InputPiece
 bool ChunkReader::open_next() {
     if (next_piece_ >= static_cast<i64>(pieces_.size())) return false;
     const InputPiece& piece = pieces_[static_cast<size_t>(next_piece_)];
-    const std::string& path = inputs_[static_cast<size_t>(piece.file)];
+    const InputFile& file = inputs_[static_cast<size_t>(piece.file)];
+    const std::string& path = file.path;
+    if (file.size >= 0) watched_ = io::open_read(path);
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0;
     offset_ = resumed ? start_.offset : piece.begin;
@@ -119,6 +137,18 @@ bool ChunkReader::open_next() {
     at_start_ = !resumed;
     ++next_piece_;
     return true;
+}
+
+const InputFile& ChunkReader::input() const {
+    return inputs_[static_cast<size_t>(pieces_[static_cast<size_t>(next_piece_) - 1].file)];
+}
+
+void ChunkReader::close() {
+    finished_bytes_ += stream_->compressed_bytes_read();
+    stream_.reset();
+    if (!watched_.valid()) return;
+    refuse_changed(input(), watched_);
+    watched_ = io::Fd();
 }
 
 void ChunkReader::skip(i64 n) {
@@ -168,18 +198,16 @@ void ChunkReader::fill(LineChunk& chunk) {
             whole = static_cast<size_t>(static_cast<const char*>(end) - chunk.buffer_.get()) + 1;
         filled += got;
         if (got < room.size()) {
-            finished_bytes_ += stream_->compressed_bytes_read();
-            stream_.reset();
+            close();
             whole = filled;
             break;
         }
         if (whole > 0) break;
         if (filled >= longest_line) {
-            run_error(
-                inputs_[static_cast<size_t>(pieces_[static_cast<size_t>(next_piece_) - 1].file)],
-                "the line that begins at byte {} is longer than {}: it should be JSON Lines, "
-                "a document a line",
-                offset_ + 1, human_size(static_cast<i64>(longest_line)));
+            run_error(input().path,
+                      "the line that begins at byte {} is longer than {}: it should be JSON Lines, "
+                      "a document a line",
+                      offset_ + 1, human_size(static_cast<i64>(longest_line)));
         }
         chunk.reserve(chunk.capacity_ * 2);
     }
@@ -199,8 +227,7 @@ void ChunkReader::cut_at_end(LineChunk& chunk) {
     }
     chunk.size_ = size;
     rest_.clear();
-    if (stream_) finished_bytes_ += stream_->compressed_bytes_read();
-    stream_.reset();
+    if (stream_) close();
 }
 
 bool ChunkReader::next(LineChunk& chunk) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "io/file.hpp"
 #include "io/stream.hpp"
 
 namespace lm::data {
@@ -27,6 +28,7 @@ struct InputFile {
     std::string path;
     i64 size = -1;           // on disk; -1: not a regular file
     bool divisible = false;  // plain and regular
+    i64 changed_ns = 0;      // of a regular file: when its content was last changed
 };
 
 // Looks at the inputs (as io::expand_inputs returns them). Throws Error(failure).
@@ -75,31 +77,35 @@ class LineChunk {
 class ChunkReader {
   public:
     // Chunks hold about `chunk_bytes`, more only when a line is longer.
-    ChunkReader(std::vector<std::string> inputs, i64 chunk_bytes);  // all of them
-    ChunkReader(std::vector<std::string> inputs, std::vector<InputPiece> pieces, i64 chunk_bytes,
+    ChunkReader(std::vector<InputFile> inputs, i64 chunk_bytes);  // all of them
+    ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> pieces, i64 chunk_bytes,
                 ReadPosition start, int threads);
 
-    // Fills `chunk`, reusing its memory; false after the last one. Throws Error(failure).
+    // Fills `chunk`, reusing its memory; false after the last one. Throws Error(failure), also when
+    // a regular file turns out not to be what it was when the inputs were examined.
     bool next(LineChunk& chunk);
 
-    const std::vector<std::string>& inputs() const { return inputs_; }
+    const std::vector<InputFile>& inputs() const { return inputs_; }
     // Of the files as they lie on disk, for progress.
     i64 compressed_bytes_read() const;
 
   private:
     bool open_next();
+    void close();
+    const InputFile& input() const;  // that is being read
     void skip(i64 n);
     void skip_partial_line();
     void fill(LineChunk& chunk);
     void cut_at_end(LineChunk& chunk);
 
-    std::vector<std::string> inputs_;
+    std::vector<InputFile> inputs_;
     std::vector<InputPiece> pieces_;
     size_t chunk_bytes_;
     ReadPosition start_;
     int threads_;
     i64 next_piece_ = 0;
     std::unique_ptr<io::InputStream> stream_;
+    io::Fd watched_;         // the same file, when it is a regular one
     i64 stream_begin_ = 0;   // offset of its first byte
     bool at_start_ = false;  // of the current piece
     i64 offset_ = 0;         // of the next chunk's text

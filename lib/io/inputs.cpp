@@ -47,6 +47,8 @@ std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
     std::vector<std::string> inputs;
     for (const std::string& argument : arguments) {
         if (argument == "-") {
+            if (std::ranges::find(inputs, argument) != inputs.end())
+                usage_error("--input", "- stands twice: standard input can be read only once");
             inputs.push_back(argument);
         } else if (is_directory(argument)) {
             std::vector<std::string> files;

@@ -77,6 +77,7 @@ bool is_regular(const Source& source) {
 }
 
 Source source_at(const std::string& path, i64 begin) {
+    if (begin == 0) return open_source(path);
     Fd fd = open_read(path);
     if (::lseek(fd.get(), begin, SEEK_SET) != begin) system_error(path, "read", errno);
     return {std::move(fd), path, begin};
@@ -123,6 +124,13 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
 
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin) {
     return make_decoder(source_at(path, begin), Compression::none, 1, false);
+}
+
+void check_whole(const std::string& path, int threads, const std::function<void()>& check) {
+    const auto stream = open_stream(path, threads);
+    std::vector<std::byte> block(size_t{1} << 20);
+    do check();
+    while (stream->read(block) == static_cast<i64>(block.size()));
 }
 
 Compression compression_of(const std::string& path) {

@@ -9,6 +9,7 @@
 // xz (more is an error that says how much it wants) and for zstd (any window up to --long=31).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,8 +39,12 @@ class InputStream {
 // BGZF file (gzip as bgzip writes it), unless one is larger than 32 MiB.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1);
 
-// A regular file as it lies on disk, from byte `begin` on.
+// A regular file as it lies on disk, from byte `begin` on; "-" as it comes, from its start.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
+
+// Reads a file to its end, only to throw the Error(failure) that damage anywhere in it is; `check`
+// is called often and may throw.
+void check_whole(const std::string& path, int threads, const std::function<void()>& check);
 
 // How the content of a regular file begins. Throws Error(failure) for a format that is refused.
 Compression compression_of(const std::string& path);

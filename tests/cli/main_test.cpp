@@ -66,7 +66,7 @@ TEST_CASE("errors are one line and the exit code") {
 
     const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is gone"); });
     CHECK(failed.code == 3);
-    CHECK(failed.err == "lm-x: a b: is gone\n");
+    CHECK(failed.err == "lm-x: a\\nb: is gone\n");
     const Ended memory = run_child({}, []() -> int { throw std::bad_alloc(); });
     CHECK(memory.code == 3);
     CHECK(memory.err == "lm-x: out of memory\n");

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "io/file.hpp"
+#include "support/temp_dir.hpp"
 
 using namespace lm;
 using namespace std::string_view_literals;
@@ -105,6 +106,28 @@ TEST_CASE("broken characters are replaced on request") {
     CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
 }
 
+TEST_CASE("a file that is another one than when it was examined is an error once it is read") {
+    const test::TempDir scratch;
+    const std::string path = scratch / "a.jsonl";
+    const auto read_after = [&](const std::string& content, int piece_end) {
+        io::write_file(path, "{}\n{}\n", io::Overwrite::yes);
+        const std::vector<InputFile> inputs = examine_inputs({path});
+        if (!content.empty()) io::write_file(path, content, io::Overwrite::yes);
+        ChunkReader reader(inputs, {{0, 0, piece_end}}, 1000, {}, 1);
+        LineChunk chunk;
+        i64 n = 0;
+        while (reader.next(chunk)) n += static_cast<i64>(chunk.text().size());
+        return n;
+    };
+    CHECK(read_after("", -1) == 6);
+    CHECK(read_after("", 3) == 3);
+    for (const int piece_end : {-1, 3}) {
+        CHECK_THROWS_WITH(read_after("{}\n", piece_end),
+                          Catch::Contains("has changed while it was read (it had 6 bytes, now 3)"));
+        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), Catch::Contains("now 9"));
+    }
+}
+
 TEST_CASE("lines come whole and in order for any chunk size") {
     const std::string dir = "/tmp/lm-jsonl-test." + std::to_string(::getpid());
     io::make_directories(dir);
@@ -124,7 +147,7 @@ TEST_CASE("lines come whole and in order for any chunk size") {
         want += content;
     }
     for (const i64 chunk_bytes : {1, 7, 64, 1000, 1'000'000}) {
-        ChunkReader reader(files, chunk_bytes);
+        ChunkReader reader(examine_inputs(files), chunk_bytes);
         LineChunk chunk;
         std::string got;
         int n_first = 0;

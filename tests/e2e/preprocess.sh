@@ -36,6 +36,23 @@ done
 LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --output-prefix two --force
 "$lm" verify one_text_document | grep -q "all is right"
 
+# The filters take what comes as it is, however it begins.
+python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
+"$lm" decode --binary < ids.bin > as_binary
+echo '35615 8 995' | "$lm" decode --no-newline > as_text
+cmp as_binary as_text
+for text in 'PK\003\004 zip' 'P\052\115\030 zstd' 'BZh91AY&SY bzip2'; do
+    # shellcheck disable=SC2059
+    printf "$text" > magic
+    "$lm" encode < magic > magic.ids
+    "$lm" decode --no-newline < magic.ids > unchanged
+    cmp unchanged magic
+done
+got=0
+"$lm" encode < a.jsonl.gz > /dev/null 2> err || got=$?
+[ $got = 3 ] || fail "encode of compressed data: exit $got"
+grep -q 'standard input:1:2: not valid UTF-8' err || fail "$(cat err)"
+
 # What was written decodes to what was read.
 "$lm" cat one_text_document > back.jsonl
 python3 - <<'PY'
@@ -120,6 +137,48 @@ expect 0 'replaced' "$lm" --input bytes.jsonl --output-prefix rep --on-bad-line 
 [ "$("$lm" cat rep_text_document)" = '{"text":"a� b �"}' ] || fail "replace: $("$lm" cat rep_text_document)"
 expect 3 ":1:1: there is no key 'text'" "$lm" --input <(echo '{"txt":"a"}') --output-prefix bad
 expect 3 ":1:9: 'text' is a number" "$lm" --input <(echo '{"text":5}') --output-prefix bad
+python3 - <<'PY'
+import gzip
+data = bytearray(gzip.compress(open("a.jsonl", "rb").read(), 0))
+at = data.index(b"the of")
+data[at] = 0xFF
+open("flipped.jsonl.gz", "wb").write(data)
+line = b'{"text":"a\xff"}\n{"text":"b"}\n'
+open("sound.jsonl.gz", "wb").write(gzip.compress(line))
+PY
+# Damage of a compressed file, not the line that it spoils; a bad line of a sound one.
+for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad"; do
+    # shellcheck disable=SC2086
+    expect 3 'flipped.jsonl.gz: .*(checksum|CRC|damaged|data check)' "$lm" $verb --input flipped.jsonl.gz
+    # shellcheck disable=SC2086
+    expect 3 'sound.jsonl.gz:1:11: not valid UTF-8' "$lm" $verb --input sound.jsonl.gz
+done
+printf '{"text":5}\n%.0s' {1..40} > many.jsonl
+echo '{"text":"a"}' >> many.jsonl
+expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm" --input many.jsonl --output-prefix many --on-bad-line skip
+[ "$(grep -c 'many.jsonl:.*: skipped' err)" = 10 ] || fail "$(cat err)"
+expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
+expect 2 'limit: leaves nothing to read: it must be at least 1 byte' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output bad --limit 0
+expect 2 'input: - stands twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
+printf '{"text":5}\n' > $'new\nline.jsonl'
+expect 3 'new\\nline.jsonl:1:9: ' "$lm" --input $'new\nline.jsonl' --output-prefix bad
+# An input that is written to while it is read.
+mkfifo slow
+for change in 'truncate -s -5 moving.jsonl' 'echo >> moving.jsonl' 'touch -d 2020-01-01 moving.jsonl'; do
+    for content in a.jsonl a.jsonl.gz; do
+        cp $content moving.jsonl
+        "$lm" --input slow moving.jsonl --output-prefix bad --quiet 2> err &
+        pid=$!
+        exec 9> slow
+        while [ ! -e bad.unfinished/part-0000.journal ]; do sleep 0.01; done
+        eval "$change"
+        exec 9>&-
+        got=0
+        wait $pid || got=$?
+        [ $got = 3 ] || fail "$change: exit $got: $(cat err)"
+        grep -Eq 'moving.jsonl: .*(has changed while it was read|truncated|garbage)' err || fail "$change: $(cat err)"
+    done
+done
 head -c 2000 a.jsonl.gz > cut.jsonl.gz
 expect 3 'cut.jsonl.gz: .*(truncated|cut|end)' "$lm" --input cut.jsonl.gz --output-prefix bad
 expect 2 'one_text_document.bin: exists already' "$lm" --input a.jsonl --output-prefix one
@@ -227,6 +286,25 @@ echo precious > guest.unfinished/notes.txt
 expect 0 'warning: guest.unfinished: stays, because it holds notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
 [ "$(ls guest.unfinished)" = notes.txt ] || fail "$(ls guest.unfinished)"
 "$lm" verify guest_text_document > /dev/null
+# Links that --force replaces; leftovers of the verbs that write.
+mkdir disk
+mv own_text_document.bin disk && ln -s disk/own_text_document.bin .
+expect 0 'note: own_text_document.bin: is a link: a file takes its place, and disk/own_text_document.bin stays' \
+    "$lm" --input a.jsonl --output-prefix own --force
+[ ! -L own_text_document.bin ] || fail "still a link"
+got=0
+LM_IO_FAULT=kill:6 "$lm" merge --output-prefix left --quiet one_text_document 2> /dev/null || got=$?
+[ $got = 137 ] || fail "kill: exit $got"
+expect 0 'note: left.idx.tmp.*: left behind by a run that was killed; it may be removed' "$lm" merge --output-prefix left one_text_document
+got=0
+LM_IO_FAULT=kill:5 "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok --quiet 2> /dev/null || got=$?
+[ $got = 137 ] || fail "kill: exit $got"
+expect 0 'note: tok.tmp.train-tokenizer: left behind by a run that was killed: it is removed' \
+    "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok
+# Pairs with and without marked ends.
+expect 0 'note: --append-eod was given for some inputs only' "$lm" merge --output-prefix mixed one_text_document own_text_document
+"$lm" merge --output-prefix mixed --force none_text_document one_text_document --quiet 2> err
+[ ! -s err ] || fail "$(cat err)"
 # Keys that are called like files of the work directory.
 sed 's/"text"/"part-0000.run"/; s/"title"/"run"/' a.jsonl > names.jsonl
 "$lm" --input names.jsonl --output-prefix names --json-keys part-0000.run run --append-eod --quiet

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "outputs.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include "base/log.hpp"
+#include "data/indexed_dataset.hpp"
+#include "io/file.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+std::array<std::string, 3> files_of(const std::string& prefix) {
+    return {data::bin_path(prefix), data::side_path(prefix), data::idx_path(prefix)};
+}
+
+}  // namespace
+
+void note_leftovers(const std::string& prefix) {
+    for (const std::string& path : files_of(prefix)) {
+        for (const std::string& stale : io::stale_temporaries(path))
+            note("{}: left behind by a run that was killed; it may be removed", stale);
+    }
+}
+
+void note_links(const std::string& prefix) {
+    std::error_code none;
+    for (const std::string& path : files_of(prefix)) {
+        if (!std::filesystem::is_symlink(path, none)) continue;
+        note("{}: is a link: a file takes its place, and {} stays as it is", path,
+             std::filesystem::read_symlink(path, none).string());
+    }
+}
+
+}  // namespace lm::preprocess
