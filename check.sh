@@ -89,7 +89,7 @@ if [ $all = 1 ]; then
     run all "$preset" -L '^(live|long)$' --timeout 1200
     step "sanitizers"
     if build asan unit_tests; then
-        run asan asan -L '^unit$'
+        run asan asan -L '^unit$' --timeout 1200
     else
         results+=("build/results/asan.xml")
     fi
