@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/main.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

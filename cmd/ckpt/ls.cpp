@@ -8,7 +8,7 @@
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "cli/main.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

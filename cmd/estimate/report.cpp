@@ -9,7 +9,7 @@
 
 #include "base/units.hpp"
 #include "cli/main.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::estimate {
 namespace {

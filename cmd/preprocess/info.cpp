@@ -9,7 +9,7 @@
 #include "cli/main.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/side_file.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 namespace {

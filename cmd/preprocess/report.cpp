@@ -8,7 +8,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 

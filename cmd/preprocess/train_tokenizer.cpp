@@ -15,7 +15,7 @@
 #include "cli/progress.hpp"
 #include "data/jsonl.hpp"
 #include "io/file.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 #include "text/piece_counts.hpp"
 #include "text/tokenizer_files.hpp"
 #include "text/utf8.hpp"

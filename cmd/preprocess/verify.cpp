@@ -8,7 +8,7 @@
 #include "cli/progress.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/verify_dataset.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/units.hpp"
 #include "cluster/limits.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 
 namespace lm::shmcheck {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
-#include "io/json_line.hpp"
 
 namespace lm::io {
 namespace {

@@ -26,6 +26,8 @@ Json read_json(const std::string& path);
 // UTF-8 become U+FFFD (file names in a command line may hold such).
 std::string json_text(const Json& document);
 std::string json_text(const OrderedJson& document);
+// The same on one line of its own, as --json prints it.
+std::string json_line(const OrderedJson& document);
 
 namespace json_detail {
 

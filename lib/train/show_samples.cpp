@@ -7,7 +7,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "data/side_file.hpp"
-#include "io/json_line.hpp"
+#include "io/json.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::train {
