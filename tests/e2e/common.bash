@@ -29,6 +29,15 @@ expect() {
     [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
 }
 
+# prints PATTERN COMMAND...: it succeeds, and a line of what it prints matches. (Not `COMMAND | grep -q`: grep ends at the
+# first match, and a command that has more to say then dies of SIGPIPE.)
+prints() {
+    local pattern=$1 text
+    shift
+    text=$("$@") || fail "$*: exit $?"
+    grep -Eq -- "$pattern" <<<"$text" || fail "$*: no '$pattern' in: $text"
+}
+
 # nothing_under NAME: no file of that name or with that beginning is left.
 nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
 

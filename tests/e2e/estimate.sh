@@ -83,5 +83,5 @@ fails 2 '^lm-estimate: layout: unknown command: use one of params,' layout --mod
 fails 2 '^lm-estimate: --micro-batch-size: 0 is not at least 1' \
     memory "${tiny[@]}" --num-attention-heads 4 --micro-batch-size 0
 for verb in params memory batch checkpoint time; do
-    "$estimate" $verb --help | grep -q -- --explain || die "$verb --help lacks --explain"
+    grep -q -- --explain <<<"$("$estimate" $verb --help)" || die "$verb --help lacks --explain"
 done

@@ -34,7 +34,7 @@ for processor in avx2 portable; do
     cmp one_text_document.bin two_text_document.bin
 done
 LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --output-prefix two --force
-"$lm" verify one_text_document | grep -q "all is right"
+prints "all is right" "$lm" verify one_text_document
 
 # The filters take what comes as it is, however it begins.
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
@@ -100,16 +100,16 @@ for i in 0 1 2; do "$lm" --input d/part.0$i --output-prefix p$i --append-eod --q
 "$lm" merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
 cmp merged.bin one_text_document.bin && cmp merged.idx one_text_document.idx
 "$lm" verify merged > /dev/null
-"$lm" info --json merged | grep -q '"tokens":'
-echo 'Hello world' | "$lm" encode | grep -qx '15496 995'
-echo '15496 995' | "$lm" decode | grep -qx 'Hello world'
+prints '"tokens":' "$lm" info --json merged
+prints '^15496 995$' "$lm" encode <<<'Hello world'
+prints '^Hello world$' "$lm" decode <<<'15496 995'
 
 # Empty documents: dropped, or kept in the document index.
 printf '{"text":"a"}\n\n{"text":""}\n{"text":["b","","c d"]}\n' > empty.jsonl
 "$lm" --input empty.jsonl --output-prefix e --quiet
 "$lm" --input empty.jsonl --output-prefix k --quiet --keep-empty
-"$lm" info --json e_text_document | grep -q '"documents":2,"sequences":3'
-"$lm" info --json k_text_document | grep -q '"documents":3,"sequences":3'
+prints '"documents":2,"sequences":3' "$lm" info --json e_text_document
+prints '"documents":3,"sequences":3' "$lm" info --json k_text_document
 "$lm" verify k_text_document > /dev/null
 
 # What can be wrong.

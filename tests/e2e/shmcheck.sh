@@ -92,7 +92,7 @@ gives 0 "^ +1\.00 MiB +root +/dev/shm/held +$$ \(bash\)" --min-size 1MiB
 gives 0 "^ +1\.00 MiB +root +/dev/shm/nameless \(deleted\) +$$ \(bash\)"
 gives 0 '"name":"/dev/shm/held","type":"posix","bytes":1048576,"state":"live"' --json
 # Who cannot see the holder still does not take the segment for dead.
-unshare -pf --mount-proc "$shmcheck" 7<&- 8<&- | grep -qE "/dev/shm/held +owner not visible" ||
+grep -qE "/dev/shm/held +owner not visible" <<<"$(unshare -pf --mount-proc "$shmcheck" 7<&- 8<&-)" ||
     die "the segment of a process in another namespace"
 exec 7<&- 8<&-
 
@@ -125,7 +125,7 @@ code=0
 wait $watcher || code=$?
 [ $code = 0 ] || die "--watch: exit $code"
 grep -cq '^TIME' /tmp/watch.$$ || die "--watch without heading"
-tail -1 /tmp/watch.$$ | grep -q '4\.00 MiB  0$' || die "--watch forgot: $(cat /tmp/watch.$$)"
+grep -q '4\.00 MiB  0$' <<<"$(tail -1 /tmp/watch.$$)" || die "--watch forgot: $(cat /tmp/watch.$$)"
 rm /tmp/watch.$$
 
 umount /dev/shm

@@ -122,7 +122,7 @@ skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
 run skip.log lm-train "${args[@]}" "${skip[@]}" --save skip
 [ "$(grep -c 'number of skipped iterations:   1' skip.log)" = 4 ] || fail "skipped: $(cat skip.log)"
 grep -q 'iterations 3 to 5 were skipped' skip.log.err || fail "skipped: not said: $(cat skip.log.err)"
-grep -E ' iteration +10/' skip.log | grep -q 'consumed samples: *60 ' || fail "skipped batches do not count"
+grep -Eq ' iteration +10/.* consumed samples: *60 ' skip.log || fail "skipped batches do not count"
 code=0; lm-train "${args[@]}" "${skip[@]}" --save skip2 --exit-interval 4 >skip1.log 2>/dev/null || code=$?
 [ $code = 75 ] || fail "skip: exit $code"
 run skip2.log lm-train "${args[@]}" "${skip[@]}" --load skip2

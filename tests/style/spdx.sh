@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 bad=0
 while read -r file; do
-    if ! head -n 3 "$file" | grep -q 'SPDX-License-Identifier: '; then
+    if ! grep -q 'SPDX-License-Identifier: ' <<<"$(head -n 3 "$file")"; then
         echo "$file: no SPDX line"
         bad=1
     fi
