@@ -110,23 +110,17 @@ void PartRun::check_lines(const Work& work, const ChunkResult& result) {
     if (result.chunk.first) record_.lines = 0;
     for (const BadLine& bad : result.bad) {
         const data::InputPiece& piece = work.pieces[static_cast<size_t>(result.chunk.piece)];
-        const data::InputFile& file = (*work.inputs)[static_cast<size_t>(piece.file)];
-        const std::string& input = file.path;
+        const std::string& input = (*work.inputs)[static_cast<size_t>(piece.file)].path;
         i64 line = record_.lines + bad.line + 1;
         if (piece.begin > 0) line = count_lines(input, result.chunk.offset) + bad.line + 1;
         const std::string where =
             fmt::format("{}:{}:{}", input == "-" ? "standard input" : input, line, bad.byte);
         const OnBadLine rule = work.rules->on_bad_line;
-        // Damage shows as bad lines before the checksum behind them is reached.
-        if (rule != OnBadLine::skip && file.size >= 0 && !file.divisible)
-            io::check_whole(input, work.n_workers, [&] {
-                if (cli::stop_requested() != cli::StopRequest::none) throw Stopped();
-                work.check();
-            });
-        if (rule == OnBadLine::fail) run_error(where, "{}", bad.reason);
+        if (rule == OnBadLine::fail) throw data::BadLineError(result.chunk, where, bad.reason);
         if (rule == OnBadLine::replace) {
-            run_error(where, "{}: --on-bad-line replace mends characters only, skip drops the line",
-                      bad.reason);
+            throw data::BadLineError(
+                result.chunk, where,
+                bad.reason + ": --on-bad-line replace mends characters only, skip drops the line");
         }
         if (n_warned++ < Reporter::most_warnings) warn("{}: {}: skipped", where, bad.reason);
     }
@@ -159,15 +153,22 @@ void PartRun::take(const Work& work, const ChunkResult& result) {
 void PartRun::run(const Work& work) {
     if (record_.finished) return;
     data::ChunkReader reader(*work.inputs, work.pieces, chunk_bytes, record_.next, work.n_workers);
-    run_pipeline(reader, *work.rules, *work.tokenizer, work.n_workers,
-                 [&](const ChunkResult& result) {
-                     if (cli::stop_requested() != cli::StopRequest::none) {
-                         write_record();
-                         throw Stopped();
-                     }
-                     work.check();
-                     take(work, result);
-                 });
+    const auto check = [&] {
+        if (cli::stop_requested() != cli::StopRequest::none) {
+            write_record();
+            throw Stopped();
+        }
+        work.check();
+    };
+    try {
+        run_pipeline(reader, *work.rules, *work.tokenizer, work.n_workers,
+                     [&](const ChunkResult& result) {
+                         check();
+                         take(work, result);
+                     });
+    } catch (const data::BadLineError& bad_line) {
+        reader.fail(bad_line, check);
+    }
     record_.finished = true;
     for (data::DatasetPart& part : parts_) part.sync();
     write_record();

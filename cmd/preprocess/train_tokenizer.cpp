@@ -204,10 +204,14 @@ class CorpusCounter {
         cli::Progress progress("counting", "B", -1, args_.quiet);
         std::vector<data::LineChunk> now = read_round();
         while (!now.empty()) {
-            auto next = std::async(std::launch::async, [this] { return read_round(); });
-            count_round(now);
-            progress.update(bytes_, fmt::format("{} distinct pieces", pieces_.size()));
-            now = next.get();
+            try {
+                auto next = std::async(std::launch::async, [this] { return read_round(); });
+                count_round(now);
+                progress.update(bytes_, fmt::format("{} distinct pieces", pieces_.size()));
+                now = next.get();
+            } catch (const data::BadLineError& bad_line) {
+                reader_.fail(bad_line, [] {});
+            }
         }
         progress.finish();
         if (totals_.bad > most_warnings) {
@@ -243,14 +247,11 @@ class CorpusCounter {
 
     void add(const data::LineChunk& chunk, const ChunkCounter::Result& result) {
         if (chunk.first) lines_ = 0;
-        const data::InputFile& file = reader_.inputs()[static_cast<size_t>(chunk.file)];
-        const std::string& input = file.path;
+        const std::string& input = reader_.inputs()[static_cast<size_t>(chunk.file)].path;
         for (const auto& [line, error] : result.bad) {
             const std::string where = fmt::format(
                 "{}:{}:{}", input == "-" ? "standard input" : input, lines_ + line + 1, error.byte);
-            if (args_.on_bad_line != "skip" && file.size >= 0 && !file.divisible)
-                io::check_whole(input, pool_.size(), [] {});
-            if (args_.on_bad_line != "skip") run_error(where, "{}", error.reason);
+            if (args_.on_bad_line != "skip") throw data::BadLineError(chunk, where, error.reason);
             if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, error.reason);
         }
         lines_ += result.n_lines;

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "io/checked.hpp"
 
@@ -17,15 +17,16 @@ namespace lm::data {
 namespace {
 
 constexpr size_t longest_line = size_t{4} << 30;  // more than the longest text and its escapes
+constexpr int blocks_before_note = 64;            // of 1 MiB: gzip takes a third of a second
 
 i64 changed_ns(const struct stat& status) {
     return static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
            static_cast<i64>(status.st_mtim.tv_nsec);
 }
 
-void refuse_changed(const InputFile& input, const io::Fd& fd) {
+void refuse_changed(const InputFile& input, int fd) {
     struct stat status {};
-    if (::fstat(fd.get(), &status) != 0) io::system_error(input.path, "look at it", errno);
+    if (::fstat(fd, &status) != 0) io::system_error(input.path, "look at it", errno);
     if (status.st_size == input.size && changed_ns(status) == input.changed_ns) return;
     run_error(input.path,
               "has changed while it was read (it had {} bytes, now {}): run again when nothing "
@@ -117,9 +118,7 @@ ChunkReader::ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> 
 bool ChunkReader::open_next() {
     if (next_piece_ >= static_cast<i64>(pieces_.size())) return false;
     const InputPiece& piece = pieces_[static_cast<size_t>(next_piece_)];
-    const InputFile& file = inputs_[static_cast<size_t>(piece.file)];
-    const std::string& path = file.path;
-    if (file.size >= 0) watched_ = io::open_read(path);
+    const std::string& path = inputs_[static_cast<size_t>(piece.file)].path;
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0;
     offset_ = resumed ? start_.offset : piece.begin;
@@ -145,10 +144,8 @@ const InputFile& ChunkReader::input() const {
 
 void ChunkReader::close() {
     finished_bytes_ += stream_->compressed_bytes_read();
+    if (input().size >= 0) refuse_changed(input(), stream_->descriptor());
     stream_.reset();
-    if (!watched_.valid()) return;
-    refuse_changed(input(), watched_);
-    watched_ = io::Fd();
 }
 
 void ChunkReader::skip(i64 n) {
@@ -231,6 +228,34 @@ void ChunkReader::cut_at_end(LineChunk& chunk) {
 }
 
 bool ChunkReader::next(LineChunk& chunk) {
+    try {
+        return read_next(chunk);
+    } catch (...) {
+        failure_ = std::current_exception();
+        throw;
+    }
+}
+
+// What was compressed is known once the checksum behind it has held.
+bool ChunkReader::is_verified(ReadPosition place) const {
+    const bool open = stream_ && place.offset >= 0 && place.piece == next_piece_ - 1;
+    return !open || stream_begin_ + stream_->verified_bytes() >= place.offset;
+}
+
+void ChunkReader::fail(const BadLineError& bad_line, const std::function<void()>& check) {
+    std::vector<std::byte> scratch(size_t{1} << 20);
+    for (int n = 0; !is_verified(bad_line.behind()); ++n) {
+        if (failure_) std::rethrow_exception(failure_);
+        check();
+        if (n == blocks_before_note)
+            note("{} (reading on, to the checksum that tells whether the data is damaged)",
+                 bad_line.what());
+        if (stream_->read(scratch) < static_cast<i64>(scratch.size())) close();
+    }
+    throw bad_line;
+}
+
+bool ChunkReader::read_next(LineChunk& chunk) {
     chunk.size_ = 0;
     while (chunk.size_ == 0) {
         if (!stream_ && !open_next()) return false;

@@ -4,14 +4,16 @@
 // lies in.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
-#include "io/file.hpp"
 #include "io/stream.hpp"
 
 namespace lm::data {
@@ -74,6 +76,18 @@ class LineChunk {
     size_t usual_ = 0;  // capacity that is kept
 };
 
+// A line that ends the work.
+class BadLineError : public Error {
+  public:
+    // `where` begins the message; the line is in `chunk`.
+    BadLineError(const LineChunk& chunk, std::string_view where, std::string_view reason)
+        : Error(Exit::failure, fmt::format("{}: {}", where, reason)), behind_(chunk.next) {}
+    ReadPosition behind() const { return behind_; }  // its chunk
+
+  private:
+    ReadPosition behind_;
+};
+
 class ChunkReader {
   public:
     // Chunks hold about `chunk_bytes`, more only when a line is longer.
@@ -85,11 +99,19 @@ class ChunkReader {
     // a regular file turns out not to be what it was when the inputs were examined.
     bool next(LineChunk& chunk);
 
+    // Throws `bad_line`, or the Error(failure) that tells of the damage which spoiled it: that
+    // shows as bad lines long before the checksum behind them is reached. Compressed data is read
+    // on for that, in the stream that is open, until the line's chunk is known to be what was
+    // compressed. `check` is called often and may throw. No chunk can be had after it.
+    [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
+
     const std::vector<InputFile>& inputs() const { return inputs_; }
     // Of the files as they lie on disk, for progress.
     i64 compressed_bytes_read() const;
 
   private:
+    bool read_next(LineChunk& chunk);
+    bool is_verified(ReadPosition place) const;
     bool open_next();
     void close();
     const InputFile& input() const;  // that is being read
@@ -105,12 +127,12 @@ class ChunkReader {
     int threads_;
     i64 next_piece_ = 0;
     std::unique_ptr<io::InputStream> stream_;
-    io::Fd watched_;         // the same file, when it is a regular one
     i64 stream_begin_ = 0;   // offset of its first byte
     bool at_start_ = false;  // of the current piece
     i64 offset_ = 0;         // of the next chunk's text
     std::string rest_;       // read, but after the last whole line
     i64 finished_bytes_ = 0;
+    std::exception_ptr failure_;  // what next() threw
 };
 
 // The next line of `text` without its end; `text` loses it.

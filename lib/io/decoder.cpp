@@ -30,6 +30,8 @@ class SourceStream : public InputStream {
     SourceStream(Source source, Compression compression)
         : source_(std::move(source)), compression_(compression) {}
     i64 compressed_bytes_read() const override { return source_.consumed(); }
+    i64 verified_bytes() const override { return verified_; }
+    int descriptor() const override { return source_.fd(); }
     Compression compression() const override { return compression_; }
 
     i64 read(std::span<std::byte> out) override {
@@ -38,6 +40,7 @@ class SourceStream : public InputStream {
             const size_t n = read_more(out.subspan(filled));
             if (n == 0) break;
             filled += n;
+            n_read_ += static_cast<i64>(n);
         }
         return static_cast<i64>(filled);
     }
@@ -45,6 +48,9 @@ class SourceStream : public InputStream {
   protected:
     // At least one byte into `out` (which is not empty); 0 only at the end of the stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
+
+    // By read_more(): all up to the last of the `n` bytes that it has made so far is sound.
+    void verified(size_t n) { verified_ = n_read_ + static_cast<i64>(n); }
 
     [[noreturn]] void truncated() const {
         run_error(source_.name(), "the {} data is truncated: it ends in the middle at byte {}",
@@ -77,6 +83,8 @@ class SourceStream : public InputStream {
     }
 
     Compression compression_;
+    i64 n_read_ = 0;  // before the current read_more()
+    i64 verified_ = 0;
 };
 
 class PlainStream final : public SourceStream {
@@ -85,6 +93,12 @@ class PlainStream final : public SourceStream {
 
   private:
     size_t read_more(std::span<std::byte> out) override {
+        const size_t n = take_some(out);
+        verified(n);
+        return n;
+    }
+
+    size_t take_some(std::span<std::byte> out) {
         const std::span<const std::byte> waiting = source_.waiting();
         if (waiting.empty()) return source_.read_some(out);
         const size_t n = std::min(out.size(), waiting.size());
@@ -144,6 +158,7 @@ class GzipStream final : public SourceStream {
         source_.consume(in.size() - z_.avail_in);
         const size_t n = room - z_.avail_out;
         if (result == Z_STREAM_END) {
+            verified(n);
             end_member();
         } else if (result != Z_OK && result != Z_BUF_ERROR) {
             fail(result);
@@ -203,7 +218,9 @@ class XzStream final : public SourceStream {
             source_.consume(in.size() - lzma_.avail_in);
             ended_ = result == LZMA_STREAM_END;
             if (result != LZMA_OK && !ended_) fail(result);
-            if (const size_t n = out.size() - lzma_.avail_out; n > 0) return n;
+            const size_t n = out.size() - lzma_.avail_out;
+            if (ended_) verified(n);
+            if (n > 0) return n;
         }
         return 0;
     }
@@ -256,6 +273,7 @@ class ZstdStream final : public SourceStream {
             if (ZSTD_isError(result)) fail(result);
             between_frames_ = result == 0;
             any_frame_ = any_frame_ || between_frames_;
+            if (between_frames_) verified(output.pos);
             if (output.pos > 0) return output.pos;
             // Without input the decoder can only hand out what it still holds.
             if (in.empty() && !between_frames_) truncated();

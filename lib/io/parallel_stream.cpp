@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -28,6 +29,7 @@ struct Block {
     std::vector<std::byte> compressed;
     std::unique_ptr<std::byte[]> content;
     size_t capacity = 0, size = 0;
+    i64 verified = 0;  // of the stream's content (InputStream::verified_bytes), once this is read
 
     void reserve(size_t bytes) {
         if (bytes <= capacity) return;
@@ -41,6 +43,7 @@ class RingStream : public InputStream {
     explicit RingStream(int n_blocks) : ring_(static_cast<size_t>(n_blocks)) {}
 
     i64 compressed_bytes_read() const override { return consumed_; }
+    i64 verified_bytes() const override { return verified_; }
 
     i64 read(std::span<std::byte> out) override {
         size_t filled = 0;
@@ -48,11 +51,11 @@ class RingStream : public InputStream {
             if (serial_) {
                 filled += static_cast<size_t>(serial_->read(out.subspan(filled)));
                 consumed_ = serial_->compressed_bytes_read();
+                verified_ = n_read_ + serial_->verified_bytes();
                 break;
             }
             Block& block = wait_full();
             if (block.error) std::rethrow_exception(block.error);
-            if (block.kind == Block::Kind::end) break;
             if (block.kind == Block::Kind::serial) {
                 serial_ = go_on_at(block.begin);
                 continue;
@@ -61,7 +64,10 @@ class RingStream : public InputStream {
             std::memcpy(out.data() + filled, block.content.get() + taken_, n);
             filled += n;
             taken_ += n;
+            n_read_ += static_cast<i64>(n);
             consumed_ = block.end;
+            verified_ = std::min(n_read_, block.verified);
+            if (block.kind == Block::Kind::end) break;
             if (taken_ == block.size) empty(block);  // of size 0, too
         }
         return static_cast<i64>(filled);
@@ -162,6 +168,7 @@ class RingStream : public InputStream {
     bool stopped_ = false, ended_ = false;
     size_t taken_ = 0;  // of the block that is read
     std::atomic<i64> consumed_ = 0;
+    i64 n_read_ = 0, verified_ = 0;  // n_read_: from blocks
     std::unique_ptr<InputStream> serial_;
     std::vector<std::thread> threads_;
 };
@@ -173,6 +180,7 @@ class AheadStream final : public RingStream {
         start(1);
     }
     ~AheadStream() override { stop(); }
+    int descriptor() const override { return inner_->descriptor(); }
     Compression compression() const override { return compression_; }
 
   private:
@@ -182,6 +190,7 @@ class AheadStream final : public RingStream {
         block.reserve(block_bytes);
         block.size = static_cast<size_t>(inner_->read({block.content.get(), block_bytes}));
         block.end = inner_->compressed_bytes_read();
+        block.verified = inner_->verified_bytes();
         if (block.size == 0) block.kind = Block::Kind::end;
         return block.size > 0;
     }
@@ -202,6 +211,7 @@ class UnitStream final : public RingStream {
         start(threads);
     }
     ~UnitStream() override { stop(); }
+    int descriptor() const override { return file_->descriptor(); }
     Compression compression() const override { return compression_; }
 
   private:
@@ -218,7 +228,9 @@ class UnitStream final : public RingStream {
             size += unit.n_compressed;
             most_bytes += unit.most_bytes;
         }
+        block.verified = std::numeric_limits<i64>::max();  // units are decompressed whole
         if (size == 0) {
+            block.end = begin_;
             block.kind = waiting_.empty() ? Block::Kind::end : Block::Kind::serial;
             return false;
         }

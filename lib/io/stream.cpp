@@ -126,13 +126,6 @@ std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begi
     return make_decoder(source_at(path, begin), Compression::none, 1, false);
 }
 
-void check_whole(const std::string& path, int threads, const std::function<void()>& check) {
-    const auto stream = open_stream(path, threads);
-    std::vector<std::byte> block(size_t{1} << 20);
-    do check();
-    while (stream->read(block) == static_cast<i64>(block.size()));
-}
-
 Compression compression_of(const std::string& path) {
     Source source = open_source(path);
     return recognise(source);

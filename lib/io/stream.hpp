@@ -9,7 +9,6 @@
 // xz (more is an error that says how much it wants) and for zstd (any window up to --long=31).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +27,13 @@ class InputStream {
     // it. After an error the stream is of no more use.
     virtual i64 read(std::span<std::byte> out) = 0;
     virtual i64 compressed_bytes_read() const = 0;  // of the file, for progress
+    // How much of the content that was read is known to be what was compressed: all of it up to the
+    // end of the last gzip member or zstd frame that was whole and had its checksum behind it, or
+    // of the last block of a file whose units are decompressed side by side; of xz all or nothing,
+    // at the end of the file; of plain data all.
+    virtual i64 verified_bytes() const = 0;
+    // The file, to look at: reading from it or moving in it would lose data.
+    virtual int descriptor() const = 0;
     virtual Compression compression() const = 0;
 };
 
@@ -41,10 +47,6 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 
 
 // A regular file as it lies on disk, from byte `begin` on; "-" as it comes, from its start.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
-
-// Reads a file to its end, only to throw the Error(failure) that damage anywhere in it is; `check`
-// is called often and may throw.
-void check_whole(const std::string& path, int threads, const std::function<void()>& check);
 
 // How the content of a regular file begins. Throws Error(failure) for a format that is refused.
 Compression compression_of(const std::string& path);

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "io/compress.hpp"
 #include "io/file.hpp"
 #include "support/temp_dir.hpp"
 
@@ -126,6 +127,40 @@ TEST_CASE("a file that is another one than when it was examined is an error once
                           Catch::Contains("has changed while it was read (it had 6 bytes, now 3)"));
         CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), Catch::Contains("now 9"));
     }
+}
+
+TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
+    const test::TempDir scratch;
+    const std::string path = scratch / "a.jsonl.gz";
+    std::string lines;
+    while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    const std::string member = test::gzip(lines);
+    std::string flipped = member;
+    flipped[member.size() - 6] ^= 1;  // of the checksum
+    // The message of what ends the work on a line of chunk 1, and how many blocks that took.
+    const auto message = [&](const std::string& content, int* n_checks) {
+        io::write_file(path, content, io::Overwrite::yes);
+        ChunkReader reader(examine_inputs({path}), 1'000'000);
+        LineChunk chunk, later;
+        REQUIRE((reader.next(chunk) && reader.next(chunk)));
+        const BadLineError bad(chunk, "here", "bad");
+        try {
+            while (later.next.offset < 3'000'000 && reader.next(later)) continue;
+            reader.fail(bad, [&] { ++*n_checks; });
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    int n_checks = 0;
+    CHECK(message(member, &n_checks) == "here: bad");
+    CHECK(n_checks >= 1);
+    CHECK_THAT(message(flipped, &n_checks), Catch::Contains("damaged"));
+    CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), Catch::Contains("trunc"));
+    std::string rest;  // of which none is read
+    for (int i = 0; i < 5; ++i) rest += member;
+    n_checks = 0;
+    CHECK(message(member + rest + flipped, &n_checks) == "here: bad");
+    CHECK(n_checks <= 5);
 }
 
 TEST_CASE("lines come whole and in order for any chunk size") {

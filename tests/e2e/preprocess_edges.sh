@@ -57,3 +57,62 @@ printf '{"o":"\\ud800","text":"one"}\n{"text":"\\udc00","text":"two"}\n' > halve
 xz --format=lzma -k a.jsonl
 expect 0 '' "$lm" --input a.jsonl.lzma --output-prefix old --tokenizer-type ByteTokenizer --workers 3
 cmp old_text_document.bin "${prefix}_text_document.bin"
+
+# Damage of compressed data shows as bad lines long before the checksum that tells of it. It is what the message names, by
+# file and by standard input, whatever is done with bad lines; a bad line of sound data is named itself.
+python3 - <<'PY'
+import gzip, lzma, random
+random.seed(5)
+lines = ["{\"text\": \"%s\"}" % " ".join(str(random.getrandbits(40)) for _ in range(30)) for _ in range(12000)]
+lines[4321] = lines[4321][:-1]  # not JSON
+bad = "\n".join(lines).encode()
+sound = bad.replace(lines[4321].encode(), lines[4321].encode() + b"}")
+open("bad.jsonl", "wb").write(bad)
+open("sound.jsonl", "wb").write(sound)
+packed = bytearray(gzip.compress(sound, 0))
+packed[packed.index(b'"}', 1000000)] ^= 16  # a bad line, and the checksum 3 MB behind it
+open("stored.jsonl.gz", "wb").write(packed)
+PY
+for form in gz xz zst; do
+    case $form in
+    gz) pack=(gzip -c) ;;
+    xz) pack=(xz -0 -c) ;;
+    zst) pack=(zstd -q -c) ;;
+    esac
+    if ! command -v "${pack[0]}" > /dev/null; then
+        echo "skipped: $form: no ${pack[0]}"
+        continue
+    fi
+    "${pack[@]}" sound.jsonl > flipped.jsonl.$form
+    "${pack[@]}" bad.jsonl > bad.jsonl.$form
+    python3 - flipped.jsonl.$form <<'PY'
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+data[len(data) // 2] ^= 4
+open(sys.argv[1], "wb").write(data)
+PY
+done
+# from FILE COMMAND...: FILE is its standard input.
+from() { "${@:2}" < "$1"; }
+for rule in fail skip replace; do
+    args=(--output-prefix bad --tokenizer-type ByteTokenizer --workers 2 --quiet --on-bad-line "$rule")
+    for input in flipped.jsonl.* stored.jsonl.gz; do
+        expect 3 "$input: the (gzip|xz|zstd) data is damaged" "$lm" --input "$input" "${args[@]}"
+        expect 3 'standard input: the (gzip|xz|zstd) data is damaged' from "$input" "$lm" --input - "${args[@]}"
+    done
+    [ $rule != skip ] || continue
+    for input in bad.jsonl.*; do
+        expect 3 "$input:4322:[0-9]+: not valid JSON" "$lm" --input "$input" "${args[@]}"
+        expect 3 'standard input:4322:[0-9]+: not valid JSON' from "$input" "$lm" --input - "${args[@]}"
+        ! grep -q 'reading on' err || fail "a note of a short while: $(cat err)"
+    done
+    nothing_under bad_text
+    expect 3 'stored.jsonl.gz: the gzip data is damaged' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
+    expect 3 'standard input: the gzip data is damaged' from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
+done
+# One behind a bad line of another file, and what takes a while is said before.
+expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+{ echo '{"text":5}'; yes '{"text":"some words"}' | head -c 200000000; } | gzip -1 > long.jsonl.gz || true
+expect 3 'note: long.jsonl.gz:1:9: .* \(reading on, to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
+nothing_under bad_text

@@ -2,6 +2,7 @@
 // Input streams of every kind: whole, in parts, empty, cut off at every byte, damaged, with garbage
 // behind them, from files and from a pipe that gives one byte at a time.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -402,6 +403,79 @@ TEST_CASE("standard input is read, one byte at a time if need be") {
     if (kind == Compression::none) return;
     const PipedInput input(compress(kind, text).substr(0, 100), 1);
     CHECK(caught([] { read_path("-"); }).says("standard input: the "));
+}
+
+TEST_CASE("what is read is verified where a unit ends, and nowhere before") {
+    const Compression kind = any_kind();
+    const std::string first = sample_text(40'000), text = first + sample_text(30'000);
+    const std::string content = compress(kind, first) + compress(kind, text.substr(first.size()));
+    const auto expected = [&](size_t n_read, bool ended) {
+        if (kind == Compression::none || ended) return n_read;
+        return n_read > first.size() && kind != Compression::xz ? first.size() : 0;
+    };
+    const PipedInput input(content, 1000);
+    const auto stream = io::open_stream("-");
+    std::vector<std::byte> part(7000);
+    for (size_t n_read = 0; n_read <= text.size();) {
+        const auto n = static_cast<size_t>(stream->read(part));
+        const bool ended = n < part.size();
+        n_read += n;
+        if (n_read == text.size() && !ended) continue;  // its end may be seen or not
+        CHECK(stream->verified_bytes() == static_cast<i64>(expected(n_read, ended)));
+        if (ended) break;
+    }
+}
+
+TEST_CASE("threads verify what one does") {
+    const test::TempDir dir(test::memory_root());
+    const std::string text = sample_text(6'000'000);
+    const std::string large(size_t{40} << 20, 'x');
+    for (const std::string& content :
+         {bgzf_file(text), zstd_file(text), bgzf_file(text) + test::gzip(text) + bgzf_file("end"),
+          zstd_file(text) + test::zstd(large) + zstd_file("end"), test::xz(text), text}) {
+        put(dir / "f", content);
+        for (const int threads : {1, 3}) {
+            const auto stream = io::open_stream(dir / "f", threads);
+            struct stat status {};
+            REQUIRE(::fstat(stream->descriptor(), &status) == 0);
+            CHECK(status.st_size == static_cast<off_t>(content.size()));
+            std::vector<std::byte> part(900'000);
+            i64 n_read = 0, before = 0;
+            for (bool more = true; more;) {
+                const i64 n = stream->read(part);
+                more = n == static_cast<i64>(part.size());
+                n_read += n;
+                CHECK(stream->verified_bytes() >= before);
+                CHECK(stream->verified_bytes() <= n_read);
+                before = stream->verified_bytes();
+            }
+            CHECK(before == n_read);
+            CHECK(stream->compressed_bytes_read() == static_cast<i64>(content.size()));
+        }
+    }
+}
+
+TEST_CASE("damaged data is never verified") {
+    const test::TempDir dir(test::memory_root());
+    const Compression kind = compressed_kind();
+    const std::string first = sample_text(2'000'000), second = sample_text(3'000'000);
+    std::string content = compress(kind, first) + compress(kind, second);
+    content[content.size() - content.size() / 4] ^= 1;
+    put(dir / "f", content);
+    for (const int threads : {1, 3}) {
+        const auto stream = io::open_stream(dir / "f", threads);
+        std::vector<std::byte> part(1'000'000);
+        i64 n_read = 0;
+        const auto error = caught([&] {
+            while (const i64 n = stream->read(part)) {
+                n_read += n;
+                CHECK(stream->verified_bytes() <= static_cast<i64>(first.size()));
+            }
+        });
+        CHECK(error.says(dir / "f: the "));
+        if (kind != Compression::xz && n_read > static_cast<i64>(first.size()))
+            CHECK(stream->verified_bytes() == static_cast<i64>(first.size()));
+    }
 }
 
 TEST_CASE("a missing file and a closed standard input are errors") {
