@@ -114,10 +114,10 @@ function(lm_unit_test layer)
     set_tests_properties(unit.${layer} PROPERTIES LABELS unit)
 endfunction()
 
-# lm_script_test(FILE [LABELS l] [TIMEOUT s]): an end-to-end test in bash; the build directory is $1.
+# lm_script_test(FILE [LABELS l] [TIMEOUT s] [LOCK name]): an end-to-end test in bash; the build directory is $1.
 # Exit code 77 means skipped, with the reason on the last line.
 function(lm_script_test file)
-    cmake_parse_arguments(arg "" "TIMEOUT" "LABELS" ${ARGN})
+    cmake_parse_arguments(arg "" "TIMEOUT;LOCK" "LABELS" ${ARGN})
     get_filename_component(stem ${file} NAME_WE)
     add_test(NAME e2e.${stem} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/${file} ${CMAKE_BINARY_DIR})
     if(NOT arg_LABELS)
@@ -126,6 +126,9 @@ function(lm_script_test file)
     set_tests_properties(e2e.${stem} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
     if(arg_TIMEOUT)
         set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    endif()
+    if(arg_LOCK)
+        set_tests_properties(e2e.${stem} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
     endif()
 endfunction()
 

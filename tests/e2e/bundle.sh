@@ -3,6 +3,7 @@
 # The archive of `--target bundle` runs where nothing is installed: in a root directory that holds libc and nothing
 # else. Without the right to make one (root): skipped.
 # timeout: 300
+# lock: install_manifest
 build=$(realpath "$1")
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash

@@ -53,6 +53,28 @@ make_corpus() {
     }' >"$1"
 }
 
+# flip FILE [FROM_END]: turns over the bits of one byte, by default the hundredth from the end.
+flip() {
+    local at=$(($(stat -c %s "$1") - ${2:-100})) byte
+    byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+    # shellcheck disable=SC2059
+    printf "\\$(printf %03o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+}
+
+# free_ports N: the first of N ports in a row at which nobody listens, below those that the system gives away itself.
+free_ports() {
+    local port taken i
+    taken=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '{ split($2, address, ":"); printf "%s ", address[2] }') || true
+    while true; do
+        port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+        for ((i = 0; i < $1; i++)); do
+            [[ " $taken" != *" $(printf %04X $((port + i))) "* ]] || continue 2
+        done
+        echo $port
+        return
+    done
+}
+
 # run LOG COMMAND...: must succeed; its two outputs are LOG and LOG.err.
 run() {
     local log=$1

@@ -3,6 +3,7 @@
 # The archive of `--target gpu_kit` runs its stages where it was unpacked, without the build and the source tree, with an
 # empty environment; on the emulated GPU.
 # timeout: 600
+# lock: install_manifest
 build=$(realpath "$1")
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts into a prefix works from there: programs, libraries, tables, man pages, completions.
+# lock: install_manifest
 set -euo pipefail
 build=$1
 dir=$(mktemp -d)

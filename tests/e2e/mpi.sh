@@ -22,11 +22,11 @@ run log mpirun -n 1 test_conformance
 expect 2 "mpirun: started 4 ranks, but MPI knows of 1" env PMI_SIZE=4 PMI_RANK=0 test_conformance
 
 # Each failure ends the whole job with its exit code and a line that names it.
-conformance=(mpirun -n 4 test_conformance --timeout 1 --case)
+conformance=(mpirun -n 4 test_conformance --timeout 60 --case)
 expect 3 "rank 1 on .*: the disk is full$" "${conformance[@]}" one_gives_up
 expect 70 "rank 1 on .*no such file" "${conformance[@]}" one_throws
-expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 1 s; rank 1 on $(hostname) " \
-    "${conformance[@]}" one_never_comes
+expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
+    mpirun -n 4 test_conformance --timeout 5 --case one_never_comes
 expect 70 "operation 1: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)" \
     "${conformance[@]}" other_operation --check
 expect 70 "operation 0: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_reduce\(sum, 11 x fp32\)" \
@@ -42,7 +42,7 @@ start_forever() {
     mpirun -n 4 test_conformance --timeout "$1" --case forever >pids 2>err </dev/null &
     launcher=$!
     until [ "$(wc -l <pids)" = 4 ]; do
-        kill -0 $launcher || fail "no start: $(cat err)"
+        kill -0 $launcher 2>/dev/null || fail "no start: $(cat err)"
         sleep 0.05
     done
     mapfile -t pids <pids
@@ -55,7 +55,11 @@ ended() {
     [ $code != 0 ] || fail "exit 0: $(cat err)"
     grep -Eq -- "$1" err || fail "no '$1' in: $(cat err)"
     for pid in "${pids[@]}"; do
-        [[ $(ps -o stat= -p "$pid") =~ ^(Z.*)?$ ]] || fail "process $pid is left"
+        for _ in {1..600}; do # mpirun ends a moment before the last ranks that it has killed
+            [[ $(ps -o stat= -p "$pid") =~ ^(Z.*)?$ ]] && continue 2
+            sleep 0.05
+        done
+        fail "process $pid is left"
     done
 }
 
@@ -64,7 +68,7 @@ kill -9 "${pids[2]}"
 ended "process rank 2 .* signal 9"
 
 # A rank that hangs: the others find it after the timeout and end the job.
-start_forever 1
+start_forever 5
 kill -STOP "${pids[2]}"
 ended "all_reduce\(sum, 1000 x fp32\), operation [0-9]+: rank 2 of 4 did not come within [0-9]+ s; rank 2 on $(hostname) does not answer"
 echo "2, 4 and 8 ranks; failures are named"

@@ -211,7 +211,7 @@ nothing_under bad
 # A signal ends it as signals do, and nothing is left; SIGHUP comes when the terminal goes away.
 mkfifo pipe
 for signal in TERM HUP; do
-    (trap - HUP && exec "$lm" --input pipe --output-prefix stopped --quiet --workers 1) &
+    env --default-signal=HUP "$lm" --input pipe --output-prefix stopped --quiet --workers 1 & # though started by nohup
     pid=$!
     exec 9> pipe
     yes '{"text":"some words"}' 2> /dev/null | head -c 3000000 >&9 || true

@@ -8,8 +8,9 @@ lm=$bin/lm-preprocess
 make_corpus a.jsonl 20000
 gzip -k a.jsonl
 
-# As a user with 20 processes at most; limits on them do not bind root.
-poor() { (ulimit -u 20 && exec setpriv --reuid=65534 --clear-groups "$@"); }
+# As a user with 20 processes at most, whom nobody else is meanwhile; limits on them do not bind root.
+user=$((20000 + $$ % 40000))
+poor() { (ulimit -u 20 && exec setpriv --reuid=$user --clear-groups "$@"); }
 chmod 777 "$work"
 if [ "$(id -u)" = 0 ] && poor test -x "$lm" 2> /dev/null && poor test -w "$work" && poor "$lm" --version > /dev/null; then
     refused="a thread: cannot be made: .*ulimit -u .*--workers"

@@ -15,7 +15,8 @@ start() {
     pids=()
     rm -f out.* err.* # what an earlier job said is not this one's
     : >out.0
-    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+    local port
+    port=$(free_ports 1)
     for ((rank = n - 1; rank >= 0; rank--)); do
         RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$rank MASTER_ADDR=localhost MASTER_PORT=$port \
             "$@" >"out.$rank" 2>"err.$rank" </dev/null &
@@ -41,7 +42,7 @@ for n in 2 4; do
     [[ $(tail -n 1 out.0) == "$n ranks, met at localhost:"* ]] || fail "$n ranks: $(cat out.0 err.*)"
 done
 
-conformance=(test_conformance --rendezvous --timeout 4 --case)
+conformance=(test_conformance --rendezvous --timeout 60 --case)
 start 4 "${conformance[@]}" one_gives_up
 ended 3 "rank 1 on .* gave up: the disk is full$"
 start 4 "${conformance[@]}" one_throws
@@ -52,7 +53,7 @@ ended 3 "data/[0-7].bin: cannot be read"
 told=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
 [ "$told" = 1 ] || fail "$told errors told instead of the first: $(cat err.*)"
 [ "$(cat err.* | grep -c "cannot be read")" -le 2 ] || fail "told by more than two: $(cat err.*)"
-start 4 "${conformance[@]}" one_never_comes
+start 4 test_conformance --rendezvous --timeout 4 --case one_never_comes
 ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 4 s; rank 1 on $(hostname) "
 start 4 "${conformance[@]}" other_operation
 ended 70 "rank . calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)|rank 1 calls all_gather\(10 x fp32\), but rank . calls"
@@ -62,7 +63,7 @@ ended 70 "receive\(11 x fp32 from rank 0\): the message has 40 bytes"
 # A rank that dies, and one that never starts.
 start 4 "${conformance[@]}" forever
 until [ "$(wc -l <out.0)" = 4 ]; do
-    kill -0 "${pids[0]}" || fail "no start: $(cat err.*)"
+    kill -0 "${pids[0]}" 2>/dev/null || fail "no start: $(cat err.*)"
     sleep 0.05
 done
 kill -9 "${pids[2]}"
@@ -70,13 +71,13 @@ ended 3 "rank 2 on $(hostname): its process has ended"
 # Rank 0 dies: somebody else says so.
 start 4 "${conformance[@]}" forever
 until [ "$(wc -l <out.0)" = 4 ]; do
-    kill -0 "${pids[0]}" || fail "no start: $(cat err.*)"
+    kill -0 "${pids[0]}" 2>/dev/null || fail "no start: $(cat err.*)"
     sleep 0.05
 done
 kill -9 "${pids[0]}"
 ended 3 "rank 1 on $(hostname): lost the connection to rank 0 at localhost"
 expect 3 "ranks 1, 2 of 3 did not come within 1 s" \
-    env RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 12000)) test_conformance --rendezvous --timeout 1
+    env RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT="$(free_ports 1)" test_conformance --rendezvous --timeout 1
 
 # Training.
 args=(--mock-data --vocab-size 64 --seed 5 --threads 1 --num-layers 2 --hidden-size 16 --num-attention-heads 2
@@ -97,12 +98,12 @@ if [ -e "$emulated/liblm_cuda.so" ]; then
 
     # A rank whose machine stops while connections are made, so that NCCL's call does not return: named, with what was
     # being done. The rank that waits in the call is ended without its doing.
-    EMULATED_NCCL_LOST=1 start 2 test_conformance --rendezvous --cuda --timeout 3 --case all_gather
+    EMULATED_NCCL_LOST=1 start 2 test_conformance --rendezvous --cuda --timeout 6 --case all_gather
     code=0
     wait "${pids[0]}" || code=$?
     kill -9 "${pids[1]}"
     [ $code = 3 ] || fail "exit $code, wanted 3: $(cat err.*)"
-    grep -qE "group 'world': warming up: all_reduce\(sum, 64 x uint8\), operation [0-9]+: rank 1 of 2 did not come within 3 s; rank 1 on $(hostname) does not answer" \
+    grep -qE "group 'world': warming up: all_reduce\(sum, 64 x uint8\), operation [0-9]+: rank 1 of 2 did not come within 6 s; rank 1 on $(hostname) does not answer" \
         err.0 || fail "not named: $(cat err.*)"
 fi
 echo "2 and 4 ranks over TCP; failures are named"

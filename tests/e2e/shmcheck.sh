@@ -113,19 +113,27 @@ gives 1 '% of its inodes are used \(warning' --warn 80%
 rm /dev/shm/empty*
 
 # --watch prints a line each time and remembers the highest use; an interrupt ends it.
-"$shmcheck" --watch 200ms >/tmp/watch.$$ &
+watched=$(mktemp)
+trap 'rm -f "$watched"' EXIT
+"$shmcheck" --watch 200ms >"$watched" &
 watcher=$!
-sleep 0.5
+# shows PATTERN: it has printed such a line, or does soon.
+shows() {
+    for _ in {1..1200}; do
+        grep -qE -- "$1" "$watched" && return
+        sleep 0.05
+    done
+    die "--watch: no line '$1': $(tail -n 5 "$watched")"
+}
+shows ' 0 B +0$'
 head -c 4194304 /dev/zero >/dev/shm/burst
-sleep 0.5
+shows '4\.00 MiB  1, 1 dead '
 rm /dev/shm/burst
-sleep 0.5
+shows '4\.00 MiB  0$'
 kill -TERM $watcher
 code=0
 wait $watcher || code=$?
 [ $code = 0 ] || die "--watch: exit $code"
-grep -cq '^TIME' /tmp/watch.$$ || die "--watch without heading"
-grep -q '4\.00 MiB  0$' <<<"$(tail -1 /tmp/watch.$$)" || die "--watch forgot: $(cat /tmp/watch.$$)"
-rm /tmp/watch.$$
+grep -q '^TIME' "$watched" || die "--watch without heading"
 
 umount /dev/shm

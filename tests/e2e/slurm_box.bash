@@ -17,7 +17,8 @@ done
 
 # start_slurm NODES CPUS: returns when all nodes are idle.
 start_slurm() {
-    local n=$1 cpus=$2 i port=$((21000 + RANDOM % 8000)) host
+    local n=$1 cpus=$2 i port host
+    port=$(free_ports $((n + 1)))
     host=$(hostname -s)
     mkdir -p "$box"/{munge,state,spool,tmp}
     chmod 755 "$work" "$box"

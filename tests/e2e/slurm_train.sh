@@ -24,8 +24,9 @@ submit() { # RUN FLAGS...: the number of the job
 }
 state() { scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p'; }
 exit_code() { scontrol show job "$1" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p'; }
+ended() { [[ $(state "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
 finish() { # JOB WANTED: the job ends with this exit code
-    until [[ $(state "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; do sleep 0.2; done
+    until ended "$1"; do sleep 0.2; done
     [ "$(exit_code "$1")" = "$2" ] || fail "job $1: exit $(exit_code "$1"), wanted $2: $(cat "$1.log")"
 }
 
@@ -35,7 +36,7 @@ grep -q '^finished$' "$whole.log" || fail "the whole run: $(tail -n 3 "$whole.lo
 
 first=$(submit run "${args[@]}")
 until grep -qs 'iteration  *10/' run/log; do
-    [ "$(state "$first")" = RUNNING ] || [ "$(state "$first")" = PENDING ] || fail "job $first: $(cat "$first.log")"
+    ! ended "$first" || fail "job $first: $(cat "$first.log")"
     sleep 0.1
 done
 scancel --batch --signal=USR1 "$first"

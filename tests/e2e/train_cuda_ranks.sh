@@ -29,7 +29,8 @@ else
     # ranks N COMMAND...: each with the GPU of its number, meeting over TCP, since GPU machines need not have MPI. Ranks
     # that would share the only one of this machine say that they are on different ones, as NCCL wants it.
     ranks() {
-        local n=$1 port=$((20000 + RANDOM % 12000)) code=0 rank pids=()
+        local n=$1 port code=0 rank pids=()
+        port=$(free_ports 1)
         shift
         for ((rank = 0; rank < n; ++rank)); do
             (

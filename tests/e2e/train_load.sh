@@ -57,7 +57,6 @@ expect 3 'global_step12/weights-00000.safetensors: has .*damaged or incomplete' 
 
 # Damaged bytes in the newest step: the one before is taken, and saving replaces the damaged one. A step that is named
 # is the only one that is meant.
-flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 101)) conv=notrunc 2>/dev/null; }
 lm-train "${args[@]}" --load ck --save whole.ck --exit-iteration 16 >/dev/null 2>&1
 cp -r ck bad
 flip bad/global_step12/optim-00000.safetensors
