@@ -7,12 +7,43 @@
 #include "base/hash.hpp"
 #include "text/bpe_encoder.hpp"
 #include "text/byte_map.hpp"
+#include "text/utf8.hpp"
 
 namespace lm::text {
 namespace {
 
-BpeModel make_model(BpeFiles files, const std::vector<AddedToken>& added,
-                    const std::string& origin) {
+// Which tokens text becomes without being looked for: the single bytes and what merges make. With
+// ignore_merges it is all whose bytes may be a piece.
+std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
+                                 const std::array<i32, 256>& byte_ids,
+                                 std::span<const std::string> tokens) {
+    std::vector<bool> reachable(tokens.size());
+    for (const i32 id : byte_ids) reachable[static_cast<size_t>(id)] = true;
+    for (const Merge& merge : parts.files.merges)
+        reachable[static_cast<size_t>(merge.result)] = true;
+    for (size_t id = 0; parts.whole_pieces && id < tokens.size(); ++id)
+        if (is_valid_utf8(tokens[id])) reachable[id] = true;
+    return reachable;
+}
+
+// The bytes of added tokens are their content. Where the vocabulary has that too, it spells bytes
+// there ("Ġ" is a space), which the id stands for in all text but that content: those stay, as in
+// Hugging Face tokenizers, as long as any text has them.
+void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
+               std::vector<std::string>& tokens) {
+    std::vector<bool> reachable;
+    for (const AddedToken& token : parts.added) {
+        const auto id = static_cast<size_t>(token.id);
+        if (id >= tokens.size()) tokens.resize(id + 1);
+        if (tokens[id] == token.content) continue;
+        if (!tokens[id].empty() && reachable.empty())
+            reachable = find_reachable(parts, byte_ids, tokens);
+        if (id >= reachable.size() || !reachable[id]) tokens[id] = token.content;
+    }
+}
+
+BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
+    BpeFiles& files = parts.files;
     std::array<i32, 256> byte_ids;
     byte_ids.fill(-1);
     std::vector<std::string> tokens;
@@ -33,11 +64,7 @@ BpeModel make_model(BpeFiles files, const std::vector<AddedToken>& added,
                       byte, token_of_bytes({&raw, 1}));
         }
     }
-    for (const AddedToken& token : added) {
-        const auto id = static_cast<size_t>(token.id);
-        if (id >= tokens.size()) tokens.resize(id + 1);
-        tokens[id] = token.content;
-    }
+    put_added(parts, byte_ids, tokens);
     return {std::move(tokens), byte_ids, std::move(files.merges)};
 }
 
@@ -159,7 +186,7 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       origin_(std::move(parts.origin)),
       rule_(parts.rule),
       eod_(parts.eod),
-      model_(make_model(parts.files, parts.added, origin_)),
+      model_(make_model(parts, origin_)),
       digest_(PartsDigester().digest(parts, model_)),
       text_plan_(make_text_plan(parts)) {
     if (!parts.whole_pieces) return;

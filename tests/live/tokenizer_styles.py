@@ -17,7 +17,7 @@ import unicodedata
 os.environ.setdefault("RAYON_NUM_THREADS", "1")  # its threads spin
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import live
 
@@ -260,6 +260,37 @@ def check_added_tokens(folder):
     print(f"added tokens with flags: {n_texts} texts equal; Hugging Face panicked at {n_panics}", flush=True)
 
 
+def check_byte_map_tokens(folder):
+    """Added tokens spelled with the characters that stand for bytes in a vocabulary: of their own, and of what the vocabulary has,
+    where ids stand for bytes too (Hugging Face decodes all of them as bytes, which changes those of their own)."""
+    rng = random.Random(23)
+    texts = ["".join(rng.choices([" ", " the", "the", "é", " é", "Ġ", "Ġthe", "Ã©", "Ã", "\n", "Ċ", "x", "<é>", " xé"], k=rng.randrange(1, 9)))
+             for _ in range(2000)]
+    model = os.path.join(folder, "byte-map.json")
+    for _ in range(40):
+        ignore_merges = rng.random() < 0.5
+        tokenizer = trained("gpt2", ["the é thethe xé the\n", "the Ġ the é x\n"] * 3, 300)
+        data = json.loads(tokenizer.to_str())
+        if ignore_merges:  # whole pieces are found all the same
+            data["model"].update(ignore_merges=True, merges=[m for m in data["model"]["merges"] if "".join(m).replace(" ", "") != "Ġthe"])
+        tokenizer = Tokenizer.from_str(json.dumps(data))
+        vocab = data["model"]["vocab"]
+        added = rng.sample(["Ġ", "Ġthe", "é", "Ã", "Ã©", "Ċ", "<é>", "ĠĠ", "the"], rng.randrange(1, 4))
+        for content in added:
+            flags = {flag: rng.random() < 0.3 for flag in ("special", "normalized", "lstrip", "rstrip", "single_word")}
+            tokenizer.add_tokens([AddedToken(content, **flags)])
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.save(model)
+        ids, ends, back = our_ids(folder, model, texts)
+        for i, text in enumerate(texts):
+            theirs, ours = tokenizer.encode(text).ids, ids[ends[i]:ends[i + 1]].tolist()
+            if theirs != ours:
+                live.fail(f"byte map, {added}: {text!r}: {theirs}, not {ours}")
+            if all(i < len(vocab) for i in ours) and back[i] != tokenizer.decode(theirs, skip_special_tokens=False):
+                live.fail(f"byte map, {added}: {text!r} comes back as {back[i]!r}")
+    print(f"added tokens of the byte map's characters: {40 * len(texts)} texts equal", flush=True)
+
+
 def check_training(folder, style, texts, referee):
     source, out = os.path.join(folder, "train.jsonl"), os.path.join(folder, "trained-" + style)
     with open(source, "w", encoding="utf-8") as lines:
@@ -287,6 +318,7 @@ def main():
         check_normal_forms(folder)
         check_without_merges(folder, strings[:5000])
         check_added_tokens(folder)
+        check_byte_map_tokens(folder)
         named = os.environ.get("LM_LIVE_STYLES")
         for style in named.split(",") if named else STYLES:
             referee = trained(style, sample, 6000)

@@ -288,6 +288,38 @@ TEST_CASE("added tokens of whitespace that strip it count as in Hugging Face tok
     CHECK(ids_of(false, true, many) == Ids(1'000'000, 50257));
 }
 
+TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    const auto load = [&](const std::string& content, i32 id, bool ignore_merges) {
+        Json json = base;
+        json["added_tokens"].push_back({{"id", id}, {"content", content}, {"special", true}});
+        json["model"]["ignore_merges"] = ignore_merges;
+        if (ignore_merges) std::erase(json["model"]["merges"].get_ref<Json::array_t&>(), "Ġt he");
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    };
+    const auto back = [](const Tokenizer& tokenizer, const std::vector<i32>& ids) {
+        std::string text;
+        tokenizer.decode(ids, text);
+        return text;
+    };
+    using Ids = std::vector<i32>;
+    // The id of the space, which text has anyway, and that of " the".
+    const auto space = load("Ġ", 220, false);
+    CHECK(space->encode("a Ġ the  b") == Ids{64, 220, 220, 262, 220, 275});
+    CHECK(back(*space, {64, 220, 220, 262, 220, 275}) == "a   the  b");
+    for (const bool ignore_merges : {false, true}) {
+        const auto the = load("Ġthe", 262, ignore_merges);
+        CHECK(the->encode("a the Ġthe") == Ids{64, 262, 220, 262});
+        CHECK(back(*the, {64, 262}) == "a the");
+    }
+    // One that no text becomes otherwise stays what it is.
+    const auto own = load("<é>", 50257, false);
+    CHECK(own->encode("a<é>é") == Ids{64, 50257, 2634});
+    CHECK(back(*own, {64, 50257, 2634}) == "a<é>é");
+}
+
 TEST_CASE("normal forms put long runs of marks in order in little time") {
     using Kind = NormalizerStep::Kind;
     // Of the classes 230, 220, 202 and 230: runs that are sorted one way and the other.
