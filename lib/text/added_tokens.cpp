@@ -23,8 +23,10 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore
     : ignore_special_(ignore_special), tokens_(std::move(tokens)) {
     std::ranges::sort(tokens_, {}, &AddedToken::content);
     for (const AddedToken& token : tokens_) {
-        if (leads_.empty() || leads_.back() != token.content[0]) leads_.push_back(token.content[0]);
+        is_lead_[static_cast<u8>(token.content[0])] = true;
     }
+    if (!tokens_.empty() && tokens_.front().content[0] == tokens_.back().content[0])
+        only_lead_ = static_cast<u8>(tokens_.front().content[0]);
 }
 
 // Tokens that share a beginning stand together: each byte of `text` narrows the range.
@@ -45,9 +47,16 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     return longest;
 }
 
+size_t AddedTokenMatcher::next_lead(std::string_view text, size_t from) const {
+    if (tokens_.empty()) return std::string_view::npos;
+    if (only_lead_) return text.find(static_cast<char>(*only_lead_), from);
+    while (from < text.size() && !is_lead_[static_cast<u8>(text[from])]) ++from;
+    return from < text.size() ? from : std::string_view::npos;
+}
+
 AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from) const {
-    for (size_t i = text.find_first_of(leads_, from); i != std::string_view::npos;
-         i = text.find_first_of(leads_, i + 1)) {
+    for (size_t i = next_lead(text, from); i != std::string_view::npos;
+         i = next_lead(text, i + 1)) {
         const AddedToken* token = longest_at(text.substr(i));
         if (token != nullptr) return {i, i + token->content.size(), token};
     }

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +63,7 @@ class AddedTokenMatcher {
         const AddedToken* token;  // null: none
     };
     Match find(std::string_view text, size_t from) const;
+    size_t next_lead(std::string_view text, size_t from) const;
     const AddedToken* longest_at(std::string_view text) const;
     bool ignored(std::string_view whole, const Match& match) const;
     static size_t strip_before(std::string_view whole, size_t begin, size_t least);
@@ -68,7 +71,9 @@ class AddedTokenMatcher {
 
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // by content
-    std::string leads_;               // the first bytes that occur
+    // By the first bytes of tokens; most tables have one only, which is found faster.
+    std::array<bool, 256> is_lead_{};
+    std::optional<u8> only_lead_;
 };
 
 }  // namespace lm::text

@@ -15,18 +15,64 @@
 
 namespace lm::text {
 
+// The ids of a short piece, in 16 bytes: seven of 16 bits or five of 24.
+template <typename Id>
+class PackedIds;
+
+template <>
+class PackedIds<u16> {
+  public:
+    static constexpr u32 most = 7;
+    static constexpr u32 elsewhere = 0xFFFF;  // a count that says where they are not
+
+    u32 count() const { return count_; }
+    // 16 bytes may be written, whatever the count.
+    void copy_to(u16* out) const { std::memcpy(out, this, sizeof *this); }
+    // `count` is at most `most`, or `elsewhere`; as many ids as there may be are readable.
+    void set(const i32* ids, u32 count) {
+        for (u32 i = 0; i < most; ++i) ids_[i] = static_cast<u16>(ids[i]);
+        count_ = static_cast<u16>(count);
+    }
+
+  private:
+    u16 ids_[most];
+    u16 count_;
+};
+
+template <>
+class PackedIds<i32> {
+  public:
+    static constexpr u32 most = 5;
+    static constexpr u32 elsewhere = 0xFF;
+
+    u32 count() const { return bytes_[15]; }
+    // 20 bytes may be written.
+    void copy_to(i32* out) const {
+        for (u32 i = 0; i < most; ++i) {
+            u32 id;
+            std::memcpy(&id, bytes_ + 3 * i, sizeof id);
+            out[i] = static_cast<i32>(id & 0xFF'FFFF);
+        }
+    }
+    void set(const i32* ids, u32 count) {
+        for (u32 i = 0; i < most; ++i) std::memcpy(bytes_ + 3 * i, ids + i, sizeof(i32));
+        bytes_[15] = static_cast<u8>(count);
+    }
+
+  private:
+    u8 bytes_[16];
+};
+
 // A piece lies at the place that its hash names, or at that place's neighbour in the same line. Who
 // asks for many pieces looks at their places first.
 template <typename Id>
 class PieceCache {
   public:
-    static constexpr size_t most_ids = 14 / sizeof(Id);  // 7 of 16 bits, 3 of 32
-    static constexpr u32 n_places = u32{1} << 20;        // 32 MiB
+    static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
 
     struct alignas(32) Entry {
         PieceKey key;  // a tag of 0 (memory as it comes) equals no piece
-        Id ids[most_ids];
-        Id count;
+        PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);
 
@@ -50,13 +96,9 @@ class PieceCache {
         if (here.key != key && neighbour.key == key) std::swap(here, neighbour);
     }
 
-    // `count` is at most most_ids.
-    void insert(const Entry* place, const PieceKey& key, const Id* ids, size_t count) {
-        if (find(place, key) != nullptr) return;
-        Entry& entry = entries_[index_of(place) ^ (place->count == 0 ? 0 : 1)];
-        entry.key = key;
-        std::memcpy(entry.ids, ids, count * sizeof(Id));
-        entry.count = static_cast<Id>(count);
+    void insert(const Entry* place, const Entry& entry) {
+        if (find(place, entry.key) != nullptr) return;
+        entries_[index_of(place) ^ (place->ids.count() == 0 ? 0 : 1)] = entry;
     }
 
     size_t index_of(const Entry* place) const { return static_cast<size_t>(place - entries()); }

@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string_view>
 
 #include "text/bpe.hpp"
 #include "text/piece_cache.hpp"
 #include "text/piece_loops.hpp"
-#include "text/short_merger.hpp"
-#include "text/vector_merger.hpp"
+#include "text/piece_merger.hpp"
 
 namespace lm::text {
 
@@ -26,14 +24,13 @@ class PieceIds {
     using Cache = PieceCache<Id>;
     using Batch = PieceBatch<Id>;
 
-    explicit PieceIds(const BpeModel& model) : model_(&model), pieces_(model), shorts_(model) {
-        if (sizeof(Id) == 2 && VectorMerger::is_for(model)) vector_.emplace(model);
+    explicit PieceIds(const BpeModel& model)
+        : model_(&model), pieces_(model), merger_(make_merger(model)) {
+        elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
     }
 
     const Cache& cache() const { return short_; }
-    u64 operations() const {
-        return pieces_.operations() + shorts_.operations() + (vector_ ? vector_->operations() : 0);
-    }
+    u64 operations() const { return pieces_.operations() + merger_->operations(); }
 
     // Keys and places of the pieces from batch.n on, which becomes `n`; the places are fetched.
     void load(std::string_view text, i64 n, Batch& batch) {
@@ -92,9 +89,7 @@ class PieceIds {
         for (const u32 m : std::span(beside_).first(n_beside_))
             short_.bring(short_.neighbour_of(batch.at[m]), batch.keys[m]);
         for (const Fresh& fresh : std::span(fresh_).first(n_fresh_)) {
-            const Entry& entry = fresh.entry;
-            if (entry.count <= static_cast<Id>(Cache::most_ids))
-                short_.insert(fresh.place, entry.key, entry.ids, entry.count);
+            if (fresh.entry.ids.count() <= Packed::most) short_.insert(fresh.place, fresh.entry);
         }
     }
 
@@ -110,21 +105,22 @@ class PieceIds {
     // Merges those that are new, and not too long to be merged together. 33 bytes are readable at
     // each piece.
     void merge_longs(const Batch& batch, std::string_view text) {
-        if constexpr (sizeof(Id) == 2) {
-            if (!vector_) return;
-            const std::span<const u32> longs = batch.longs();
-            for (size_t i = 0; i < longs.size();) {
-                size_t n = 0;
-                for (; n < most_wide && i < longs.size(); ++i) {
-                    const std::string_view piece = batch.piece(text, longs[i]);
-                    if (piece.size() > VectorMerger::longest || knows_long(batch, text, longs[i]))
-                        continue;
-                    wide_[n] = piece;
-                    wide_pieces_[n++] = longs[i];
-                }
-                vector_->merge(std::span(wide_).first(n), wide_ids_);
-                for (size_t k = 0; k < n; ++k)
-                    keep_long(batch, text, wide_pieces_[k], {wide_ids_[k].ids, wide_ids_[k].count});
+        const std::span<const u32> longs = batch.longs();
+        for (size_t i = 0; i < longs.size();) {
+            size_t n = 0;
+            for (; n < most_medium && i < longs.size(); ++i) {
+                const std::string_view piece = batch.piece(text, longs[i]);
+                if (piece.size() > MediumIds::longest || knows_long(batch, text, longs[i]))
+                    continue;
+                medium_[n] = piece;
+                medium_pieces_[n++] = longs[i];
+            }
+            merger_->merge(std::span(medium_).first(n), medium_ids_);
+            for (size_t k = 0; k < n; ++k) {
+                Id ids[MediumIds::longest];
+                const u32 count = medium_ids_[k].count;
+                std::copy_n(medium_ids_[k].ids, count, ids);
+                keep_long(batch, text, medium_pieces_[k], {ids, count});
             }
         }
     }
@@ -139,6 +135,7 @@ class PieceIds {
 
   private:
     using Entry = typename Cache::Entry;
+    using Packed = PackedIds<Id>;
 
     // A short piece that no cache knew.
     struct Fresh {
@@ -146,11 +143,10 @@ class PieceIds {
         const Entry* place;  // in the cache
     };
 
-    // Whether a short piece is sought among the long ones, which may have more ids. Of 16-bit ids
-    // that is rare but for scripts beyond ASCII and for whitespace.
+    // Whether a short piece is sought among the long ones, which may have more ids. That is rare
+    // but for scripts beyond ASCII and for whitespace.
     static bool may_be_long(const PieceKey& key) {
-        return key.length() > Cache::most_ids &&
-               (sizeof(Id) == 4 || !key.is_ascii() || key.byte(1) <= ' ');
+        return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
 
     void fetch_long(Batch& batch, u32 m, std::string_view piece) {
@@ -172,8 +168,7 @@ class PieceIds {
         batch.at[m] = &fresh.entry;
         const i32 whole = model_->find_whole(batch.keys[m].text());
         if (whole >= 0) {
-            fresh.entry.ids[0] = static_cast<Id>(whole);
-            fresh.entry.count = 1;
+            fresh.entry.ids.set(std::array<i32, Packed::most>{whole}.data(), 1);
         } else {
             new_[n_new_] = batch.keys[m];
             fresh_of_new_[n_new_++] = static_cast<u32>(n_fresh_);
@@ -182,28 +177,19 @@ class PieceIds {
     }
 
     void merge_new() {
-        const std::span<const PieceKey> pieces = std::span(new_).first(n_new_);
-        if constexpr (sizeof(Id) == 2) {
-            if (vector_) {
-                vector_->merge(pieces, new_ids_);
-                for (size_t k = 0; k < n_new_; ++k) put(k, new_ids_[k].ids, new_ids_[k].count);
-                return;
-            }
+        merger_->merge(std::span(new_).first(n_new_), new_ids_);
+        for (size_t k = 0; k < n_new_; ++k) {
+            const ShortIds& merged = new_ids_[k];
+            fresh_[fresh_of_new_[k]].entry.ids.set(merged.ids, merged.count);
+            if (merged.count > Packed::most) put_elsewhere(new_[k].text(), merged);
         }
-        shorts_.merge(pieces, [&](size_t k, std::span<const i32> ids) {
-            Id narrow[PieceKey::longest];
-            std::copy(ids.begin(), ids.end(), narrow);
-            put(k, narrow, ids.size());
-        });
     }
 
     // Too many ids for an entry go into the other cache.
-    void put(size_t k, const Id* ids, size_t count) {
-        Entry& entry = fresh_[fresh_of_new_[k]].entry;
-        std::memcpy(entry.ids, ids, sizeof entry.ids);
-        entry.count = static_cast<Id>(count);
-        const std::string_view piece = new_[k].text();
-        if (count > Cache::most_ids) long_.insert(long_.place_of(piece), piece, ids, count);
+    void put_elsewhere(std::string_view piece, const ShortIds& merged) {
+        Id ids[PieceKey::longest];
+        std::copy_n(merged.ids, merged.count, ids);
+        long_.insert(long_.place_of(piece), piece, ids, merged.count);
     }
 
     Id* copy_long(const Batch& batch, std::string_view text, i64 i, Id* out) {
@@ -219,16 +205,15 @@ class PieceIds {
         return has_aes_loops() ? aes_loops<Id>() : portable_loops<Id>();
     }
 
-    static constexpr size_t most_wide = 256;
+    static constexpr size_t most_medium = 256;
 
     const BpeModel* model_;
     PieceEncoder pieces_;
     Cache short_;
     LongPieceCache<Id> long_;
     PieceLoops<Id> loops_ = fastest_loops();
-    ShortMerger shorts_;
-    std::optional<VectorMerger> vector_;  // where there is one, instead of shorts_
-    const Entry elsewhere_{{}, {}, static_cast<Id>(0xFFFF)};
+    std::unique_ptr<PieceMerger> merger_;
+    Entry elsewhere_{};
     // Of a batch.
     u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
     size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
@@ -238,9 +223,9 @@ class PieceIds {
     PieceKey new_[Batch::capacity];   // those of fresh_ that are to be merged
     u32 fresh_of_new_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
-    std::string_view wide_[most_wide];  // long ones that are to be merged
-    u32 wide_pieces_[most_wide];
-    WideIds wide_ids_[most_wide];
+    std::string_view medium_[most_medium];  // long ones that are to be merged
+    u32 medium_pieces_[most_medium];
+    MediumIds medium_ids_[most_medium];
 };
 
 }  // namespace lm::text

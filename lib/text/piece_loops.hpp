@@ -76,10 +76,10 @@ template <typename Id>
 inline i64 copy_ids(const PieceBatch<Id>& batch, i64 i, i64 n, Id*& out) {
     Id* to = out;
     for (; i < n; ++i) {
-        const auto& entry = *batch.at[i];
-        if (entry.count > static_cast<Id>(PieceCache<Id>::most_ids)) break;
-        std::memcpy(to, entry.ids, 16);
-        to += entry.count;
+        const PackedIds<Id>& ids = batch.at[i]->ids;
+        if (ids.count() > PackedIds<Id>::most) break;
+        ids.copy_to(to);
+        to += ids.count();
     }
     out = to;
     return i;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/vector_merger.hpp"
-
-#include "base/error.hpp"
+// The tokens of a piece are one vector register and the ranks of their pairs another. Needs AVX-512
+// with VBMI2 (Ice Lake, Zen 4 and later).
 #include "base/processor.hpp"
+#include "text/piece_merger.hpp"
 
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
+
+#include <array>
 
 #define LM_VBMI2 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2,bmi,bmi2,popcnt")))
 #define LM_VBMI2_INLINE                                                             \
@@ -18,14 +20,44 @@
 namespace lm::text {
 namespace {
 
-constexpr u16 none = NarrowPairs::none;  // no token, no rank
+// The table of merges for numbers of 16 or of 32 bits, and those that stand for no token and no
+// rank.
+template <typename Number>
+struct Ranks;
 
-// A register of `width` numbers of 16 bits.
-template <size_t width>
+template <>
+struct Ranks<u16> {
+    using Probe = NarrowPairs::Probe;
+    static constexpr u32 no_token = NarrowPairs::none, no_rank = NarrowPairs::none;
+
+    LM_VBMI2_INLINE static Probe probe(const BpeModel& model, u32 left, u32 right) {
+        return model.narrow_ranks()->probe(NarrowPairs::key_of(left, right));
+    }
+    LM_VBMI2_INLINE static __m128i rank_of(const Probe& probe) {
+        return _mm_cvtusepi32_epi16(_mm_cvtsi32_si128(static_cast<int>(probe.rank_or_more())));
+    }
+};
+
+template <>
+struct Ranks<u32> {
+    using Probe = PairTable::Probe;
+    static constexpr u32 no_token = BpeModel::no_id, no_rank = BpeModel::no_rank;
+
+    LM_VBMI2_INLINE static Probe probe(const BpeModel& model, u32 left, u32 right) {
+        return model.ranks().probe(
+            PairTable::key_of(static_cast<i32>(left), static_cast<i32>(right)));
+    }
+    LM_VBMI2_INLINE static __m128i rank_of(const Probe& probe) {
+        return _mm_cvtsi32_si128(static_cast<int>(probe.rank()));
+    }
+};
+
+// `width` numbers in registers.
+template <typename Number, size_t width>
 struct Words;
 
 template <>
-struct Words<16> {
+struct Words<u16, 16> {
     using Register = __m256i;
     LM_VBMI2_INLINE static Register load(const u16* from) {
         return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -33,13 +65,16 @@ struct Words<16> {
     LM_VBMI2_INLINE static void store(u16* to, Register values) {
         _mm256_store_si256(reinterpret_cast<__m256i*>(to), values);
     }
-    LM_VBMI2_INLINE static Register all_none() { return _mm256_set1_epi16(-1); }
+    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
+        _mm512_store_si512(to, _mm512_cvtepu16_epi32(values));
+    }
     LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
         return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
     }
-    // The others move to the left.
-    LM_VBMI2_INLINE static Register keep(Register values, u32 which) {
-        return _mm256_mask_compress_epi16(all_none(), static_cast<__mmask16>(which), values);
+    // Those behind the bit `which` move to the left, and `last` comes in behind them.
+    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
+        return _mm256_mask_compress_epi16(_mm256_set1_epi16(static_cast<short>(last)),
+                                          static_cast<__mmask16>(~which), values);
     }
     LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
         return _mm256_cmpeq_epi16_mask(values, _mm256_broadcastw_epi16(value));
@@ -51,40 +86,93 @@ struct Words<16> {
 };
 
 template <>
-struct Words<32> {
+struct Words<u16, 32> {
     using Register = __m512i;
     LM_VBMI2_INLINE static Register load(const u16* from) { return _mm512_load_si512(from); }
     LM_VBMI2_INLINE static void store(u16* to, Register values) { _mm512_store_si512(to, values); }
-    LM_VBMI2_INLINE static Register all_none() { return _mm512_set1_epi16(-1); }
+    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
+        _mm512_store_si512(to, _mm512_cvtepu16_epi32(_mm512_castsi512_si256(values)));
+        _mm512_store_si512(to + 16, _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(values, 1)));
+    }
     LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
         return _mm512_mask_broadcastw_epi16(values, at, value);
     }
-    LM_VBMI2_INLINE static Register keep(Register values, u32 which) {
-        return _mm512_mask_compress_epi16(all_none(), which, values);
+    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
+        return _mm512_mask_compress_epi16(_mm512_set1_epi16(static_cast<short>(last)), ~which,
+                                          values);
     }
     LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
         return _mm512_cmpeq_epi16_mask(values, _mm512_broadcastw_epi16(value));
     }
     LM_VBMI2_INLINE static __m128i least_of(Register values) {
-        return Words<16>::least_of(
+        return Words<u16, 16>::least_of(
             _mm256_min_epu16(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1)));
     }
 };
 
-LM_VBMI2_INLINE __m128i rank_of(const NarrowPairs::Probe& probe) {
-    return _mm_cvtusepi32_epi16(_mm_cvtsi32_si128(static_cast<int>(probe.rank_or_more())));
-}
-
-// The smallest, and where it stands leftmost.
-struct Best {
-    u32 rank, at;
+template <>
+struct Words<u32, 16> {
+    using Register = __m512i;
+    LM_VBMI2_INLINE static Register load(const u32* from) { return _mm512_load_si512(from); }
+    LM_VBMI2_INLINE static void store(u32* to, Register values) { _mm512_store_si512(to, values); }
+    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
+        _mm512_store_si512(to, values);
+    }
+    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+        return _mm512_mask_broadcastd_epi32(values, static_cast<__mmask16>(at), value);
+    }
+    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
+        return shift(values, 0U - which, _mm512_set1_epi32(static_cast<int>(last)));
+    }
+    // Those at the bits `which` become the ones behind them, the last one the first of `behind`.
+    LM_VBMI2_INLINE static Register shift(Register values, u32 which, Register behind) {
+        return _mm512_mask_alignr_epi32(values, static_cast<__mmask16>(which), behind, values, 1);
+    }
+    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+        return _mm512_cmpeq_epi32_mask(values, _mm512_broadcastd_epi32(value));
+    }
+    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+        const __m256i eight =
+            _mm256_min_epu32(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1));
+        const __m128i four =
+            _mm_min_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+        const __m128i two = _mm_min_epu32(four, _mm_srli_si128(four, 8));
+        return _mm_min_epu32(two, _mm_srli_si128(two, 4));
+    }
 };
-template <size_t width>
-LM_VBMI2_INLINE Best best_of(typename Words<width>::Register ranks) {
-    const __m128i least = Words<width>::least_of(ranks);
-    return {static_cast<u32>(_mm_cvtsi128_si32(least)) & 0xFFFF,
-            _tzcnt_u32(Words<width>::equal(ranks, least))};
-}
+
+template <>
+struct Words<u32, 32> {
+    using Half = Words<u32, 16>;
+    struct Register {
+        __m512i low, high;
+    };
+    LM_VBMI2_INLINE static Register load(const u32* from) {
+        return {Half::load(from), Half::load(from + 16)};
+    }
+    LM_VBMI2_INLINE static void store(u32* to, Register values) {
+        Half::store(to, values.low);
+        Half::store(to + 16, values.high);
+    }
+    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
+        Half::store_ids(to, values.low);
+        Half::store_ids(to + 16, values.high);
+    }
+    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+        return {Half::set(values.low, at, value), Half::set(values.high, at >> 16, value)};
+    }
+    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
+        const u32 moved = 0U - which;
+        return {Half::shift(values.low, moved, values.high),
+                Half::shift(values.high, moved >> 16, _mm512_set1_epi32(static_cast<int>(last)))};
+    }
+    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+        return Half::equal(values.low, value) | Half::equal(values.high, value) << 16;
+    }
+    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+        return Half::least_of(_mm512_min_epu32(values.low, values.high));
+    }
+};
 
 // Sixteen bytes and the sixteen that begin with the second of them.
 struct Bytes {
@@ -107,100 +195,155 @@ LM_VBMI2_INLINE u32 size_of(std::string_view piece) {
     return static_cast<u32>(piece.size());
 }
 
-}  // namespace
-
-bool VectorMerger::is_for(const BpeModel& model) {
-    return may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2") &&
-           __builtin_cpu_supports("bmi2") && model.narrow_ranks() != nullptr;
+LM_VBMI2_INLINE void store_sixteen(u16* to, __m512i values) {
+    Words<u16, 16>::store(to, _mm512_cvtusepi32_epi16(values));
+}
+LM_VBMI2_INLINE void store_sixteen(u32* to, __m512i values) {
+    Words<u32, 16>::store(to, values);
 }
 
-template <size_t width, typename Piece, typename Ids>
-LM_VBMI2_INLINE void VectorMerger::merge_all(std::span<const Piece> pieces, Ids* out,
-                                             std::array<Lane<width>, n_lanes>& own) {
-    std::array<Lane<width>*, n_lanes> lanes;
-    size_t next = 0, n = 0;
-    for (; n < n_lanes && next < pieces.size(); ++n) begin(*(lanes[n] = &own[n]), pieces, next++);
-    while (n > 0) {
-        for (size_t i = 0; i < n;) {
-            Lane<width>& lane = *lanes[i];
-            if (step(lane)) {
-                ++i;
-                continue;
-            }
-            const auto ids = Words<width>::load(lane.tokens + width);
-            Ids& result = out[lane.piece];
-            Words<width>::store(result.ids, ids);
-            const u64 behind = Words<width>::equal(ids, _mm_set1_epi16(-1)) | u64{1} << width;
-            result.count = static_cast<decltype(result.count)>(_tzcnt_u64(behind));
-            if (next < pieces.size()) {
-                begin(lane, pieces, next++);
-                ++i;
-            } else {
-                lanes[i] = lanes[--n];
+// Tokens and ranks stand from the left on, and nothing around them. ranks[i] is that of tokens i
+// and i + 1.
+template <typename Number, size_t width>
+struct alignas(64) Lane {
+    static constexpr size_t room = 64 / sizeof(Number);  // for one token, aligned
+
+    Number around[room + width + room];
+    Number ranks[width];
+    // Where the last merge was, as a bit, and the pairs that it made: their ranks are still to
+    // come.
+    u32 merged;
+    typename Ranks<Number>::Probe before, after;
+    size_t piece;
+
+    Number* tokens() { return around + room; }
+};
+
+template <typename Number>
+class VectorMerger : public PieceMerger {
+  public:
+    explicit VectorMerger(const BpeModel& model) : model_(&model) {}
+
+    LM_VBMI2 void merge(std::span<const PieceKey> pieces, ShortIds* out) override {
+        merge_all(pieces, out, short_lanes_);
+    }
+    LM_VBMI2 void merge(std::span<const std::string_view> pieces, MediumIds* out) override {
+        merge_all(pieces, out, medium_lanes_);
+    }
+    u64 operations() const override { return operations_; }
+
+  private:
+    static constexpr size_t n_lanes = 8;
+
+    template <size_t width, typename Piece, typename Ids>
+    LM_VBMI2_INLINE void merge_all(std::span<const Piece> pieces, Ids* out,
+                                   std::array<Lane<Number, width>, n_lanes>& own) {
+        std::array<Lane<Number, width>*, n_lanes> lanes;
+        size_t next = 0, n = 0;
+        for (; n < n_lanes && next < pieces.size(); ++n)
+            begin(*(lanes[n] = &own[n]), pieces, next++);
+        while (n > 0) {
+            for (size_t i = 0; i < n;) {
+                Lane<Number, width>& lane = *lanes[i];
+                if (step(lane)) {
+                    ++i;
+                    continue;
+                }
+                take_ids(lane, out[lane.piece]);
+                if (next < pieces.size()) {
+                    begin(lane, pieces, next++);
+                    ++i;
+                } else {
+                    lanes[i] = lanes[--n];
+                }
             }
         }
     }
-}
 
-LM_VBMI2 void VectorMerger::merge(std::span<const PieceKey> pieces, ShortIds* out) {
-    merge_all(pieces, out, lanes_);
-}
-
-LM_VBMI2 void VectorMerger::merge(std::span<const std::string_view> pieces, WideIds* out) {
-    merge_all(pieces, out, wide_lanes_);
-}
-
-template <size_t width, typename Piece>
-LM_VBMI2_INLINE void VectorMerger::begin(Lane<width>& lane, std::span<const Piece> pieces,
-                                         size_t piece) {
-    using W = Words<width>;
-    const u32 n = size_of(pieces[piece]);
-    const __m512i nothing = _mm512_set1_epi32(-1);
-    for (u32 i = 0; i < width; i += 16) {
-        const Bytes bytes = bytes_of(pieces[piece], i);
-        const __m512i first = _mm512_cvtepu8_epi32(bytes.first);
-        const __m512i pairs =
-            _mm512_or_si512(_mm512_slli_epi32(first, 8), _mm512_cvtepu8_epi32(bytes.second));
-        const __m512i ids = _mm512_mask_i32gather_epi32(
-            nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n) >> i), first, model_->byte_ids(), 4);
-        const __m512i ranks =
-            _mm512_mask_i32gather_epi32(nothing, static_cast<__mmask16>(_bzhi_u32(~0U, n - 1) >> i),
-                                        pairs, model_->byte_ranks(), 4);
-        Words<16>::store(lane.tokens + width + i, _mm512_cvtepi32_epi16(ids));
-        Words<16>::store(lane.ranks + i, _mm512_cvtusepi32_epi16(ranks));
+    template <size_t width, typename Piece>
+    LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Piece> pieces,
+                               size_t piece) {
+        const __m512i no_token = _mm512_set1_epi32(Ranks<Number>::no_token);
+        const __m512i no_rank = _mm512_set1_epi32(Ranks<Number>::no_rank);
+        const u32 n = size_of(pieces[piece]);
+        Number* const tokens = lane.tokens();
+        for (u32 i = 0; i < width; i += 16) {
+            const Bytes bytes = bytes_of(pieces[piece], i);
+            const __m512i first = _mm512_cvtepu8_epi32(bytes.first);
+            const __m512i pairs =
+                _mm512_or_si512(_mm512_slli_epi32(first, 8), _mm512_cvtepu8_epi32(bytes.second));
+            store_sixteen(tokens + i, _mm512_mask_i32gather_epi32(
+                                          no_token, static_cast<__mmask16>(_bzhi_u32(~0U, n) >> i),
+                                          first, model_->byte_ids(), 4));
+            store_sixteen(lane.ranks + i,
+                          _mm512_mask_i32gather_epi32(
+                              no_rank, static_cast<__mmask16>(_bzhi_u32(~0U, n - 1) >> i), pairs,
+                              model_->byte_ranks(), 4));
+        }
+        tokens[-1] = tokens[width] = static_cast<Number>(Ranks<Number>::no_token);
+        lane.merged = 0;
+        lane.before = lane.after = Ranks<Number>::probe(*model_, 0, 0);
+        lane.piece = piece;
+        operations_ += n;
     }
-    W::store(lane.tokens, W::all_none());
-    W::store(lane.tokens + 2 * width, W::all_none());
-    lane.merged = 0;
-    lane.before = lane.after = model_->narrow_ranks()->probe(0);
-    lane.piece = piece;
-    operations_ += n;
+
+    // Makes the next merge; false when there is none.
+    template <size_t width>
+    LM_VBMI2_INLINE bool step(Lane<Number, width>& lane) {
+        using W = Words<Number, width>;
+        using R = Ranks<Number>;
+        auto ranks = W::set(W::load(lane.ranks), lane.merged >> 1, R::rank_of(lane.before));
+        ranks = W::set(ranks, lane.merged, R::rank_of(lane.after));
+        // The smallest, where it stands leftmost.
+        const __m128i least = W::least_of(ranks);
+        const u32 rank = static_cast<Number>(_mm_cvtsi128_si32(least));
+        const u32 at = _tzcnt_u32(W::equal(ranks, least));
+        operations_ += 3;
+        if (rank == R::no_rank) return false;
+        const u32 here = 1U << at, right = here << 1;
+        const auto id = static_cast<u32>(model_->result(rank));
+        Number* const tokens = lane.tokens();
+        const u32 before = tokens[i64{at} - 1], after = tokens[at + 2];
+        W::store(tokens, W::set(W::remove(W::load(tokens), right, R::no_token), here,
+                                _mm_cvtsi32_si128(static_cast<int>(id))));
+        W::store(lane.ranks, W::remove(ranks, right, R::no_rank));
+        lane.merged = here;
+        lane.before = R::probe(*model_, before, id);
+        lane.after = R::probe(*model_, id, after);
+        lane.before.prefetch();
+        lane.after.prefetch();
+        return true;
+    }
+
+    template <size_t width, typename Ids>
+    LM_VBMI2_INLINE static void take_ids(Lane<Number, width>& lane, Ids& out) {
+        using W = Words<Number, width>;
+        const auto tokens = W::load(lane.tokens());
+        W::store_ids(out.ids, tokens);
+        const u64 behind = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token)) | u64{1}
+                                                                                           << width;
+        out.count = static_cast<u32>(_tzcnt_u64(behind));
+    }
+
+    const BpeModel* model_;
+    std::array<Lane<Number, 16>, n_lanes> short_lanes_;
+    std::array<Lane<Number, 32>, n_lanes> medium_lanes_;
+    u64 operations_ = 0;
+};
+
+bool has_vectors() {
+    return may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2") &&
+           __builtin_cpu_supports("bmi2");
 }
 
-// Makes the next merge; false when there is none.
-template <size_t width>
-LM_VBMI2_INLINE bool VectorMerger::step(Lane<width>& lane) {
-    using W = Words<width>;
-    const NarrowPairs& table = *model_->narrow_ranks();
-    auto ranks = W::set(W::load(lane.ranks), lane.merged >> 1, rank_of(lane.before));
-    ranks = W::set(ranks, lane.merged, rank_of(lane.after));
-    const Best best = best_of<width>(ranks);
-    operations_ += 3;
-    if (best.rank == none) return false;
-    const u32 here = 1U << best.at;
-    const u32 kept = ~(here << 1);
-    const auto id = static_cast<u16>(model_->result(best.rank));
-    u16* const tokens = lane.tokens + width;
-    const u16 before = tokens[i64{best.at} - 1], after = tokens[best.at + 2];
-    W::store(tokens, W::set(W::keep(W::load(tokens), kept), here, _mm_cvtsi32_si128(id)));
-    W::store(lane.ranks, W::keep(ranks, kept));
-    lane.merged = here;
-    lane.before = table.probe(NarrowPairs::key_of(before, id));
-    lane.after = table.probe(NarrowPairs::key_of(id, after));
-    lane.before.prefetch();
-    lane.after.prefetch();
-    return true;
+}  // namespace
+
+std::unique_ptr<PieceMerger> make_vector_merger(const BpeModel& model, MergerWords words) {
+    if (!has_vectors()) return nullptr;
+    if (words == MergerWords::wide) return std::make_unique<VectorMerger<u32>>(model);
+    if (model.narrow_ranks() == nullptr) return nullptr;
+    return std::make_unique<VectorMerger<u16>>(model);
 }
 
 }  // namespace lm::text
@@ -209,14 +352,8 @@ LM_VBMI2_INLINE bool VectorMerger::step(Lane<width>& lane) {
 
 namespace lm::text {
 
-bool VectorMerger::is_for(const BpeModel&) {
-    return false;
-}
-void VectorMerger::merge(std::span<const PieceKey>, ShortIds*) {
-    bug(__FILE__, __LINE__, "no AVX-512 here");
-}
-void VectorMerger::merge(std::span<const std::string_view>, WideIds*) {
-    bug(__FILE__, __LINE__, "no AVX-512 here");
+std::unique_ptr<PieceMerger> make_vector_merger(const BpeModel&, MergerWords) {
+    return nullptr;
 }
 
 }  // namespace lm::text

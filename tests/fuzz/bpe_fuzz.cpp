@@ -13,20 +13,19 @@
 #include <utility>
 #include <vector>
 
+#include "support/all_mergers.hpp"
 #include "support/slow_merges.hpp"
 #include "text/bpe.hpp"
 #include "text/bpe_encoder.hpp"
-#include "text/short_merger.hpp"
-#include "text/vector_merger.hpp"
 
 namespace {
 
 using lm::i32;
 using lm::text::BpeModel;
+using lm::text::MediumIds;
 using lm::text::Merge;
 using lm::text::PieceKey;
 using lm::text::SplitRule;
-using lm::text::VectorMerger;
 using Ids = std::vector<i32>;
 
 void require(bool condition) {
@@ -165,23 +164,20 @@ void check_many_pieces(const BpeModel& model, const std::string& text,
         keys.push_back(PieceKey::of(piece));
         expected.push_back(slow.of_piece(piece));
     }
-    lm::text::ShortMerger merger(model);
-    merger.merge(keys, [&](std::size_t i, std::span<const i32> ids) {
-        require(Ids(ids.begin(), ids.end()) == expected[i]);
-    });
-    if (!VectorMerger::is_for(model)) return;
-    VectorMerger vectors(model);
-    std::vector<lm::text::ShortIds> merged(keys.size());
-    vectors.merge(keys, merged.data());
-    for (std::size_t i = 0; i < keys.size(); ++i)
-        require(Ids(merged[i].ids, merged[i].ids + merged[i].count) == expected[i]);
     // 33 bytes are to be readable at each.
-    const std::string longer = text + std::string(VectorMerger::longest + 1, '\0');
-    const auto pieces = cut(std::string_view(longer).substr(0, text.size()), VectorMerger::longest);
-    std::vector<lm::text::WideIds> wide(pieces.size());
-    vectors.merge(pieces, wide.data());
-    for (std::size_t i = 0; i < pieces.size(); ++i)
-        require(Ids(wide[i].ids, wide[i].ids + wide[i].count) == slow.of_piece(pieces[i]));
+    const std::string longer = text + std::string(MediumIds::longest + 1, '\0');
+    const auto pieces = cut(std::string_view(longer).substr(0, text.size()), MediumIds::longest);
+    for (const auto& merger : lm::test::all_mergers(model)) {
+        std::vector<lm::text::ShortIds> merged(keys.size());
+        merger->merge(keys, merged.data());
+        for (std::size_t i = 0; i < keys.size(); ++i)
+            require(Ids(merged[i].ids, merged[i].ids + merged[i].count) == expected[i]);
+        std::vector<MediumIds> medium(pieces.size());
+        merger->merge(pieces, medium.data());
+        for (std::size_t i = 0; i < pieces.size(); ++i)
+            require(Ids(medium[i].ids, medium[i].ids + medium[i].count) ==
+                    slow.of_piece(pieces[i]));
+    }
 }
 
 void check_text(const BpeModel& model, const std::string& text, SplitRule rule,

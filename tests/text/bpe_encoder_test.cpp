@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/version.hpp"
+#include "support/all_mergers.hpp"
 #include "text/bpe_tokenizer.hpp"
-#include "text/vector_merger.hpp"
 
 using namespace lm;
 using namespace lm::text;
@@ -127,15 +127,11 @@ TEST_CASE("texts full of new and long pieces become what their pieces become alo
 TEST_CASE("pieces of up to 32 bytes, many at once, become what they become alone") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
-    if (!VectorMerger::is_for(model)) {
-        WARN("skipped: no AVX-512 here");
-        return;
-    }
     std::mt19937 random(5);
     std::vector<std::string> texts;  // with other text behind the piece
     std::vector<size_t> sizes;
     for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xD0\xB0\xD0\xB5", "\xFF"}) {
-        for (size_t size = 1; size <= VectorMerger::longest; ++size) {
+        for (size_t size = 1; size <= MediumIds::longest; ++size) {
             for (int i = 0; i < 40; ++i) {
                 std::string text;
                 while (text.size() < size) text += alphabet[random() % alphabet.size()];
@@ -149,12 +145,14 @@ TEST_CASE("pieces of up to 32 bytes, many at once, become what they become alone
         pieces.push_back(std::string_view(texts[i]).substr(0, sizes[i]));
     PieceEncoder alone(model);
     for (const size_t n : {size_t{0}, size_t{1}, size_t{9}, pieces.size()}) {
-        std::vector<WideIds> merged(n);
-        VectorMerger(model).merge(std::span(pieces).first(n), merged.data());
-        for (size_t i = 0; i < n; ++i) {
-            INFO(pieces[i]);
-            CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
-                                     alone.encode(pieces[i])));
+        for (const auto& merger : test::all_mergers(model)) {
+            std::vector<MediumIds> merged(n);
+            merger->merge(std::span(pieces).first(n), merged.data());
+            for (size_t i = 0; i < n; ++i) {
+                INFO(pieces[i]);
+                CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
+                                         alone.encode(pieces[i])));
+            }
         }
     }
 }

@@ -17,12 +17,11 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "nasty_text.hpp"
+#include "support/all_mergers.hpp"
 #include "support/temp_dir.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/piece_loops.hpp"
-#include "text/short_merger.hpp"
 #include "text/tokenizer.hpp"
-#include "text/vector_merger.hpp"
 
 using namespace lm;
 using namespace lm::text;
@@ -161,22 +160,15 @@ TEST_CASE("short pieces, many at once, become what they become alone") {
         }
     }
     for (const size_t n : {size_t{0}, size_t{1}, size_t{7}, size_t{9}, pieces.size()}) {
-        ShortMerger merger(model);
         PieceEncoder alone(model);
-        std::vector<int> times(n);
-        merger.merge(std::span(pieces).first(n), [&](size_t i, std::span<const i32> ids) {
-            ++times[i];
-            INFO(test::escaped(pieces[i].text()));
-            CHECK(std::ranges::equal(ids, alone.encode(pieces[i].text())));
-        });
-        CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(n));
-        if (!VectorMerger::is_for(model)) continue;
-        std::vector<ShortIds> merged(n);
-        VectorMerger(model).merge(std::span(pieces).first(n), merged.data());
-        for (size_t i = 0; i < n; ++i) {
-            INFO(test::escaped(pieces[i].text()));
-            CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
-                                     alone.encode(pieces[i].text())));
+        for (const auto& merger : test::all_mergers(model)) {
+            std::vector<ShortIds> merged(n);
+            merger->merge(std::span(pieces).first(n), merged.data());
+            for (size_t i = 0; i < n; ++i) {
+                INFO(test::escaped(pieces[i].text()));
+                CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
+                                         alone.encode(pieces[i].text())));
+            }
         }
     }
 }
@@ -234,9 +226,11 @@ void compare_loops(const PieceLoops<Id>& aes) {
             lines.insert(std::min(batch->at[i], cache.neighbour_of(batch->at[i]))).second &&
             lines.insert(std::min(other->at[i], other_cache.neighbour_of(other->at[i]))).second;
         if (i % 5 == 0 || !alone || !batch->keys[i].is_short()) continue;
-        const Id ids[PieceCache<Id>::most_ids] = {static_cast<Id>(i), static_cast<Id>(i + 1)};
-        cache.insert(batch->at[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
-        other_cache.insert(other->at[i], batch->keys[i], ids, static_cast<size_t>(1 + i % 2));
+        const i32 ids[PackedIds<Id>::most] = {static_cast<i32>(i), static_cast<i32>(i + 1)};
+        typename PieceCache<Id>::Entry entry{batch->keys[i], {}};
+        entry.ids.set(ids, static_cast<u32>(1 + i % 2));
+        cache.insert(batch->at[i], entry);
+        other_cache.insert(other->at[i], entry);
     }
     for (const i64 from : {0, 1, 15, 16, 77}) {
         for (const i64 to : {i64{78}, n - 17, n}) {
@@ -250,22 +244,32 @@ void compare_loops(const PieceLoops<Id>& aes) {
     }
 }
 
-TEST_CASE("ids are copied up to the first piece that has more than an entry holds") {
-    PieceCache<u16> cache;
-    PieceBatch<u16> batch(cache);
-    PieceCache<u16>::Entry entries[8] = {};
-    for (u16 i = 0; i < 8; ++i) {
-        for (u16 k = 0; k < 7; ++k) entries[i].ids[k] = static_cast<u16>(10 * i + k);
-        entries[i].count = i == 6 ? 0xFFFF : i;
-        batch.at[i] = &entries[i];
+template <typename Id>
+void check_copy(i32 largest) {
+    PieceCache<Id> cache;
+    const auto batch = std::make_unique<PieceBatch<Id>>(cache);
+    constexpr u32 most = PackedIds<Id>::most;
+    typename PieceCache<Id>::Entry entries[most + 2] = {};
+    std::vector<Id> want;
+    for (u32 i = 1; i <= most + 1; ++i) {
+        std::vector<i32> ids;
+        for (u32 k = 0; k < most; ++k) ids.push_back(largest - static_cast<i32>(10 * i + k));
+        entries[i].ids.set(ids.data(), i == most ? PackedIds<Id>::elsewhere : std::min(i, most));
+        if (i < most) want.insert(want.end(), ids.begin(), ids.begin() + i);
+        batch->at[i] = &entries[i];
     }
-    u16 ids[100];
-    u16* out = ids;
-    CHECK(copy_ids(batch, 1, 8, out) == 6);
-    const u16 want[] = {10, 20, 21, 30, 31, 32, 40, 41, 42, 43, 50, 51, 52, 53, 54};
+    Id ids[100];
+    Id* out = ids;
+    CHECK(copy_ids(*batch, 1, most + 2, out) == most);
     CHECK(std::ranges::equal(std::span(ids, out), want));
-    CHECK(copy_ids(batch, 7, 8, out) == 8);
-    CHECK(out - ids == 22);
+    Id* const behind = out;
+    CHECK(copy_ids(*batch, most + 1, most + 2, out) == most + 2);
+    CHECK(out - behind == most);
+}
+
+TEST_CASE("ids are copied up to the first piece that has more than an entry holds") {
+    check_copy<u16>(0xFFFF);
+    check_copy<i32>(BpeModel::no_id);
 }
 
 TEST_CASE("the loops over pieces do the same on every machine") {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every merger that this machine and a model have.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "text/piece_merger.hpp"
+
+namespace lm::test {
+
+inline std::vector<std::unique_ptr<text::PieceMerger>> all_mergers(const text::BpeModel& model) {
+    std::vector<std::unique_ptr<text::PieceMerger>> mergers;
+    mergers.push_back(text::make_portable_merger(model));
+    for (const auto words : {text::MergerWords::narrow, text::MergerWords::wide})
+        if (auto merger = text::make_vector_merger(model, words))
+            mergers.push_back(std::move(merger));
+    return mergers;
+}
+
+}  // namespace lm::test
