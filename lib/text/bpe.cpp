@@ -184,7 +184,12 @@ void PieceEncoder::encode_long(std::string_view part) {
         nodes_[i] = {model_->byte_id(static_cast<u8>(part[i])), i == 0 ? nowhere : i - 1,
                      i + 1 == n ? nowhere : i + 1, BpeModel::no_rank};
     }
-    for (u32 i = 0; i + 1 < n; ++i) push_pair(i);
+    for (u32 i = 0; i + 1 < n; ++i) {
+        nodes_[i].rank = model_->byte_rank(static_cast<u8>(part[i]), static_cast<u8>(part[i + 1]));
+        if (nodes_[i].rank != BpeModel::no_rank) heap_.push_back(u64{nodes_[i].rank} << 32 | i);
+    }
+    std::ranges::make_heap(heap_, std::greater<>());
+    operations_ += n;
     while (!heap_.empty()) {
         std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
         const u64 top = heap_.back();

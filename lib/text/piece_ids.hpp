@@ -102,8 +102,8 @@ class PieceIds {
         long_.insert(batch.long_places[m], batch.piece(text, m), ids.data(), ids.size());
     }
 
-    // Merges those that are new, and not too long to be merged together. 33 bytes are readable at
-    // each piece.
+    // Merges those that are new, and not too long to be merged together; as much is readable at
+    // each as PieceMerger asks for.
     void merge_longs(const Batch& batch, std::string_view text) {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {

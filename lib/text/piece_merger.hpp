@@ -19,7 +19,7 @@ struct alignas(64) ShortIds {
 };
 
 struct alignas(64) MediumIds {
-    static constexpr size_t longest = 32;  // bytes of a piece
+    static constexpr size_t longest = 64;  // bytes of a piece
     i32 ids[longest];
     u32 count;
 };
@@ -29,7 +29,7 @@ class PieceMerger {
   public:
     virtual ~PieceMerger() = default;
     virtual void merge(std::span<const PieceKey> pieces, ShortIds* out) = 0;
-    // Pieces of up to MediumIds::longest bytes; one more is readable behind as many at each.
+    // Pieces of up to MediumIds::longest bytes; one byte more than that is readable at each.
     virtual void merge(std::span<const std::string_view> pieces, MediumIds* out) = 0;
     virtual u64 operations() const = 0;  // as of PieceEncoder
 };

@@ -10,6 +10,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 
 #define LM_VBMI2 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2,bmi,bmi2,popcnt")))
@@ -68,15 +69,15 @@ struct Words<u16, 16> {
     LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
         _mm512_store_si512(to, _mm512_cvtepu16_epi32(values));
     }
-    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+    LM_VBMI2_INLINE static Register set(Register values, u64 at, __m128i value) {
         return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
     }
     // Those behind the bit `which` move to the left, and `last` comes in behind them.
-    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
+    LM_VBMI2_INLINE static Register remove(Register values, u64 which, u32 last) {
         return _mm256_mask_compress_epi16(_mm256_set1_epi16(static_cast<short>(last)),
                                           static_cast<__mmask16>(~which), values);
     }
-    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+    LM_VBMI2_INLINE static u64 equal(Register values, __m128i value) {
         return _mm256_cmpeq_epi16_mask(values, _mm256_broadcastw_epi16(value));
     }
     LM_VBMI2_INLINE static __m128i least_of(Register values) {
@@ -85,53 +86,55 @@ struct Words<u16, 16> {
     }
 };
 
+// One register of 64 bytes.
+template <typename Number>
+struct Whole;
+
 template <>
-struct Words<u16, 32> {
-    using Register = __m512i;
-    LM_VBMI2_INLINE static Register load(const u16* from) { return _mm512_load_si512(from); }
-    LM_VBMI2_INLINE static void store(u16* to, Register values) { _mm512_store_si512(to, values); }
-    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
-        _mm512_store_si512(to, _mm512_cvtepu16_epi32(_mm512_castsi512_si256(values)));
-        _mm512_store_si512(to + 16, _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(values, 1)));
+struct Whole<u16> {
+    LM_VBMI2_INLINE static __m512i all(u32 value) {
+        return _mm512_set1_epi16(static_cast<short>(value));
     }
-    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
-        return _mm512_mask_broadcastw_epi16(values, at, value);
+    LM_VBMI2_INLINE static __m512i set(__m512i values, u64 at, __m128i value) {
+        return _mm512_mask_broadcastw_epi16(values, static_cast<__mmask32>(at), value);
     }
-    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
-        return _mm512_mask_compress_epi16(_mm512_set1_epi16(static_cast<short>(last)), ~which,
-                                          values);
+    // Those at the bits `which` become the ones behind them, the last one the first of `behind`.
+    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i behind) {
+        const __m512i joined = _mm512_alignr_epi32(behind, values, 1);  // two numbers further
+        const __m512i shifted =
+            _mm512_or_si512(_mm512_srli_epi32(values, 16), _mm512_slli_epi32(joined, 16));
+        return _mm512_mask_mov_epi16(values, static_cast<__mmask32>(which), shifted);
     }
-    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+    LM_VBMI2_INLINE static u64 equal(__m512i values, __m128i value) {
         return _mm512_cmpeq_epi16_mask(values, _mm512_broadcastw_epi16(value));
     }
-    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+    LM_VBMI2_INLINE static __m512i least(__m512i a, __m512i b) { return _mm512_min_epu16(a, b); }
+    LM_VBMI2_INLINE static __m128i least_of(__m512i values) {
         return Words<u16, 16>::least_of(
             _mm256_min_epu16(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1)));
+    }
+    LM_VBMI2_INLINE static void store_ids(i32* to, __m512i values) {
+        _mm512_store_si512(to, _mm512_cvtepu16_epi32(_mm512_castsi512_si256(values)));
+        _mm512_store_si512(to + 16, _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(values, 1)));
     }
 };
 
 template <>
-struct Words<u32, 16> {
-    using Register = __m512i;
-    LM_VBMI2_INLINE static Register load(const u32* from) { return _mm512_load_si512(from); }
-    LM_VBMI2_INLINE static void store(u32* to, Register values) { _mm512_store_si512(to, values); }
-    LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
-        _mm512_store_si512(to, values);
+struct Whole<u32> {
+    LM_VBMI2_INLINE static __m512i all(u32 value) {
+        return _mm512_set1_epi32(static_cast<int>(value));
     }
-    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
+    LM_VBMI2_INLINE static __m512i set(__m512i values, u64 at, __m128i value) {
         return _mm512_mask_broadcastd_epi32(values, static_cast<__mmask16>(at), value);
     }
-    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
-        return shift(values, 0U - which, _mm512_set1_epi32(static_cast<int>(last)));
-    }
-    // Those at the bits `which` become the ones behind them, the last one the first of `behind`.
-    LM_VBMI2_INLINE static Register shift(Register values, u32 which, Register behind) {
+    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i behind) {
         return _mm512_mask_alignr_epi32(values, static_cast<__mmask16>(which), behind, values, 1);
     }
-    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
+    LM_VBMI2_INLINE static u64 equal(__m512i values, __m128i value) {
         return _mm512_cmpeq_epi32_mask(values, _mm512_broadcastd_epi32(value));
     }
-    LM_VBMI2_INLINE static __m128i least_of(Register values) {
+    LM_VBMI2_INLINE static __m512i least(__m512i a, __m512i b) { return _mm512_min_epu32(a, b); }
+    LM_VBMI2_INLINE static __m128i least_of(__m512i values) {
         const __m256i eight =
             _mm256_min_epu32(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1));
         const __m128i four =
@@ -139,38 +142,52 @@ struct Words<u32, 16> {
         const __m128i two = _mm_min_epu32(four, _mm_srli_si128(four, 8));
         return _mm_min_epu32(two, _mm_srli_si128(two, 4));
     }
+    LM_VBMI2_INLINE static void store_ids(i32* to, __m512i values) {
+        _mm512_store_si512(to, values);
+    }
 };
 
-template <>
-struct Words<u32, 32> {
-    using Half = Words<u32, 16>;
+// All others: some whole registers.
+template <typename Number, size_t width>
+struct Words {
+    using W = Whole<Number>;
+    static constexpr size_t each = 64 / sizeof(Number), n = width / each;
     struct Register {
-        __m512i low, high;
+        __m512i parts[n];
     };
-    LM_VBMI2_INLINE static Register load(const u32* from) {
-        return {Half::load(from), Half::load(from + 16)};
+    LM_VBMI2_INLINE static Register load(const Number* from) {
+        Register values;
+        for (size_t i = 0; i < n; ++i) values.parts[i] = _mm512_load_si512(from + i * each);
+        return values;
     }
-    LM_VBMI2_INLINE static void store(u32* to, Register values) {
-        Half::store(to, values.low);
-        Half::store(to + 16, values.high);
+    LM_VBMI2_INLINE static void store(Number* to, Register values) {
+        for (size_t i = 0; i < n; ++i) _mm512_store_si512(to + i * each, values.parts[i]);
     }
     LM_VBMI2_INLINE static void store_ids(i32* to, Register values) {
-        Half::store_ids(to, values.low);
-        Half::store_ids(to + 16, values.high);
+        for (size_t i = 0; i < n; ++i) W::store_ids(to + i * each, values.parts[i]);
     }
-    LM_VBMI2_INLINE static Register set(Register values, u32 at, __m128i value) {
-        return {Half::set(values.low, at, value), Half::set(values.high, at >> 16, value)};
+    LM_VBMI2_INLINE static Register set(Register values, u64 at, __m128i value) {
+        for (size_t i = 0; i < n; ++i)
+            values.parts[i] = W::set(values.parts[i], at >> (i * each), value);
+        return values;
     }
-    LM_VBMI2_INLINE static Register remove(Register values, u32 which, u32 last) {
-        const u32 moved = 0U - which;
-        return {Half::shift(values.low, moved, values.high),
-                Half::shift(values.high, moved >> 16, _mm512_set1_epi32(static_cast<int>(last)))};
+    LM_VBMI2_INLINE static Register remove(Register values, u64 which, u32 last) {
+        const u64 moved = 0 - which;
+        for (size_t i = 0; i < n; ++i) {
+            const __m512i behind = i + 1 < n ? values.parts[i + 1] : W::all(last);
+            values.parts[i] = W::shift(values.parts[i], moved >> (i * each), behind);
+        }
+        return values;
     }
-    LM_VBMI2_INLINE static u32 equal(Register values, __m128i value) {
-        return Half::equal(values.low, value) | Half::equal(values.high, value) << 16;
+    LM_VBMI2_INLINE static u64 equal(Register values, __m128i value) {
+        u64 which = 0;
+        for (size_t i = 0; i < n; ++i) which |= W::equal(values.parts[i], value) << (i * each);
+        return which;
     }
     LM_VBMI2_INLINE static __m128i least_of(Register values) {
-        return Half::least_of(_mm512_min_epu32(values.low, values.high));
+        __m512i least = values.parts[0];
+        for (size_t i = 1; i < n; ++i) least = W::least(least, values.parts[i]);
+        return W::least_of(least);
     }
 };
 
@@ -199,7 +216,7 @@ LM_VBMI2_INLINE void store_sixteen(u16* to, __m512i values) {
     Words<u16, 16>::store(to, _mm512_cvtusepi32_epi16(values));
 }
 LM_VBMI2_INLINE void store_sixteen(u32* to, __m512i values) {
-    Words<u32, 16>::store(to, values);
+    _mm512_store_si512(to, values);
 }
 
 // Tokens and ranks stand from the left on, and nothing around them. ranks[i] is that of tokens i
@@ -212,7 +229,7 @@ struct alignas(64) Lane {
     Number ranks[width];
     // Where the last merge was, as a bit, and the pairs that it made: their ranks are still to
     // come.
-    u32 merged;
+    u64 merged;
     typename Ranks<Number>::Probe before, after;
     size_t piece;
 
@@ -225,23 +242,33 @@ class VectorMerger : public PieceMerger {
     explicit VectorMerger(const BpeModel& model) : model_(&model) {}
 
     LM_VBMI2 void merge(std::span<const PieceKey> pieces, ShortIds* out) override {
-        merge_all(pieces, out, short_lanes_);
+        merge_those(pieces, 1, PieceKey::longest, out, short_lanes_);
     }
     LM_VBMI2 void merge(std::span<const std::string_view> pieces, MediumIds* out) override {
-        merge_all(pieces, out, medium_lanes_);
+        merge_those(pieces, 1, 32, out, medium_lanes_);
+        merge_those(pieces, 33, MediumIds::longest, out, wide_lanes_);
     }
     u64 operations() const override { return operations_; }
 
   private:
     static constexpr size_t n_lanes = 8;
 
+    // Those of `least` to `most` bytes.
     template <size_t width, typename Piece, typename Ids>
-    LM_VBMI2_INLINE void merge_all(std::span<const Piece> pieces, Ids* out,
-                                   std::array<Lane<Number, width>, n_lanes>& own) {
+    LM_VBMI2_INLINE void merge_those(std::span<const Piece> pieces, u32 least, u32 most, Ids* out,
+                                     std::array<Lane<Number, width>, n_lanes>& own) {
         std::array<Lane<Number, width>*, n_lanes> lanes;
         size_t next = 0, n = 0;
-        for (; n < n_lanes && next < pieces.size(); ++n)
-            begin(*(lanes[n] = &own[n]), pieces, next++);
+        const auto begin_next = [&](Lane<Number, width>& lane) LM_VBMI2 {
+            while (next < pieces.size() && size_of(pieces[next]) - least > most - least) ++next;
+            if (next == pieces.size()) return false;
+            begin(lane, pieces, next++);
+            return true;
+        };
+        while (n < n_lanes && begin_next(own[n])) {
+            lanes[n] = &own[n];
+            ++n;
+        }
         while (n > 0) {
             for (size_t i = 0; i < n;) {
                 Lane<Number, width>& lane = *lanes[i];
@@ -250,8 +277,7 @@ class VectorMerger : public PieceMerger {
                     continue;
                 }
                 take_ids(lane, out[lane.piece]);
-                if (next < pieces.size()) {
-                    begin(lane, pieces, next++);
+                if (begin_next(lane)) {
                     ++i;
                 } else {
                     lanes[i] = lanes[--n];
@@ -272,13 +298,14 @@ class VectorMerger : public PieceMerger {
             const __m512i first = _mm512_cvtepu8_epi32(bytes.first);
             const __m512i pairs =
                 _mm512_or_si512(_mm512_slli_epi32(first, 8), _mm512_cvtepu8_epi32(bytes.second));
-            store_sixteen(tokens + i, _mm512_mask_i32gather_epi32(
-                                          no_token, static_cast<__mmask16>(_bzhi_u32(~0U, n) >> i),
-                                          first, model_->byte_ids(), 4));
+            store_sixteen(tokens + i,
+                          _mm512_mask_i32gather_epi32(
+                              no_token, static_cast<__mmask16>(_bzhi_u64(~u64{0}, n) >> i), first,
+                              model_->byte_ids(), 4));
             store_sixteen(lane.ranks + i,
                           _mm512_mask_i32gather_epi32(
-                              no_rank, static_cast<__mmask16>(_bzhi_u32(~0U, n - 1) >> i), pairs,
-                              model_->byte_ranks(), 4));
+                              no_rank, static_cast<__mmask16>(_bzhi_u64(~u64{0}, n - 1) >> i),
+                              pairs, model_->byte_ranks(), 4));
         }
         tokens[-1] = tokens[width] = static_cast<Number>(Ranks<Number>::no_token);
         lane.merged = 0;
@@ -297,10 +324,10 @@ class VectorMerger : public PieceMerger {
         // The smallest, where it stands leftmost.
         const __m128i least = W::least_of(ranks);
         const u32 rank = static_cast<Number>(_mm_cvtsi128_si32(least));
-        const u32 at = _tzcnt_u32(W::equal(ranks, least));
+        const auto at = static_cast<u32>(_tzcnt_u64(W::equal(ranks, least)));
         operations_ += 3;
         if (rank == R::no_rank) return false;
-        const u32 here = 1U << at, right = here << 1;
+        const u64 here = u64{1} << at, right = here << 1;
         const auto id = static_cast<u32>(model_->result(rank));
         Number* const tokens = lane.tokens();
         const u32 before = tokens[i64{at} - 1], after = tokens[at + 2];
@@ -320,14 +347,14 @@ class VectorMerger : public PieceMerger {
         using W = Words<Number, width>;
         const auto tokens = W::load(lane.tokens());
         W::store_ids(out.ids, tokens);
-        const u64 behind = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token)) | u64{1}
-                                                                                           << width;
-        out.count = static_cast<u32>(_tzcnt_u64(behind));
+        const u64 behind = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token));
+        out.count = std::min<u32>(static_cast<u32>(_tzcnt_u64(behind)), width);
     }
 
     const BpeModel* model_;
     std::array<Lane<Number, 16>, n_lanes> short_lanes_;
     std::array<Lane<Number, 32>, n_lanes> medium_lanes_;
+    std::array<Lane<Number, MediumIds::longest>, n_lanes> wide_lanes_;
     u64 operations_ = 0;
 };
 

@@ -164,7 +164,7 @@ void check_many_pieces(const BpeModel& model, const std::string& text,
         keys.push_back(PieceKey::of(piece));
         expected.push_back(slow.of_piece(piece));
     }
-    // 33 bytes are to be readable at each.
+    // As much is to be readable at each.
     const std::string longer = text + std::string(MediumIds::longest + 1, '\0');
     const auto pieces = cut(std::string_view(longer).substr(0, text.size()), MediumIds::longest);
     for (const auto& merger : lm::test::all_mergers(model)) {
