@@ -226,8 +226,9 @@ class BpeEncoder : public Encoder {
     PieceIds<Id> ids_;
     Batch batch_{ids_.cache()}, parts_{ids_.cache()};
     // Of a span.
-    char gathered_[gathered_bytes + MediumIds::longest + 16];  // what is behind is readable, for any part
-    i64 n_parts_ = 0;                     // gathered
+    char gathered_[gathered_bytes + MediumIds::longest +
+                   16];  // what is behind is readable, for any part
+    i64 n_parts_ = 0;    // gathered
     std::vector<NewLong> new_longs_;
     std::vector<Id> new_long_ids_;  // of all of them
 };
