@@ -153,8 +153,14 @@ size_t TokenIndex::slot_of(std::string_view token, u64 hash) const {
     }
 }
 
-i32 TokenIndex::find(std::string_view token) const {
-    return slots_[slot_of(token, hash64(token))].id;
+TokenIndex::Sought TokenIndex::seek(std::string_view token) const {
+    const u64 hash = hash64(token);
+    __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
+    return {token, hash};
+}
+
+i32 TokenIndex::find(Sought sought) const {
+    return slots_[slot_of(sought.token, sought.hash)].id;
 }
 
 std::string MergeReader::not_there(std::string_view token) const {
@@ -163,12 +169,14 @@ std::string MergeReader::not_there(std::string_view token) const {
 
 // What is wrong with the merge; empty: nothing, and it is added.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
-    const i32 a = index_->find(left);
-    if (a < 0) return not_there(left);
-    const i32 b = index_->find(right);
-    if (b < 0) return not_there(right);
     both_.assign(left).append(right);
-    const i32 result = index_->find(both_);
+    const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right),
+                             whole = index_->seek(both_);
+    const i32 a = index_->find(first);
+    if (a < 0) return not_there(left);
+    const i32 b = index_->find(second);
+    if (b < 0) return not_there(right);
+    const i32 result = index_->find(whole);
     if (result < 0) return not_there(both_);
     i32& last = last_of_[static_cast<size_t>(result)];
     for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {

@@ -29,7 +29,15 @@ class TokenIndex {
   public:
     // Throws Error(failure) naming `path` for a token that stands twice; empty ones are holes.
     TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
-    i32 find(std::string_view token) const;  // -1: not there
+    i32 find(std::string_view token) const { return find(seek(token)); }  // -1: not there
+
+    // The same in two steps: between them the memory comes that the second one reads.
+    struct Sought {
+        std::string_view token;
+        u64 hash;
+    };
+    Sought seek(std::string_view token) const;
+    i32 find(Sought sought) const;
 
   private:
     struct Slot {

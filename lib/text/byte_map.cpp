@@ -36,15 +36,21 @@ u32 char_of_byte(u8 byte) {
 }
 
 std::optional<std::string> bytes_of_token(std::string_view token) {
-    std::string bytes;
-    for (size_t i = 0; i < token.size();) {
-        const Decoded d = decode_utf8(token.substr(i));
-        if (!d.valid || d.code_point >= map.to_byte.size()) return std::nullopt;
-        const i16 byte = map.to_byte[d.code_point];
-        if (byte < 0) return std::nullopt;
-        bytes.push_back(static_cast<char>(byte));
-        i += static_cast<size_t>(d.length);
+    std::string bytes(token.size(), '\0');
+    size_t n = 0;
+    for (size_t i = 0; i < token.size(); ++i) {
+        u32 c = static_cast<u8>(token[i]);
+        if (c >= 0x80) {  // all these characters are of two bytes
+            if ((c & 0xE0) != 0xC0 || i + 1 == token.size()) return std::nullopt;
+            const auto second = static_cast<u8>(token[++i]);
+            if ((second & 0xC0) != 0x80) return std::nullopt;
+            c = (c & 0x1F) << 6 | (second & 0x3F);
+            if (c < 0x80) return std::nullopt;  // in more bytes than it takes
+        }
+        if (c >= map.to_byte.size() || map.to_byte[c] < 0) return std::nullopt;
+        bytes[n++] = static_cast<char>(map.to_byte[c]);
     }
+    bytes.resize(n);
     return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "io/file.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/hf_file.hpp"
 #include "text/hf_json.hpp"
 #include "text/hf_parts.hpp"
 
@@ -21,7 +22,7 @@ constexpr i64 most_ids = i64{1} << 21;
 class Reader {
   public:
     Reader(const std::string& path, SpecialInText special)
-        : path_(path), json_(io::read_json(path)) {
+        : path_(path), file_(path), json_(file_.rest()) {
         parts_.special = special;
     }
 
@@ -78,17 +79,19 @@ class Reader {
             if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
         }
         parts_.whole_pieces = model.flag("ignore_merges");
-        read_vocab(model.get("vocab"));
-        read_merges(model.array("merges"));
+        if (!file_.vocab()) run_error(path_, "'vocab' is not an object of token: id");
+        read_vocab(*file_.vocab());
+        index_.emplace(parts_.files.tokens, path_);
+        if (!file_.merges()) run_error(path_, "model {} has no list 'merges'", model.type());
+        read_merges(*file_.merges());
+        warn_of_no_merges();
     }
 
-    void read_merges(const Json& merges) {
-        const TokenIndex index(parts_.files.tokens, path_);
-        MergeReader reader(index, parts_.files.tokens.size(), path_);
+    void read_merges(const simdjson::dom::array& merges) {
+        MergeReader reader(*index_, parts_.files.tokens.size(), path_);
         i64 n = 0;
-        for (const Json& merge : merges) read_merge(merge, n++, reader);
+        for (const simdjson::dom::element merge : merges) read_merge(merge, n++, reader);
         parts_.files.merges = reader.take();
-        warn_of_no_merges();
     }
 
     // Hugging Face tokenizers take it too; but a vocabulary that was learned has lost something.
@@ -100,14 +103,14 @@ class Reader {
         }
     }
 
-    void read_vocab(const Json& vocab) {
-        if (!vocab.is_object()) run_error(path_, "'vocab' is not an object of token: id");
-        n_vocab_ = static_cast<i64>(vocab.size());
-        for (const auto& [token, value] : vocab.items()) {
-            const i64 id = value.is_number_integer() ? value.get<i64>() : -1;
+    void read_vocab(const simdjson::dom::object& vocab) {
+        std::vector<std::string>& tokens = parts_.files.tokens;
+        tokens.resize(std::min(vocab.size(), static_cast<size_t>(most_ids)));
+        for (const auto& [token, value] : vocab) {
+            const i64 id = value.is_int64() ? i64{value} : -1;
             if (id < 0 || id >= most_ids) run_error(path_, "token '{}' has no usable id", token);
+            ++n_vocab_;
             const auto at = static_cast<size_t>(id);
-            std::vector<std::string>& tokens = parts_.files.tokens;
             if (at >= tokens.size()) tokens.resize(at + 1);
             if (!tokens[at].empty())
                 run_error(path_, "id {} stands twice ('{}' and '{}')", id, tokens[at], token);
@@ -115,14 +118,20 @@ class Reader {
         }
     }
 
-    void read_merge(const Json& merge, i64 n, MergeReader& merges) const {
+    void read_merge(const simdjson::dom::element& merge, i64 n, MergeReader& merges) const {
         const auto where = [&] { return fmt::format("{}: merge {}", path_, n); };
-        if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-            return merges.add(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
+        std::string_view text;
+        simdjson::dom::array pair;
+        if (merge.get(pair) == simdjson::SUCCESS) {
+            std::string_view left, right;
+            if (pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
+                pair.at(1).get(right) != simdjson::SUCCESS)
+                run_error(where(), "is not a pair of tokens");
+            return merges.add(left, right, where);
         }
-        const std::string text = merge.is_string() ? merge.get<std::string>() : "";
+        const bool is_text = merge.get(text) == simdjson::SUCCESS;
         const size_t space = text.find(' ');
-        if (space == text.npos || text.find(' ', space + 1) != text.npos)
+        if (!is_text || space == text.npos || text.find(' ', space + 1) != text.npos)
             run_error(where(), "is not a pair of tokens");
         merges.add(text.substr(0, space), text.substr(space + 1), where);
     }
@@ -150,10 +159,8 @@ class Reader {
     // The vocabulary's id where it has the token, else the next free one: Hugging Face tokenizers
     // gives that, whatever the file says.
     void check_id(const std::string& content, i64 id) {
-        const std::vector<std::string>& tokens = parts_.files.tokens;
-        const auto in_vocab = std::ranges::find(tokens, content);
-        const bool is_new = in_vocab == tokens.end();
-        const i64 expected = is_new ? std::max(n_vocab_, next_added_) : in_vocab - tokens.begin();
+        const i32 in_vocab = index_->find(content);
+        const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
         if (id != expected)
             run_error(path_, "added token '{}' has id {}, where {} is due", content, id, expected);
         next_added_ = std::max(next_added_, id + 1);
@@ -209,10 +216,12 @@ class Reader {
     }
 
     const std::string& path_;
-    Json json_;
+    HfFile file_;
+    const Json& json_;
     BpeTokenizerParts parts_;
-    i64 n_vocab_ = 0;     // tokens of the model
-    i64 next_added_ = 0;  // the id behind the largest added token
+    std::optional<TokenIndex> index_;  // of the model's tokens
+    i64 n_vocab_ = 0;                  // tokens of the model
+    i64 next_added_ = 0;               // the id behind the largest added token
 };
 
 }  // namespace

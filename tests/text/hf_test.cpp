@@ -48,14 +48,18 @@ Json whole(const Json& style) {
     return j;
 }
 
-std::string failure_of(const test::TempDir& dir, const Json& json) {
-    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+std::string failure_of(const test::TempDir& dir, const std::string& text) {
+    io::write_file(dir / "tokenizer.json", text, io::Overwrite::yes);
     try {
         load_hf_tokenizer(dir.path(), SpecialInText::parse);
     } catch (const Error& e) {
         return e.what();
     }
     return "loads";
+}
+
+std::string failure_of(const test::TempDir& dir, const Json& json) {
+    return failure_of(dir, json.dump());
 }
 
 }  // namespace
@@ -171,7 +175,28 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(with("/model/merges/7", "a"), Contains("merge 7: is not a pair"));
     CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
     CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("no list 'cls'"));
+    CHECK_THAT(with("/model/vocab/odd", 1.5), Contains("'odd' has no usable id"));
+    CHECK_THAT(with("/model/vocab", Json::array()), Contains("'vocab' is not an object"));
+    CHECK_THAT(with("/model", Json::array()), Contains("a model is not an object"));
+    Json pairs = Json::array();
+    for (const Json& merge : base["model"]["merges"]) {
+        const auto text = merge.get<std::string>();
+        const size_t space = text.find(' ');
+        pairs.push_back({text.substr(0, space), text.substr(space + 1)});
+    }
+    CHECK(with("/model/merges", pairs) == "loads");
+    pairs[9].push_back("three");
+    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: is not a pair"));
+    pairs[9] = {"a", 5};
+    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: is not a pair"));
     CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
+    CHECK_THAT(failure_of(dir, Json::array()), Contains("has no model"));
+    const std::string text = base.dump();
+    CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
+               Contains("not valid JSON at byte "));
+    CHECK_THAT(failure_of(dir, std::string("{\"a\": \"\xFF\"}")),
+               Contains("not valid JSON at byte 8: "));
+    CHECK_THAT(failure_of(dir, std::string()), Contains("not valid JSON at byte 1: "));
 }
 
 TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens") {
