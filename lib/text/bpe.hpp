@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,12 +58,15 @@ class BpeModel {
     // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named: with
     // ignore_merges, the tokens that their own bytes do not merge into.
     i32 find_whole(std::string_view piece) const {
-        if (whole_.empty()) return -1;
+        if (!may_be_whole_[look_of(piece)]) return -1;
         const auto at = whole_.find(piece);
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_pieces() const { return !whole_.empty(); }
-    void add_whole_piece(i32 id) { whole_.emplace(token(id), id); }
+    void add_whole_piece(i32 id) {
+        whole_.emplace(token(id), id);
+        may_be_whole_[look_of(token(id))] = true;
+    }
 
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
     // merge ever crosses, and a piece may be cut there without changing its ids.
@@ -72,6 +76,14 @@ class BpeModel {
     }
 
   private:
+    // By length, first and last byte: pieces that look like none of whole_ are not sought there.
+    static u32 look_of(std::string_view piece) {
+        const u32 look = static_cast<u32>(piece.size()) << 16 |
+                         static_cast<u32>(static_cast<u8>(piece.front())) << 8 |
+                         static_cast<u8>(piece.back());
+        return look * 0x9E37'79B1U >> 16;
+    }
+
     void rank_bytes();
     void make_narrow_ranks();
 
@@ -86,6 +98,7 @@ class BpeModel {
     i32 first_result_ = 0;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;
+    std::bitset<size_t{1} << 16> may_be_whole_;
 };
 
 // Encodes pieces; holds scratch memory, so one per thread.
