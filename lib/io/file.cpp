@@ -65,10 +65,12 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // One byte more than it should have shows the end in one read. Files under /proc have size 0,
-    // and those under /proc/sys give their text to the first read only, cut to its length.
+    // One byte more than it should have shows the end in one read; some more than that, and
+    // simdjson parses it where it is. Files under /proc have size 0, and those under /proc/sys give
+    // their text to the first read only, cut to its length.
+    constexpr size_t more = 128;
     const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
-    size_t chunk = size_now == 0 ? 65536 : size_now + 1;
+    size_t chunk = size_now == 0 ? 65536 : size_now + more;
     std::string content;
     while (true) {
         const size_t size = content.size();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe_tokenizer.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/threads.hpp"
 #include "text/bpe_encoder.hpp"
 #include "text/byte_map.hpp"
 #include "text/utf8.hpp"
@@ -28,9 +30,9 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
 
 // The bytes of added tokens are their content. Where the vocabulary has that too, it spells bytes
 // there ("Ġ" is a space), which the id stands for in all text but that content: those stay, as in
-// Hugging Face tokenizers, as long as any text has them.
+// Hugging Face tokenizers, as long as any text has them; else the token is no longer spelled.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
-               std::vector<std::string>& tokens) {
+               std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;
     for (const AddedToken& token : parts.added) {
         const auto id = static_cast<size_t>(token.id);
@@ -38,24 +40,13 @@ void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_
         if (tokens[id] == token.content) continue;
         if (!tokens[id].empty() && reachable.empty())
             reachable = find_reachable(parts, byte_ids, tokens);
-        if (id >= reachable.size() || !reachable[id]) tokens[id] = token.content;
+        if (id < reachable.size() && reachable[id]) continue;
+        tokens[id] = token.content;
+        if (id < spelled.size()) spelled[id] = false;
     }
 }
 
-BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
-    BpeFiles& files = parts.files;
-    std::array<i32, 256> byte_ids;
-    byte_ids.fill(-1);
-    std::vector<std::string> tokens;
-    tokens.reserve(files.tokens.size());
-    for (std::string& spelling : files.tokens) {
-        std::optional<std::string> bytes = bytes_of_token(spelling);
-        if (bytes && bytes->size() == 1)
-            byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(tokens.size());
-        // A spelling with characters outside the byte map (a special token) stands for its own
-        // bytes.
-        tokens.push_back(bytes ? std::move(*bytes) : std::move(spelling));
-    }
+void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& origin) {
     for (int byte = 0; byte < 256; ++byte) {
         const char raw = static_cast<char>(byte);
         if (byte_ids[static_cast<size_t>(byte)] < 0) {
@@ -64,8 +55,48 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
                       byte, token_of_bytes({&raw, 1}));
         }
     }
-    put_added(parts, byte_ids, tokens);
-    return {std::move(tokens), byte_ids, std::move(files.merges)};
+}
+
+// With ignore_merges: of the tokens that are `spelled`, as a piece of text may be, those that their
+// own bytes do not merge into.
+void add_whole_pieces(BpeModel& model, const std::vector<bool>& spelled) {
+    constexpr i64 grain = 4096;
+    constexpr int most_threads = 4;
+    const auto n = static_cast<i64>(spelled.size());
+    const auto n_grains = static_cast<int>(std::min<i64>(most_threads, ceil_div(n, grain)));
+    ThreadPool pool(std::clamp(available_cores(), 1, n_grains));
+    std::vector<PieceEncoder> encoders(static_cast<size_t>(pool.size()), PieceEncoder(model));
+    std::vector<std::vector<i32>> found(encoders.size());
+    pool.run_ranges(n, grain, [&](i64 begin, i64 end, int worker) {
+        const auto w = static_cast<size_t>(worker);
+        for (auto id = static_cast<i32>(begin); id < end; ++id) {
+            if (!spelled[static_cast<size_t>(id)]) continue;
+            const std::span<const i32> merged = encoders[w].encode(model.token(id));
+            if (merged.size() != 1 || merged[0] != id) found[w].push_back(id);
+        }
+    });
+    for (const std::vector<i32>& ids : found)
+        for (const i32 id : ids) model.add_whole_piece(id);
+}
+
+BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
+    std::vector<std::string> tokens = std::move(parts.files.tokens);
+    std::array<i32, 256> byte_ids;
+    byte_ids.fill(-1);
+    std::vector<bool> spelled(tokens.size());
+    for (size_t id = 0; id < tokens.size(); ++id) {
+        std::optional<std::string> bytes = bytes_of_token(tokens[id]);
+        // With characters outside the byte map (a special token) it stands for its own bytes.
+        if (!bytes) continue;
+        spelled[id] = !bytes->empty();
+        if (bytes->size() == 1) byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(id);
+        tokens[id] = std::move(*bytes);
+    }
+    check_byte_ids(byte_ids, origin);
+    put_added(parts, byte_ids, tokens, spelled);
+    BpeModel model(std::move(tokens), byte_ids, std::move(parts.files.merges));
+    if (parts.whole_pieces) add_whole_pieces(model, spelled);
+    return model;
 }
 
 TextPlan make_text_plan(BpeTokenizerParts& parts) {
@@ -94,6 +125,7 @@ class PartsDigester {
         for (i32 id = 0; id < model.vocab_size(); ++id) text(model.token(id));
         for (const Merge& merge : model.merges()) {
             for (const i32 id : {merge.left, merge.right, merge.result}) number(id);
+            if (collected_.size() >= enough) flush();
         }
         for (const AddedToken& token : parts.added) added(token);
         if (parts.special == SpecialInText::plain && !parts.added.empty()) text("special is plain");
@@ -103,7 +135,8 @@ class PartsDigester {
         }
         for (const NormalizerStep& s : parts.normalizer.steps()) step(s);
         if (parts.prefix_space) text("prefix space");
-        return lm::digest(collected_);
+        flush();
+        return digester_.finish();
     }
 
   private:
@@ -125,8 +158,15 @@ class PartsDigester {
     void text(std::string_view text) {
         number(static_cast<i64>(text.size()));
         collected_.append(text);
+        if (collected_.size() >= enough) flush();
+    }
+    void flush() {
+        digester_.update(std::as_bytes(std::span(collected_)));
+        collected_.clear();
     }
 
+    static constexpr size_t enough = size_t{1} << 16;
+    Digester digester_;
     std::string collected_;
 };
 
@@ -169,15 +209,16 @@ std::string MergeReader::not_there(std::string_view token) const {
 
 // What is wrong with the merge; empty: nothing, and it is added.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
-    both_.assign(left).append(right);
-    const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right),
-                             whole = index_->seek(both_);
+    const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
     const i32 a = index_->find(first);
     if (a < 0) return not_there(left);
     const i32 b = index_->find(second);
     if (b < 0) return not_there(right);
-    const i32 result = index_->find(whole);
+    both_.assign(left).append(right);
+    const bool in_order = index_->has(due_, both_);
+    const i32 result = in_order ? static_cast<i32>(due_) : index_->find(both_);
     if (result < 0) return not_there(both_);
+    due_ = static_cast<size_t>(result) + 1;
     i32& last = last_of_[static_cast<size_t>(result)];
     for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
         if (merges_[static_cast<size_t>(m)].left == a)
@@ -196,18 +237,7 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       eod_(parts.eod),
       model_(make_model(parts, origin_)),
       digest_(PartsDigester().digest(parts, model_)),
-      text_plan_(make_text_plan(parts)) {
-    if (!parts.whole_pieces) return;
-    PieceEncoder merges(model_);
-    for (size_t index = 0; index < parts.files.tokens.size(); ++index) {
-        const auto id = static_cast<i32>(index);
-        // A spelling beyond the byte map is no piece of text.
-        const auto bytes = bytes_of_token(parts.files.tokens[index]);
-        if (!bytes || bytes->empty() || *bytes != model_.token(id)) continue;
-        const std::span<const i32> merged = merges.encode(*bytes);
-        if (merged.size() != 1 || merged[0] != id) model_.add_whole_piece(id);
-    }
-}
+      text_plan_(make_text_plan(parts)) {}
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
     return make_text_encoder(text_plan_, make_bpe_encoder({&model_, rule_}));

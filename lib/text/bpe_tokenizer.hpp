@@ -30,6 +30,9 @@ class TokenIndex {
     // Throws Error(failure) naming `path` for a token that stands twice; empty ones are holes.
     TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
     i32 find(std::string_view token) const { return find(seek(token)); }  // -1: not there
+    bool has(size_t id, std::string_view token) const {
+        return id < tokens_->size() && (*tokens_)[id] == token;
+    }
 
     // The same in two steps: between them the memory comes that the second one reads.
     struct Sought {
@@ -73,6 +76,7 @@ class MergeReader {
     const TokenIndex* index_;
     std::string vocab_path_;
     std::vector<Merge> merges_;
+    size_t due_ = 0;  // the token that is likely to be made next: they were learned in order
     // The last merge that makes a token, and those before it: equal merges make the same token.
     std::vector<i32> last_of_, previous_;
     std::string both_;

@@ -21,9 +21,10 @@ constexpr const char* end_of_document = "<|endoftext|>";
 std::vector<std::string> read_vocab(const std::string& path) {
     const std::string text = io::read_file(path);
     simdjson::dom::parser parser;
-    std::vector<std::pair<std::string, i64>> entries;
+    std::vector<std::pair<std::string_view, i64>> entries;
     try {
         const simdjson::dom::object vocabulary = parser.parse(text);
+        entries.reserve(vocabulary.size());
         for (const auto field : vocabulary)
             entries.emplace_back(field.key, field.value.get_int64());
     } catch (const simdjson::simdjson_error& e) {
@@ -32,7 +33,7 @@ std::vector<std::string> read_vocab(const std::string& path) {
     }
     std::vector<std::string> tokens(entries.size());
     std::vector<bool> seen(entries.size());
-    for (auto& [token, id] : entries) {
+    for (const auto& [token, id] : entries) {
         if (id < 0 || id >= static_cast<i64>(entries.size())) {
             run_error(path, "id {} of token '{}' is out of range: there are {} entries", id, token,
                       entries.size());
@@ -41,7 +42,7 @@ std::vector<std::string> read_vocab(const std::string& path) {
         if (seen[index])
             run_error(path, "id {} stands twice ('{}' and '{}')", id, tokens[index], token);
         seen[index] = true;
-        tokens[index] = std::move(token);
+        tokens[index] = token;
     }
     return tokens;
 }
