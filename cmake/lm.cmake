@@ -100,9 +100,9 @@ endfunction()
 
 add_custom_target(unit_tests)  # all of them, and nothing else
 
-# lm_unit_test(LAYER LIBS x): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.
+# lm_unit_test(LAYER LIBS x [ARGS a...]): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.
 function(lm_unit_test layer)
-    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    cmake_parse_arguments(arg "" "" "LIBS;ARGS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
     add_executable(test_${layer} ${sources})
     target_link_libraries(test_${layer} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
@@ -110,7 +110,7 @@ function(lm_unit_test layer)
     target_compile_definitions(
         test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
     add_dependencies(unit_tests test_${layer})
-    add_test(NAME unit.${layer} COMMAND test_${layer})
+    add_test(NAME unit.${layer} COMMAND test_${layer} ${arg_ARGS})
     set_tests_properties(unit.${layer} PROPERTIES LABELS unit)
 endfunction()
 
@@ -125,7 +125,8 @@ function(lm_script_test file)
     endif()
     set_tests_properties(e2e.${stem} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
     if(arg_TIMEOUT)
-        set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+        # What may take longest begins first, so that all jobs of ctest end together.
+        set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
     endif()
     if(arg_LOCK)
         set_tests_properties(e2e.${stem} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
@@ -136,7 +137,7 @@ endfunction()
 function(lm_live_test file)
     get_filename_component(stem ${file} NAME_WE)
     add_test(NAME live.${stem} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/live/run.sh ${stem}.py ${CMAKE_BINARY_DIR})
-    set_tests_properties(live.${stem} PROPERTIES LABELS live SKIP_RETURN_CODE 77 TIMEOUT 900)
+    set_tests_properties(live.${stem} PROPERTIES LABELS live SKIP_RETURN_CODE 77 TIMEOUT 900 COST 900)
 endfunction()
 
 # lm_style_test(FILE): a check of the sources themselves.

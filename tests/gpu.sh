@@ -103,7 +103,7 @@ perform() {
         smoke) smoke ;;
         memory) memory ;;
         cudnn) cudnn ;;
-        ops) "$test_cuda" "~[nccl]" ;;
+        ops) "$test_cuda" "~[nccl]~[.fault]" ;;
         fault) "$test_cuda" "[.fault]" ;;
         nccl) "$test_cuda" "[nccl]" ;;
         train) bash "$tests/e2e/train_cuda.sh" "$build" ;;

@@ -16,7 +16,7 @@ namespace lm::cuda {
 namespace {
 
 constexpr int most_candidates = 8;
-// A GPU that did nothing needs a while to reach its clock.
+// A GPU that did nothing needs a while to reach its clock; from product to product it keeps it.
 constexpr float warm_up_ms = 200;
 // Rounds in each of which every candidate has its turn, so that a clock that changes meanwhile
 // changes it for all of them.
@@ -111,7 +111,7 @@ std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
     return plans;
 }
 
-Matmul::Plan fastest(const Matmul& matmul, device::Context& context, const Product& product,
+Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& product,
                      const Matmul::Key& key, Rest rest) {
     const auto plans = ways(matmul, product, key);
     if (plans.empty()) {
@@ -124,7 +124,9 @@ Matmul::Plan fastest(const Matmul& matmul, device::Context& context, const Produ
             for (int i = 0; i < n_runs; ++i) matmul.run_as(context, plan, product, rest);
         });
     };
-    for (float spent = 0; spent < warm_up_ms;) spent += time(plans.front());
+    if (matmul.begins_cold()) {
+        for (float spent = 0; spent < warm_up_ms;) spent += time(plans.front());
+    }
     std::vector<std::vector<float>> times(plans.size());
     for (size_t round = 0; round < n_rounds; ++round) {
         for (size_t i = 0; i < plans.size(); ++i) times[i].push_back(time(plans[i]));
@@ -134,9 +136,8 @@ Matmul::Plan fastest(const Matmul& matmul, device::Context& context, const Produ
 
 }  // namespace
 
-Matmul::Plan tuned_plan(const Matmul& matmul, device::TunedChoices& choices,
-                        device::Context& context, const Product& product, const Matmul::Key& key,
-                        Rest rest) {
+Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
+                        const Product& product, const Matmul::Key& key, Rest rest) {
     const std::string name = key_text(device_of(context), key);
     std::string text = choices.find(name);
     if (text.empty()) {

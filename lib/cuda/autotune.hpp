@@ -10,8 +10,7 @@ namespace lm::cuda {
 
 // The plan of `key`, the product's: what `choices` knows, or else what is fastest now, which is
 // then kept. Runs the product many times over.
-Matmul::Plan tuned_plan(const Matmul& matmul, device::TunedChoices& choices,
-                        device::Context& context, const Product& product, const Matmul::Key& key,
-                        Rest rest);
+Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
+                        const Product& product, const Matmul::Key& key, Rest rest);
 
 }  // namespace lm::cuda

@@ -16,6 +16,7 @@
 
 #include <compare>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cuda/cuda_device.hpp"
@@ -95,7 +96,10 @@ class Matmul {
     static bool can_fuse(const Product& product);
 
     // Until nullptr: products of shapes that are new are measured, see device::Device::tune().
-    void tune(device::TunedChoices* choices) { choices_ = choices; }
+    void tune(device::TunedChoices* choices) {
+        choices_ = choices;
+        warm_ = false;
+    }
 
     // All that the choice of an algorithm depends on.
     struct Key {
@@ -120,6 +124,8 @@ class Matmul {
     };
 
     // For autotune.cpp.
+    // True at the first call since tune(): the GPU may have been idle until now.
+    bool begins_cold() { return !std::exchange(warm_, true); }
     // A plan of this product with `epilogue` in the place of its own, without an algorithm.
     Plan described(const Product& product, Epilogue epilogue) const;
     // The best algorithms for it by the library's heuristics, best first, at most `most`; none
@@ -141,6 +147,7 @@ class Matmul {
     bool tf32_ = false;
     int multiprocessors_ = 0;  // that products are planned for; 0: all
     device::TunedChoices* choices_ = nullptr;
+    bool warm_ = false;
     std::map<Key, Plan> plans_;
 };
 

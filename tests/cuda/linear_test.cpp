@@ -54,7 +54,7 @@ class ChoicesInMemory final : public device::TunedChoices {
 
 }  // namespace
 
-TEST_CASE("products of a library without epilogues", "[ops]") {
+TEST_CASE("products of a library without epilogues", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     setenv("EMULATED_CUBLASLT_EPILOGUES", "0", 1);
     const auto gpu = train::cuda_plugin().open_device(0);
@@ -100,7 +100,7 @@ TEST_CASE("products are chosen apart for the multiprocessors that communication 
     CHECK(choices.n_found == 0);    // plans were kept
 }
 
-TEST_CASE("operands at any address", "[ops]") {
+TEST_CASE("operands at any address", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto gpu = train::cuda_plugin().open_device(0);
     for (const OpCase& c : cases_of({"linear_", "activation_", "gated_", "residual_norm_"})) {
@@ -108,7 +108,8 @@ TEST_CASE("operands at any address", "[ops]") {
     }
 }
 
-TEST_CASE("tuned products are right, and the same bits for all who find the choices", "[ops]") {
+TEST_CASE("tuned products are right, and the same bits for all who find the choices",
+          "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     ChoicesInMemory choices;

@@ -47,8 +47,10 @@ TEST_CASE("operations agree with the reference in double precision", "[ops][case
     }
 }
 
+// [at_once]: what does not depend on when the GPU does its work.
+
 // The emulator can run blocks and threads in the opposite order; a GPU runs them as it likes.
-TEST_CASE("the same bits in whatever order blocks and threads run", "[ops]") {
+TEST_CASE("the same bits in whatever order blocks and threads run", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);
@@ -72,7 +74,7 @@ TEST_CASE("the same bits in whatever order blocks and threads run", "[ops]") {
     }
 }
 
-TEST_CASE("a GPU with little shared memory refuses wide heads alone", "[ops]") {
+TEST_CASE("a GPU with little shared memory refuses wide heads alone", "[ops][at_once]") {
     setenv("EMULATED_CUDA_CAPABILITY", "89", 1);
     const auto gpu = train::cuda_plugin().open_device(0);
     if (gpu->name().find("emulated") == std::string::npos) return;

@@ -73,7 +73,7 @@ OpCase prepared(device::Device& reference, const OpCase& op_case, DType type);
 // rounding of the result where it is kept in 16 bits.
 double bound_of(const OpCase& op_case, const std::string& tensor, DType type);
 
-std::vector<OpCase> op_cases();
+const std::vector<OpCase>& op_cases();
 // y = activation(x) of [n, m].
 OpCase activation_case(i64 n, i64 m, device::Activation activation);
 

@@ -71,7 +71,7 @@ TEST_CASE("reference loops agree with formulas in double precision", "[ops]") {
     }
 }
 
-TEST_CASE("gradients agree with finite differences", "[ops]") {
+TEST_CASE("gradients agree with finite differences", "[ops][differences]") {
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     for (const OpCase& op_case : op_cases()) {
         if (op_case.gradients.empty()) continue;

@@ -4,7 +4,7 @@
 here: real text, random strings over a nasty alphabet, all code points, normal forms; and train-tokenizer against that trainer.
 
 Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, how many random
-strings a style (default 25000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
+strings a style (default 8000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
 (else one in 13 of them); LM_LIVE_STYLES, names of some pretokenizers, with commas between.
 """
 import json
@@ -49,7 +49,7 @@ PATTERNS = {
 STYLES = ["gpt2", "llama3", "qwen2", "qwen3.5", "o200k", "tekken", "bloom", "starcoder", "digits", "deepseek-v3", "deepseek-coder", "falcon",
           "llama3-removed", "o200k-removed", "cl100k", "cl100k-one-digit"]
 EVERY = os.environ.get("LM_LIVE_CODE_POINTS") == "all"
-SLICE = 3_000_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
+SLICE = 1_000_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
 FORMS = {"nfc": normalizers.NFC, "nfd": normalizers.NFD, "nfkc": normalizers.NFKC, "nfkd": normalizers.NFKD}
 
 
@@ -310,7 +310,7 @@ def check_training(folder, style, texts, referee):
 
 
 def main():
-    strings = list(nasty_strings(int(os.environ.get("LM_LIVE_STRINGS", 25000))))
+    strings = list(nasty_strings(int(os.environ.get("LM_LIVE_STRINGS", 8000))))
     code_points = list(code_point_strings())
     real = list(corpora())
     sample = [text for _, texts in real for text in texts[:300]]

@@ -120,6 +120,18 @@ device::View poisoned(device::Device& device, const device::Buffer& buffer) {
     return view;
 }
 
+// The tensors of a forward operation, computed once for all types.
+const Values& forward_values(device::Device& reference, const std::shared_ptr<OpCase>& forward) {
+    static std::map<std::shared_ptr<OpCase>, Values> all;
+    const auto found = all.find(forward);
+    if (found != all.end()) return found->second;
+    Values values = forward->values();
+    for (auto& [name, computed] : run_case(reference, *forward, DType::fp64)) {
+        values[name] = computed;
+    }
+    return all.emplace(forward, std::move(values)).first->second;
+}
+
 }  // namespace
 
 Tensor& OpCase::tensor(const std::string& tensor_name) {
@@ -183,10 +195,7 @@ double bound_of(const OpCase& op_case, const std::string& name, DType type) {
 OpCase prepared(device::Device& reference, const OpCase& op_case, DType type) {
     OpCase c = op_case;
     if (c.forward) {
-        Values known = c.forward->values();
-        for (auto& [name, values] : run_case(reference, *c.forward, DType::fp64)) {
-            known[name] = values;
-        }
+        const Values& known = forward_values(reference, c.forward);
         for (Tensor& tensor : c.tensors) {
             const auto found = known.find(tensor.name);
             if (found != known.end() && tensor.role == Role::input) tensor.values = found->second;

@@ -7,7 +7,9 @@ namespace lm::test {
 
 using namespace device;
 
-OpList op_cases() {
+namespace {
+
+OpList all_cases() {
     restart_values();
     OpList list;
     add_embedding(list, 1, 3, 1, false, 0);
@@ -105,6 +107,13 @@ OpList op_cases() {
             add_linear_again(list, 19, 48, 24, bias, activation);
         }
     }
+    return list;
+}
+
+}  // namespace
+
+const OpList& op_cases() {
+    static const OpList list = all_cases();
     return list;
 }
 
