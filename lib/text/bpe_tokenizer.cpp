@@ -207,6 +207,13 @@ std::string MergeReader::not_there(std::string_view token) const {
     return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
 }
 
+// Merges usually make the tokens in the order of their ids, one or several each.
+i32 MergeReader::find_result() const {
+    for (const size_t id : {last_result_, last_result_ + 1})
+        if (index_->has(id, both_)) return static_cast<i32>(id);
+    return index_->find(both_);
+}
+
 // What is wrong with the merge; empty: nothing, and it is added.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
     const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
@@ -215,10 +222,9 @@ std::string MergeReader::try_add(std::string_view left, std::string_view right) 
     const i32 b = index_->find(second);
     if (b < 0) return not_there(right);
     both_.assign(left).append(right);
-    const bool in_order = index_->has(due_, both_);
-    const i32 result = in_order ? static_cast<i32>(due_) : index_->find(both_);
+    const i32 result = find_result();
     if (result < 0) return not_there(both_);
-    due_ = static_cast<size_t>(result) + 1;
+    last_result_ = static_cast<size_t>(result);
     i32& last = last_of_[static_cast<size_t>(result)];
     for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
         if (merges_[static_cast<size_t>(m)].left == a)

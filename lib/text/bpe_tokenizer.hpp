@@ -70,13 +70,14 @@ class MergeReader {
     std::vector<Merge> take() { return std::move(merges_); }
 
   private:
+    i32 find_result() const;
     std::string try_add(std::string_view left, std::string_view right);
     std::string not_there(std::string_view token) const;
 
     const TokenIndex* index_;
     std::string vocab_path_;
     std::vector<Merge> merges_;
-    size_t due_ = 0;  // the token that is likely to be made next: they were learned in order
+    size_t last_result_ = 0;
     // The last merge that makes a token, and those before it: equal merges make the same token.
     std::vector<i32> last_of_, previous_;
     std::string both_;
