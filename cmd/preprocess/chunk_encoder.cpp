@@ -8,12 +8,6 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr size_t most_bad_lines_kept = 16;
-
-bool is_blank(std::string_view line) {
-    return line.find_first_not_of(" \t\r") == line.npos;
-}
-
 template <typename Id>
 i64 largest_of(std::span<const std::byte> bytes) {
     const Id* ids = reinterpret_cast<const Id*>(bytes.data());
@@ -59,7 +53,7 @@ ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& toke
 void ChunkEncoder::encode(ChunkResult& result) {
     result.keys.resize(rules_->keys.size());
     for (KeyTokens& key : result.keys) key.clear();
-    result.n_lines = result.n_documents = result.n_blank = result.n_replaced = result.n_bad = 0;
+    result.n_lines = result.n_documents = result.n_blank = result.n_replaced = 0;
     result.text_bytes = 0;
     result.bad.clear();
     for (std::string_view text = result.chunk.text(); !text.empty(); ++result.n_lines) {
@@ -72,10 +66,7 @@ void ChunkEncoder::encode(ChunkResult& result) {
             }
             encode_line(data::take_line(text), result);
         } catch (const data::LineError& error) {
-            ++result.n_bad;
-            if (result.bad.size() < most_bad_lines_kept) {
-                result.bad.push_back({result.n_lines, error.byte, error.reason});
-            }
+            result.bad.add(result.n_lines, error);
             if (rules_->on_bad_line != OnBadLine::skip) return;
         }
     }
@@ -83,7 +74,7 @@ void ChunkEncoder::encode(ChunkResult& result) {
 }
 
 void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
-    if (is_blank(line)) {
+    if (data::is_blank(line)) {
         ++result.n_blank;
         return;
     }

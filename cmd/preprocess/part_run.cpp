@@ -2,7 +2,6 @@
 #include "part_run.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -15,21 +14,6 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 constexpr i64 record_bytes = i64{8} << 20;  // of text between two lines of the journal
-
-// Line ends in [0, end) of a file: a part may begin in the middle of it.
-i64 count_lines(const std::string& path, i64 end) {
-    const auto stream = io::open_plain_stream(path, 0);
-    std::vector<std::byte> block(size_t{1} << 20);
-    i64 n = 0;
-    while (end > 0) {
-        const auto want = static_cast<size_t>(std::min<i64>(end, static_cast<i64>(block.size())));
-        const i64 got = stream->read(std::span(block).first(want));
-        if (got == 0) break;
-        n += std::count(block.begin(), block.begin() + got, std::byte{'\n'});
-        end -= got;
-    }
-    return n;
-}
 
 }  // namespace
 
@@ -106,24 +90,10 @@ void PartRun::write_record() {
 }
 
 void PartRun::check_lines(const Work& work, const ChunkResult& result) {
-    static std::atomic<int> n_warned{0};
-    if (result.chunk.first) record_.lines = 0;
-    for (const BadLine& bad : result.bad) {
-        const data::InputPiece& piece = work.pieces[static_cast<size_t>(result.chunk.piece)];
-        const std::string& input = (*work.inputs)[static_cast<size_t>(piece.file)].path;
-        i64 line = record_.lines + bad.line + 1;
-        if (piece.begin > 0) line = count_lines(input, result.chunk.offset) + bad.line + 1;
-        const std::string where =
-            fmt::format("{}:{}:{}", input == "-" ? "standard input" : input, line, bad.byte);
-        const OnBadLine rule = work.rules->on_bad_line;
-        if (rule == OnBadLine::fail) throw data::BadLineError(result.chunk, where, bad.reason);
-        if (rule == OnBadLine::replace) {
-            throw data::BadLineError(
-                result.chunk, where,
-                bad.reason + ": --on-bad-line replace mends characters only, skip drops the line");
-        }
-        if (n_warned++ < Reporter::most_warnings) warn("{}: {}: skipped", where, bad.reason);
-    }
+    const data::LineChunk& chunk = result.chunk;
+    if (chunk.first) record_.lines = 0;
+    bad_lines_->take(chunk, (*work.inputs)[static_cast<size_t>(chunk.file)].path, record_.lines,
+                     result.bad);
     record_.lines += result.n_lines;
 }
 
@@ -134,7 +104,7 @@ void PartRun::take(const Work& work, const ChunkResult& result) {
     chunk.text_bytes = result.text_bytes;
     chunk.input_bytes = static_cast<i64>(result.chunk.text().size());
     chunk.blank = result.n_blank;
-    chunk.bad = result.n_bad;
+    chunk.bad = result.bad.count;
     chunk.replaced = result.n_replaced;
     for (size_t k = 0; k < parts_.size(); ++k) {
         const KeyTokens& key = result.keys[k];
@@ -152,6 +122,7 @@ void PartRun::take(const Work& work, const ChunkResult& result) {
 
 void PartRun::run(const Work& work) {
     if (record_.finished) return;
+    bad_lines_.emplace(work.rules->on_bad_line);
     data::ChunkReader reader(*work.inputs, work.pieces, chunk_bytes, record_.next, work.n_workers);
     const auto check = [&] {
         if (cli::stop_requested() != cli::StopRequest::none) {

@@ -65,6 +65,7 @@ class PartRun {
     std::vector<data::DatasetPart> parts_;
     bool wide_;
     PartRecord record_;
+    std::optional<BadLineReport> bad_lines_;  // of the run() that goes on
     i64 unrecorded_bytes_ = 0;
     i64 disk_bytes_ = 0;
 };

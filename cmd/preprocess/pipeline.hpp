@@ -11,12 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "bad_lines.hpp"
 #include "data/jsonl.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::preprocess {
-
-enum class OnBadLine { fail, skip, replace };
 
 struct EncodeRules {
     std::vector<std::string> keys;
@@ -40,19 +39,13 @@ struct KeyTokens {
     void clear();
 };
 
-struct BadLine {
-    i64 line;  // from 0, in the chunk
-    i64 byte;  // from 1, in the line
-    std::string reason;
-};
-
 struct ChunkResult {
     data::LineChunk chunk;
     std::vector<KeyTokens> keys;
-    i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0, n_bad = 0;
+    i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0;
     i64 text_bytes = 0;        // of the texts that were encoded
     i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
-    std::vector<BadLine> bad;  // the first few
+    BadLines bad;
 
     void release();  // memory that only a long line needed
 };

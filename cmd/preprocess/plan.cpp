@@ -101,7 +101,7 @@ Plan make_plan(const Args& args, const Launched& launch, int n_workers) {
     if (args.shard) plan.shard = parse_shard(*args.shard);
     plan.n_ranks = launch.size;
     for (const data::InputFile& file : plan.files) {
-        const std::string name = file.path == "-" ? "standard input" : file.path;
+        const std::string name = io::input_name(file.path);
         if (file.size < 0) plan.input_bytes = -1;
         if (file.size >= 0 && plan.input_bytes >= 0) plan.input_bytes += file.size;
         if (file.size >= 0) continue;

@@ -54,9 +54,7 @@ void check(const Args& args) {
 EncodeRules rules_of(const Args& args, const text::Tokenizer& tokenizer, data::TokenType type) {
     EncodeRules rules;
     rules.keys = args.keys;
-    rules.on_bad_line = args.on_bad_line == "skip"      ? OnBadLine::skip
-                        : args.on_bad_line == "replace" ? OnBadLine::replace
-                                                        : OnBadLine::fail;
+    rules.on_bad_line = parse_on_bad_line(args.on_bad_line);
     rules.append_eod = args.append_eod;
     rules.keep_empty = args.keep_empty;
     rules.wide = type == data::TokenType::i32;

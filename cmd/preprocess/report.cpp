@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/log.hpp"
+#include "bad_lines.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
@@ -90,10 +90,7 @@ void Reporter::say_processed(i64 documents, double elapsed_s) const {
 
 void Reporter::say_skipped() {
     const std::lock_guard lock(mutex_);
-    if (totals_.bad > most_warnings) {
-        warn("{} more lines were skipped: only the first {} are shown", totals_.bad - most_warnings,
-             most_warnings);
-    }
+    BadLineReport::say_rest(totals_.bad);
 }
 
 double Reporter::finish() {

@@ -33,10 +33,8 @@ class Reporter {
     void found(const Totals& done, i64 disk_bytes);
     // One chunk more.
     void add(const Totals& chunk, i64 disk_bytes);
-    // What the warnings of bad lines, `most_warnings` at most, kept to themselves.
-    static constexpr int most_warnings = 10;
-    void say_skipped();
-    double finish();  // returns the seconds since the start
+    void say_skipped();  // what the warnings of bad lines kept to themselves
+    double finish();     // returns the seconds since the start
 
   private:
     // Megatron's line; `documents` with those of earlier runs.

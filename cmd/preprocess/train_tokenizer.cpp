@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "args.hpp"
+#include "bad_lines.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -25,7 +26,6 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 constexpr size_t round_chunks = 64;  // read at once, counted, then put together
-constexpr int most_warnings = 10;
 constexpr const char* temporary_suffix = "train-tokenizer";
 
 struct TrainArgs {
@@ -144,14 +144,14 @@ class ChunkCounter {
     struct Result {
         Totals totals;
         i64 n_lines = 0;
-        std::vector<std::pair<i64, data::LineError>> bad;  // with the line, from 0
+        BadLines bad;
     };
 
     Result count(const data::LineChunk& chunk, text::PieceCounter& counter, int worker) {
         Result result;
         for (std::string_view rest = chunk.text(); !rest.empty(); ++result.n_lines) {
             const std::string_view line = data::take_line(rest);
-            if (line.find_first_not_of(" \t\r") == line.npos) continue;
+            if (data::is_blank(line)) continue;
             try {
                 for (const data::LineValue& value : parser_.parse(line)) {
                     if (!value.is_list) count_text(value.text, counter, worker, result.totals);
@@ -160,9 +160,7 @@ class ChunkCounter {
                 }
                 ++result.totals.documents;
             } catch (const data::LineError& error) {
-                ++result.totals.bad;
-                if (result.bad.size() < most_warnings)
-                    result.bad.emplace_back(result.n_lines, error);
+                result.bad.add(result.n_lines, error);
             }
         }
         return result;
@@ -196,7 +194,8 @@ class CorpusCounter {
         : args_(args),
           pool_(args.workers > 0 ? static_cast<int>(args.workers) : available_cores()),
           reader_(data::examine_inputs(io::expand_inputs(args.inputs)), chunk_bytes),
-          pieces_(pool_.size(), args.most_pieces) {
+          pieces_(pool_.size(), args.most_pieces),
+          bad_lines_(parse_on_bad_line(args.on_bad_line)) {
         for (int i = 0; i < pool_.size(); ++i) counters_.emplace_back(args, design);
     }
 
@@ -214,10 +213,7 @@ class CorpusCounter {
             }
         }
         progress.finish();
-        if (totals_.bad > most_warnings) {
-            warn("{} more lines were skipped: only the first {} are shown",
-                 totals_.bad - most_warnings, most_warnings);
-        }
+        BadLineReport::say_rest(totals_.bad);
     }
 
     const Totals& totals() const { return totals_; }
@@ -248,18 +244,13 @@ class CorpusCounter {
     void add(const data::LineChunk& chunk, const ChunkCounter::Result& result) {
         if (chunk.first) lines_ = 0;
         const std::string& input = reader_.inputs()[static_cast<size_t>(chunk.file)].path;
-        for (const auto& [line, error] : result.bad) {
-            const std::string where = fmt::format(
-                "{}:{}:{}", input == "-" ? "standard input" : input, lines_ + line + 1, error.byte);
-            if (args_.on_bad_line != "skip") throw data::BadLineError(chunk, where, error.reason);
-            if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, error.reason);
-        }
+        bad_lines_.take(chunk, input, lines_, result.bad);
         lines_ += result.n_lines;
         bytes_ += static_cast<i64>(chunk.text().size());
         totals_.documents += result.totals.documents;
         totals_.text_bytes += result.totals.text_bytes;
         totals_.pieces += result.totals.pieces;
-        totals_.bad += result.totals.bad;
+        totals_.bad += result.bad.count;
     }
 
     const TrainArgs& args_;
@@ -269,7 +260,7 @@ class CorpusCounter {
     std::vector<ChunkCounter> counters_;
     Totals totals_;
     i64 read_ = 0, bytes_ = 0, lines_ = 0;
-    int n_warned_ = 0;
+    BadLineReport bad_lines_;
 };
 
 // AtomicDirectory clears it away.

@@ -38,8 +38,9 @@ class Reader {
     }
 
   private:
-    [[noreturn]] void error(const std::string& reason) const {
-        throw LineError{static_cast<i64>(at_) + 1, "not valid JSON: " + reason};
+    [[noreturn]] void error(const std::string& reason,
+                            LineError::Fault fault = LineError::Fault::line) const {
+        throw LineError{static_cast<i64>(at_) + 1, "not valid JSON: " + reason, fault};
     }
     i64 check_surrogates(std::span<const JsonValue> values) {
         i64 n = 0;
@@ -48,7 +49,8 @@ class Reader {
             if (value.n_lone == 0 || surrogates_ == LoneSurrogates::replace) continue;
             at_ = static_cast<size_t>(value.first_lone) - 1;
             error(fmt::format("{} is half of a surrogate pair, not a character",
-                              line_.substr(at_, std::string_view("\\uXXXX").size())));
+                              line_.substr(at_, std::string_view("\\uXXXX").size())),
+                  LineError::Fault::character);
         }
         return n;
     }

@@ -14,8 +14,12 @@
 namespace lm::data {
 
 struct LineError {
+    // What kind of remedy there is: of a character alone, another key, for the whole input.
+    enum class Fault { line, character, key, encoding };
+
     i64 byte;  // from 1, in the line
     std::string reason;
+    Fault fault = Fault::line;
 };
 
 struct JsonValue {

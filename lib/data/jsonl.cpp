@@ -15,10 +15,20 @@ namespace {
 
 constexpr size_t keep_bytes = size_t{32} << 20;  // a parser grown beyond this is made anew
 
-// By its byte order mark, or by the zero that is every second byte of ASCII in UTF-16.
-bool looks_like_utf16(std::string_view line) {
-    if (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF")) return true;
-    return line.size() > 1 && (line[0] == '\0') != (line[1] == '\0');
+// Other encodings than UTF-8, by their byte order mark or by the zeros that are every second byte
+// of ASCII in UTF-16, three of four in UTF-32. nullptr: neither.
+const char* wide_encoding(std::string_view line) {
+    const auto is_zero = [&](size_t i) { return i < line.size() && line[i] == '\0'; };
+    if (line.starts_with("\xFF\xFE"))
+        return is_zero(2) && is_zero(3) && !is_zero(4) ? "UTF-32" : "UTF-16";
+    if (line.starts_with("\xFE\xFF")) return "UTF-16";
+    if (line.size() > 3 && is_zero(0) && is_zero(1) && (line.substr(2, 2) == "\xFE\xFF"))
+        return "UTF-32";
+    if (line.size() < 2) return nullptr;
+    const bool big_32 = is_zero(0) && is_zero(1) && is_zero(2) && line.size() > 3 && !is_zero(3);
+    const bool little_32 = !is_zero(0) && is_zero(1) && is_zero(2) && is_zero(3);
+    if (big_32 || little_32) return "UTF-32";
+    return is_zero(0) != is_zero(1) ? "UTF-16" : nullptr;
 }
 
 }  // namespace
@@ -74,9 +84,10 @@ void LineParser::State::adopt(size_t k) {
     JsonValue& from = slow[k];
     LineValue& to = values[k];
     if (from.kind == JsonValue::Kind::missing)
-        throw LineError{1, "there is no key '" + keys[k] + "'"};
+        throw LineError{1, "there is no key '" + keys[k] + "'", LineError::Fault::key};
     if (from.kind == JsonValue::Kind::other) {
-        throw LineError{from.byte, "'" + keys[k] + "' is " + from.what + ", not a string"};
+        throw LineError{from.byte, "'" + keys[k] + "' is " + from.what + ", not a string",
+                        LineError::Fault::key};
     }
     to.is_list = from.kind == JsonValue::Kind::strings;
     to.text = from.text;
@@ -85,10 +96,14 @@ void LineParser::State::adopt(size_t k) {
 
 void LineParser::State::parse_slow(std::string_view line) {
     const bool replace = bad_bytes == BadBytes::replace;
-    if (looks_like_utf16(line))
-        throw LineError{1, "the text is UTF-16: make it UTF-8 (iconv -f UTF-16 -t UTF-8)"};
+    using Fault = LineError::Fault;
+    if (const char* encoding = wide_encoding(line)) {
+        throw LineError{
+            1, fmt::format("the text is {0}: make it UTF-8 (iconv -f {0} -t UTF-8)", encoding),
+            Fault::encoding};
+    }
     if (const i64 bad = text::find_invalid_utf8(line); bad >= 0) {
-        if (!replace) throw LineError{bad + 1, "not valid UTF-8"};
+        if (!replace) throw LineError{bad + 1, "not valid UTF-8", Fault::character};
         cleaned.clear();
         text::append_lossy(cleaned, line);
         line = cleaned;

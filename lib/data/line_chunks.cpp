@@ -265,6 +265,7 @@ bool ChunkReader::read_next(LineChunk& chunk) {
         chunk.piece = next_piece_ - 1;
         chunk.file = pieces_[static_cast<size_t>(chunk.piece)].file;
         chunk.first = at_start_;
+        chunk.behind_others = pieces_[static_cast<size_t>(chunk.piece)].begin > 0;
         chunk.offset = offset_;
         at_start_ = at_start_ && chunk.size_ == 0;
         offset_ += static_cast<i64>(chunk.size_);
@@ -278,6 +279,10 @@ std::string_view take_line(std::string_view& text) {
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
     return line;
+}
+
+bool is_blank(std::string_view line) {
+    return line.find_first_not_of(" \t\r") == line.npos;
 }
 
 }  // namespace lm::data

@@ -54,11 +54,12 @@ class LineChunk {
     static constexpr size_t padding = 64;
 
     std::string_view text() const { return {buffer_.get(), size_}; }
-    int file = 0;        // index into the reader's inputs
-    i64 piece = 0;       // index into the reader's pieces
-    i64 offset = 0;      // of the text in the (decompressed) input
-    bool first = false;  // begins its piece
-    ReadPosition next;   // where the following chunk begins
+    int file = 0;                // index into the reader's inputs
+    i64 piece = 0;               // index into the reader's pieces
+    i64 offset = 0;              // of the text in the (decompressed) input
+    bool first = false;          // begins its piece
+    bool behind_others = false;  // the piece begins in the middle of its input
+    ReadPosition next;           // where the following chunk begins
 
     char* data() { return buffer_.get(); }
     void release();  // gives memory back that only a long line needed
@@ -137,5 +138,8 @@ class ChunkReader {
 
 // The next line of `text` without its end; `text` loses it.
 std::string_view take_line(std::string_view& text);
+
+// Lines of nothing else mean nothing.
+bool is_blank(std::string_view line);
 
 }  // namespace lm::data

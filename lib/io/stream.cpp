@@ -67,8 +67,8 @@ Compression recognise(Source& source) {
 Source open_source(const std::string& path) {
     if (path != "-") return {open_read(path), path};
     Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-    if (!fd.valid()) system_error("standard input", "read", errno);
-    return {std::move(fd), "standard input"};
+    if (!fd.valid()) system_error(input_name(path), "read", errno);
+    return {std::move(fd), input_name(path)};
 }
 
 bool is_regular(const Source& source) {
@@ -124,6 +124,10 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
 
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin) {
     return make_decoder(source_at(path, begin), Compression::none, 1, false);
+}
+
+std::string input_name(const std::string& path) {
+    return path == "-" ? "standard input" : path;
 }
 
 Compression compression_of(const std::string& path) {

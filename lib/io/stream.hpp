@@ -51,6 +51,9 @@ std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begi
 // How the content of a regular file begins. Throws Error(failure) for a format that is refused.
 Compression compression_of(const std::string& path);
 
+// What messages call an input: its path, or standard input.
+std::string input_name(const std::string& path);
+
 // The files that --input arguments mean, in order: a directory stands for the regular files below
 // it in bytewise order of their paths, leaving out names that start with a dot and not following
 // links to directories; "-" stands for itself. A name that does not exist and a directory without

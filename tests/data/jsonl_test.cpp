@@ -92,6 +92,9 @@ TEST_CASE("what other systems make of text files") {
         for (const BadBytes rule : {BadBytes::refuse, BadBytes::replace})
             CHECK(text_of(std::string(line), rule).starts_with("ERROR 1 the text is UTF-16: "));
     }
+    for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
+                                        "{\0\0\0\"\0\0\0"sv, "\0\0\0{\0\0\0\""sv})
+        CHECK(text_of(std::string(line)).starts_with("ERROR 1 the text is UTF-32: "));
     CHECK(text_of(std::string(20, '\0')) == "ERROR 1 not valid JSON: an object {...} is expected");
 }
 

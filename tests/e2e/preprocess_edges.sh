@@ -117,3 +117,40 @@ expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --outpu
 expect 3 'note: long.jsonl.gz:1:9: .* \(reading on, to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
+
+# Lines that are skipped: a share of a file counts the lines before it for the warnings alone, not for every bad line.
+python3 - <<'PY'
+import os, subprocess
+line = '{"text": "a line that can be used"}\n'
+lines = [line if i % 20 else '{"nope": 1}\n' for i in range(300000)]
+open("skip.jsonl", "w").writelines(lines)
+size = os.path.getsize("skip.jsonl")
+for shard in "0/2", "1/2":
+    run = subprocess.Popen(["lm-preprocess", "--input", "skip.jsonl", "--output-prefix", "skip", "--shard", shard, "--force",
+                            "--on-bad-line", "skip", "--tokenizer-type", "ByteTokenizer", "--workers", "1", "--quiet"],
+                           stderr=subprocess.PIPE, text=True)
+    err = run.stderr.read()
+    os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+    read = int(open(f"/proc/{run.pid}/io").readline().split()[1])
+    assert run.wait() == 0, err
+    warned = [int(w.split(":")[3]) for w in err.splitlines() if w.endswith("'text': skipped")]
+    assert len(warned) == 10 and "more lines were skipped" in err, err
+    assert all(lines[n - 1] == '{"nope": 1}\n' for n in warned), warned
+    assert read < 4 * size + (32 << 20), f"shard {shard}: {read} bytes were read of a file of {size}"
+PY
+
+# A line that ends the work: what can be done about it.
+bad_line() { expect 3 "$1" "$lm" --input bad_line.jsonl --output-prefix bad_line "${@:2}"; }
+printf '{"text":"a\xff"}\n' > bad_line.jsonl
+bad_line 'not valid UTF-8: --on-bad-line replace puts U.FFFD there, skip drops the line'
+echo '{"title":"a"}' > bad_line.jsonl
+bad_line "there is no key 'text': --json-keys names the member that holds the text, --on-bad-line skip"
+bad_line "there is no key 'text': --json-keys names" --on-bad-line replace
+printf '{"text":' > bad_line.jsonl
+bad_line 'not valid JSON: .*: --on-bad-line skip drops such lines'
+bad_line 'not valid JSON: .*: --on-bad-line replace mends characters only, skip drops the line' --on-bad-line replace
+for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
+    echo '{"text":"a"}' | iconv -f UTF-8 -t $encoding > bad_line.jsonl
+    bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: make it UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
+done
+nothing_under bad_line_
