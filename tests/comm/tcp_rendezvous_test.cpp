@@ -52,6 +52,19 @@ Socket stranger(int port, const std::string& words) {
     return socket;
 }
 
+// Not one of those that the system gives away itself: a guest that calls such a one before the host
+// is there may be given it for its own end, and so call itself.
+int free_port() {
+    int port = 20000 + getpid() % 12000;
+    const auto taken = [&] {
+        return !trouble_of([&] {
+                    RendezvousHost({.size = 2, .host = "127.0.0.1", .port = port});
+                }).empty();
+    };
+    while (taken()) ++port;
+    return port;
+}
+
 }  // namespace
 
 TEST_CASE("all ranks get the blob of rank 0") {
@@ -79,12 +92,7 @@ TEST_CASE("all ranks get the blob of rank 0") {
 }
 
 TEST_CASE("processes meet, and guests may come before the host") {
-    int port = 0;
-    {
-        const RendezvousHost probe({.size = 2, .host = "127.0.0.1"});
-        port = probe.port();
-    }
-    Meeting meeting{.rank = 0, .size = 4, .host = "127.0.0.1", .port = port, .token = "b"};
+    Meeting meeting{.rank = 0, .size = 4, .host = "127.0.0.1", .port = free_port(), .token = "b"};
     std::vector<pid_t> children;
     for (int rank = 1; rank < meeting.size; ++rank) {
         const pid_t child = fork();
@@ -111,10 +119,10 @@ TEST_CASE("ranks that do not come are named to all that did") {
     RendezvousHost host(meeting);
     std::string told;
     std::thread guest(
-        [&] { told = trouble_of([&] { receive_from_host(guest_of(host, meeting, 6), 0.5); }); });
-    const std::string trouble = trouble_of([&] { host.hand_out(blob_of(128), 0.5); });
+        [&] { told = trouble_of([&] { receive_from_host(guest_of(host, meeting, 6), 3); }); });
+    const std::string trouble = trouble_of([&] { host.hand_out(blob_of(128), 3); });
     guest.join();
-    CHECK_THAT(trouble, Contains("ranks 1-5, 7-63 of 64 did not come within 0.5 s"));
+    CHECK_THAT(trouble, Contains("ranks 1-5, 7-63 of 64 did not come within 3 s"));
     CHECK(told == trouble);
 }
 

@@ -32,8 +32,9 @@ TEST_CASE("failures of threads are named") {
     for (const test::FailureCase& c : test::failure_cases()) {
         INFO(c.name << " on " << n_ranks << " ranks");
         std::string message;
+        const bool waits_in_vain = c.name == "one_never_comes";
         try {
-            run_ranks(n_ranks, c.body, {.timeout_s = 0.2});
+            run_ranks(n_ranks, c.body, {.timeout_s = waits_in_vain ? 2.0 : 60.0});
         } catch (const std::exception& error) {
             message = error.what();
         }

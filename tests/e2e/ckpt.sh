@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # lm-ckpt on what lm-train saves: lists, shows, finds damage, goes back, compares, thins out.
-# timeout: 120
+# timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # lm-convert on what lm-train saves: to Hugging Face and back bit for bit, and training goes on.
-# timeout: 120
+# timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lm-estimate memory says what lm-train hands out, and the process needs no more than that plus the
 # allowance that lm-estimate(1) states.
-# timeout: 120
+# timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

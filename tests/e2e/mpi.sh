@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Groups of ranks over real MPI: the conformance suite, and how failures end a job.
 # labels: e2e;mpi
-# timeout: 300
+# timeout: 600
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"

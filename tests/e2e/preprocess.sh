@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lm-preprocess as a user meets it: inputs in every compression, same bytes for any --workers, the
 # verbs, and one clear line with the right exit code for everything that can be wrong.
-# timeout: 120
+# timeout: 400
 here=$(realpath "$(dirname "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lm-preprocess in pieces: shards, ranks, kill -9 with --resume, full disks. Always the bytes of one
 # undisturbed run. $LM_LONG=1: 50 kills instead of 8.
-# timeout: 300
+# timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 lm=$bin/lm-preprocess

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that meet over TCP, as torchrun-like launchers start them: the conformance suite, how failures end a job, and
 # training on (emulated) GPUs without MPI.
-# timeout: 300
+# timeout: 600
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"

@@ -3,7 +3,7 @@
 # lm-train as a user meets it: a run that was stopped and resumed is bitwise the run that was not,
 # any number of threads gives the same bits, every way to stop has its exit code, and everything
 # that can be wrong gives one clear line and leaves nothing half-written.
-# timeout: 300
+# timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

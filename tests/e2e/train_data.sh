@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The data road and the schedules of lm-train: curriculum, test sets, what a resumed run notes, samples
 # that do not depend on how they are computed, and everything that can be wrong with data.
-# timeout: 300
+# timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

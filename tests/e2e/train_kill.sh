@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # kill -9 at random moments, saves included: a run that is started again until it is done ends with
 # the bits of the run that nobody disturbed, and needs no human in between.
-# timeout: 300
+# timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a run starts from: a checkpoint that is asked for and is not there, another run's directory,
 # other data and damaged files never change silently what is trained, nor what was saved.
-# timeout: 120
+# timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
