@@ -6,9 +6,10 @@ set -euo pipefail
 usage() {
     cat <<'END'
 Usage: ./check.sh [--all] [--preset NAME] [--jobs N]
-  (nothing)  build and the quick suite: about 25 minutes on 2 cores, dependencies included
+  (nothing)  build and the quick suite: about 20 minutes on 2 cores, dependencies included
   --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
-             the long forms, and the unit tests under the address and undefined-behaviour sanitizers
+             the long forms, and the unit tests under the address and undefined-behaviour sanitizers:
+             about 40 minutes
   --preset NAME  which build (release; dev has debug information and shares its build with yours)
   --jobs N   how many compilers and tests at once (default: all cores)
 END
