@@ -107,11 +107,10 @@ int main(int argc, char** argv) {
                                                            share_file("tokenizers/gpt2/merges.txt"),
                                                            text::SpecialInText::plain);
     const auto encoder = tokenizer->make_encoder();
-    std::vector<u16> ids;
+    text::IdBuffer ids(tokenizer->vocab_size() > 65536);
     measure("encode", corpus, passes, [&](const std::string& text) {
-        ids.resize(std::max(
-            ids.size(), static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size())))));
-        return encoder->encode(text, ids.data());
+        ids.clear();
+        return encoder->encode(text, ids);
     });
     std::printf("%.1f merge steps per text byte over all passes\n",
                 static_cast<double>(encoder->operations()) / static_cast<double>(corpus.bytes));

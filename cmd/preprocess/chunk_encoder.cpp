@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
+#include <limits>
 
 #include "base/error.hpp"
 #include "pipeline.hpp"
@@ -9,30 +9,22 @@ namespace lm::preprocess {
 namespace {
 
 template <typename Id>
-i64 largest_of(std::span<const std::byte> bytes) {
-    const Id* ids = reinterpret_cast<const Id*>(bytes.data());
+i64 largest_of(std::span<const Id> ids) {
     Id largest = 0;
-    for (size_t i = 0; i < bytes.size() / sizeof(Id); ++i)
-        largest = ids[i] > largest ? ids[i] : largest;
-    return bytes.empty() ? -1 : static_cast<i64>(largest);
+    for (const Id id : ids) largest = id > largest ? id : largest;
+    return ids.empty() ? -1 : static_cast<i64>(largest);
+}
+
+i64 largest_of(const text::IdBuffer& ids) {
+    return ids.wide() ? largest_of(ids.ids<i32>()) : largest_of(ids.ids<u16>());
 }
 
 }  // namespace
 
-std::byte* KeyTokens::room(size_t n_bytes) {
-    if (used + n_bytes > capacity) {
-        capacity = std::max(used + n_bytes, capacity * 2);
-        std::unique_ptr<std::byte[]> larger(new std::byte[capacity]);
-        if (used > 0) std::memcpy(larger.get(), bytes.get(), used);
-        bytes = std::move(larger);
-    }
-    return bytes.get() + used;
-}
-
 void KeyTokens::clear() {
     constexpr size_t keep = size_t{8} << 20;
-    if (capacity > keep) *this = {};
-    used = 0;
+    if (ids.capacity() > keep) *this = KeyTokens(ids.wide());
+    ids.clear();
     largest = -1;
     lengths.clear();
     sequences_per_document.clear();
@@ -51,7 +43,7 @@ ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& toke
       encoder_(tokenizer.make_encoder()) {}
 
 void ChunkEncoder::encode(ChunkResult& result) {
-    result.keys.resize(rules_->keys.size());
+    while (result.keys.size() < rules_->keys.size()) result.keys.emplace_back(rules_->wide);
     for (KeyTokens& key : result.keys) key.clear();
     result.n_lines = result.n_documents = result.n_blank = result.n_replaced = 0;
     result.text_bytes = 0;
@@ -70,7 +62,7 @@ void ChunkEncoder::encode(ChunkResult& result) {
             if (rules_->on_bad_line != OnBadLine::skip) return;
         }
     }
-    for (KeyTokens& key : result.keys) find_largest(key);
+    for (KeyTokens& key : result.keys) key.largest = largest_of(key.ids);
 }
 
 void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
@@ -85,45 +77,29 @@ void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
 }
 
 void ChunkEncoder::encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result) {
-    if (rules_->wide) return encode_sequences<i32>(value, out, result);
-    encode_sequences<u16>(value, out, result);
-}
-
-void ChunkEncoder::find_largest(KeyTokens& key) const {
-    key.largest = rules_->wide ? largest_of<i32>(key.tokens()) : largest_of<u16>(key.tokens());
-}
-
-template <typename Id>
-void ChunkEncoder::encode_sequences(const data::LineValue& value, KeyTokens& out,
-                                    ChunkResult& result) {
     const size_t before = out.lengths.size();
-    const auto add = [&](std::string_view text) {
-        if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text) {
-            throw data::LineError{1, "the text is longer than 2 GiB"};
-        }
-        result.text_bytes += static_cast<i64>(text.size());
-        const auto most =
-            static_cast<size_t>(tokenizer_->max_ids(static_cast<i64>(text.size())) + 1);
-        // KeyTokens memory comes from new[], so it is aligned for any id.
-        Id* ids = reinterpret_cast<Id*>(out.room(most * sizeof(Id)));
-        const i64 n = encoder_->encode(text, ids);
-        if (n == 0) return;
-        out.lengths.push_back(static_cast<i32>(n));
-        out.used += static_cast<size_t>(n) * sizeof(Id);
-    };
     if (value.is_list) {
-        for (const std::string_view sentence : value.sentences) add(sentence);
+        for (const std::string_view sentence : value.sentences)
+            encode_sequence(sentence, out, result);
     } else {
-        add(value.text);
+        encode_sequence(value.text, out, result);
     }
     const auto n_sequences = static_cast<i32>(out.lengths.size() - before);
     if (n_sequences > 0 && rules_->append_eod) {
-        const auto eod = static_cast<Id>(*tokenizer_->eod());
-        std::memcpy(out.room(sizeof(Id)), &eod, sizeof eod);
-        out.used += sizeof eod;
+        out.ids.push(*tokenizer_->eod());
         ++out.lengths.back();
     }
     if (n_sequences > 0 || rules_->keep_empty) out.sequences_per_document.push_back(n_sequences);
+}
+
+void ChunkEncoder::encode_sequence(std::string_view text, KeyTokens& out, ChunkResult& result) {
+    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
+        throw data::LineError{1, "the text is longer than 2 GiB"};
+    result.text_bytes += static_cast<i64>(text.size());
+    const i64 n = encoder_->encode(text, out.ids);
+    constexpr i64 most = std::numeric_limits<i32>::max() - 1;  // and the end of the document
+    if (n > most) run_error("a text", "becomes {} ids: a sequence of more than {}", n, most);
+    if (n > 0) out.lengths.push_back(static_cast<i32>(n));
 }
 
 }  // namespace lm::preprocess

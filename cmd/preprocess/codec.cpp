@@ -94,15 +94,15 @@ int encode(const CodecArgs& args) {
     if (args.append_eod && !tokenizer->eod())
         usage_error("--append-eod", "this tokenizer has no end-of-document token");
     const auto encoder = tokenizer->make_encoder();
-    std::vector<i32> buffer;
+    text::IdBuffer buffer(true);
     for_each_text(args.whole, [&](std::string_view text, i64 line) {
         if (const i64 bad = text::find_invalid_utf8(text); bad >= 0) {
             run_error(fmt::format("{}:{}:{}", stdin_name, line, bad + 1), "not valid UTF-8");
         }
-        buffer.resize(static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size())) + 1));
-        auto n = static_cast<size_t>(encoder->encode(text, buffer.data()));
-        if (args.append_eod) buffer[n++] = *tokenizer->eod();
-        const auto ids = std::span<const i32>(buffer).first(n);
+        buffer.clear();
+        encoder->encode(text, buffer);
+        if (args.append_eod) buffer.push(*tokenizer->eod());
+        const std::span<const i32> ids = buffer.ids<i32>();
         cli::write_stdout(!args.binary ? args.json ? json_line(ids, *tokenizer) : text_line(ids)
                           : is_narrow(*tokenizer) ? binary_ids<u16>(ids)
                                                   : binary_ids<i32>(ids));

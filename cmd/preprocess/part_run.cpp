@@ -108,8 +108,8 @@ void PartRun::take(const Work& work, const ChunkResult& result) {
     chunk.replaced = result.n_replaced;
     for (size_t k = 0; k < parts_.size(); ++k) {
         const KeyTokens& key = result.keys[k];
-        parts_[k].add(key.tokens(), key.lengths, key.sequences_per_document, key.largest);
-        chunk.tokens += static_cast<i64>(key.tokens().size()) / (wide_ ? 4 : 2);
+        parts_[k].add(key.ids.bytes(), key.lengths, key.sequences_per_document, key.largest);
+        chunk.tokens += key.ids.size();
     }
     record_.next = result.chunk.next;
     if (result.chunk.next.offset < 0) record_.lines = 0;

@@ -27,15 +27,12 @@ struct EncodeRules {
 
 // The ids of one key's texts in a chunk.
 struct KeyTokens {
-    std::unique_ptr<std::byte[]> bytes;
-    size_t used = 0;
-    size_t capacity = 0;
+    text::IdBuffer ids;
     std::vector<i32> lengths;  // of each sequence
     std::vector<i32> sequences_per_document;
     i64 largest = -1;  // id
 
-    std::byte* room(size_t n_bytes);  // at the end, for at least that many
-    std::span<const std::byte> tokens() const { return {bytes.get(), used}; }
+    explicit KeyTokens(bool wide) : ids(wide) {}
     void clear();
 };
 
@@ -60,10 +57,8 @@ class ChunkEncoder {
 
   private:
     void encode_line(std::string_view line, ChunkResult& result);
-    void find_largest(KeyTokens& key) const;
     void encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
-    template <typename Id>
-    void encode_sequences(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
+    void encode_sequence(std::string_view text, KeyTokens& out, ChunkResult& result);
 
     const EncodeRules* rules_;
     const text::Tokenizer* tokenizer_;

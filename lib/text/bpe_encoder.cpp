@@ -18,20 +18,13 @@ class BpeEncoder : public Encoder {
     explicit BpeEncoder(const BpePlan& plan)
         : plan_(plan), splitter_(make_splitter(plan.rule)), ids_(*plan.model) {}
 
-    i64 encode(std::string_view text, u16* out) override {
-        LM_CHECK(sizeof(Id) == 2, "ids of this tokenizer do not fit 16 bits");
-        if constexpr (sizeof(Id) == 2) return encode_text(text, out);
-        return 0;
-    }
-
-    i64 encode(std::string_view text, i32* out) override {
-        if constexpr (sizeof(Id) == 4) {
-            return encode_text(text, out);
-        } else {
-            const i64 n = encode_text(text, reinterpret_cast<u16*>(out));
-            widen(out, n);
-            return n;
-        }
+    i64 encode(std::string_view text, IdBuffer& out) override {
+        constexpr i64 slack = 16;  // which copies of ids may overwrite
+        const i64 most = static_cast<i64>(text.size()) + slack;
+        const i64 n = out.wide() ? encode_wide(text, out.room<i32>(most))
+                                 : encode_narrow(text, out.room<u16>(most));
+        out.add(n);
+        return n;
     }
 
     u64 operations() const override { return ids_.operations(); }
@@ -45,6 +38,22 @@ class BpeEncoder : public Encoder {
         i64 first_part, end_part;
         size_t n_ids;  // 0: not known yet
     };
+
+    i64 encode_narrow(std::string_view text, u16* out) {
+        LM_CHECK(sizeof(Id) == 2, "ids of this tokenizer do not fit 16 bits");
+        if constexpr (sizeof(Id) == 2) return encode_text(text, out);
+        return 0;
+    }
+
+    i64 encode_wide(std::string_view text, i32* out) {
+        if constexpr (sizeof(Id) == 4) {
+            return encode_text(text, out);
+        } else {
+            const i64 n = encode_text(text, reinterpret_cast<u16*>(out));
+            widen(out, n);
+            return n;
+        }
+    }
 
     // u16 ids at the front of the buffer become i32 in place, from the back.
     static void widen(i32* out, i64 n) {

@@ -107,7 +107,6 @@ class BpeTokenizer : public Tokenizer {
     std::optional<i32> eod() const override { return eod_; }
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder() const override;
-    i64 max_ids(i64 n_bytes) const override { return text_plan_.max_ids(n_bytes); }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }
 

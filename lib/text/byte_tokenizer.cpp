@@ -13,14 +13,17 @@ constexpr i32 end_of_document = 256;
 
 class ByteEncoder : public Encoder {
   public:
-    i64 encode(std::string_view text, u16* out) override { return widen(text, out); }
-    i64 encode(std::string_view text, i32* out) override { return widen(text, out); }
+    i64 encode(std::string_view text, IdBuffer& out) override {
+        const auto n = static_cast<i64>(text.size());
+        out.wide() ? widen(text, out.room<i32>(n)) : widen(text, out.room<u16>(n));
+        out.add(n);
+        return n;
+    }
 
   private:
     template <typename Id>
-    static i64 widen(std::string_view text, Id* out) {
+    static void widen(std::string_view text, Id* out) {
         for (size_t i = 0; i < text.size(); ++i) out[i] = static_cast<u8>(text[i]);
-        return static_cast<i64>(text.size());
     }
 };
 

@@ -197,8 +197,14 @@ std::string_view strip(std::string_view text, bool left, bool right) {
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
+void check_length(const std::string& text) {
+    constexpr size_t longest = size_t{1} << 31;
+    if (text.size() >= longest) run_error("a text", "is longer than 2 GiB after its normalizer");
+}
+
 void replace(std::string_view text, const NormalizerStep& step, std::string& out) {
     for (;;) {
+        check_length(out);
         const size_t at = text.find(step.pattern);
         out.append(text.substr(0, at));
         if (at == std::string_view::npos) return;
@@ -230,29 +236,6 @@ void apply_step(const NormalizerStep& step, std::string_view text, std::string& 
     }
 }
 
-// UAX #15, "Maximum expansion": 3 for the canonical forms in UTF-8, 11 for the others.
-i64 growth_of(const NormalizerStep& step) {
-    switch (step.kind) {
-        case Kind::nfc:
-        case Kind::nfd:
-            return 3;
-        case Kind::nfkc:
-        case Kind::nfkd:
-            return 11;
-        case Kind::lowercase:
-            return 2;
-        case Kind::strip_accents:
-        case Kind::strip:
-            return 1;
-        case Kind::replace:
-            return std::max(i64{1}, ceil_div(static_cast<i64>(step.content.size()),
-                                             static_cast<i64>(step.pattern.size())));
-        case Kind::prepend:  // to every piece between added tokens, of one byte at least
-            return 1 + static_cast<i64>(step.content.size());
-    }
-    return 1;
-}
-
 }  // namespace
 
 std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
@@ -260,16 +243,11 @@ std::string_view Normalizer::apply(std::string_view text, std::string& scratch) 
     for (const NormalizerStep& step : steps_) {
         result.clear();
         apply_step(step, text, result);
+        check_length(result);
         scratch.swap(result);
         text = scratch;
     }
     return text;
-}
-
-i64 Normalizer::growth() const {
-    i64 growth = 1;
-    for (const NormalizerStep& step : steps_) growth *= growth_of(step);
-    return growth;
 }
 
 }  // namespace lm::text

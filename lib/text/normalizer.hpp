@@ -29,11 +29,9 @@ class Normalizer {
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
     // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text twice, and
-    // what the longest run without ASCII, CJK or Hangul needs in UTF-32.
+    // what the longest run without ASCII, CJK or Hangul needs in UTF-32. Throws Error(failure) when
+    // a step makes more than 2 GiB of it.
     std::string_view apply(std::string_view text, std::string& scratch) const;
-
-    // A text of n bytes becomes at most growth() * n.
-    i64 growth() const;
 
   private:
     std::vector<NormalizerStep> steps_;

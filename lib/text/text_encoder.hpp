@@ -24,10 +24,6 @@ struct TextPlan {
         return raw.empty() && normalizer.empty() && normalized.empty() && !prefix_space &&
                prefix.empty() && suffix.empty();
     }
-    i64 max_ids(i64 n_bytes) const {  // as Tokenizer::max_ids
-        const i64 growth = normalizer.growth() * (prefix_space ? 2 : 1);
-        return n_bytes * growth + 16 + static_cast<i64>(prefix.size() + suffix.size());
-    }
 };
 
 // `plain` encodes what is left; `plan` must outlive the encoder.

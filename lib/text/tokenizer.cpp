@@ -8,9 +8,10 @@ void Tokenizer::decode(std::span<const i32> ids, std::string& out) const {
 }
 
 std::vector<i32> Tokenizer::encode(std::string_view text) const {
-    std::vector<i32> ids(static_cast<size_t>(max_ids(static_cast<i64>(text.size()))));
-    ids.resize(static_cast<size_t>(make_encoder()->encode(text, ids.data())));
-    return ids;
+    IdBuffer buffer(true);
+    make_encoder()->encode(text, buffer);
+    const std::span<const i32> ids = buffer.ids<i32>();
+    return {ids.begin(), ids.end()};
 }
 
 }  // namespace lm::text

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "text/id_buffer.hpp"
 
 namespace lm::text {
 
@@ -18,11 +19,10 @@ class Encoder {
   public:
     virtual ~Encoder() = default;
 
-    // Writes the ids of `text` (valid UTF-8, at most Tokenizer::longest_text bytes) and returns how
-    // many. `out` has room for max_ids(text.size()) of them. The u16 form requires vocab_size <=
-    // 65536.
-    virtual i64 encode(std::string_view text, u16* out) = 0;
-    virtual i64 encode(std::string_view text, i32* out) = 0;
+    // Puts the ids of `text` (valid UTF-8, at most Tokenizer::longest_text bytes) behind those in
+    // `out` and returns how many there are. Ids of 16 bits require vocab_size <= 65536. Throws
+    // Error(failure) for a text that normalizers make longer than that.
+    virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
 
     // Look-ups and scan steps of the merge algorithm so far: tests hold it to linear growth.
     virtual u64 operations() const { return 0; }
@@ -40,8 +40,6 @@ class Tokenizer {
     // XXH3-128 over everything that decides the ids: what a dataset's side file remembers.
     virtual const std::string& digest() const = 0;
     virtual std::unique_ptr<Encoder> make_encoder() const = 0;
-    // Upper bound of the ids of a text of `n_bytes`, with the slack that encode() may overwrite.
-    virtual i64 max_ids(i64 n_bytes) const { return n_bytes + 16; }
     // The bytes of one id; throws Error(failure) when there is no such id.
     virtual std::string_view token(i32 id) const = 0;
 

@@ -15,6 +15,7 @@
 
 #include "base/version.hpp"
 #include "support/all_mergers.hpp"
+#include "support/ids.hpp"
 #include "text/bpe_tokenizer.hpp"
 
 using namespace lm;
@@ -106,10 +107,8 @@ void check_texts(const BpeModel& model) {
         const std::string text = text_of(random, model, n_words);
         const std::vector<i32> want = one_by_one(model, text);
         for (int times = 0; times < 2; ++times) {
-            std::vector<i32> ids(text.size() + 16);
-            ids.resize(static_cast<size_t>(encoder->encode(text, ids.data())));
             INFO(n_words << " words, the " << times << "th time");
-            CHECK((ids == want));
+            CHECK((test::ids_of(*encoder, text) == want));
         }
     }
 }

@@ -18,6 +18,7 @@
 #include "io/json.hpp"
 #include "nasty_text.hpp"
 #include "support/all_mergers.hpp"
+#include "support/ids.hpp"
 #include "support/temp_dir.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/piece_loops.hpp"
@@ -33,12 +34,6 @@ std::shared_ptr<const Tokenizer> gpt2(SpecialInText special = SpecialInText::pla
                                share_file("tokenizers/gpt2/merges.txt"), special);
 }
 
-std::vector<i32> ids_of(Encoder& encoder, const Tokenizer& tokenizer, const std::string& text) {
-    std::vector<i32> ids(static_cast<size_t>(tokenizer.max_ids(static_cast<i64>(text.size()))));
-    ids.resize(static_cast<size_t>(encoder.encode(text, ids.data())));
-    return ids;
-}
-
 int check_golden(const std::string& path) {
     const auto tokenizer = gpt2();
     const auto encoder = tokenizer->make_encoder();
@@ -48,7 +43,7 @@ int check_golden(const std::string& path) {
         const io::Json j = io::parse_json(line, path);
         const auto text = j["text"].get<std::string>();
         INFO(path << ":" << n + 1);
-        CHECK(ids_of(*encoder, *tokenizer, text) == j["ids"].get<std::vector<i32>>());
+        CHECK(test::ids_of(*encoder, text) == j["ids"].get<std::vector<i32>>());
     }
     return n;
 }
@@ -84,7 +79,7 @@ TEST_CASE("decode undoes encode") {
     for (int i = 0; i < 5000; ++i) {
         const std::string text = nasty.next(i % 200);
         std::string back;
-        tokenizer->decode(ids_of(*encoder, *tokenizer, text), back);
+        tokenizer->decode(test::ids_of(*encoder, text), back);
         if (back != text) FAIL("differs on: " << test::escaped(text));
     }
 }
@@ -96,10 +91,7 @@ TEST_CASE("a warm encoder gives in 16 bits what a fresh one gives, widened to 32
     for (int i = 0; i < 300; ++i) {
         const std::string text = nasty.next(60);
         const std::vector<i32> wide = tokenizer->encode(text);
-        std::vector<u16> narrow(
-            static_cast<size_t>(tokenizer->max_ids(static_cast<i64>(text.size()))));
-        narrow.resize(static_cast<size_t>(warm->encode(text, narrow.data())));
-        CHECK(std::vector<i32>(narrow.begin(), narrow.end()) == wide);
+        CHECK(test::narrow_ids_of(*warm, text) == wide);
     }
 }
 
@@ -112,7 +104,7 @@ TEST_CASE("work grows linearly on adversarial text") {
             std::string text;
             while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
             const auto encoder = tokenizer->make_encoder();
-            ids_of(*encoder, *tokenizer, text);
+            test::ids_of(*encoder, text);
             work[k] = encoder->operations();
         }
         INFO(unit << ": " << work[0] << " then " << work[1]);
@@ -286,7 +278,7 @@ TEST_CASE("a megabyte of one character takes a few steps a byte") {
         std::string text;
         while (text.size() < (size_t{1} << 20)) text += unit;
         const auto encoder = tokenizer->make_encoder();
-        ids_of(*encoder, *tokenizer, text);
+        test::ids_of(*encoder, text);
         CHECK(encoder->operations() < 12 * text.size());
     }
 }
@@ -372,8 +364,7 @@ TEST_CASE("a few tokens that no merge makes are special ones") {
         CHECK_THAT(warnings[0],
                    Catch::Contains(fmt::format("1 of the tokens, first '{}' (id 50257)", added)));
         const std::string text = "a [PAD] hellohello b";
-        CHECK(ids_of(*tokenizer->make_encoder(), *tokenizer, text) ==
-              ids_of(*gpt2()->make_encoder(), *gpt2(), text));
+        CHECK(tokenizer->encode(text) == gpt2()->encode(text));
     }
     set_log_sink({});
 }

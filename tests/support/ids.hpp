@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ids of one text, by an encoder that may know others already.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.hpp"
+
+namespace lm::test {
+
+inline std::vector<i32> ids_of(text::Encoder& encoder, std::string_view text) {
+    text::IdBuffer buffer(true);
+    encoder.encode(text, buffer);
+    const std::span<const i32> ids = buffer.ids<i32>();
+    return {ids.begin(), ids.end()};
+}
+
+// Encoded in 16 bits.
+inline std::vector<i32> narrow_ids_of(text::Encoder& encoder, std::string_view text) {
+    text::IdBuffer buffer(false);
+    encoder.encode(text, buffer);
+    const std::span<const u16> ids = buffer.ids<u16>();
+    return {ids.begin(), ids.end()};
+}
+
+}  // namespace lm::test
