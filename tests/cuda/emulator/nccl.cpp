@@ -1,290 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member of emulated communicators. What NCCL forbids is found and told on stderr: host pointers,
-// views of other sizes on other ranks, a communicator used while it is in progress, after its end,
-// or in two streams. Connections are made when they are needed first, as NCCL makes them for an
-// algorithm, which it picks by kind, type and size: by a call that returns when the other members
-// have come to it, too. Here every power of two has an algorithm of its own.
+// NCCL's functions. What it forbids is found and told on stderr: host pointers, views of other
+// sizes on other ranks, a communicator used while it is in progress, after its end, or in two
+// streams.
 #include "nccl.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
-#include <condition_variable>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include "memory.hpp"
-#include "nccl_hub.hpp"
+#include "nccl_comm.hpp"
 #include "stream.hpp"
 
-using emulator::Bytes;
 using emulator::Exchange;
 using emulator::Frame;
 using emulator::FrameType;
+using emulator::lives;
+using emulator::new_comm;
+using emulator::Started;
 
 namespace {
-
-using Key = std::pair<uint32_t, uint64_t>;  // channel, number
-
-// One operation of this member.
-struct Started {
-    Frame frame;
-    const void* in = nullptr;
-    size_t in_bytes = 0;
-    void* out = nullptr;
-    cudaStream_t stream = nullptr;
-    int64_t place = 0;  // in the stream
-    bool posted = false;
-    bool complete = false;
-    Bytes result;
-};
 
 ncclResult_t misuse(ncclResult_t result, const std::string& what) {
     fmt::print(stderr, "emulated NCCL: {}\n", what);
     return result;
-}
-
-}  // namespace
-
-struct ncclComm {
-    int rank = 0;
-    int size = 0;
-    bool blocking = false;
-    std::mutex mutex;
-    std::condition_variable changed;
-    ncclResult_t state = ncclInProgress;
-    bool joined = false;
-    bool ended = false;
-    std::string error;
-    cudaStream_t stream = nullptr;  // of the first operation
-    int socket = -1;
-    std::vector<int> others;  // sockets to hubs of which nothing but their having come is wanted
-    std::map<uint32_t, uint64_t> n_started;  // by channel
-    std::set<Key> connected;                 // channels, and for what
-    std::map<Key, std::shared_ptr<Started>> under_way;
-    std::set<Key> hurried;  // others wait for these
-    struct {
-        ncclComm_t* target = nullptr;
-        ncclComm_t comm = nullptr;
-        bool blocking = false;
-    } part;  // of a split: where it goes, and what it is
-    std::mutex sending;
-    std::thread reader, runner;
-
-    bool tell(const Frame& frame, const Bytes& bytes) {
-        const std::lock_guard lock(sending);
-        return emulator::send_frame(socket, frame, bytes);
-    }
-
-    // The first hub carries what is exchanged; all must know all members.
-    void join(const std::vector<std::string>& hubs) {
-        Frame hello{FrameType::hello};
-        hello.rank = rank;
-        hello.size = size;
-        hello.process = getpid();
-        for (const std::string& hub : hubs) {
-            const int connection = emulator::connect_to_hub(hub);
-            if (connection < 0 || !emulator::send_frame(connection, hello, {})) {
-                state = ncclSystemError;
-                error = "no such id";
-                return;
-            }
-            if (socket < 0) {
-                socket = connection;
-            } else {
-                others.push_back(connection);
-            }
-        }
-        reader = std::thread([this] { read(); });
-        runner = std::thread([this] { run_hurried(); });
-    }
-
-    void leave() {
-        {
-            const std::lock_guard lock(mutex);
-            ended = true;
-        }
-        changed.notify_all();
-        for (const int other : others) shutdown(other, SHUT_RDWR);
-        if (socket >= 0) shutdown(socket, SHUT_RDWR);
-        if (reader.joinable()) reader.join();
-        if (runner.joinable()) runner.join();
-        if (socket >= 0) close(socket);
-        for (const int other : others) close(other);
-    }
-
-    // ---- Operations ----------------------------------------------------------------------------
-
-    // Sends this rank's part. Runs in the stream's order, once.
-    void post(Started& started) {
-        if (started.posted) return;
-        started.posted = true;
-        Bytes bytes(started.in_bytes);
-        if (!bytes.empty()) {
-            const emulator::Window window;
-            std::memcpy(bytes.data(), started.in, bytes.size());
-        }
-        tell(started.frame, bytes);
-    }
-
-    cudaError_t finish(Started& started) {
-        post(started);
-        Frame waiting = started.frame;
-        waiting.type = FrameType::waiting;
-        tell(waiting, {});  // too late at times: the hub then knows of no such exchange
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return started.complete || ended; });
-        if (!started.complete || started.out == nullptr) return cudaSuccess;
-        const emulator::Window window;
-        std::memcpy(started.out, started.result.data(), started.result.size());
-        return cudaSuccess;
-    }
-
-    // What wants connections of its own: messages none beyond the first.
-    static uint64_t algorithm_of(const Started& started) {
-        const Frame& f = started.frame;
-        if (f.exchange == Exchange::message) return 0;
-        const auto size = static_cast<uint64_t>(std::bit_width(f.count));
-        return ((static_cast<uint64_t>(f.exchange) * 16 + f.op) * 16 + f.dtype) * 64 + size;
-    }
-
-    // In the caller's thread, as NCCL does it.
-    void connect(const Started& started) {
-        const Key key{started.frame.channel, algorithm_of(started)};
-        {
-            const std::lock_guard lock(mutex);
-            if (connected.contains(key)) return;
-        }
-        emulator::log(fmt::format("NCCL: connections for {}", to_string(key.first)));
-        const char* const lost = std::getenv("EMULATED_NCCL_LOST");
-        if (lost != nullptr && std::atoi(lost) == rank) raise(SIGSTOP);
-        Frame frame = started.frame;
-        frame.type = FrameType::connect;
-        frame.rank = rank;
-        frame.number = key.second;
-        tell(frame, {});
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return connected.contains(key) || ended || !error.empty(); });
-    }
-
-    ncclResult_t start(std::shared_ptr<Started> started) {
-        connect(*started);
-        const Key key{started->frame.channel, n_started[started->frame.channel]++};
-        started->frame.type = FrameType::post;
-        started->frame.rank = rank;
-        started->frame.number = key.second;
-        {
-            const std::lock_guard lock(mutex);
-            under_way[key] = started;
-            if (!blocking) state = ncclInProgress;  // until somebody asks
-        }
-        const int64_t place = emulator::enqueue_exchange(
-            started->stream, [this, started] { return finish(*started); },
-            [this, started] {
-                post(*started);
-                const std::lock_guard lock(mutex);
-                return started->complete || ended;
-            });
-        const std::lock_guard lock(mutex);
-        started->place = place;
-        changed.notify_all();
-        return blocking ? ncclSuccess : ncclInProgress;
-    }
-
-    static std::string to_string(uint32_t channel) {
-        return channel == 0 ? "a communicator's collectives" : "a pair's messages";
-    }
-
-    // ---- The GPU's part: what goes on while the host does other things --------------------------
-
-    void read() {
-        Frame frame;
-        Bytes bytes;
-        for (const int other : others) {
-            if (!emulator::receive_frame(other, frame, bytes)) return;
-        }
-        while (emulator::receive_frame(socket, frame, bytes)) {
-            const std::lock_guard lock(mutex);
-            const Key key{frame.channel, frame.number};
-            if (frame.type == FrameType::joined && frame.number == emulator::all_members) {
-                joined = true;
-            } else if (frame.type == FrameType::joined) {
-                connected.insert(key);
-            } else if (frame.type == FrameType::hurry) {
-                hurried.insert(key);
-            } else if (frame.type == FrameType::error) {
-                error.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-                fmt::print(stderr, "emulated NCCL: {}\n", error);
-                state = ncclInvalidUsage;
-            } else if (const auto found = under_way.find(key); found != under_way.end()) {
-                found->second->result = std::move(bytes);
-                found->second->complete = true;
-                hurried.erase(key);
-                if (found->second->frame.exchange == Exchange::split) take_part(*found->second);
-                under_way.erase(found);
-            }
-            changed.notify_all();
-        }
-    }
-
-    // Runs the stream of an operation that others wait for, as a GPU would have done by then.
-    void run_hurried() {
-        std::unique_lock lock(mutex);
-        while (!ended) {
-            std::shared_ptr<Started> next;
-            for (const Key& key : hurried) {
-                const auto found = under_way.find(key);
-                if (found != under_way.end() && found->second->place > 0) next = found->second;
-            }
-            if (!next) {
-                changed.wait(lock);
-                continue;
-            }
-            hurried.erase({next->frame.channel, next->frame.number});
-            lock.unlock();
-            emulator::run_until(next->stream, next->place);
-            lock.lock();
-        }
-    }
-
-    // The answer to a split: "RANK SIZE HUB".
-    void take_part(const Started& split);
-};
-
-namespace {
-
-std::mutex comms_mutex;
-std::set<ncclComm_t> comms;  // that live
-
-ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs, bool blocking) {
-    emulator::log(hubs.size() == 1 ? "NCCL: a communicator"
-                                   : fmt::format("NCCL: a communicator by {} ids", hubs.size()));
-    auto* const comm = new ncclComm;
-    comm->rank = rank;
-    comm->size = size;
-    comm->blocking = blocking;
-    {
-        const std::lock_guard lock(comms_mutex);
-        comms.insert(comm);
-    }
-    comm->join(hubs);
-    return comm;
-}
-
-bool lives(ncclComm_t comm) {
-    const std::lock_guard lock(comms_mutex);
-    return comms.contains(comm);
 }
 
 thread_local bool in_group = false;
@@ -353,18 +99,6 @@ bool placed(const void* whole, const void* part, size_t part_bytes, ncclComm_t c
 }
 
 }  // namespace
-
-void ncclComm::take_part(const Started& split) {
-    const std::string text(reinterpret_cast<const char*>(split.result.data()), split.result.size());
-    const size_t first = text.find(' ');
-    const size_t second = text.find(' ', first + 1);
-    const std::string hub = text.substr(second + 1);
-    if (!hub.empty()) {
-        part.comm =
-            new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), {hub}, part.blocking);
-        *part.target = part.comm;
-    }
-}
 
 ncclResult_t ncclGetVersion(int* version) {
     const char* const text = std::getenv("EMULATED_NCCL_VERSION");
@@ -478,11 +212,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (!joins_group(comm)) {
         return misuse(ncclInvalidArgument, "blocking and nonblocking communicators in one group");
     }
-    {
-        const std::lock_guard lock(comms_mutex);
-        if (comms.erase(comm) == 0) {
-            return misuse(ncclInvalidArgument, "a communicator that has ended");
-        }
+    if (!emulator::forget(comm)) {
+        return misuse(ncclInvalidArgument, "a communicator that has ended");
     }
     comm->leave();
     return ncclSuccess;
