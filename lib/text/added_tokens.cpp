@@ -2,6 +2,7 @@
 #include "text/added_tokens.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "text/unicode.hpp"
 #include "text/utf8.hpp"
@@ -17,46 +18,49 @@ u32 char_before(std::string_view text, size_t end, size_t* begin) {
     return decode_utf8(text.substr(at, end - at)).code_point;
 }
 
+// Of the bytes that both begin with.
+size_t common_length(std::string_view a, std::string_view b) {
+    const size_t n = std::min(a.size(), b.size());
+    size_t i = 0;
+    for (; i + 8 <= n && std::memcmp(a.data() + i, b.data() + i, 8) == 0;) i += 8;
+    while (i < n && a[i] == b[i]) ++i;
+    return i;
+}
+
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore_special)
-    : ignore_special_(ignore_special), tokens_(std::move(tokens)) {
+    : ignore_special_(ignore_special), tokens_(std::move(tokens)), prefix_of_(tokens_.size()) {
     std::ranges::sort(tokens_, {}, &AddedToken::content);
-    for (const AddedToken& token : tokens_) {
-        is_lead_[static_cast<u8>(token.content[0])] = true;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+        const std::string& content = tokens_[i].content;
+        starts_.add(content);
+        size_t prefix = i == 0 ? 0 : i - 1;
+        while (!content.starts_with(tokens_[prefix].content) && prefix_of_[prefix] != prefix)
+            prefix = prefix_of_[prefix];
+        prefix_of_[i] = content.starts_with(tokens_[prefix].content) ? prefix : i;
     }
-    if (!tokens_.empty() && tokens_.front().content[0] == tokens_.back().content[0])
-        only_lead_ = static_cast<u8>(tokens_.front().content[0]);
 }
 
-// Tokens that share a beginning stand together: each byte of `text` narrows the range.
+// What sorts between a string and one that it begins has that beginning too. So a token that `text`
+// begins with is the last one that does not sort behind `text`, or one that this begins with: few
+// comparisons of whole strings, however long these are and however much they have in common.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
-    const AddedToken* longest = nullptr;
-    auto first = tokens_.begin();
-    auto last = tokens_.end();
-    for (size_t depth = 0; first != last; ++depth) {
-        if (first->content.size() == depth) longest = &*first++;
-        if (depth == text.size()) break;
-        const auto byte = static_cast<u8>(text[depth]);
-        const auto byte_at = [depth](const AddedToken& token) {
-            return static_cast<u8>(token.content[depth]);
-        };
-        first = std::partition_point(first, last, [&](const auto& t) { return byte_at(t) < byte; });
-        last = std::partition_point(first, last, [&](const auto& t) { return byte_at(t) == byte; });
+    const auto behind = std::ranges::upper_bound(tokens_, text, {}, &AddedToken::content);
+    if (behind == tokens_.begin()) return nullptr;
+    auto i = static_cast<size_t>(behind - tokens_.begin()) - 1;
+    const size_t common = common_length(tokens_[i].content, text);
+    while (tokens_[i].content.size() > common) {
+        if (prefix_of_[i] == i) return nullptr;
+        i = prefix_of_[i];
     }
-    return longest;
-}
-
-size_t AddedTokenMatcher::next_lead(std::string_view text, size_t from) const {
-    if (tokens_.empty()) return std::string_view::npos;
-    if (only_lead_) return text.find(static_cast<char>(*only_lead_), from);
-    while (from < text.size() && !is_lead_[static_cast<u8>(text[from])]) ++from;
-    return from < text.size() ? from : std::string_view::npos;
+    return &tokens_[i];
 }
 
 AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from) const {
-    for (size_t i = next_lead(text, from); i != std::string_view::npos;
-         i = next_lead(text, i + 1)) {
+    if (tokens_.empty()) return {0, 0, nullptr};
+    for (size_t i = starts_.find(text, from); i != std::string_view::npos;
+         i = starts_.find(text, i + 1)) {
         const AddedToken* token = longest_at(text.substr(i));
         if (token != nullptr) return {i, i + token->content.size(), token};
     }

@@ -5,13 +5,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
+#include "text/token_starts.hpp"
 
 namespace lm::text {
 
@@ -63,7 +62,6 @@ class AddedTokenMatcher {
         const AddedToken* token;  // null: none
     };
     Match find(std::string_view text, size_t from) const;
-    size_t next_lead(std::string_view text, size_t from) const;
     const AddedToken* longest_at(std::string_view text) const;
     bool ignored(std::string_view whole, const Match& match) const;
     static size_t strip_before(std::string_view whole, size_t begin, size_t least);
@@ -71,9 +69,8 @@ class AddedTokenMatcher {
 
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // by content
-    // By the first bytes of tokens; most tables have one only, which is found faster.
-    std::array<bool, 256> is_lead_{};
-    std::optional<u8> only_lead_;
+    std::vector<size_t> prefix_of_;  // the longest other token that each begins with; its own: none
+    TokenStarts starts_;
 };
 
 }  // namespace lm::text

@@ -6,51 +6,51 @@
 namespace lm::text {
 namespace {
 
-CharKind kind_of(const Char& c) {
-    return kind_table()[c.code_point];
-}
-
 bool in_both(CharKind kind) {
     return kind == CharKind::caseless || kind == CharKind::mark;
 }
 
 // The end of U*L+ from `at`, or `at`: past all of U when lower case follows; else U gives back
 // what L+ cannot begin with, the capitals behind the last character that is in both.
-u32 lower_word_end(const CharReader& chars, u32 at) {
+u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     u32 end = at;
     u32 behind_both = at;
-    for (Char c = chars.at(end); c.length > 0; c = chars.at(end)) {
-        const CharKind kind = kind_of(c);
+    Char c = chars.at(end);
+    for (; c.length > 0; c = chars.at(end)) {
+        const CharKind kind = kinds[c.code_point];
         if (kind != CharKind::upper && !in_both(kind)) break;
         end += c.length;
         if (in_both(kind)) behind_both = end;
     }
-    if (chars.at(end).length == 0 || kind_of(chars.at(end)) != CharKind::lower) return behind_both;
-    for (Char c = chars.at(end); c.length > 0; c = chars.at(end)) {
-        if (kind_of(c) != CharKind::lower && !in_both(kind_of(c))) break;
+    if (c.length == 0 || kinds[c.code_point] != CharKind::lower) return behind_both;
+    for (; c.length > 0; c = chars.at(end)) {
+        const CharKind kind = kinds[c.code_point];
+        if (kind != CharKind::lower && !in_both(kind)) break;
         end += c.length;
     }
     return end;
 }
 
 // The same of U+L* where U*L+ does not match: there L* is empty, and U+ capitals.
-u32 upper_word_end(const CharReader& chars, u32 at) {
-    for (Char c = chars.at(at); c.length > 0 && kind_of(c) == CharKind::upper; c = chars.at(at))
+u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
+    for (Char c = chars.at(at); c.length > 0 && kinds[c.code_point] == CharKind::upper;
+         c = chars.at(at))
         at += c.length;
     return at;
 }
 
 // The word at `begin`, or `begin`.
 u32 word_end(const CharReader& chars, u32 begin) {
+    const KindTable& kinds = kind_table();
     const Char c = chars.at(begin);
     const bool may_lead =
         c.cls != CharClass::letter && c.cls != CharClass::number && !detail::is_line_end(c);
     const u32 led = begin + c.length;
     for (const auto end_of : {lower_word_end, upper_word_end}) {
         if (may_lead) {
-            if (const u32 end = end_of(chars, led); end > led) return end;
+            if (const u32 end = end_of(chars, kinds, led); end > led) return end;
         }
-        if (const u32 end = end_of(chars, begin); end > begin) return end;
+        if (const u32 end = end_of(chars, kinds, begin); end > begin) return end;
     }
     return begin;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/split_stages.hpp"
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -103,14 +104,22 @@ u32 alike(const CharReader& chars, u32 begin, Holds holds) {
     return run_end(chars, begin, [&](u32 cp) { return holds(cp) == first; });
 }
 
-bool is_letter(u32 cp) {
-    return class_table()[cp] == CharClass::letter;
+// Whether a code point is of a class or kind.
+template <typename Value>
+struct IsA {
+    const CodePointTable<Value>& table;
+    Value value;
+
+    bool operator()(u32 cp) const { return table[cp] == value; }
+};
+IsA<CharClass> is_letter() {
+    return {class_table(), CharClass::letter};
 }
-bool is_number(u32 cp) {
-    return class_table()[cp] == CharClass::number;
+IsA<CharClass> is_number() {
+    return {class_table(), CharClass::number};
 }
-bool is_punctuation(u32 cp) {
-    return kind_table()[cp] == CharKind::punctuation;
+IsA<CharKind> is_punctuation() {
+    return {kind_table(), CharKind::punctuation};
 }
 bool is_han_or_kana(u32 cp) {
     return (cp >= 0x4E00 && cp <= 0x9FA5) || (cp >= 0x3040 && cp <= 0x30FF);
@@ -120,8 +129,8 @@ bool is_han_or_hangul(u32 cp) {
 }
 
 u32 numbers_by(const CharReader& chars, u32 begin, int most) {
-    if (is_number(chars.at(begin).code_point)) return detail::digits_end(chars, begin, most);
-    return run_end(chars, begin, [](u32 cp) { return !is_number(cp); });
+    if (chars.at(begin).cls == CharClass::number) return detail::digits_end(chars, begin, most);
+    return run_end(chars, begin, std::not_fn(is_number()));
 }
 
 u32 lines(const CharReader& chars, u32 begin) {
@@ -142,11 +151,12 @@ bool is_ascii_letter(u32 cp) {
 
 // DeepSeek-V3's last pattern. Gaps are numbers and characters of no kind.
 u32 deepseek_match_end(const CharReader& chars, u32 begin) {
+    const KindTable& kinds = kind_table();
     const auto kind_at = [&](const Char& c) {
-        return c.length > 0 ? kind_table()[c.code_point] : CharKind::other;
+        return c.length > 0 ? kinds[c.code_point] : CharKind::other;
     };
     const auto skip = [&](u32 at, bool (*holds)(CharKind)) {
-        return run_end(chars, at, [&](u32 cp) { return holds(kind_table()[cp]); });
+        return run_end(chars, at, [&](u32 cp) { return holds(kinds[cp]); });
     };
     const Char c = chars.at(begin);
     const Char following = chars.at(begin + c.length);
@@ -208,8 +218,8 @@ constexpr Stage deepseek_v3_stages[] = {
 };
 constexpr Stage deepseek_coder_stages[] = {
     lines,
-    [](const CharReader& chars, u32 begin) { return spaced_run(chars, begin, is_letter); },
-    [](const CharReader& chars, u32 begin) { return spaced_run(chars, begin, is_punctuation); },
+    [](const CharReader& chars, u32 begin) { return spaced_run(chars, begin, is_letter()); },
+    [](const CharReader& chars, u32 begin) { return spaced_run(chars, begin, is_punctuation()); },
     [](const CharReader& chars, u32 begin) { return alike(chars, begin, is_han_or_hangul); },
     [](const CharReader& chars, u32 begin) { return numbers_by(chars, begin, 1); },
 };
