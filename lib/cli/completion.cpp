@@ -35,33 +35,51 @@ std::string names_of(const Options& options) {
     return text;
 }
 
+// What stands behind an option: words, the prefix of a .bin and .idx pair, or a file.
+std::string kind_of(const Option& option) {
+    const std::vector<std::string>& words = option.choices.empty() ? option.words : option.choices;
+    if (!words.empty()) return fmt::format("words='{}'; kind=words", fmt::join(words, " "));
+    if (option.metavar.find("PREFIX") != std::string::npos) return "kind=pairs";
+    return is_file(option.metavar) ? "kind=files" : "kind=words";
+}
+
 // case "$verb $previous": the values that may follow an option.
 std::string value_cases(const Options& options, const std::string& verb) {
     std::string text;
     for (const Option& option : completed_options(options)) {
-        if (option.is_flag() || is_file(option.metavar)) continue;
-        std::string choices;
-        for (const std::string& choice : option.choices) choices += " " + choice;
+        if (option.is_flag()) continue;
         std::string patterns;
         for (const std::string& name : option.names) {
             patterns += fmt::format("{}'{} {}'", patterns.empty() ? "" : "|", verb, name);
         }
-        text += fmt::format("    {}) words='{}'; kind=words ;;\n", patterns,
-                            choices.empty() ? "" : choices.substr(1));
+        text += fmt::format("    {}) {} ;;\n", patterns, kind_of(option));
     }
     return text;
 }
 
-std::string file_cases(const Options& options, const std::string& verb) {
-    std::string patterns;
+// Options that take several values.
+std::string several_of(const Options& options) {
+    std::string text = " ";
     for (const Option& option : completed_options(options)) {
-        if (option.is_flag() || !is_file(option.metavar)) continue;
-        for (const std::string& name : option.names) {
-            patterns += fmt::format("{}'{} {}'", patterns.empty() ? "" : "|", verb, name);
-        }
+        if (option.max_values < 2) continue;
+        for (const std::string& name : option.names) text += name + " ";
     }
-    return patterns.empty() ? "" : fmt::format("    {}) kind=files ;;\n", patterns);
+    return text;
 }
+
+// P is how the programs call the prefix of a pair.
+std::string operand_kind(const Options& options) {
+    const std::vector<Option> operands = operands_of(options);
+    return !operands.empty() && operands[0].metavar == "P" ? "pairs" : "files";
+}
+
+// The second and further values of an option are as the first.
+constexpr const char* further_value = R"(    for ((i = COMP_CWORD - 1; i > 0; --i)); do
+        [[ ${COMP_WORDS[i]} == -* ]] || continue
+        [[ $current == -* || $several != *" ${COMP_WORDS[i]} "* ]] || previous=${COMP_WORDS[i]}
+        break
+    done
+)";
 
 constexpr const char* tail = R"(    esac
     if [ "$kind" = none ]; then
@@ -70,11 +88,15 @@ constexpr const char* tail = R"(    esac
         elif [ "$COMP_CWORD" = 1 ] && [ -n "$verbs" ]; then
             kind=words; words=$verbs
         else
-            kind=files
+            kind=$operands
         fi
     fi
     if [ "$kind" = words ]; then
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    elif [ "$kind" = pairs ]; then
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -d -- "$current"; compgen -f -X '!*.idx' -- "$current")
+        COMPREPLY=("${COMPREPLY[@]%.idx}")
     else
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
@@ -89,29 +111,32 @@ std::string Options::bash_completion() const {
     std::ranges::replace(function, '-', '_');
     std::string verb_names;
     std::string option_cases;
-    std::string cases = value_cases(*this, "") + file_cases(*this, "");
+    std::string cases = value_cases(*this, "");
     for (const Options* verb : verbs()) {
         const std::string name = verb->program().substr(program().size() + 1);
         verb_names += (verb_names.empty() ? "" : " ") + name;
         option_cases +=
-            fmt::format("    {}) verb={}; options='{}' ;;\n", name, name, names_of(*verb));
-        cases += value_cases(*verb, name) + file_cases(*verb, name);
+            fmt::format("    {}) verb={}; options='{}'; several='{}'; operands={} ;;\n", name, name,
+                        names_of(*verb), several_of(*verb), operand_kind(*verb));
+        cases += value_cases(*verb, name);
     }
     return fmt::format(
                "# bash completion of {0}, generated from its option table\n"
                "{1}() {{\n"
                "    local current=${{COMP_WORDS[COMP_CWORD]}} "
-               "previous=${{COMP_WORDS[COMP_CWORD-1]}}\n"
-               "    local verb= words= kind=none verbs='{2}' options='{3}'\n"
+               "previous=${{COMP_WORDS[COMP_CWORD-1]}} i\n"
+               "    local verb= words= kind=none verbs='{2}' options='{3}' several='{4}' "
+               "operands={5}\n"
                "    if [ \"$current\" = = ]; then\n"
                "        current=\n"
                "    elif [ \"$previous\" = = ]; then\n"
                "        previous=${{COMP_WORDS[COMP_CWORD-2]}}\n"
                "    fi\n"
-               "    case ${{COMP_WORDS[1]}} in\n{4}    esac\n"
-               "    case \"$verb $previous\" in\n{5}",
-               program(), function, verb_names, names_of(*this), option_cases, cases) +
-           tail + fmt::format("complete -F {} {}\n", function, program());
+               "    case ${{COMP_WORDS[1]}} in\n{6}    esac\n",
+               program(), function, verb_names, names_of(*this), several_of(*this),
+               operand_kind(*this), option_cases) +
+           further_value + fmt::format("    case \"$verb $previous\" in\n{}", cases) + tail +
+           fmt::format("complete -F {} {}\n", function, program());
 }
 
 }  // namespace lm::cli

@@ -61,7 +61,10 @@ std::string operand_text(const Option& operand) {
 }
 
 std::string capitalised(std::string text) {
-    if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
+    std::string_view word = std::string_view(text).substr(0, text.find(' '));
+    if (word.ends_with('.')) word.remove_suffix(1);
+    const bool is_name = word.find_first_of("._0123456789") != std::string_view::npos;
+    if (!is_name && !word.empty() && word[0] >= 'a' && word[0] <= 'z')
         text[0] = static_cast<char>(text[0] - 32);
     return text;
 }

@@ -21,7 +21,7 @@ std::vector<Option> accepted_of(const Options& options);
 // SAMPLES".
 bool has_dots(const Option& option);
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
-std::string capitalised(std::string text);
+std::string capitalised(std::string text);        // not names: fp16, tokenizer.json
 std::vector<std::string> wrap(std::string_view text, size_t width);
 
 }  // namespace lm::cli

@@ -116,6 +116,22 @@ std::string list_of(const std::vector<Option>& options) {
     return text + ".El\n";
 }
 
+// Flags that are ignored for one reason stand together, before it.
+std::string list_by_reason(std::vector<Option> options) {
+    std::string text = ".Bl -tag -width Ds -compact\n";
+    while (!options.empty()) {
+        const Option first = options.front();
+        const auto others = std::ranges::stable_partition(
+            options, [&first](const Option& option) { return option.help == first.help; });
+        for (auto option = options.begin(); option != others.begin(); ++option)
+            text += item_of(*option);
+        text += body_of(first);
+        options.erase(options.begin(), others.begin());
+        if (!options.empty()) text += ".Pp\n";
+    }
+    return text + ".El\n";
+}
+
 std::string operand_list(const Options& options) {
     const std::vector<Option> operands = operands_of(options);
     if (operands.empty()) return "";
@@ -143,8 +159,8 @@ std::vector<Section> sections_of(const Options& options, bool with_help) {
     if (!accepted.empty()) {
         sections.push_back({"Accepted and ignored",
                             "Flags of other programs that mean nothing here, and what happens "
-                            "instead.\n" +
-                                list_of(accepted)});
+                            "instead.\n.Pp\n" +
+                                list_by_reason(accepted)});
     }
     return sections;
 }

@@ -155,6 +155,10 @@ void Options::choice(std::string_view names, std::string* target, std::vector<st
     impl_->table.back().choices = std::move(choices);
 }
 
+void Options::completes(std::vector<std::string> words) {
+    impl_->table.back().words = std::move(words);
+}
+
 void Options::positional(std::string name, std::string* target, std::string help) {
     impl_->add_positional(std::move(name), std::move(help), 1, 1, apply_one(target));
 }

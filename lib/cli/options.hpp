@@ -45,6 +45,7 @@ struct Option {
     bool repeatable = false;  // takes one or more values
     bool hidden = false;
     std::vector<std::string> choices;
+    std::vector<std::string> words;  // that completion offers, where others are taken too
     Kind kind = Kind::normal;
     int min_values = 0;  // that follow one occurrence; both are zero for a flag
     int max_values = 0;
@@ -91,6 +92,8 @@ class Options {
                 std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
+    // The shell completes these words as values of the option declared last.
+    void completes(std::vector<std::string> words);
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);
     void positionals(std::string name, std::vector<std::string>* target,

@@ -168,10 +168,12 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
 }
 
 void add_shape_options(cli::Options& options, ModelFlags& flags) {
-    options.value("--model", &flags.preset, "NAME",
-                  "a named model that the flags below override: gpt2-124m, gpt2-355m, gpt2-774m, "
-                  "gpt2-1558m, gpt3-13b, 104b, bloom-560m, bloom-176b, llama-1b, llama-7b, "
-                  "llama-70b, 1.7b, 3.6b, 7.5b, 18.4b, 39.1b, 76.1b, 145.6b, 310.1b");
+    std::vector<std::string> names;
+    for (const Preset& preset : presets()) names.emplace_back(preset.name);
+    options.value(
+        "--model", &flags.preset, "NAME",
+        fmt::format("a named model that the flags below override: {}", fmt::join(names, ", ")));
+    options.completes(names);
     options.value("--num-layers", &flags.n_layers, "N", "transformer layers");
     options.value("--hidden-size", &flags.hidden, "N", "width of the residual stream");
     options.value("--ffn-hidden-size", &flags.ffn_hidden, "N",

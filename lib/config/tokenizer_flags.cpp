@@ -9,6 +9,7 @@ void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
         "--tokenizer-type", &choice.type, "TYPE",
         fmt::format("GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; {}",
                     without));
+    options.completes({"GPT2BPETokenizer", "HFTokenizer", "ByteTokenizer"});
     options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",
                   "tokenizer.json of an HFTokenizer, or its directory; nothing is fetched by name");
     options.value("--vocab-file", &choice.vocab_file, "FILE",

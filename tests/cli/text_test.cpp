@@ -2,12 +2,14 @@
 // The texts made from an option table: --help, the generated sections of the man page, completion.
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/options.hpp"
 #include "golden.hpp"
+#include "support/temp_dir.hpp"
 
 using lm::i64;
 using lm::cli::Bytes;
@@ -50,8 +52,10 @@ Options plain_program(Args& args) {
     options.value("--bwlimit", &args.limit, "SIZE", "at most so many bytes a second");
     options.value("--watch", &args.watch, "TIME", "look again after this time");
     options.flag("--json,-j", &args.json, "print JSON Lines on standard output");
+    options.value("--tokenizer", &args.prefix, "FILE", "tokenizer.json of a tokenizer");
     options.accepted("--num-workers", 1, "data is read by mmap without worker processes");
     options.accepted("--no-bias-gelu-fusion", 0, "what can be fused is fused");
+    options.accepted("--valid-num-workers", 1, "data is read by mmap without worker processes");
     options.refused("--moe", 0, "there are no experts");
     options.positionals("FILE", &args.files, "what is read; - is standard input");
     options.positional("STEP", &args.step, "which one; .hidden, 'quoted' and back\\slash");
@@ -72,6 +76,11 @@ Options verb_program(Args& args) {
     eta.exits_with(lm::Exit::answer_is_no, "the run has stopped");
     eta.flag("--json", &args.json, "print JSON");
     eta.value("--plot", &args.prefix, "FILE", "draw it");
+    Options& info = options.verb("info", "show a pair", nullptr);
+    info.value("--model", &args.prefix, "NAME", "whose shape");
+    info.completes({"small", "large"});
+    info.values("--data-path", &args.files, "[WEIGHT] PREFIX ...", "other pairs");
+    info.positional("P", &args.prefix, "the prefix of a pair");
     eta.positional("LOG", &args.prefix, "a log of lm-train");
     return options;
 }
@@ -143,10 +152,25 @@ TEST_CASE("bash completes options, verbs, choices and files") {
     CHECK(offered(plain, "lm-demo --output-prefix et") == "etc ");
     CHECK(offered(plain, "lm-demo et") == "etc ");
     const Options verbs = verb_program(args);
-    CHECK(offered(verbs, "lm-verbs ''") == "eta memory params ");
+    CHECK(offered(verbs, "lm-verbs ''") == "eta info memory params ");
     CHECK(offered(verbs, "lm-verbs m") == "memory ");
     CHECK(offered(verbs, "lm-verbs -") == "--help --version ");
     CHECK(offered(verbs, "lm-verbs eta --") == "--help --json --plot --version ");
     CHECK(offered(verbs, "lm-verbs memory --lr-decay-style c") == "cosine ");
     CHECK(offered(verbs, "lm-verbs eta et") == "etc ");
+    CHECK(offered(verbs, "lm-verbs info --model l") == "large ");
+}
+
+TEST_CASE("bash completes the prefixes of pairs") {
+    Args args;
+    const Options verbs = verb_program(args);
+    lm::test::TempDir dir;
+    for (const char* name : {"web_text_document.bin", "web_text_document.idx", "web.jsonl"})
+        std::ofstream(dir / name);
+    const std::string typed = dir / "we";
+    const std::string pair = dir / "web_text_document ";
+    CHECK(offered(verbs, "lm-verbs info " + typed) == pair);
+    CHECK(offered(verbs, "lm-verbs info --data-path " + typed) == pair);
+    CHECK(offered(verbs, "lm-verbs info --data-path 0.3 " + typed) == pair);
+    CHECK(offered(verbs, "lm-verbs info --data-path 0.3 x --mo") == "--model ");
 }
