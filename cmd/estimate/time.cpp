@@ -144,7 +144,9 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
 Run resolve_run(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "must be given");
     if (!flags.tflops || !(*flags.tflops > 0)) {
-        usage_error("--tflops", "must be given and positive");
+        usage_error(
+            "--tflops",
+            "must be given and positive: TFLOP/s of one GPU, from a log or lm-train --benchmark");
     }
     at_least_one("--gpus", *flags.gpus);
     if (flags.eval_interval) at_least_one("--eval-interval", *flags.eval_interval);

@@ -68,7 +68,9 @@ void check_size(const ModelConfig& c) {
 
 void ModelConfig::resolve() {
     const auto at_least_one = [](std::string_view flag, i64 value) {
-        if (value < 1) usage_error(flag, "must be given and at least 1, but is {}", value);
+        if (value < 1)
+            usage_error(flag, "must be given, itself or by --model, and at least 1, but is {}",
+                        value);
     };
     at_least_one("--num-layers", n_layers);
     constexpr i64 most_layers = 100'000;  // the tensor table lists them all

@@ -68,7 +68,9 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
                     "given");
     }
     if (output.finetune || output.no_load_optim) {
-        usage_error(output.load, "--load: holds no checkpoint to take the weights from");
+        usage_error(output.load,
+                    "--load: holds no checkpoint to take the weights from (a Hugging Face model is "
+                    "imported by lm-convert --to native)");
     }
     // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
     for (const std::string& name : io::list_directory(output.load)) {

@@ -331,7 +331,8 @@ class Run {
                                          "is no --save",
                                          name, position_.done.iteration));
         }
-        note("{}: stopped after iteration {}", name, position_.done.iteration);
+        note("{}: {}", name,
+             stopped_text(position_.done.iteration, config_.schedule.total_iterations()));
         return exit_code(stop);
     }
 

@@ -72,6 +72,8 @@ void add_schedule(std::string& plan, const RunConfig& config) {
     if (stages.size() > 1) {
         line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
              ramp.global_batch(), stages.size(), micro);
+    } else if (ramp.global_batch() % (micro * dp) != 0) {  // the plan of an error
+        line(plan, "batch", "{} samples", ramp.global_batch());
     } else {
         line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch(),
              ramp.global_batch() / (micro * dp), micro, dp > 1 ? " on each replica" : "");

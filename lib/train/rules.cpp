@@ -122,18 +122,22 @@ Exit exit_code(Stop stop) {
     return Exit::bug;
 }
 
+std::string stopped_text(i64 iteration, i64 total) {
+    return fmt::format("stopped after iteration {} of {}: the same command with --load goes on",
+                       iteration, total);
+}
+
 std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total) {
     const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
-    constexpr const char* again = "the same command with --load goes on";
+    const std::string again = stopped_text(iteration, total);
     switch (stop) {
         case Stop::kill_switch:
             return fmt::format("--kill-switch-path: {} exists: {}: remove it to train on",
                                flags.kill_switch, where);
         case Stop::exit_interval:
-            return fmt::format("--exit-interval {}: {}: {}", *flags.exit_interval, where, again);
+            return fmt::format("--exit-interval {}: {}", *flags.exit_interval, again);
         case Stop::duration:
-            return fmt::format("--exit-duration-in-mins {}: {}: {}", *flags.exit_duration_min,
-                               where, again);
+            return fmt::format("--exit-duration-in-mins {}: {}", *flags.exit_duration_min, again);
         case Stop::exit_iteration:
             return fmt::format("--exit-iteration {}: {}", *flags.exit_iteration, where);
         case Stop::exit_samples:

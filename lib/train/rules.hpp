@@ -84,6 +84,8 @@ enum class Stop {
 // may hold then (each run makes an iteration, so that a job array cannot spin without progress).
 Stop should_stop(const LoopRules& rules, const Situation& now);
 Exit exit_code(Stop stop);
+// "stopped after iteration 10 of 60: the same command with --load goes on"
+std::string stopped_text(i64 iteration, i64 total);
 // Which flag ended the run after `iteration` of `total`, and how it goes on; empty where that is no
 // flag.
 std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total);

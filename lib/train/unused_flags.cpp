@@ -55,7 +55,7 @@ void check_unused_flags(const TrainFlags& flags) {
     const Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
     given.ignore(flags.device != "cpu", {"--attention-backend", "--allow-tf32", "--autotune"},
-                 "for a GPU");
+                 "for a GPU, and this run computes on the CPU");
     if (flags.device != "cpu" &&
         (flags.attention_backend == "unfused" || flags.attention_backend == "local")) {
         note("--attention-backend {}: ignored: attention is always one kernel",

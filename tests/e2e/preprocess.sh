@@ -128,7 +128,7 @@ expect 3 'a.jsonl: none of the 3000 lines can be used' "$lm" --input a.jsonl --o
 "$lm" merge --output-prefix onemore --quiet none_text_document one_text_document none_text_document
 cmp onemore.bin one_text_document.bin
 printf '{"text":"a"}\n{"text":"b"}\n{"text":"c\n{"text":"d"}\n' > third.jsonl
-expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string' "$lm" --input third.jsonl --output-prefix bad
+expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string: --on-bad-line skip' "$lm" --input third.jsonl --output-prefix bad
 expect 3 'third.jsonl:3:11' "$lm" --input third.jsonl --output-prefix bad --workers 1
 expect 0 '3 documents.*1 lines skipped' "$lm" --input third.jsonl --output-prefix skipped --on-bad-line skip
 printf '{"text":"a\xff b \\ud800"}\n' > bytes.jsonl
