@@ -145,6 +145,8 @@ ids = array.array("H", open(sys.argv[1], "rb").read())
 print(f"{-sum(n / len(ids) * math.log(n / len(ids)) for n in collections.Counter(ids).values()):.3f}")
 END
 )
+longer=${run[*]}
+longer=${longer/--train-iters $iterations/--train-iters $((2 * iterations))}
 cat <<END
 
 == Done
@@ -164,5 +166,5 @@ Loss (nats per token):
 Try next, in $dir with $bin in PATH:
   lm-ckpt show checkpoints --tensors
   lm-estimate params ${model[*]}
-  ${run[*]} --load checkpoints --train-iters $((2 * iterations)) --override-opt_param-scheduler
+  $longer --load checkpoints --override-opt_param-scheduler
 END
