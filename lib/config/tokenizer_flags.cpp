@@ -7,7 +7,8 @@ void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
                            std::string_view without) {
     options.value(
         "--tokenizer-type", &choice.type, "TYPE",
-        fmt::format("GPT2BPETokenizer, HFTokenizer (also PretrainedFromHF) or ByteTokenizer; {}",
+        fmt::format("GPT2BPETokenizer, HFTokenizer (also HuggingFaceTokenizer, PretrainedFromHF) "
+                    "or ByteTokenizer; {}",
                     without));
     options.completes({"GPT2BPETokenizer", "HFTokenizer", "ByteTokenizer"});
     options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",

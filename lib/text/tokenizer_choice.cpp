@@ -15,13 +15,16 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
 }
 
+// All names that Megatron's versions have had for it.
+bool is_hf(const std::string& type) {
+    return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
+}
+
 void check_type(const std::string& type) {
-    for (const char* known :
-         {"GPT2BPETokenizer", "HFTokenizer", "PretrainedFromHF", "ByteTokenizer"}) {
-        if (type == known) return;
-    }
+    if (is_hf(type) || type == "GPT2BPETokenizer" || type == "ByteTokenizer") return;
     usage_error("--tokenizer-type",
-                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, PretrainedFromHF, ByteTokenizer",
+                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, HuggingFaceTokenizer, "
+                "PretrainedFromHF, ByteTokenizer",
                 type);
 }
 
@@ -57,7 +60,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     const std::string type =
         choice.type.value_or(choice.model ? "HFTokenizer" : "GPT2BPETokenizer");
     check_type(type);
-    if (type == "HFTokenizer" || type == "PretrainedFromHF") {
+    if (is_hf(type)) {
         refuse_files(choice, type);
         if (!choice.model)
             usage_error("--tokenizer-model", "is missing: {} wants a tokenizer.json", type);

@@ -242,7 +242,7 @@ json.dump({"version": "1.0", "added_tokens": [], "pre_tokenizer": byte_level,
            "model": {"type": "BPE", "vocab": vocab, "merges": merges}}, open("tokenizer.json", "w"))
 PY
 "$lm" --input a.jsonl --output-prefix plain --quiet
-"$lm" --input a.jsonl --output-prefix hf --tokenizer-type HFTokenizer --tokenizer-model tokenizer.json --quiet
+"$lm" --input a.jsonl --output-prefix hf --tokenizer-type HuggingFaceTokenizer --tokenizer-model tokenizer.json --quiet
 cmp plain_text_document.bin hf_text_document.bin
 
 # A damaged dataset.
