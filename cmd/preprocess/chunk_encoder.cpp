@@ -8,6 +8,8 @@
 namespace lm::preprocess {
 namespace {
 
+constexpr size_t long_text = size_t{2} << 20;  // behind which no buffers of its size stay
+
 template <typename Id>
 i64 largest_of(std::span<const Id> ids) {
     Id largest = 0;
@@ -22,12 +24,18 @@ i64 largest_of(const text::IdBuffer& ids) {
 }  // namespace
 
 void KeyTokens::clear() {
-    constexpr size_t keep = size_t{8} << 20;
+    constexpr size_t keep = size_t{4} << 20;
     if (ids.capacity() > keep) *this = KeyTokens(ids.wide());
     ids.clear();
     largest = -1;
     lengths.clear();
     sequences_per_document.clear();
+}
+
+i64 ChunkResult::memory() const {
+    i64 n = chunk.memory();
+    for (const KeyTokens& key : keys) n += static_cast<i64>(key.ids.bytes().size());
+    return n;
 }
 
 void ChunkResult::release() {
@@ -63,6 +71,10 @@ void ChunkEncoder::encode(ChunkResult& result) {
         }
     }
     for (KeyTokens& key : result.keys) key.largest = largest_of(key.ids);
+    if (result.chunk.text().size() > long_text) {
+        parser_.release();
+        encoder_->release();
+    }
 }
 
 void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-preprocess: JSON Lines to token files as Megatron-LM's tools/preprocess_data.py writes them,
 // and verbs on what it made.
-#include "cli/main.hpp"
+#include <malloc.h>
+
 #include "args.hpp"
+#include "cli/main.hpp"
 
 int main(int argc, char** argv) {
     using namespace lm;
+    // Large blocks go back to the system when they are freed: glibc would raise this by itself, up
+    // to 32 MiB, and keep them for the thread that had them.
+    ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
     cli::Options options("lm-preprocess", "turn text into token files for training");
     preprocess::Args args;
     preprocess::declare(options, args);

@@ -124,6 +124,7 @@ void PartRun::run(const Work& work) {
     if (record_.finished) return;
     bad_lines_.emplace(work.rules->on_bad_line);
     data::ChunkReader reader(*work.inputs, work.pieces, chunk_bytes, record_.next, work.n_workers);
+    reader.limit_decoding(work.decoding_memory);
     const auto check = [&] {
         if (cli::stop_requested() != cli::StopRequest::none) {
             write_record();
@@ -132,14 +133,17 @@ void PartRun::run(const Work& work) {
         work.check();
     };
     try {
-        run_pipeline(reader, *work.rules, *work.tokenizer, work.n_workers,
-                     [&](const ChunkResult& result) {
-                         check();
-                         take(work, result);
-                     });
+        run_pipeline(
+            reader, *work.rules, *work.tokenizer, work.n_workers, *work.budget,
+            [&](const ChunkResult& result) {
+                check();
+                take(work, result);
+            },
+            check);
     } catch (const data::BadLineError& bad_line) {
         reader.fail(bad_line, check);
     }
+    check();
     record_.finished = true;
     for (data::DatasetPart& part : parts_) part.sync();
     write_record();

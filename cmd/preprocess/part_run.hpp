@@ -50,6 +50,8 @@ class PartRun {
         const EncodeRules* rules;
         const text::Tokenizer* tokenizer;
         int n_workers;
+        MemoryBudget* budget;
+        i64 decoding_memory;  // io::open_stream
         Reporter* reporter;
         std::function<void()> check;  // called often; may throw
     };

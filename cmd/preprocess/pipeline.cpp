@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/start_thread.hpp"
 
 namespace lm::preprocess {
 namespace {
 
-// Of chunk text; with the ids, which can take twice as much, this bounds what is in flight. The
-// chunk that is due next is read in any case.
-constexpr i64 most_bytes_in_flight = i64{128} << 20;
+constexpr auto most_silence = std::chrono::milliseconds(200);  // between two checks
+
+// A byte of a long line may need this many beside itself: for a token of its own, for the text
+// without escapes, and for what the tokenizer's normalizer makes of it.
+i64 most_per_byte(const EncodeRules& rules, const text::Tokenizer& tokenizer) {
+    return (rules.wide ? 4 : 2) + 1 + (tokenizer.normalizes() ? 3 : 0);
+}
+
+// A chunk of ordinary lines and its ids, for which there is room without asking.
+constexpr i64 ordinary_bytes = i64{4} << 20;
 
 // Slots in a ring: ticket t lives in slot t % n. Whoever is free reads the next chunk, encodes it
 // and marks the slot full; the consumer empties slots in the order of tickets.
@@ -21,8 +31,9 @@ class Ring {
   public:
     // Where a thread cannot be made the destructor runs, since the other constructor is through.
     Ring(data::ChunkReader& reader, const EncodeRules& rules, const text::Tokenizer& tokenizer,
-         int n_workers)
-        : Ring(reader, rules, tokenizer, static_cast<size_t>(2 * n_workers + 1)) {
+         MemoryBudget& budget, int n_workers)
+        : Ring(reader, rules, tokenizer, budget, static_cast<size_t>(2 * n_workers + 1)) {
+        reader_.before_growing([this](i64 bytes) { allow(bytes); });
         for (int i = 0; i < n_workers; ++i) threads_.push_back(start_thread([this] { work(); }));
     }
 
@@ -32,28 +43,30 @@ class Ring {
             stop_ = true;
         }
         changed_.notify_all();
+        budget_.wake();
+        reader_.interrupt();
         for (std::thread& thread : threads_) thread.join();
+        reader_.before_growing({});
+        for (Slot& slot : slots_) budget_.give_back(slot.charged);
     }
 
-    void consume(const std::function<void(const ChunkResult&)>& take) {
+    void consume(const std::function<void(const ChunkResult&)>& take,
+                 const std::function<void()>& check) {
         for (i64 ticket = 0;; ++ticket) {
             Slot& slot = slot_of(ticket);
-            {
-                std::unique_lock lock(mutex_);
-                changed_.wait(lock, [&] { return slot.full || (last_ >= 0 && ticket >= last_); });
-                if (!slot.full) return;
-            }
+            while (!wait_full(slot, ticket)) check();
+            if (!slot.full) return;
             if (slot.error) std::rethrow_exception(slot.error);
             take(slot.result);
-            const auto size = static_cast<i64>(slot.result.chunk.text().size());
             slot.result.release();
+            const i64 charged = std::exchange(slot.charged, 0);
             {
                 const std::lock_guard lock(mutex_);
                 slot.full = false;
-                bytes_in_flight_ -= size;
                 emptied_ = ticket + 1;
             }
             changed_.notify_all();
+            budget_.give_back(charged);
         }
     }
 
@@ -62,13 +75,42 @@ class Ring {
         ChunkResult result;
         std::exception_ptr error;
         bool full = false;
+        i64 charged = 0;  // to the budget
     };
 
     Ring(data::ChunkReader& reader, const EncodeRules& rules, const text::Tokenizer& tokenizer,
-         size_t n_slots)
-        : reader_(reader), rules_(rules), tokenizer_(tokenizer), slots_(n_slots) {}
+         MemoryBudget& budget, size_t n_slots)
+        : reader_(reader), rules_(rules), tokenizer_(tokenizer), budget_(budget), slots_(n_slots) {}
 
     Slot& slot_of(i64 ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
+
+    // False: still nothing. True, and the slot is not full: the end.
+    bool wait_full(const Slot& slot, i64 ticket) {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, most_silence,
+                                 [&] { return slot.full || (last_ >= 0 && ticket >= last_); });
+    }
+
+    // The chunk that is being read needs more than ordinary ones.
+    void allow(i64 bytes) {
+        const i64 most = bytes * (1 + most_per_byte(rules_, tokenizer_));
+        const auto standing = [this] {
+            const std::lock_guard lock(mutex_);
+            return stop_ || last_ >= 0 ? MemoryBudget::Standing::stopped
+                   : next_ == emptied_ ? MemoryBudget::Standing::is_next
+                                       : MemoryBudget::Standing::waits;
+        };
+        if (!budget_.take(this, most, standing)) throw io::Interrupted();
+        slot_of(next_).charged += most;
+    }
+
+    // What the chunk and its ids really need is known.
+    void settle(Slot& slot) {
+        const i64 needed = std::max<i64>(0, slot.result.memory() - ordinary_bytes);
+        const i64 before = std::exchange(slot.charged, needed);
+        if (needed > before) budget_.add(needed - before);
+        if (needed < before) budget_.give_back(before - needed);
+    }
 
     // The next ticket with its chunk read, or nullptr when there is nothing more to do.
     Slot* take_ticket() {
@@ -77,9 +119,7 @@ class Ring {
         {
             std::unique_lock lock(mutex_);
             changed_.wait(lock, [&] {
-                return stop_ || last_ >= 0 || ticket == emptied_ ||
-                       (bytes_in_flight_ < most_bytes_in_flight &&
-                        ticket < emptied_ + static_cast<i64>(slots_.size()));
+                return stop_ || last_ >= 0 || ticket < emptied_ + static_cast<i64>(slots_.size());
             });
             if (stop_ || last_ >= 0) return nullptr;
         }
@@ -92,10 +132,6 @@ class Ring {
             slot.error = std::current_exception();
         }
         ++next_;
-        {
-            const std::lock_guard lock(mutex_);
-            bytes_in_flight_ += static_cast<i64>(slot.result.chunk.text().size());
-        }
         if (!more || slot.error) {
             const std::lock_guard lock(mutex_);
             last_ = more ? ticket + 1 : ticket;
@@ -114,6 +150,7 @@ class Ring {
             } catch (...) {
                 slot->error = std::current_exception();
             }
+            settle(*slot);
             {
                 const std::lock_guard lock(mutex_);
                 slot->full = true;
@@ -125,13 +162,13 @@ class Ring {
     data::ChunkReader& reader_;
     const EncodeRules& rules_;
     const text::Tokenizer& tokenizer_;
+    MemoryBudget& budget_;
     std::vector<Slot> slots_;
     std::mutex read_mutex_;  // guards reader_ and next_
     std::mutex mutex_;       // guards the rest
     std::condition_variable changed_;
     i64 next_ = 0;
     i64 emptied_ = 0;
-    i64 bytes_in_flight_ = 0;
     i64 last_ = -1;  // number of tickets, once known
     bool stop_ = false;
     std::vector<std::thread> threads_;
@@ -140,9 +177,10 @@ class Ring {
 }  // namespace
 
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
-                  const text::Tokenizer& tokenizer, int n_workers,
-                  const std::function<void(const ChunkResult&)>& take) {
-    Ring(reader, rules, tokenizer, n_workers).consume(take);
+                  const text::Tokenizer& tokenizer, int n_workers, MemoryBudget& budget,
+                  const std::function<void(const ChunkResult&)>& take,
+                  const std::function<void()>& check) {
+    Ring(reader, rules, tokenizer, budget, n_workers).consume(take, check);
 }
 
 }  // namespace lm::preprocess

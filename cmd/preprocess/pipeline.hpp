@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reader, workers, in-order results: chunks of lines go through parsing and encoding on many
 // threads and come out in input order, so that the output has the same bytes for any number of
-// them. Memory is bounded by the number of chunks in flight, and by their bytes when lines are
-// long.
+// them. Memory is bounded by the number of chunks in flight, and by a budget where lines are long.
 #pragma once
 
 #include <functional>
@@ -13,6 +12,7 @@
 
 #include "bad_lines.hpp"
 #include "data/jsonl.hpp"
+#include "memory_budget.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::preprocess {
@@ -44,7 +44,8 @@ struct ChunkResult {
     i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
     BadLines bad;
 
-    void release();  // memory that only a long line needed
+    i64 memory() const;  // of the text and the ids
+    void release();      // memory that only a long line needed
 };
 
 // Parses and encodes chunks; one per thread.
@@ -68,9 +69,11 @@ class ChunkEncoder {
 };
 
 // Calls `take` on every result in input order, in the calling thread: while that waits for the
-// disk, the workers go on. An exception of any thread, or of `take`, ends all and is thrown here.
+// disk, the workers go on. `check` is called a few times a second while nothing comes. An exception
+// of any thread, or of these, ends all and is thrown here.
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
-                  const text::Tokenizer& tokenizer, int n_workers,
-                  const std::function<void(const ChunkResult&)>& take);
+                  const text::Tokenizer& tokenizer, int n_workers, MemoryBudget& budget,
+                  const std::function<void(const ChunkResult&)>& take,
+                  const std::function<void()>& check);
 
 }  // namespace lm::preprocess

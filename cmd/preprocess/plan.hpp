@@ -35,6 +35,9 @@ struct Plan {
 // Examines the inputs. Throws Error(usage) for inputs that cannot be shared or read again.
 Plan make_plan(const Args& args, const Launched& launch, int n_workers);
 
+// How many parts are made at a time: fewer where their decoders need much memory each.
+int lanes_for(const Plan& plan, int n_workers);
+
 // The plan and the options as a document; inputs by size, time of change and digests of both ends.
 io::OrderedJson describe(const Plan& plan, const Args& args, const text::Tokenizer& tokenizer);
 // Of a description what decides the bytes of the output besides the tokenizer, inputs as a digest:

@@ -75,6 +75,9 @@ data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
     return facts;
 }
 
+// What the memory bound of lm-preprocess(1) leaves for long lines.
+constexpr i64 long_lines_memory = i64{160} << 20;
+
 struct LaneStopped {};  // another one failed
 
 // One run from the inputs to the outputs; under a launcher, this rank's share of it.
@@ -225,7 +228,8 @@ class Run {
     // This rank's parts, several at a time when there are several.
     void encode_parts(cluster::FileRendezvous& ranks, Reporter& reporter) {
         const auto n_parts = static_cast<size_t>(plan_.parts_per_rank);
-        const int n_lanes = static_cast<int>(std::min<i64>(plan_.parts_per_rank, n_workers_));
+        const int n_lanes = lanes_for(plan_, n_workers_);
+        MemoryBudget budget(long_lines_memory);
         records_.resize(n_parts);
         ThreadPool lanes(n_lanes);
         std::atomic<bool> failed{false};
@@ -248,7 +252,8 @@ class Run {
                     resumed_bytes_ += run.record().totals.input_bytes;
                 }
                 run.run({&plan_.files, plan_.part(part), &rules_, tokenizer_.get(),
-                         std::max(1, n_workers_ / n_lanes), &reporter, [&] {
+                         std::max(1, n_workers_ / n_lanes), &budget,
+                         io::usual_decoding_memory / n_lanes, &reporter, [&] {
                              if (failed) throw LaneStopped();
                              ranks.check();
                          }});

@@ -25,7 +25,8 @@ namespace lm::preprocess {
 namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
-constexpr size_t round_chunks = 64;  // read at once, counted, then put together
+constexpr i64 round_bytes = i64{64} << 20;     // read at once, counted, then put together
+constexpr size_t long_text = size_t{2} << 20;  // behind which no buffers of its size stay
 constexpr const char* temporary_suffix = "train-tokenizer";
 
 struct TrainArgs {
@@ -163,6 +164,8 @@ class ChunkCounter {
                 result.bad.add(result.n_lines, error);
             }
         }
+        if (chunk.text().size() > long_text) parser_.release();
+        if (scratch_.capacity() > long_text) scratch_ = {};
         return result;
     }
 
@@ -222,9 +225,11 @@ class CorpusCounter {
   private:
     std::vector<data::LineChunk> read_round() {
         std::vector<data::LineChunk> chunks;
-        while (chunks.size() < round_chunks && !(args_.limit && read_ >= args_.limit->value)) {
+        i64 memory = 0;
+        while (memory < round_bytes && !(args_.limit && read_ >= args_.limit->value)) {
             data::LineChunk chunk;
             if (!reader_.next(chunk)) break;
+            memory += chunk.memory();
             read_ += static_cast<i64>(chunk.text().size());
             chunks.push_back(std::move(chunk));
         }

@@ -141,6 +141,14 @@ std::optional<std::string_view> LineParser::take_plain(std::string_view& rest) {
     return state_->plain ? state_->plain->take(rest) : std::nullopt;
 }
 
+void LineParser::release() {
+    constexpr size_t keep = size_t{2} << 20;
+    if (state_->parser.capacity() > keep) state_->parser = simdjson::dom::parser();
+    state_->slow = {};
+    state_->cleaned = {};
+    if (state_->plain) state_->plain.emplace(state_->keys[0]);
+}
+
 bool LineParser::replaced() const {
     return state_->replaced;
 }

@@ -38,6 +38,7 @@ class LineParser {
     // as parse() would give it, and `rest` loses the line (see PlainLineReader). Else nullopt.
     std::optional<std::string_view> take_plain(std::string_view& rest);
     bool replaced() const;  // whether the last line needed U+FFFD
+    void release();         // memory that only long lines need; what parse() returned is gone
 
   private:
     struct State;

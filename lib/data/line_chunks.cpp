@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/line_chunks.hpp"
 
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,7 +18,10 @@ namespace lm::data {
 namespace {
 
 constexpr size_t longest_line = size_t{4} << 30;  // more than the longest text and its escapes
-constexpr int blocks_before_note = 64;            // of 1 MiB: gzip takes a third of a second
+// What a long line's memory grows by is read in full, behind the line, too.
+constexpr size_t least_growth = size_t{1} << 20;
+constexpr size_t most_growth = size_t{16} << 20;
+constexpr int blocks_before_note = 64;  // of 1 MiB: gzip takes a third of a second
 
 i64 changed_ns(const struct stat& status) {
     return static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
@@ -34,6 +38,12 @@ void refuse_changed(const InputFile& input, int fd) {
               input.size, static_cast<i64>(status.st_size));
 }
 
+io::Fd make_interrupt() {
+    io::Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!fd.valid()) io::system_error("an eventfd", "make", errno);
+    return fd;
+}
+
 }  // namespace
 
 std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
@@ -47,7 +57,8 @@ std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
             continue;
         }
         const bool plain = io::compression_of(path) == io::Compression::none;
-        files.push_back({path, static_cast<i64>(status.st_size), plain, changed_ns(status)});
+        files.push_back({path, static_cast<i64>(status.st_size), plain, changed_ns(status),
+                         plain ? 0 : io::window_of(path)});
     }
     return files;
 }
@@ -102,7 +113,10 @@ void LineChunk::release() {
 }
 
 ChunkReader::ChunkReader(std::vector<InputFile> inputs, i64 chunk_bytes)
-    : inputs_(std::move(inputs)), chunk_bytes_(static_cast<size_t>(chunk_bytes)), threads_(1) {
+    : inputs_(std::move(inputs)),
+      chunk_bytes_(static_cast<size_t>(chunk_bytes)),
+      threads_(1),
+      interrupt_(make_interrupt()) {
     for (size_t f = 0; f < inputs_.size(); ++f) pieces_.push_back({static_cast<int>(f), 0, -1});
 }
 
@@ -113,6 +127,7 @@ ChunkReader::ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> 
       chunk_bytes_(static_cast<size_t>(chunk_bytes)),
       start_(start),
       threads_(threads),
+      interrupt_(make_interrupt()),
       next_piece_(start.piece) {}
 
 bool ChunkReader::open_next() {
@@ -130,7 +145,7 @@ bool ChunkReader::open_next() {
         if (look_back) skip_partial_line();
     } else {
         stream_begin_ = 0;
-        stream_ = io::open_stream(path, threads_);
+        stream_ = io::open_stream(path, threads_, decoding_memory_, interrupt_.get());
         if (resumed) skip(start_.offset);
     }
     at_start_ = !resumed;
@@ -180,9 +195,19 @@ i64 ChunkReader::compressed_bytes_read() const {
     return finished_bytes_ + (stream_ ? stream_->compressed_bytes_read() : 0);
 }
 
+void ChunkReader::grow(LineChunk& chunk, size_t bytes) {
+    const size_t before = std::max(chunk.capacity_, chunk.usual_);
+    if (allow_ && bytes > before) allow_(static_cast<i64>(bytes - before));
+    chunk.reserve(bytes);
+}
+
+void ChunkReader::interrupt() {
+    ::eventfd_write(interrupt_.get(), 1);
+}
+
 void ChunkReader::fill(LineChunk& chunk) {
     chunk.usual_ = 2 * chunk_bytes_;
-    chunk.reserve(std::max(chunk_bytes_, rest_.size() + chunk_bytes_ / 4));
+    grow(chunk, std::max(chunk_bytes_, rest_.size() + chunk_bytes_ / 4));
     std::memcpy(chunk.buffer_.get(), rest_.data(), rest_.size());
     size_t filled = rest_.size();
     size_t whole = 0;  // bytes up to the end of the last whole line
@@ -206,7 +231,7 @@ void ChunkReader::fill(LineChunk& chunk) {
                       "a document a line",
                       offset_ + 1, human_size(static_cast<i64>(longest_line)));
         }
-        chunk.reserve(chunk.capacity_ * 2);
+        grow(chunk, chunk.capacity_ + std::clamp(chunk.capacity_ / 4, least_growth, most_growth));
     }
     rest_.assign(chunk.buffer_.get() + whole, filled - whole);
     chunk.size_ = whole;
@@ -230,6 +255,8 @@ void ChunkReader::cut_at_end(LineChunk& chunk) {
 bool ChunkReader::next(LineChunk& chunk) {
     try {
         return read_next(chunk);
+    } catch (const io::Interrupted&) {
+        throw;
     } catch (...) {
         failure_ = std::current_exception();
         throw;
@@ -243,6 +270,8 @@ bool ChunkReader::is_verified(ReadPosition place) const {
 }
 
 void ChunkReader::fail(const BadLineError& bad_line, const std::function<void()>& check) {
+    eventfd_t interrupted = 0;
+    (void)::eventfd_read(interrupt_.get(), &interrupted);
     std::vector<std::byte> scratch(size_t{1} << 20);
     for (int n = 0; !is_verified(bad_line.behind()); ++n) {
         if (failure_) std::rethrow_exception(failure_);

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "io/file.hpp"
 #include "io/stream.hpp"
 
 namespace lm::data {
@@ -31,6 +32,7 @@ struct InputFile {
     i64 size = -1;           // on disk; -1: not a regular file
     bool divisible = false;  // plain and regular
     i64 changed_ns = 0;      // of a regular file: when its content was last changed
+    i64 window = 0;          // of a regular file: what its decoder keeps (io::window_of)
 };
 
 // Looks at the inputs (as io::expand_inputs returns them). Throws Error(failure).
@@ -62,6 +64,7 @@ class LineChunk {
     ReadPosition next;           // where the following chunk begins
 
     char* data() { return buffer_.get(); }
+    i64 memory() const { return static_cast<i64>(capacity_); }
     void release();  // gives memory back that only a long line needed
 
   private:
@@ -106,6 +109,13 @@ class ChunkReader {
     // compressed. `check` is called often and may throw. No chunk can be had after it.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
+    // Called before memory is taken that only a long line needs, with how much; may throw.
+    void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
+    // Side by side, no more is decompressed than fits in there (io::open_stream).
+    void limit_decoding(i64 memory) { decoding_memory_ = memory; }
+    // By any thread: a next() that waits for a pipe throws io::Interrupted.
+    void interrupt();
+
     const std::vector<InputFile>& inputs() const { return inputs_; }
     // Of the files as they lie on disk, for progress.
     i64 compressed_bytes_read() const;
@@ -119,6 +129,7 @@ class ChunkReader {
     void skip(i64 n);
     void skip_partial_line();
     void fill(LineChunk& chunk);
+    void grow(LineChunk& chunk, size_t bytes);
     void cut_at_end(LineChunk& chunk);
 
     std::vector<InputFile> inputs_;
@@ -126,6 +137,9 @@ class ChunkReader {
     size_t chunk_bytes_;
     ReadPosition start_;
     int threads_;
+    i64 decoding_memory_ = io::usual_decoding_memory;
+    std::function<void(i64)> allow_;
+    io::Fd interrupt_;  // an eventfd
     i64 next_piece_ = 0;
     std::unique_ptr<io::InputStream> stream_;
     i64 stream_begin_ = 0;   // offset of its first byte

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <lzma.h>
+#include <poll.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -22,7 +23,6 @@ namespace {
 
 constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
-constexpr u64 xz_threading_memory = u64{256} << 20;  // beyond it fewer blocks at once
 constexpr int zstd_window_log_limit = 31;
 
 class SourceStream : public InputStream {
@@ -189,11 +189,12 @@ class GzipStream final : public SourceStream {
 
 class XzStream final : public SourceStream {
   public:
-    XzStream(Source source, int threads) : SourceStream(std::move(source), Compression::xz) {
+    XzStream(Source source, int threads, i64 memory)
+        : SourceStream(std::move(source), Compression::xz) {
         lzma_mt options{};
         options.flags = LZMA_CONCATENATED;
         options.threads = static_cast<u32>(threads);
-        options.memlimit_threading = xz_threading_memory;
+        options.memlimit_threading = static_cast<u64>(memory);
         options.memlimit_stop = xz_memory_limit;
         const auto first = source_.waiting();
         const bool may_thread = threads > 1 && (first.empty() || first[0] != std::byte{0x5d});
@@ -296,8 +297,8 @@ class ZstdStream final : public SourceStream {
 
 }  // namespace
 
-Source::Source(Fd fd, std::string name, i64 begin)
-    : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin) {
+Source::Source(Fd fd, std::string name, i64 begin, int interrupt)
+    : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin), interrupt_(interrupt) {
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
@@ -321,6 +322,7 @@ std::span<const std::byte> Source::next() {
 
 size_t Source::read_some(std::span<std::byte> out) {
     while (true) {
+        if (interrupt_ >= 0) wait_readable();
         const ssize_t n = ::read(fd_.get(), out.data(), out.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) system_error(name_, "read", errno);
@@ -329,17 +331,25 @@ size_t Source::read_some(std::span<std::byte> out) {
     }
 }
 
+void Source::wait_readable() const {
+    pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
+    while (::poll(either, std::size(either), -1) < 0) {
+        if (errno != EINTR) system_error(name_, "wait for", errno);
+    }
+    if (either[1].revents != 0) throw Interrupted();
+}
+
 void Source::make_block() {
     if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
 }
 
 std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
-                                          bool goes_on) {
+                                          i64 memory, bool goes_on) {
     switch (compression) {
         case Compression::gzip:
             return std::make_unique<GzipStream>(std::move(source), goes_on);
         case Compression::xz:
-            return std::make_unique<XzStream>(std::move(source), threads);
+            return std::make_unique<XzStream>(std::move(source), threads, memory);
         case Compression::zstd:
             return std::make_unique<ZstdStream>(std::move(source), goes_on);
         case Compression::none:

@@ -15,8 +15,8 @@ namespace lm::io {
 // before it is consumed, so that nothing is lost on a pipe.
 class Source {
   public:
-    // `begin` is where in the file the descriptor stands.
-    Source(Fd fd, std::string name, i64 begin = 0);
+    // `begin` is where in the file the descriptor stands; `interrupt` as open_stream's.
+    Source(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
 
     const std::string& name() const { return name_; }
     int fd() const { return fd_.get(); }
@@ -33,18 +33,20 @@ class Source {
 
   private:
     void make_block();
+    void wait_readable() const;
 
     Fd fd_;
     std::string name_;
     i64 n_read_;
+    int interrupt_;
     std::unique_ptr<std::byte[]> block_;
     size_t begin_ = 0;
     size_t end_ = 0;
 };
 
 // `goes_on`: other members or frames of the same file were before it. `threads`: for the blocks of
-// one xz stream.
+// one xz stream, as many at once as `memory` allows.
 std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
-                                          bool goes_on);
+                                          i64 memory, bool goes_on);
 
 }  // namespace lm::io

@@ -17,6 +17,7 @@
 #include "io/file.hpp"
 #include "io/parallel_stream.hpp"
 #include "io/stream_units.hpp"
+#include "io/stream_windows.hpp"
 
 namespace lm::io {
 namespace {
@@ -64,16 +65,20 @@ Compression recognise(Source& source) {
     return Compression::none;
 }
 
-Source open_source(const std::string& path) {
-    if (path != "-") return {open_read(path), path};
-    Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-    if (!fd.valid()) system_error(input_name(path), "read", errno);
-    return {std::move(fd), input_name(path)};
+bool is_regular(int fd) {
+    struct stat status {};
+    return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-bool is_regular(const Source& source) {
-    struct stat status {};
-    return ::fstat(source.fd(), &status) == 0 && S_ISREG(status.st_mode);
+Source open_source(const std::string& path, int interrupt = -1) {
+    if (path != "-") {
+        Fd fd = open_read(path);
+        if (is_regular(fd.get())) interrupt = -1;
+        return {std::move(fd), path, 0, interrupt};
+    }
+    Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!fd.valid()) system_error(input_name(path), "read", errno);
+    return {std::move(fd), input_name(path), 0, interrupt};
 }
 
 Source source_at(const std::string& path, i64 begin) {
@@ -83,7 +88,8 @@ Source source_at(const std::string& path, i64 begin) {
     return {std::move(fd), path, begin};
 }
 
-constexpr int most_unit_threads = 4;  // each outruns more than one encoder
+constexpr int most_unit_threads = 4;        // each outruns more than one encoder
+constexpr i64 unit_memory = i64{12} << 20;  // of one block, as it is and decompressed
 
 // The empty block that ends every BGZF file (SAM specification, 4.1.2), behind the first ten bytes
 // of its header.
@@ -103,27 +109,39 @@ bool ends_with(const std::string& path, std::string_view end) {
 
 }  // namespace
 
-std::unique_ptr<InputStream> open_stream(const std::string& path, int threads) {
-    Source source = open_source(path);
+std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i64 memory,
+                                         int interrupt) {
+    Source source = open_source(path, interrupt);
     const Compression compression = recognise(source);
     // A pipe may fall silent: a thread that reads it could not be stopped.
-    if (compression == Compression::none || path == "-" || !is_regular(source))
-        return make_decoder(std::move(source), compression, threads, false);
+    if (compression == Compression::none || path == "-" || !is_regular(source.fd()))
+        return make_decoder(std::move(source), compression, threads, memory, false);
     const Unit first = find_unit(compression, source.waiting());
     const bool bgzf = compression == Compression::gzip && first.n_compressed > 0;
     if (bgzf && !ends_with(path, bgzf_end))
         warn("{}: has no end-of-file block, as bgzip writes it: it may have been cut short", path);
-    if (threads > 1 && first.found != Unit::Found::other) {
-        const auto serial = [path, compression](i64 begin) {
-            return read_ahead(make_decoder(source_at(path, begin), compression, 1, begin > 0));
+    const int unit_threads = static_cast<int>(
+        std::min<i64>(std::min(threads, most_unit_threads), memory / unit_memory - 1));
+    if (unit_threads > 1 && first.found != Unit::Found::other) {
+        const auto serial = [path, compression, memory](i64 begin) {
+            return read_ahead(
+                make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));
         };
-        return open_units(path, compression, std::min(threads, most_unit_threads), serial);
+        return open_units(path, compression, unit_threads, serial);
     }
-    return read_ahead(make_decoder(std::move(source), compression, threads, false));
+    return read_ahead(make_decoder(std::move(source), compression, threads, memory, false));
 }
 
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin) {
-    return make_decoder(source_at(path, begin), Compression::none, 1, false);
+    return make_decoder(source_at(path, begin), Compression::none, 1, 0, false);
+}
+
+i64 window_of(const std::string& path) {
+    Source source = open_source(path);
+    const Compression compression = recognise(source);
+    constexpr size_t enough = size_t{64} << 10;  // for pzstd's frame before the first, a header
+    source.peek(enough);
+    return window_of(compression, source.waiting());
 }
 
 std::string input_name(const std::string& path) {

@@ -37,13 +37,25 @@ class InputStream {
     virtual Compression compression() const = 0;
 };
 
+// What reading a pipe throws once the `interrupt` of open_stream() has become readable.
+struct Interrupted {};
+
+constexpr i64 usual_decoding_memory = i64{192} << 20;
+
+// The memory that decompressing the regular file takes whatever it is read for: the window of its
+// first zstd frame, the dictionary of its first xz block; 0 for gzip and plain files.
+i64 window_of(const std::string& path);
+
 // Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
 // an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
 // A compressed regular file is decompressed by a thread of its own, one or two MiB ahead. With
 // `threads` above one, what can be decompressed side by side is: the blocks of an xz file that tell
 // their sizes, the frames of a zstd file (those of pzstd, files put together) and the blocks of a
-// BGZF file (gzip as bgzip writes it), unless one is larger than 32 MiB.
-std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1);
+// BGZF file (gzip as bgzip writes it), unless one is larger than 8 MiB; as many at once as `memory`
+// allows. Where `interrupt` is a descriptor, a read of what is no regular file that finds nothing
+// waits for that, too, and throws Interrupted once it can be read.
+std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
+                                         i64 memory = usual_decoding_memory, int interrupt = -1);
 
 // A regular file as it lies on disk, from byte `begin` on; "-" as it comes, from its start.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);

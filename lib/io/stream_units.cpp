@@ -14,8 +14,8 @@ namespace {
 
 using Found = Unit::Found;
 
-constexpr size_t most_compressed = size_t{32} << 20;
-constexpr size_t most_content = size_t{32} << 20;
+constexpr size_t most_compressed = size_t{8} << 20;
+constexpr size_t most_content = size_t{8} << 20;
 constexpr size_t zstd_block_bytes = size_t{128} << 10;
 constexpr size_t bgzf_block_bytes = size_t{64} << 10;
 

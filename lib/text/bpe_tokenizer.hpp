@@ -107,6 +107,7 @@ class BpeTokenizer : public Tokenizer {
     std::optional<i32> eod() const override { return eod_; }
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder() const override;
+    bool normalizes() const override { return !text_plan_.normalizer.empty(); }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }
 

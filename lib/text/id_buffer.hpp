@@ -2,6 +2,7 @@
 // Ids one behind the other, all of 16 or all of 32 bits, in memory that grows as they come.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -26,7 +27,7 @@ class IdBuffer {
     }
 
     // Behind the last id, for `n` more; until the next call that is not const. The memory comes
-    // from new[], so it is aligned for any id.
+    // from malloc, so it is aligned for any id.
     template <typename Id>
     Id* room(i64 n) {
         reserve(static_cast<size_t>(n) * sizeof(Id));
@@ -56,7 +57,10 @@ class IdBuffer {
     void grow(size_t n_bytes);
 
     bool wide_;
-    std::unique_ptr<std::byte[]> bytes_;
+    struct Free {
+        void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<std::byte[], Free> bytes_;
     size_t used_ = 0, capacity_ = 0;
 };
 

@@ -19,6 +19,11 @@ class TextEncoder : public Encoder {
         return out.size() - before;
     }
 
+    void release() override {
+        normalized_ = {};
+        spaced_ = {};
+    }
+
     u64 operations() const override { return plain_->operations(); }
 
   private:

@@ -24,6 +24,9 @@ class Encoder {
     // Error(failure) for a text that normalizers make longer than that.
     virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
 
+    // Gives memory back that only a long text needed.
+    virtual void release() {}
+
     // Look-ups and scan steps of the merge algorithm so far: tests hold it to linear growth.
     virtual u64 operations() const { return 0; }
 };
@@ -40,6 +43,9 @@ class Tokenizer {
     // XXH3-128 over everything that decides the ids: what a dataset's side file remembers.
     virtual const std::string& digest() const = 0;
     virtual std::unique_ptr<Encoder> make_encoder() const = 0;
+    // Whether encoders make a normalized text, which takes up to about twice the memory of a text
+    // besides it and its ids, and more where the normalizer makes it longer.
+    virtual bool normalizes() const { return false; }
     // The bytes of one id; throws Error(failure) when there is no such id.
     virtual std::string_view token(i32 id) const = 0;
 
