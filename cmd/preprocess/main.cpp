@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     using namespace lm;
     // Large blocks go back to the system when they are freed: glibc would raise this by itself, up
     // to 32 MiB, and keep them for the thread that had them.
-    ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
     cli::Options options("lm-preprocess", "turn text into token files for training");
     preprocess::Args args;
     preprocess::declare(options, args);

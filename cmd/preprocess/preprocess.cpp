@@ -76,7 +76,7 @@ data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
 }
 
 // What the memory bound of lm-preprocess(1) leaves for long lines.
-constexpr i64 long_lines_memory = i64{160} << 20;
+constexpr i64 long_lines_memory = i64{120} << 20;
 
 struct LaneStopped {};  // another one failed
 

@@ -154,3 +154,24 @@ for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
     bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: make it UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
 done
 nothing_under bad_line_
+
+# A stop is heard while standard input is silent: the program ends before its input does, and leaves nothing.
+for signal in TERM INT; do
+    python3 - "$lm" $signal <<'PY' || fail "$signal while standard input is silent"
+import os, signal, subprocess, sys, time
+kind = getattr(signal, "SIG" + sys.argv[2])
+run = subprocess.Popen([sys.argv[1], "--input", "-", "--output-prefix", "silent", "--tokenizer-type", "ByteTokenizer"],
+                       stdin=subprocess.PIPE)
+run.stdin.write(b'{"text":"a"}\n')
+run.stdin.flush()
+while True:  # until the work has begun and signals are asked for
+    caught = next(line for line in open(f"/proc/{run.pid}/status") if line.startswith("SigCgt"))
+    if int(caught.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1 or os.path.exists("silent.unfinished"): break
+    time.sleep(0.01)
+time.sleep(0.3)
+run.send_signal(kind)
+run.wait(timeout=60)
+sys.exit(run.returncode != -kind)
+PY
+    nothing_under silent
+done

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The bounds of memory that lm-preprocess(1) states, by the kernel's own count of what was resident: long lines, many of
+# them at once, one giant, decoders with large windows, long lines under train-tokenizer.
+# timeout: 240
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+python3 - <<'PY'
+import json, lzma, os, random, resource, shutil, subprocess, sys
+
+MIB = 1 << 20
+rng = random.Random(3)
+words = ["of", "the", "attention", "field", "1984", "naïve", "water;", "over", "a", "is"]
+text = " ".join(rng.choice(words) for _ in range(200000))
+
+def long_lines(name, one, n):
+    with open(name, "w") as out:
+        for _ in range(n):
+            out.write('{"text":"%s"}\n' % one)
+
+def resident(*arguments):  # MiB, of a process that is the only child of its parent
+    code = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]);"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(done.returncode)")
+    done = subprocess.run([sys.executable, "-c", code, "lm-preprocess", *arguments, "--quiet", "--force"],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout) // 1024
+
+def check(what, most, *arguments):
+    got = resident(*arguments)
+    print(f"{what}: {got} MiB, at most {most}")
+    assert got <= most, what
+
+encode = ("--output-prefix", "out", "--workers")
+long_lines("ordinary.jsonl", text[:2000], 20000)
+long_lines("long.jsonl", (text * 16)[:15_000_000], 16)
+long_lines("private.jsonl", "\ue000" * 5_000_000, 16)  # a token a byte
+
+# Sixteen workers: 1 GiB whatever the lines are, and what one document over the budget may have.
+for name in "ordinary", "long", "private":
+    check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
+    check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
+
+# One giant, of 16 bits an id.
+long_lines("giant.jsonl", (text * 100)[:100_000_000], 1)
+check("giant", 100 + 3 * 96, *encode, "1", "--input", "giant.jsonl")
+os.remove("giant.jsonl")
+
+# Sixteen windows of 64 MiB and more.
+os.mkdir("xz")
+os.mkdir("zst")
+dictionary = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 64 * MIB}]
+sample = open("ordinary.jsonl", "rb").read() * 2
+packed = lzma.compress(sample, check=lzma.CHECK_CRC32, filters=dictionary)
+for i in range(16):
+    open(f"xz/{i}.xz", "wb").write(packed)
+check("xz, 16 dictionaries of 64 MiB", 1024, *encode, "16", "--input", "xz")
+if shutil.which("zstd"):
+    packed = subprocess.run(["zstd", "-1", "--long=27", "-c"], input=sample, stdout=subprocess.PIPE, check=True,
+                            stderr=subprocess.DEVNULL).stdout
+    for i in range(16):
+        open(f"zst/{i}.zst", "wb").write(packed)
+    check("zstd, 16 windows of 128 MiB", 1024, *encode, "16", "--input", "zst")
+else:
+    print("skipped: zstd: not installed")
+
+# Rounds are bounded by bytes, not by chunks.
+check("train-tokenizer, long lines", 512, "train-tokenizer", "--vocab-size", "300", "--output", "tokenizer", "--workers", "1",
+      "--input", "long.jsonl")
+PY
+echo ok
