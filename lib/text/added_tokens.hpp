@@ -22,6 +22,8 @@ struct AddedToken {
     bool single_word = false;  // only where no word character stands next to it
     bool lstrip = false;       // swallows the whitespace before it
     bool rstrip = false;       // swallows the whitespace behind it
+
+    bool operator==(const AddedToken&) const = default;
 };
 
 class AddedTokenMatcher {

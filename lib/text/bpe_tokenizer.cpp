@@ -24,7 +24,7 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     for (const Merge& merge : parts.files.merges)
         reachable[static_cast<size_t>(merge.result)] = true;
     for (size_t id = 0; parts.whole_pieces && id < tokens.size(); ++id)
-        if (is_valid_utf8(tokens[id])) reachable[id] = true;
+        if (!tokens[id].empty() && is_valid_utf8(tokens[id])) reachable[id] = true;
     return reachable;
 }
 
@@ -55,6 +55,13 @@ void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& ori
                       byte, token_of_bytes({&raw, 1}));
         }
     }
+}
+
+void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
+    constexpr size_t most_ids = BpeModel::no_id - 1, most_merges = BpeModel::no_rank - 1;
+    if (n_ids > most_ids) run_error(origin, "has {} ids: more than {}", n_ids, most_ids);
+    if (n_merges > most_merges)
+        run_error(origin, "has {} merges: more than {}", n_merges, most_merges);
 }
 
 // With ignore_merges: of the tokens that are `spelled`, as a piece of text may be, those that their
@@ -94,6 +101,7 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     }
     check_byte_ids(byte_ids, origin);
     put_added(parts, byte_ids, tokens, spelled);
+    check_size(tokens.size(), parts.files.merges.size(), origin);
     BpeModel model(std::move(tokens), byte_ids, std::move(parts.files.merges));
     if (parts.whole_pieces) add_whole_pieces(model, spelled);
     return model;
@@ -253,6 +261,7 @@ std::string_view BpeTokenizer::token(i32 id) const {
     if (id < 0 || id >= vocab_size()) {
         run_error(origin_, "there is no id {}: the vocabulary has {}", id, vocab_size());
     }
+    if (model_.token(id).empty()) run_error(origin_, "no token has the id {}", id);
     return model_.token(id);
 }
 

@@ -3,6 +3,7 @@
 // refused by name; nothing is skipped.
 #include <algorithm>
 #include <filesystem>
+#include <unordered_map>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -19,6 +20,42 @@ using io::Json;
 
 constexpr i64 most_ids = i64{1} << 21;
 
+struct EosToken {
+    std::string name;
+    std::string path;  // of the file that says so
+};
+
+std::optional<EosToken> eos_of(const Json& json, const std::string& path) {
+    if (!json.contains("eos_token") || json["eos_token"].is_null()) return std::nullopt;
+    const Json& eos = json["eos_token"];
+    const Json& name = eos.is_object() && eos.contains("content") ? eos["content"] : eos;
+    if (!name.is_string())
+        run_error(path, "eos_token is {}: neither a text nor an object with a text 'content'",
+                  eos.dump());
+    return EosToken{name.get<std::string>(), path};
+}
+
+// The file `name` beside the tokenizer.json; empty where there is none.
+Json read_beside(const std::string& path, const char* name, std::string& found) {
+    found = (std::filesystem::path(path).parent_path() / name).string();
+    if (!io::exists(found)) return Json::object();
+    Json json = io::read_json(found);
+    if (!json.is_object()) run_error(found, "is not a JSON object");
+    return json;
+}
+
+// As transformers: special_tokens_map.json, which older versions wrote, counts before
+// tokenizer_config.json, unless that lists the added tokens.
+std::optional<EosToken> read_eos(const std::string& path) {
+    std::string config_path, map_path;
+    const Json config = read_beside(path, "tokenizer_config.json", config_path);
+    if (!config.contains("added_tokens_decoder")) {
+        const Json map = read_beside(path, "special_tokens_map.json", map_path);
+        if (auto eos = eos_of(map, map_path)) return eos;
+    }
+    return eos_of(config, config_path);
+}
+
 class Reader {
   public:
     Reader(const std::string& path, SpecialInText special)
@@ -34,7 +71,8 @@ class Reader {
         const auto version = io::json_get<std::string>(json_, "version", path_);
         if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
         for (const char* key : {"truncation", "padding"}) {
-            if (!whole.get(key).is_null()) refuse(path_, "'{}'", key);
+            if (!whole.get(key).is_null())
+                note("{}: '{}' is not done: every text becomes all of its ids", path_, key);
         }
         parts_.type = "HFTokenizer";
         parts_.origin = path_;
@@ -44,7 +82,6 @@ class Reader {
         parts_.rule = pre.rule;
         parts_.prefix_space = pre.prefix_space;
         for (const Json& token : whole.get("added_tokens")) read_added(token);
-        check_holes();
         Template around = read_post_processor(whole.get("post_processor"), path_);
         check_template(around);
         parts_.prefix = std::move(around.prefix);
@@ -148,12 +185,19 @@ class Reader {
         token.lstrip = part.flag("lstrip");
         token.rstrip = part.flag("rstrip");
         if (token.content.empty()) run_error(path_, "an added token is empty");
-        if (added_id(token.content))
-            run_error(path_, "the added token '{}' stands twice", token.content);
-        check_id(token.content, id);
+        const auto [known, is_new] = added_.emplace(token.content, parts_.added.size());
+        if (is_new) check_id(token.content, id);
         token.id = static_cast<i32>(id);
+        if (!is_new) return check_again(token, parts_.added[known->second]);
         check_normalized(token);
         parts_.added.push_back(std::move(token));
+    }
+
+    // Hugging Face tokenizers passes over a token that it has.
+    void check_again(const AddedToken& token, const AddedToken& before) const {
+        if (token != before)
+            run_error(path_, "the added token '{}' stands twice, with other flags or another id",
+                      token.content);
     }
 
     // The vocabulary's id where it has the token, else the next free one: Hugging Face tokenizers
@@ -173,16 +217,8 @@ class Reader {
                    token.content);
     }
 
-    void check_holes() const {
-        const std::vector<std::string>& tokens = parts_.files.tokens;
-        for (size_t id = 0; id < tokens.size(); ++id) {
-            if (tokens[id].empty())
-                run_error(path_, "no token has id {}, but one has {}", id, tokens.size() - 1);
-        }
-    }
-
     void check_template(const Template& around) const {
-        const i64 n = std::max(n_vocab_, next_added_);
+        const i64 n = std::max(static_cast<i64>(parts_.files.tokens.size()), next_added_);
         for (const auto* ids : {&around.prefix, &around.suffix}) {
             for (const i32 id : *ids) {
                 if (id >= n)
@@ -192,22 +228,17 @@ class Reader {
     }
 
     std::optional<i32> added_id(std::string_view content) const {
-        const auto at = std::ranges::find(parts_.added, content, &AddedToken::content);
-        return at == parts_.added.end() ? std::nullopt : std::optional(at->id);
+        const auto at = added_.find(std::string(content));
+        return at == added_.end() ? std::nullopt : std::optional(parts_.added[at->second].id);
     }
 
     // What Hugging Face keeps beside tokenizer.json; else the usual names.
     std::optional<i32> find_eod() const {
-        const std::string config =
-            (std::filesystem::path(path_).parent_path() / "tokenizer_config.json").string();
-        if (io::exists(config)) {
-            const Json json = io::read_json(config);
-            const Json eos =
-                json.is_object() && json.contains("eos_token") ? json["eos_token"] : Json();
-            const std::string name = eos.is_string()   ? eos.get<std::string>()
-                                     : eos.is_object() ? eos.value("content", "")
-                                                       : "";
-            if (const auto id = added_id(name)) return id;
+        if (const std::optional<EosToken> eos = read_eos(path_)) {
+            if (const auto id = added_id(eos->name)) return id;
+            if (const i32 id = index_->find(eos->name); id >= 0) return id;
+            run_error(eos->path, "eos_token is '{}', which {} has not: give one of its tokens",
+                      eos->name, path_);
         }
         for (const std::string_view name : end_of_document_names) {
             if (const auto id = added_id(name)) return id;
@@ -219,9 +250,10 @@ class Reader {
     HfFile file_;
     const Json& json_;
     BpeTokenizerParts parts_;
-    std::optional<TokenIndex> index_;  // of the model's tokens
-    i64 n_vocab_ = 0;                  // tokens of the model
-    i64 next_added_ = 0;               // the id behind the largest added token
+    std::unordered_map<std::string, size_t> added_;  // where each content is in parts_.added
+    std::optional<TokenIndex> index_;                // of the model's tokens
+    i64 n_vocab_ = 0;                                // tokens of the model
+    i64 next_added_ = 0;                             // the id behind the largest added token
 };
 
 }  // namespace

@@ -165,8 +165,14 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(with("/added_tokens/0/id", 5), Contains("has id 5, where 50256 is due"));
     CHECK_THAT(with("/added_tokens/0/content", ""), Contains("is empty"));
     CHECK_THAT(with("/added_tokens/0/content", "<new>"), Contains("where 50257 is due"));
-    CHECK_THAT(with("/added_tokens/1", base["added_tokens"][0]), Contains("stands twice"));
-    CHECK_THAT(with("/model/vocab/beyond", 60000), Contains("no token has id 50257"));
+    CHECK(with("/added_tokens/1", base["added_tokens"][0]) == "loads");
+    Json again = base["added_tokens"][0];
+    again["lstrip"] = true;
+    CHECK_THAT(with("/added_tokens/1", again), Contains("stands twice, with other flags"));
+    CHECK(with("/truncation", {{"max_length", 512}}) == "loads");
+    CHECK(with("/padding", {{"strategy", "BatchLongest"}}) == "loads");
+    CHECK_THAT(with("/model/vocab/beyond", (1 << 21) - 1), Contains("has 2097152 ids: more than"));
+    CHECK_THAT(with("/model/vocab/beyond", 1 << 21), Contains("has no usable id"));
     CHECK_THAT(with("/model/vocab/minus", -1), Contains("'minus' has no usable id"));
     CHECK_THAT(with("/model/merges", nullptr), Contains("has no list 'merges'"));
     CHECK_THAT(with("/model/merges/7", "qqq zzz"), Contains("merge 7: token 'qqq' is not in"));
@@ -275,6 +281,57 @@ TEST_CASE("an error names a token that no longer is one, and an id that never wa
                       Catch::Contains("there is no id 50257"));
     CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{-1}, out),
                       Catch::Contains("there is no id -1"));
+}
+
+TEST_CASE("the end of document is the eos_token that the files beside tokenizer.json name") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto write = [&](const char* name, const Json& json) {
+        io::write_file(dir / name, json.dump(), io::Overwrite::yes);
+    };
+    const auto eod = [&](const Json& config, const Json& map) -> std::string {
+        write("tokenizer_config.json", config);
+        write("special_tokens_map.json", map);
+        try {
+            const auto id = load_hf_tokenizer(dir.path(), SpecialInText::parse)->eod();
+            return id ? std::to_string(*id) : "none";
+        } catch (const Error& e) {
+            return e.what();
+        }
+    };
+    using Catch::Contains;
+    const Json nothing = Json::object();
+    CHECK(eod(nothing, nothing) == "50256");
+    CHECK(eod({{"eos_token", nullptr}}, nothing) == "50256");
+    CHECK(eod({{"eos_token", "!"}}, nothing) == "0");
+    CHECK(eod({{"eos_token", {{"content", "!"}}}}, nothing) == "0");
+    CHECK_THAT(eod({{"eos_token", "nope"}}, nothing),
+               Contains("tokenizer_config.json: eos_token is 'nope', which"));
+    CHECK_THAT(eod({{"eos_token", {{"content", nullptr}}}}, nothing),
+               Contains("tokenizer_config.json: eos_token is {\"content\":null}: neither"));
+    CHECK_THAT(eod({{"eos_token", 7}}, nothing), Contains("eos_token is 7: neither"));
+    CHECK_THAT(eod(Json::array(), nothing), Contains("tokenizer_config.json: is not a JSON"));
+    CHECK(eod(nothing, {{"eos_token", "\""}}) == "1");
+    CHECK(eod({{"eos_token", "!"}}, {{"eos_token", "\""}}) == "1");
+    const Json newer = {{"eos_token", "!"}, {"added_tokens_decoder", nothing}};
+    CHECK(eod(newer, {{"eos_token", "\""}}) == "0");
+    CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}), Contains("special_tokens_map.json: eos"));
+}
+
+TEST_CASE("ids that no token has") {
+    const test::TempDir dir;
+    Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    json["model"]["vocab"]["beyond"] = 60000;
+    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+    const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    CHECK(tokenizer->vocab_size() == 60001);
+    CHECK(tokenizer->encode("Hello beyond") == std::vector<i32>{15496, 3675});
+    std::string out;
+    tokenizer->decode(std::vector<i32>{60000}, out);
+    CHECK(out == "beyond");
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{55555}, out),
+                      Catch::Contains("no token has the id 55555"));
 }
 
 TEST_CASE("plain leaves special tokens alone, not the other added ones") {
