@@ -162,6 +162,23 @@ void for_each_char(std::string_view text, Use use) {
     }
 }
 
+// Capitals of Unicode 16 and 17, which utf8proc may be too old for.
+struct Lowered {
+    u32 first, last, to;  // the lower case of the first; those behind it likewise
+};
+constexpr Lowered newer_capitals[] = {
+    {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},  {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF},    {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
+    {0xA7DA, 0xA7DA, 0xA7DB},    {0xA7DC, 0xA7DC, 0x19B},  {0x10D50, 0x10D65, 0x10D70},
+    {0x16EA0, 0x16EB8, 0x16EBB},
+};
+
+u32 lower_of(u32 cp) {
+    const auto at = std::ranges::lower_bound(newer_capitals, cp, {}, &Lowered::last);
+    if (at != std::end(newer_capitals) && at->first <= cp) return at->to + (cp - at->first);
+    return static_cast<u32>(utf8proc_tolower(static_cast<i32>(cp)));
+}
+
 // As Rust's char::to_lowercase, character by character: the one character whose lower case is two
 // is U+0130.
 void lowercase(std::string_view text, std::string& out) {
@@ -169,7 +186,7 @@ void lowercase(std::string_view text, std::string& out) {
         if (cp == 0x130) {
             out += "i\u0307";
         } else {
-            append_utf8(out, static_cast<u32>(utf8proc_tolower(static_cast<i32>(cp))));
+            append_utf8(out, lower_of(cp));
         }
     });
 }

@@ -516,6 +516,14 @@ TEST_CASE("normal forms put long runs of marks in order in little time") {
     CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, scratch).size() == 100 * 33);
 }
 
+TEST_CASE("lower case is that of Unicode 17") {
+    const Normalizer lower({{NormalizerStep::Kind::lowercase}});
+    std::string scratch;
+    CHECK(
+        lower.apply("A\u0130\u1C89\uA7CB\uA7DC\U00010D50\U00010D65\U00016EB8\U00016EB9", scratch) ==
+        "ai\u0307\u1C8A\u0264\u019B\U00010D70\U00010D85\U00016ED3\U00016EB9");
+}
+
 TEST_CASE("normal forms: no cut changes them") {
     using Kind = NormalizerStep::Kind;
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
