@@ -16,6 +16,10 @@ void declare_megatron(cli::Options& options) {
     options.refused(
         "--split-sentences", 0,
         "sentence splitting is not done: give a list of sentences per document instead");
+    options.refused("--data-impl", 1, "the output is always the mmap format: leave it out");
+    options.refused("--num-workers", 1, "that is --workers here, as in Megatron");
+    options.refused("--max-documents", 1,
+                    "all documents are taken: give fewer (head -n N | ... --input -)");
     options.refused("--find-optimal-num-workers", 0, "use --workers, the default is one per core");
 }
 
@@ -43,12 +47,13 @@ void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
 
 void declare(cli::Options& options, Args& args) {
     options.group("Input and output");
-    options.values(
+    options.values_added(
         "--input", &args.inputs, "FILE",
         "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");
     options.value("--output-prefix", &args.output.prefix, "P",
                   "write P_KEY_document.bin, .idx and .json");
-    options.values("--json-keys", &args.keys, "KEY", "the members that hold text; one output each");
+    options.values_added("--json-keys", &args.keys, "KEY",
+                         "the members that hold text; one output each");
     options.flag("--append-eod", &args.append_eod,
                  "end every document with the end-of-document token");
     options.flag("--keep-empty", &args.keep_empty,

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/version.hpp"
+#include "cli/main.hpp"
 #include "cli/signals.hpp"
 #include "cluster/file_rendezvous.hpp"
 #include "data/dataset_assembly.hpp"
@@ -131,7 +132,31 @@ class Run {
         if (!why_not_.empty()) return false;
         if (is_first()) work_.remove();  // killed while it was cleared away
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
+        if (is_first() && args_.json) report_found();
         return true;
+    }
+
+    // The statistics of the run that made the outputs, as far as their side files keep them.
+    void report_found() const {
+        const auto side = data::read_side_file(work_.output_prefix(0));
+        io::OrderedJson j;
+        if (side->origin.contains("totals")) {
+            j = io::OrderedJson(side->origin["totals"]);
+        } else {
+            j["documents"] = side->documents;
+            j["tokens"] = side->tokens;
+        }
+        j["resumed_bytes"] = j.value("input_bytes", i64{0});
+        j["seconds"] = 0.0;
+        j["MB_per_s"] = 0.0;
+        j["prefixes"] = prefixes();
+        cli::write_stdout(io::json_line(j));
+    }
+
+    std::vector<std::string> prefixes() const {
+        std::vector<std::string> all;
+        for (size_t k = 0; k < args_.keys.size(); ++k) all.push_back(work_.output_prefix(k));
+        return all;
     }
 
     // Between the outputs of a key that are there and what this run would make of it.
@@ -205,7 +230,8 @@ class Run {
         Reporter reporter(args_, rank_bytes());
         encode_parts(ranks, reporter);
         reporter.say_skipped();
-        const Totals totals = gather_parts(ranks);
+        totals_ = gather_parts(ranks);
+        const Totals& totals = totals_;
         if (totals.documents == 0 && totals.bad > 0 && plan_.shard.count == 1) {
             run_error(plan_.inputs.size() == 1 ? plan_.inputs[0] : "--input",
                       "none of the {} lines can be used: is --json-keys right?", totals.bad);
@@ -215,9 +241,7 @@ class Run {
         put_together(ranks);
         publish(ranks);
         if (!is_first()) return 0;
-        std::vector<std::string> prefixes;
-        for (size_t k = 0; k < args_.keys.size(); ++k) prefixes.push_back(work_.output_prefix(k));
-        report(args_, totals, resumed_bytes_, reporter.finish(), prefixes);
+        report(args_, totals, resumed_bytes_, reporter.finish(), prefixes());
         return 0;
     }
 
@@ -358,6 +382,7 @@ class Run {
         for (size_t k = 0; k < outputs.size(); ++k) {
             data::SideFile facts = facts_;
             facts.origin = origin_of(description());
+            facts.origin["totals"] = io::Json::parse(io::json_text(totals_.to_json()));
             outputs[k].fill_in(facts, digests[k]);
             io::write_file(work_.assembled(k, ".json"), facts.to_json(), io::Overwrite::yes);
         }
@@ -375,6 +400,7 @@ class Run {
     WorkDirectory work_;
     io::OrderedJson description_;      // null until it is asked for
     std::vector<PartRecord> records_;  // of this rank's parts, later of all
+    Totals totals_;                    // of all
     std::string why_not_;              // outputs that are there are not what --resume would make
     i64 resumed_bytes_ = 0;            // found done, by this rank, later by all
 };

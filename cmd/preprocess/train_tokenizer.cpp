@@ -354,13 +354,13 @@ void declare_train_tokenizer(cli::Options& options) {
     auto args = std::make_shared<TrainArgs>();
     cli::Options& verb = options.verb("train-tokenizer", "learn a byte-level BPE tokenizer",
                                       [args] { return train_tokenizer(*args); });
-    verb.values(
+    verb.values_added(
         "--input", &args->inputs, "FILE",
         "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");
     verb.value("--output", &args->output, "DIR",
                "write vocab.json, merges.txt, tokenizer.json and tokenizer_config.json there");
     verb.flag("--force", &args->force, "replace an existing directory");
-    verb.values("--json-keys", &args->keys, "KEY", "the members that hold text");
+    verb.values_added("--json-keys", &args->keys, "KEY", "the members that hold text");
     verb.choice("--on-bad-line", &args->on_bad_line, {"fail", "skip", "replace"},
                 "what to do with a line that cannot be used; replace puts U+FFFD for broken "
                 "characters only");
@@ -369,7 +369,8 @@ void declare_train_tokenizer(cli::Options& options) {
                "tokens to end with: special ones, the 256 bytes, and merged ones");
     verb.value("--min-frequency", &args->min_frequency, "N",
                "pairs that occur less often are not merged");
-    verb.values("--special-tokens", &args->special, "TOKEN", "the first tokens, in this order");
+    verb.values_added("--special-tokens", &args->special, "TOKEN",
+                      "the first tokens, in this order");
     verb.choice("--pretokenizer", &args->pretokenizer, pretokenizer_names(),
                 "how text is cut into the pieces that tokens never cross");
     verb.choice("--normalizer", &args->normalizer, {"none", "nfc", "nfd", "nfkc", "nfkd"},

@@ -21,6 +21,8 @@ struct VerifyArgs {
 };
 
 int verify(const VerifyArgs& args) {
+    if (args.rules.vocab_size && *args.rules.vocab_size < 1)
+        usage_error("--vocab-size", "must be at least 1");
     data::require_dataset(args.prefix);
     cli::Progress progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
                            args.quiet);

@@ -39,6 +39,14 @@ Apply apply_all(std::vector<T>* target) {
     };
 }
 
+// The first occurrence replaces the default.
+Apply apply_added(std::vector<std::string>* target) {
+    return [target, any = std::make_shared<bool>(false)](const std::string&, const Values& values) {
+        if (!std::exchange(*any, true)) target->clear();
+        target->insert(target->end(), values.begin(), values.end());
+    };
+}
+
 Apply apply_choice(std::string* target, const Values& choices) {
     return [target, choices](const std::string& name, const Values& values) {
         const std::string& value = values.back();
@@ -145,6 +153,12 @@ LM_DEFINE_VALUES(std::string)
 LM_DEFINE_VALUES(i64)
 LM_DEFINE_VALUES(double)
 #undef LM_DEFINE_VALUES
+
+void Options::values_added(std::string_view names, std::vector<std::string>* target,
+                           std::string metavar, std::string help) {
+    impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),
+                     Option::any_number, apply_added(target));
+}
 
 void Options::choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                      std::string help) {

@@ -90,6 +90,9 @@ class Options {
                 std::string help);
     void values(std::string_view names, std::vector<double>* target, std::string metavar,
                 std::string help);
+    // The same, but a later occurrence adds to an earlier one: none may be lost without a word.
+    void values_added(std::string_view names, std::vector<std::string>* target, std::string metavar,
+                      std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
     // The shell completes these words as values of the option declared last.

@@ -175,3 +175,22 @@ sys.exit(run.returncode != -kind)
 PY
     nothing_under silent
 done
+
+# Lists that are given twice are put together; --resume --json tells of outputs that are there already.
+printf '{"text":"a","b":"c"}\n' > one.jsonl
+printf '{"text":"bb","b":"cc"}\n' > two.jsonl
+twice=(--input one.jsonl --json-keys text --input two.jsonl --json-keys b --output-prefix twice --tokenizer-type ByteTokenizer)
+expect 0 '' "$lm" "${twice[@]}" --json
+cp out first
+[ "$("$lm" cat twice_text_document)$("$lm" cat twice_b_document)" = $'{"text":"a"}\n{"text":"bb"}{"text":"c"}\n{"text":"cc"}' ] ||
+    fail "an input or a key was lost: $("$lm" cat twice_text_document)"
+expect 0 'complete already' "$lm" "${twice[@]}" --json --resume
+python3 -c '
+import json
+first, again = (json.load(open(name)) for name in ("first", "out"))
+timed = "seconds", "MB_per_s", "resumed_bytes"
+assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in first.items() if k not in timed}, again
+assert again["documents"] == 2 and again["resumed_bytes"] == first["input_bytes"]'
+expect 2 'vocab-size: must be at least 1' "$lm" verify twice_text_document --vocab-size 0
+expect 2 'num-workers: that is --workers here' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
+expect 2 'max-documents: all documents are taken' "$lm" --input one.jsonl --output-prefix bad --max-documents 2
