@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "config/tokenizer_flags.hpp"
+#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -84,6 +85,29 @@ void declare(cli::Options& options, Args& args) {
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no closing line");
     declare_megatron(options);
+}
+
+void check(const Args& args) {
+    if (args.inputs.empty())
+        usage_error("--input", "is missing: name JSON Lines files, directories or -");
+    if (args.output.prefix.empty())
+        usage_error("--output-prefix", "is missing: the outputs need a name");
+    check_names_files(args.output.prefix);
+    for (size_t i = 0; i < args.keys.size(); ++i) {
+        if (args.keys[i].empty() || args.keys[i].find('/') != std::string::npos) {
+            usage_error("--json-keys", "'{}' cannot be part of a file name", args.keys[i]);
+        }
+        if (!text::is_valid_utf8(args.keys[i]))
+            usage_error("--json-keys", "'{}' is not valid UTF-8: no line has it", args.keys[i]);
+        for (size_t j = 0; j < i; ++j) {
+            if (args.keys[i] == args.keys[j])
+                usage_error("--json-keys", "'{}' stands twice", args.keys[i]);
+        }
+    }
+    if (args.keys.size() > 63) usage_error("--json-keys", "more than 63 keys");
+    if (args.workers > 4096) usage_error("--workers", "more than 4096");
+    if (args.log_interval && *args.log_interval < 1)
+        usage_error("--log-interval", "must be at least 1");
 }
 
 }  // namespace lm::preprocess

@@ -41,6 +41,7 @@ void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
+void check(const Args& args);  // what the options alone cannot; throws Error(usage)
 
 int preprocess(const Args& args);
 

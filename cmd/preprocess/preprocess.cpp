@@ -23,34 +23,10 @@
 #include "part_run.hpp"
 #include "plan.hpp"
 #include "report.hpp"
-#include "text/utf8.hpp"
 #include "work_directory.hpp"
 
 namespace lm::preprocess {
 namespace {
-
-void check(const Args& args) {
-    if (args.inputs.empty())
-        usage_error("--input", "is missing: name JSON Lines files, directories or -");
-    if (args.output.prefix.empty())
-        usage_error("--output-prefix", "is missing: the outputs need a name");
-    check_names_files(args.output.prefix);
-    for (size_t i = 0; i < args.keys.size(); ++i) {
-        if (args.keys[i].empty() || args.keys[i].find('/') != std::string::npos) {
-            usage_error("--json-keys", "'{}' cannot be part of a file name", args.keys[i]);
-        }
-        if (!text::is_valid_utf8(args.keys[i]))
-            usage_error("--json-keys", "'{}' is not valid UTF-8: no line has it", args.keys[i]);
-        for (size_t j = 0; j < i; ++j) {
-            if (args.keys[i] == args.keys[j])
-                usage_error("--json-keys", "'{}' stands twice", args.keys[i]);
-        }
-    }
-    if (args.keys.size() > 63) usage_error("--json-keys", "more than 63 keys");
-    if (args.workers > 4096) usage_error("--workers", "more than 4096");
-    if (args.log_interval && *args.log_interval < 1)
-        usage_error("--log-interval", "must be at least 1");
-}
 
 EncodeRules rules_of(const Args& args, const text::Tokenizer& tokenizer, data::TokenType type) {
     EncodeRules rules;
@@ -132,25 +108,8 @@ class Run {
         if (!why_not_.empty()) return false;
         if (is_first()) work_.remove();  // killed while it was cleared away
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
-        if (is_first() && args_.json) report_found();
+        if (is_first() && args_.json) report_found(prefixes());
         return true;
-    }
-
-    // The statistics of the run that made the outputs, as far as their side files keep them.
-    void report_found() const {
-        const auto side = data::read_side_file(work_.output_prefix(0));
-        io::OrderedJson j;
-        if (side->origin.contains("totals")) {
-            j = io::OrderedJson(side->origin["totals"]);
-        } else {
-            j["documents"] = side->documents;
-            j["tokens"] = side->tokens;
-        }
-        j["resumed_bytes"] = j.value("input_bytes", i64{0});
-        j["seconds"] = 0.0;
-        j["MB_per_s"] = 0.0;
-        j["prefixes"] = prefixes();
-        cli::write_stdout(io::json_line(j));
     }
 
     std::vector<std::string> prefixes() const {

@@ -5,9 +5,11 @@
 #include <cstdio>
 
 #include "bad_lines.hpp"
+#include "base/error.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
+#include "data/side_file.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {
@@ -118,6 +120,23 @@ void report(const Args& args, const Totals& totals, i64 resumed_bytes, double se
                  totals.replaced > 0
                      ? fmt::format(", {} lines with replaced characters", totals.replaced).c_str()
                      : "");
+}
+
+void report_found(const std::vector<std::string>& prefixes) {
+    const auto side = data::read_side_file(prefixes[0]);
+    LM_CHECK(side.has_value(), "outputs without a side file");
+    io::OrderedJson j;
+    if (side->origin.contains("totals")) {
+        j = io::OrderedJson(side->origin["totals"]);
+    } else {
+        j["documents"] = side->documents;
+        j["tokens"] = side->tokens;
+    }
+    j["resumed_bytes"] = j.value("input_bytes", i64{0});
+    j["seconds"] = 0.0;
+    j["MB_per_s"] = 0.0;
+    j["prefixes"] = prefixes;
+    cli::write_stdout(io::json_line(j));
 }
 
 }  // namespace lm::preprocess

@@ -54,5 +54,7 @@ class Reporter {
 
 void report(const Args& args, const Totals& totals, i64 resumed_bytes, double seconds,
             const std::vector<std::string>& prefixes);
+// As JSON, of the run that made these outputs, as far as their side files keep it.
+void report_found(const std::vector<std::string>& prefixes);
 
 }  // namespace lm::preprocess

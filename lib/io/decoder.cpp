@@ -314,7 +314,7 @@ void Source::peek(size_t n) {
 std::span<const std::byte> Source::next() {
     if (begin_ == end_) {
         make_block();
-        begin_ = 0;
+        begin_ = end_ = 0;  // also where the reading is interrupted
         end_ = read_some({block_.get(), block_bytes});
     }
     return waiting();

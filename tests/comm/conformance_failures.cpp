@@ -3,7 +3,9 @@
 // another operation than the others.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "base/error.hpp"
 #include "conformance.hpp"
@@ -39,7 +41,10 @@ void one_never_comes(Group& world) {
     world.all_reduce(view_of(x));
     const std::unique_ptr<Group> half = world.split(world.rank() / 2, 0, "half");
     if (world.rank() == 1) {
-        std::vector<float> y(1);  // waits in another group, for a message that nobody sends
+        // Waits in another group, for a message that nobody sends; later than the others, so that
+        // it is they who lose patience.
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        std::vector<float> y(1);
         world.receive(view_of(y), 0);
     }
     half->all_reduce(view_of(x));
