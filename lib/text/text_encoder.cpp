@@ -22,6 +22,7 @@ class TextEncoder : public Encoder {
     void release() override {
         normalized_ = {};
         spaced_ = {};
+        plain_->release();
     }
 
     u64 operations() const override { return plain_->operations(); }

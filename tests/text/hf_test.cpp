@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.json files against ids that Hugging Face tokenizers gave (golden/text/make_hf.py), and
 // the refusals by name.
-#include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
-#include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,13 +12,10 @@
 #include "base/version.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "nasty_text.hpp"
 #include "support/ids.hpp"
 #include "support/slow_split.hpp"
 #include "support/temp_dir.hpp"
-#include "text/added_tokens.hpp"
 #include "text/hf_parts.hpp"
-#include "text/normalizer.hpp"
 #include "text/split_patterns.hpp"
 #include "text/tokenizer.hpp"
 
@@ -233,23 +227,6 @@ TEST_CASE("a rule is read as it is written") {
     }
 }
 
-TEST_CASE("splitting any text of one kind is linear") {
-    for (const SplitRule rule : test::all_rules) {
-        const auto splitter = make_splitter(rule);
-        for (const char* unit :
-             {"a", "A", "Aa", "A\u4E2D", "\u0301", "\u0301A", " ", " \u0301", "'s", "1", "\u00B2",
-              "!", "\u4E00", "\u200B", "\n", " \n", "\u3000a"}) {
-            std::string text;
-            while (text.size() < 300'000) text += unit;
-            u32 ends[512];
-            splitter->start(text);
-            u32 last = 0;
-            while (const i64 n = splitter->next(ends, std::size(ends))) last = ends[n - 1];
-            CHECK(last == text.size());  // in time: quadratic work would take an hour
-        }
-    }
-}
-
 TEST_CASE("work grows linearly with every style") {
     const test::TempDir dir;
     const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
@@ -369,70 +346,6 @@ TEST_CASE("added tokens of whitespace that strip it count as in Hugging Face tok
     CHECK(ids_of(false, true, many) == Ids(1'000'000, 50257));
 }
 
-namespace {
-
-// Leftmost first, the longest of those that begin there.
-std::vector<i32> slow_ids(const std::vector<AddedToken>& tokens, std::string_view text) {
-    std::vector<i32> ids;
-    while (!text.empty()) {
-        const AddedToken* longest = nullptr;
-        for (const AddedToken& token : tokens)
-            if (text.starts_with(token.content) &&
-                (longest == nullptr || token.content.size() > longest->content.size()))
-                longest = &token;
-        ids.push_back(longest == nullptr ? -1 : longest->id);
-        text.remove_prefix(longest == nullptr ? 1 : longest->content.size());
-    }
-    return ids;
-}
-
-// -1 for each byte that is in no token.
-std::vector<i32> ids_between(const AddedTokenMatcher& matcher, std::string_view text) {
-    std::vector<i32> ids;
-    matcher.split(
-        text, [&](std::string_view part) { ids.insert(ids.end(), part.size(), -1); },
-        [&](i32 id) { ids.push_back(id); });
-    return ids;
-}
-
-}  // namespace
-
-TEST_CASE("the longest added token is found wherever one begins") {
-    std::mt19937 random(3);
-    const auto word = [&](const std::string& alphabet, size_t n) {
-        std::string text;
-        while (text.size() < n) text += alphabet[random() % alphabet.size()];
-        return text;
-    };
-    for (int round = 0; round < 300; ++round) {
-        const std::string alphabet =
-            std::array{"ab", "a<|> \n", "abcdefghijkl[]\xC3\xA9"}[round % 3];
-        std::vector<AddedToken> tokens;
-        std::set<std::string> known;
-        for (size_t n = 1 + random() % 12; n > 0; --n) {
-            AddedToken token{word(alphabet, 1 + random() % (round % 7 == 0 ? 40 : 4)), 0};
-            token.id = static_cast<i32>(tokens.size());
-            if (known.insert(token.content).second) tokens.push_back(token);
-        }
-        const AddedTokenMatcher matcher(tokens, false);
-        for (int i = 0; i < 20; ++i) {
-            std::string text =
-                word(alphabet + (i % 2 == 0 ? "" : "zzzzzzzzzzzzzzzz"), random() % 200);
-            for (int k = 0; k < 4; ++k)
-                text += tokens[random() % tokens.size()].content + word("z", k);
-            INFO(test::escaped(text));
-            CHECK(ids_between(matcher, text) == slow_ids(tokens, text));
-        }
-    }
-}
-
-TEST_CASE("long added tokens that nearly match everywhere take little time") {
-    const std::string many(2'000'000, 'a');  // times 20,000 characters: a minute
-    const std::string unit(20'000, 'a');
-    const AddedTokenMatcher matcher({{unit + "b", 0}, {unit + "c", 1}, {"ab", 2}}, false);
-    CHECK(ids_between(matcher, many).size() == many.size());
-}
-
 TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
@@ -489,56 +402,4 @@ TEST_CASE("ids have the room that the normalized text needs, whatever normalizer
     IdBuffer ids(true);
     folded->make_encoder()->encode(text, ids);
     CHECK(ids.capacity() <= sizeof(i32) * (text.size() / 5 * 7 + 16));
-}
-
-TEST_CASE("normal forms put long runs of marks in order in little time") {
-    using Kind = NormalizerStep::Kind;
-    // Of the classes 230, 220, 202 and 230: runs that are sorted one way and the other.
-    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {  // quadratic: an hour
-        std::string text = "z", first = "z", second, last;
-        u32 random = 1;
-        for (int i = 0; i < n; ++i) {
-            random = random * 1664525 + 1013904223;
-            const char* mark = std::array{"\u0301", "\u0316", "\u0327", "\u0308"}[random >> 30];
-            text += mark;
-            (random >> 30 == 2 ? first : random >> 30 == 1 ? second : last) += mark;
-        }
-        std::string scratch, composed;
-        CHECK((Normalizer({{Kind::nfd}}).apply(text, scratch) == first + second + last));
-        CHECK((Normalizer({{Kind::nfkd}}).apply(text, scratch) == first + second + last));
-        composed = Normalizer({{Kind::nfc}}).apply(text, scratch);
-        CHECK((Normalizer({{Kind::nfkc}}).apply(text, scratch) == composed));
-        CHECK((Normalizer({{Kind::nfd}}).apply(composed, scratch) == first + second + last));
-    }
-    // U+FDFA becomes 18 characters.
-    std::string ligatures, scratch;
-    for (int i = 0; i < 100; ++i) ligatures += "\uFDFA";
-    CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, scratch).size() == 100 * 33);
-}
-
-TEST_CASE("lower case is that of Unicode 17") {
-    const Normalizer lower({{NormalizerStep::Kind::lowercase}});
-    std::string scratch;
-    CHECK(
-        lower.apply("A\u0130\u1C89\uA7CB\uA7DC\U00010D50\U00010D65\U00016EB8\U00016EB9", scratch) ==
-        "ai\u0307\u1C8A\u0264\u019B\U00010D70\U00010D85\U00016ED3\U00016EB9");
-}
-
-TEST_CASE("normal forms: no cut changes them") {
-    using Kind = NormalizerStep::Kind;
-    for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
-        const Normalizer normalizer({{kind}});
-        std::string scratch, whole_scratch;
-        // Long runs are cut, short ones are not.
-        test::NastyText nasty(static_cast<u64>(kind));
-        for (int i = 0; i < 20; ++i) {
-            std::string parts, text;
-            for (int k = 0; k < 400; ++k) {
-                const std::string item = "\u4E00" + nasty.next(12);
-                text += item;
-                parts += normalizer.apply(item, scratch);
-            }
-            if (normalizer.apply(text, whole_scratch) != parts) FAIL(test::escaped(text));
-        }
-    }
 }

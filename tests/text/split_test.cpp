@@ -183,3 +183,20 @@ TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
         }
     }
 }
+
+TEST_CASE("splitting any text of one kind is linear") {
+    for (const SplitRule rule : test::all_rules) {
+        const auto splitter = make_splitter(rule);
+        for (const char* unit :
+             {"a", "A", "Aa", "A\u4E2D", "\u0301", "\u0301A", " ", " \u0301", "'s", "1", "\u00B2",
+              "!", "\u4E00", "\u200B", "\n", " \n", "\u3000a"}) {
+            std::string text;
+            while (text.size() < 300'000) text += unit;
+            u32 ends[512];
+            splitter->start(text);
+            u32 last = 0;
+            while (const i64 n = splitter->next(ends, std::size(ends))) last = ends[n - 1];
+            CHECK(last == text.size());  // in time: quadratic work would take an hour
+        }
+    }
+}

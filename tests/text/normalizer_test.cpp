@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalizers on their own: long runs of marks, cuts, letters of new versions of Unicode.
+#include "text/normalizer.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "nasty_text.hpp"
+
+using namespace lm;
+using namespace lm::text;
+
+TEST_CASE("normal forms put long runs of marks in order in little time") {
+    using Kind = NormalizerStep::Kind;
+    // Of the classes 230, 220, 202 and 230: runs that are sorted one way and the other.
+    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {  // quadratic: an hour
+        std::string text = "z", first = "z", second, last;
+        u32 random = 1;
+        for (int i = 0; i < n; ++i) {
+            random = random * 1664525 + 1013904223;
+            const char* mark = std::array{"\u0301", "\u0316", "\u0327", "\u0308"}[random >> 30];
+            text += mark;
+            (random >> 30 == 2 ? first : random >> 30 == 1 ? second : last) += mark;
+        }
+        std::string scratch, composed;
+        CHECK((Normalizer({{Kind::nfd}}).apply(text, scratch) == first + second + last));
+        CHECK((Normalizer({{Kind::nfkd}}).apply(text, scratch) == first + second + last));
+        composed = Normalizer({{Kind::nfc}}).apply(text, scratch);
+        CHECK((Normalizer({{Kind::nfkc}}).apply(text, scratch) == composed));
+        CHECK((Normalizer({{Kind::nfd}}).apply(composed, scratch) == first + second + last));
+    }
+    // U+FDFA becomes 18 characters.
+    std::string ligatures, scratch;
+    for (int i = 0; i < 100; ++i) ligatures += "\uFDFA";
+    CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, scratch).size() == 100 * 33);
+}
+
+TEST_CASE("lower case is that of Unicode 17") {
+    const Normalizer lower({{NormalizerStep::Kind::lowercase}});
+    std::string scratch;
+    CHECK(
+        lower.apply("A\u0130\u1C89\uA7CB\uA7DC\U00010D50\U00010D65\U00016EB8\U00016EB9", scratch) ==
+        "ai\u0307\u1C8A\u0264\u019B\U00010D70\U00010D85\U00016ED3\U00016EB9");
+}
+
+TEST_CASE("normal forms: no cut changes them") {
+    using Kind = NormalizerStep::Kind;
+    for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
+        const Normalizer normalizer({{kind}});
+        std::string scratch, whole_scratch;
+        // Long runs are cut, short ones are not.
+        test::NastyText nasty(static_cast<u64>(kind));
+        for (int i = 0; i < 20; ++i) {
+            std::string parts, text;
+            for (int k = 0; k < 400; ++k) {
+                const std::string item = "\u4E00" + nasty.next(12);
+                text += item;
+                parts += normalizer.apply(item, scratch);
+            }
+            if (normalizer.apply(text, whole_scratch) != parts) FAIL(test::escaped(text));
+        }
+    }
+}
