@@ -131,7 +131,6 @@ int run(Options& options, const std::vector<std::string>& arguments,
 int guarded(const Reporter& reporter, Options& options, const std::function<int()>& work,
             const bool* parsing) {
     try {
-        (void)may_use(Vectors::none);  // a wrong LM_PROCESSOR is told here, not in a thread
         return work();
     } catch (const Error& failure) {
         const Options* verb = options.chosen_verb();
@@ -173,6 +172,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     bool parsing = true;
     const auto work = [&] {
+        (void)may_use(Vectors::none);  // a wrong LM_PROCESSOR is told here, not in a thread
         take_signals_in_own_thread();
         return run(options, arguments, body, &parsing);
     };

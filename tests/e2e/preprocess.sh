@@ -34,6 +34,7 @@ for processor in avx2 portable; do
     cmp one_text_document.bin two_text_document.bin
 done
 LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --output-prefix two --force
+[ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
 prints "all is right" "$lm" verify one_text_document
 
 # The filters take what comes as it is, however it begins.
