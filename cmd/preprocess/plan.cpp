@@ -52,15 +52,47 @@ i64 parts_for(const Plan& plan, int n_workers) {
     return std::clamp<i64>(n_streams / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
 }
 
-void check_inputs(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
+struct BegunInput {
+    std::string path;
+    io::Json all;
+};
+
+// What a run that began the work wrote of it.
+struct Begun {
+    io::Json all;
+    i64 parts_per_rank;
+    std::string tool;
+    std::vector<BegunInput> inputs;
+};
+
+Begun read_begun(const std::string& path) {
+    try {
+        Begun begun{io::read_json(path), 0, "", {}};
+        begun.parts_per_rank = io::json_get<i64>(begun.all, "parts_per_rank", path);
+        if (begun.parts_per_rank < 1) run_error(path, "'parts_per_rank' is below 1");
+        begun.tool = io::json_get<std::string>(begun.all, "tool", path);
+        for (io::Json& input : io::json_get<std::vector<io::Json>>(begun.all, "inputs", path)) {
+            auto name = io::json_get<std::string>(input, "path", path);
+            begun.inputs.push_back({std::move(name), std::move(input)});
+        }
+        return begun;
+    } catch (const Error& error) {
+        std::string_view reason = std::string_view(error.what()).substr(path.size() + 2);
+        reason = reason.substr(0, reason.find(": "));  // without what a parser says of it
+        run_error(path, "is damaged ({}): --force without --resume begins the work anew", reason);
+    }
+}
+
+void check_inputs(const std::vector<BegunInput>& theirs, const io::OrderedJson& ours,
+                  const std::string& path) {
     const size_t n = std::min(theirs.size(), ours.size());
     for (size_t i = 0; i < n; ++i) {
         const io::Json mine = io::Json::parse(io::json_line(ours[i]));
-        if (theirs[i] == mine) continue;
+        if (theirs[i].all == mine) continue;
         const std::string name = mine["path"].get<std::string>();
-        if (theirs[i].value("path", "") != name) {
+        if (theirs[i].path != name) {
             usage_error(path, "input {} was {}, now it is {}: --force starts again", i + 1,
-                        theirs[i].value("path", "?"), name);
+                        theirs[i].path, name);
         }
         usage_error(name, "has changed since the work in {} was begun: --force starts again", path);
     }
@@ -164,18 +196,19 @@ std::string difference(const io::Json& theirs, const io::Json& ours) {
     return "";
 }
 
-void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path) {
+i64 parts_of_same_run(const std::string& path, const io::OrderedJson& ours) {
+    const Begun begun = read_begun(path);
     for (const auto& [key, value] : ours.items()) {
         if (key == "parts_per_rank" || key == "inputs" || key == "tool") continue;
-        const std::string was = theirs.contains(key) ? theirs[key].dump() : "nothing";
+        const std::string was = begun.all.contains(key) ? begun.all[key].dump() : "nothing";
         if (was == value.dump()) continue;
         usage_error(path, "the work was begun with {} {}, not {}: --force starts again", key, was,
                     value.dump());
     }
-    check_inputs(io::json_get<io::Json>(theirs, "inputs", path), ours["inputs"], path);
-    const std::string tool = theirs.value("tool", "");
-    if (tool != ours["tool"].get<std::string>())
-        note("{}: begun by {}, {} goes on", path, tool, ours["tool"].get<std::string>());
+    check_inputs(begun.inputs, ours["inputs"], path);
+    if (begun.tool != ours["tool"].get<std::string>())
+        note("{}: begun by {}, {} goes on", path, begun.tool, ours["tool"].get<std::string>());
+    return begun.parts_per_rank;
 }
 
 }  // namespace lm::preprocess

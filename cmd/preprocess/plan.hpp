@@ -47,8 +47,9 @@ io::Json origin_of(const io::OrderedJson& description);
 // "made ..."; empty: in nothing.
 std::string difference(const io::Json& theirs, const io::Json& ours);
 
-// Throws Error(usage) naming the first thing in which `ours` differs from `theirs`, the document
-// that `path` holds. The number of parts may differ; of another build there is a note.
-void check_same_run(const io::Json& theirs, const io::OrderedJson& ours, const std::string& path);
+// Reads `path`, the document of the run that began the work, and returns its number of parts.
+// Throws Error(usage) naming the first thing in which `ours` differs from it; Error(failure) when
+// it is damaged. The number of parts may differ; of another build there is a note.
+i64 parts_of_same_run(const std::string& path, const io::OrderedJson& ours);
 
 }  // namespace lm::preprocess

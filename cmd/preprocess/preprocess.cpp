@@ -169,11 +169,7 @@ class Run {
     }
 
     // The parts are cut as the run that began the work cut them.
-    void adopt_plan() {
-        const io::Json begun = io::read_json(work_.run_file());
-        check_same_run(begun, description(), work_.run_file());
-        plan_.parts_per_rank = io::json_get<i64>(begun, "parts_per_rank", work_.run_file());
-    }
+    void adopt_plan() { plan_.parts_per_rank = parts_of_same_run(work_.run_file(), description()); }
 
     int publish(cluster::FileRendezvous& ranks) {
         ranks.publish_last("end", "");

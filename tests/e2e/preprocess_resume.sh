@@ -167,7 +167,14 @@ sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/ru
 cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
 expect 2 'other.unfinished/run.json: the work was begun with version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
-rm -r other.unfinished
+# A damaged plan is told as such, with what can be done about it.
+for damage in d '6,$d' 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
+    sed "$damage" f.unfinished/run.json > other.unfinished/run.json
+    expect 3 '^lm-preprocess: other.unfinished/run.json: is damaged .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume begins the work anew$' \
+        "$lm" --input some.jsonl --output-prefix other --append-eod --resume
+done
+"$lm" --input some.jsonl --output-prefix other --append-eod --force --quiet
+same other
 expect 0 'begun by lm-preprocess 0.0.1.other, lm-preprocess .* goes on' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
 same f
 rm -f f_text_document.*
