@@ -103,10 +103,7 @@ int cat(const CatArgs& args) {
     const i64 eod = cut_eod ? *side->eod_id : -1;
     std::vector<i32> ids;
     for (i64 d = range.first; d < range.end; ++d) {
-        const i64 begin = dataset.position(dataset.document(d));
-        const i64 end = dataset.position(dataset.document(d + 1));
-        if (end < begin)
-            run_error(data::idx_path(args.prefix), "document {} ends before it begins", d);
+        const auto [begin, end] = dataset.document_extent(d);
         ids.resize(static_cast<size_t>(end - begin));
         dataset.read(begin, std::span(ids));
         if (cut_eod && !ids.empty() && ids.back() == eod) ids.pop_back();

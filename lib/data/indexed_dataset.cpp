@@ -229,6 +229,24 @@ i64 IndexedDataset::document(i64 index) const {
     return value;
 }
 
+IndexedDataset::Extent IndexedDataset::document_extent(i64 index) const {
+    const i64 first = document(index);
+    const i64 behind = document(index + 1);
+    if (behind < first)
+        run_error(idx_.path(), "document {} begins before its forerunner", index + 1);
+    i64 end = position(first);
+    const i64 begin = end;
+    for (i64 s = first; s < behind; ++s) {
+        end += length(s);
+        if (const i64 next = position(s + 1); next != end) {
+            run_error(idx_.path(),
+                      "sequence {} begins at token {}, but the one before it ends at {}", s + 1,
+                      next, end);
+        }
+    }
+    return {begin, end};
+}
+
 i64 IndexedDataset::sequence_at(i64 position_in_stream) const {
     LM_CHECK(position_in_stream >= 0 && position_in_stream < n_tokens_,
              "token position out of range");

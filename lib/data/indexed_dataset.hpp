@@ -53,6 +53,13 @@ class IndexedDataset {
         const;  // of its first token in the flat stream; n_sequences() gives n_tokens()
     i64 document(
         i64 index) const;  // first sequence of document `index`; n_documents() gives n_sequences()
+    struct Extent {
+        i64 begin, end;
+    };
+    // Where the tokens of document `index` lie in the flat stream. All of its entries are checked
+    // as verify_dataset() checks them: that it does not begin before its forerunner, and that each
+    // of its sequences ends where the next one begins.
+    Extent document_extent(i64 index) const;
     // The sequence that holds the token at `position` of the flat stream. O(log n).
     i64 sequence_at(i64 position) const;
 
