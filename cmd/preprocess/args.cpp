@@ -81,7 +81,8 @@ void declare(cli::Options& options, Args& args) {
     options.value("--rank-timeout", &args.rank_timeout, "TIME",
                   "under mpirun or srun: how long a rank may show no sign of life");
     options.value("--log-interval", &args.log_interval, "N",
-                  "a progress line at every N documents, instead of every minute");
+                  "a progress line at every N documents; left out: at every 1000, but no more than "
+                  "one a minute");
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no closing line");
     declare_megatron(options);

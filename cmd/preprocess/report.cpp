@@ -20,6 +20,8 @@ struct Count {
     const char* name;
     i64 Totals::*value;
 };
+constexpr i64 usual_interval = 1000;  // Megatron-LM's
+
 constexpr Count counts[] = {
     {"documents", &Totals::documents},     {"tokens", &Totals::tokens},
     {"input_bytes", &Totals::input_bytes}, {"text_bytes", &Totals::text_bytes},
@@ -47,7 +49,8 @@ Totals Totals::parse(const io::Json& object, const std::string& path) {
 }
 
 Reporter::Reporter(const Args& args, i64 total_bytes)
-    : interval_(args.log_interval.value_or(0)),
+    : interval_(args.log_interval.value_or(usual_interval)),
+      every_interval_(args.log_interval.has_value()),
       quiet_(args.quiet),
       terminal_(cli::stderr_is_terminal()),
       bar_("tokenizing", "B", total_bytes, args.quiet || !terminal_) {}
@@ -71,13 +74,14 @@ void Reporter::add(const Totals& chunk, i64 disk_bytes) {
                                 human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
     }
     const i64 documents = before_.documents + totals_.documents;
-    if (interval_ > 0) {
-        // Documents come by the chunk: a line for each multiple that this one passes.
-        for (i64 at = shown_ / interval_ * interval_ + interval_; at <= documents; at += interval_)
+    // Documents come by the chunk: a line for each multiple that this one passes, or for the last.
+    const i64 last = documents / interval_ * interval_;
+    if (every_interval_) {
+        for (i64 at = shown_ / interval_ * interval_ + interval_; at <= last; at += interval_)
             say_processed(at, elapsed_s);
-    } else if (!terminal_ && elapsed_s > next_line_s_) {
+    } else if (!terminal_ && elapsed_s >= next_line_s_ && last > shown_) {
         next_line_s_ = elapsed_s + 60;
-        say_processed(documents, elapsed_s);
+        say_processed(last, elapsed_s);
     }
     shown_ = documents;
 }

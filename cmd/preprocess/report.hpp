@@ -40,7 +40,8 @@ class Reporter {
     // Megatron's line; `documents` with those of earlier runs.
     void say_processed(i64 documents, double elapsed_s) const;
 
-    i64 interval_;
+    i64 interval_;         // documents between two lines
+    bool every_interval_;  // has its line; else one a minute at most, where no bar is shown
     bool quiet_;
     bool terminal_;
     cli::Progress bar_;
@@ -49,7 +50,7 @@ class Reporter {
     Totals before_, totals_;
     i64 disk_bytes_ = 0;
     i64 shown_ = 0;
-    double next_line_s_ = 60;
+    double next_line_s_ = 0;
 };
 
 void report(const Args& args, const Totals& totals, i64 resumed_bytes, double seconds,

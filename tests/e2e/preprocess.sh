@@ -203,6 +203,12 @@ done
 "$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
 [ "$(grep -o 'Processed [0-9]* documents (.* docs/s, .* MB/s)\.' err | cut -d' ' -f2 | xargs)" = "700 1400 2100 2800" ] ||
     fail "--log-interval: $(cat err)"
+# Left out it is Megatron's 1000, though not for every one where they rush by.
+"$lm" --input a.jsonl --output-prefix lines --force --workers 2 2> err
+grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fail "no progress: $(cat err)"
+[ "$(grep -c Processed err)" = "$(cat n)" ] || fail "not at a thousand: $(cat err)"
+"$lm" --input a.jsonl --output-prefix lines --force --quiet 2> err
+[ ! -s err ] || fail "--quiet: $(cat err)"
 share=$here/../../share/tokenizers/gpt2
 head -c 300000 "$share/vocab.json" > cutvocab.json
 expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
@@ -260,6 +266,36 @@ open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
 PY
 expect 3 'x.idx: document 7 begins before its forerunner: run verify' "$lm" info x
 expect 1 '' "$lm" verify x; grep -q 'x.idx: document 7 begins before' out || fail "$(cat out)"
+expect 3 'x.idx: document 7 begins before its forerunner' "$lm" cat x
+# cat tells of every entry that it reads, and goes no further.
+python3 - <<'PY'
+import subprocess
+idx = open("one_text_document.idx", "rb").read()
+n = int.from_bytes(idx[18:26], "little")
+def cat(at, size, value, *more):
+    damaged = bytearray(idx)
+    damaged[at:at + size] = value.to_bytes(size, "little", signed=True)
+    open("x.idx", "wb").write(damaged)
+    run = subprocess.run(["lm-preprocess", "cat", "x", *more], capture_output=True, text=True)
+    return run.returncode, run.stdout.count("\n"), run.stderr
+def entry(at, size):
+    return int.from_bytes(idx[at:at + size], "little", signed=True)
+length, pointer = 34 + 4 * 7, 34 + 4 * n + 8 * 7
+for at, size, value, printed, fault in [
+    (length, 4, -5, 7, "length -5 of sequence 7 is negative"),
+    (length, 4, 2**31 - 1, 7, "sequence 7 of 2147483647 tokens ends behind the"),
+    (length, 4, entry(length, 4) - 1, 7, "sequence 8 begins at token"),
+    (length, 4, entry(length, 4) + 1, 7, "sequence 8 begins at token"),
+    (pointer, 8, -2, 6, "pointer -2 of sequence 7 is damaged"),
+    (pointer, 8, entry(pointer, 8) + 1, 6, "of sequence 7 is damaged"),
+    (pointer, 8, entry(pointer, 8) + 4, 6, "sequence 7 begins at token"),
+    (pointer, 8, entry(pointer, 8) - 4, 6, "sequence 7 begins at token"),
+    (pointer, 8, 2**62, 6, "of sequence 7 is damaged")]:
+    code, lines, err = cat(at, size, value)
+    assert code == 3 and lines == printed and err.startswith("lm-preprocess: x.idx: ") and fault in err, (value, code, lines, err)
+    # What lies elsewhere is not read.
+    assert cat(at, size, value, "--documents", "100-102") == (0, 3, ""), value
+PY
 cp one_text_document.idx x.idx; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
 expect 1 '' "$lm" verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
 
