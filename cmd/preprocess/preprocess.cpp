@@ -8,6 +8,7 @@
 
 #include "args.hpp"
 #include "base/error.hpp"
+#include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
@@ -82,7 +83,7 @@ class Run {
                     launch_.size > 1 ? !ranks.gather("begin")[0].empty() : complete;
                 return for_all ? publish(ranks) : make(ranks);
             } catch (const Error& error) {
-                ranks.leave(error.what());
+                if (ranks.leave(error.what())) throw JointError(error.code(), error.what());
                 throw;
             } catch (const Stopped&) {
                 ranks.leave("stopped by a signal");

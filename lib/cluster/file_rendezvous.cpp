@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
@@ -56,6 +58,19 @@ std::string read_if_there(const std::string& path) {
     }
 }
 
+// Of a rank that was first to fail.
+struct Failure {
+    std::string who;  // "rank R on HOST"
+    std::string why;
+
+    std::string to_text() const { return who + "\n" + why; }
+    static Failure parse(const std::string& text) {
+        const size_t end = text.find('\n');
+        if (end == text.npos) return {"another rank", "stopped"};  // its word has gone
+        return {text.substr(0, end), text.substr(end + 1)};
+    }
+};
+
 }  // namespace
 
 struct FileRendezvous::State {
@@ -71,6 +86,8 @@ struct FileRendezvous::State {
     std::atomic<double> next_check_s{0};
     std::mutex beats_mutex;
     std::vector<std::pair<std::string, double>> beats;  // of each rank: the last one, seen when
+    std::mutex cause_mutex;
+    std::optional<Failure> cause;  // why this rank stops, and who was first to
 
     std::string file(std::string_view phase, int rank) const {
         return fmt::format("{}/{}-{}-{}", directory, phase, session, rank);
@@ -90,7 +107,8 @@ struct FileRendezvous::State {
     void stop_heart();
     std::set<std::string> names() const;
     bool is_silent(int rank);
-    void check_failures(const std::set<std::string>& present) const;
+    void check_failures(const std::set<std::string>& present);
+    Failure cause_or(const std::string& own_fault);
     bool has(const std::set<std::string>& present, std::string_view phase, int rank) const {
         return present.contains(fmt::format("{}-{}-{}", phase, session, rank));
     }
@@ -196,11 +214,21 @@ bool FileRendezvous::State::is_silent(int rank) {
     return now_s - seen_s > patience_s;
 }
 
-void FileRendezvous::State::check_failures(const std::set<std::string>& present) const {
+// Who stops because another one did passes that one's failure on, so that all tell of the first.
+void FileRendezvous::State::check_failures(const std::set<std::string>& present) {
     for (int rank = 0; rank < launched.size; ++rank) {
         if (rank == launched.rank || !has(present, "failed", rank)) continue;
-        run_error(fmt::format("rank {}", rank), "stopped: {}", read_if_there(file("failed", rank)));
+        const std::lock_guard lock(cause_mutex);
+        if (!cause) cause = Failure::parse(read_if_there(file("failed", rank)));
+        throw JointError(Exit::failure, cause->who + ": " + cause->why);
     }
+}
+
+Failure FileRendezvous::State::cause_or(const std::string& own_fault) {
+    const std::lock_guard lock(cause_mutex);
+    if (!cause)
+        cause = Failure{fmt::format("rank {} on {}", launched.rank, host_name()), own_fault};
+    return *cause;
 }
 
 FileRendezvous::FileRendezvous(const std::string& directory, const Launched& launched,
@@ -279,30 +307,42 @@ void FileRendezvous::check() {
     s.check_failures(s.names());
 }
 
-void FileRendezvous::leave(const std::string& why) noexcept {
+bool FileRendezvous::leave(const std::string& why) noexcept {
     State& s = *state_;
-    if (s.launched.size == 1) return;
+    if (s.launched.size == 1) return false;
+    const bool is_first = s.launched.rank == 0;
+    bool is_told = is_first;
     try {
         s.stop_heart();
-        s.publish("failed", why);
+        const Failure cause = s.cause_or(why);
+        s.publish("failed", cause.to_text());
         const Stopwatch watch;
         double wait_s = 0.002;
         double all_left_s = 0;
-        while (watch.elapsed_s() < leave_s) {
+        for (bool has_read = is_first; watch.elapsed_s() < leave_s;) {
             const std::set<std::string> present = s.names();
-            int n_left = 0;
-            for (int rank = 0; rank < s.launched.size; ++rank)
+            int n_left = 0, n_read = 1;
+            for (int rank = 0; rank < s.launched.size; ++rank) {
                 n_left += s.has(present, "failed", rank);
-            if (present.empty() || (s.launched.rank == 0 && n_left == s.launched.size)) return;
+                n_read += s.has(present, "read", rank);
+            }
+            if (!has_read && s.has(present, "failed", 0)) {
+                is_told = Failure::parse(read_if_there(s.file("failed", 0))).why == cause.why;
+                s.publish("read", "");
+                has_read = true;
+            }
+            if (present.empty() || (is_first && n_left == s.launched.size && n_read == n_left))
+                break;
             // Rank 0 sweeps up behind the others; they give it time to, since a launcher may end it
             // as soon as one of them is gone.
             if (n_left == s.launched.size && all_left_s == 0) all_left_s = watch.elapsed_s();
-            if (all_left_s > 0 && watch.elapsed_s() > all_left_s + 1) return;
+            if (!is_first && all_left_s > 0 && watch.elapsed_s() > all_left_s + 1) break;
             pause(&wait_s);
         }
     } catch (const std::exception& error) {
         warn("{}", error.what());
     }
+    return is_told;
 }
 
 }  // namespace lm::cluster

@@ -29,14 +29,16 @@ class FileRendezvous {
     // The same, and nothing more is written by this rank afterwards, no sign of life either.
     void publish_last(std::string_view phase, const std::string& text);
     // What all ranks published under `phase`, in order of the ranks. Throws Error(failure) when a
-    // rank has failed, or has shown no sign of life for `patience_s`.
+    // rank has shown no sign of life for `patience_s`; when one has failed, JointError(failure)
+    // "rank R on HOST: why", with the rank that was first to, whoever told of it.
     std::vector<std::string> gather(std::string_view phase);
     // Throws as gather() does when a rank has failed. Cheap enough for every few milliseconds.
     void check();
 
     // Tells the others that this rank stops, and waits (10 s at most) until all have noticed; after
-    // that nobody touches DIRECTORY any more. With rank 0 the last to return.
-    void leave(const std::string& why) noexcept;
+    // that nobody touches DIRECTORY any more. True: rank 0 tells people why, so that this one need
+    // not.
+    bool leave(const std::string& why) noexcept;
 
   private:
     struct State;

@@ -101,9 +101,13 @@ for n in 2 5; do
 done
 [ ! -e r.unfinished ] || fail "ranks left their work"
 got=0
-ranks 3 --input late.jsonl --output-prefix bad || got=$?
+ranks 3 --input late.jsonl --output-prefix bad --quiet || got=$?
 [ $got = 3 ] || fail "ranks with a bad line: exit $got"
-grep -q "late.jsonl:8001:9: 'text' is a number" err.2 || fail "$(cat err.*)"
+one_cause() { # FILE...: one line for all ranks, with the one that was first to fail
+    [ "$(cat "$@" | wc -l)" = 1 ] || fail "more or less than one line: $(cat "$@")"
+    grep -Eq "^lm-preprocess: rank 2 on [^ :]+: late.jsonl:8001:9: 'text' is a number, not a string: " "$@" || fail "$(cat "$@")"
+}
+one_cause err.0 err.1 err.2
 nothing_under bad
 # A rank that never comes is named.
 got=0
@@ -115,6 +119,11 @@ if command -v mpirun > /dev/null; then
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 3 \
         "$lm" --input "${inputs[@]}" --output-prefix mpi --append-eod --quiet
     same mpi
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 expect 3 '' mpirun --oversubscribe -n 3 \
+        "$lm" --input late.jsonl --output-prefix bad --quiet
+    grep '^lm-preprocess' err > said
+    one_cause said
+    nothing_under bad
 else
     echo "mpirun is not here: ranks were started without it"
 fi
@@ -168,7 +177,7 @@ cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
 expect 2 'other.unfinished/run.json: the work was begun with version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 # A damaged plan is told as such, with what can be done about it.
-for damage in d '6,$d' 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
+for damage in d 6,20d 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
     sed "$damage" f.unfinished/run.json > other.unfinished/run.json
     expect 3 '^lm-preprocess: other.unfinished/run.json: is damaged .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume begins the work anew$' \
         "$lm" --input some.jsonl --output-prefix other --append-eod --resume
