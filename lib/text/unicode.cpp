@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/unicode.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -105,37 +103,15 @@ bool is_split_punctuation(u32 cp) {
     return cp > ' ' && cp < 0x7F && class_table()[cp] == CharClass::other;
 }
 
-// UTS #18, annex C: Alphabetic, \p{M}, \p{Nd}, \p{Pc} and Join_Control. Alphabetic beyond letters,
-// marks and \p{Nl} are the circled and squared Latin letters.
 bool is_word_char(u32 cp) {
-    switch (utf8proc_category(static_cast<i32>(cp))) {
-        case UTF8PROC_CATEGORY_LU:
-        case UTF8PROC_CATEGORY_LL:
-        case UTF8PROC_CATEGORY_LT:
-        case UTF8PROC_CATEGORY_LM:
-        case UTF8PROC_CATEGORY_LO:
-        case UTF8PROC_CATEGORY_ND:
-        case UTF8PROC_CATEGORY_NL:
-        case UTF8PROC_CATEGORY_PC:
-            return true;
-        default:
-            return is_mark(cp) || cp == 0x200C || cp == 0x200D || (cp >= 0x24B6 && cp <= 0x24E9) ||
-                   (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
-                   (cp >= 0x1F170 && cp <= 0x1F189);
-    }
-}
-
-bool is_mark(u32 cp) {
-    const utf8proc_category_t category = utf8proc_category(static_cast<i32>(cp));
-    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
-           category == UTF8PROC_CATEGORY_ME;
+    return class_table_with_marks()[cp] == CharClass::letter || is_in(other_word_characters, cp);
 }
 
 // Unicode 11 and 12 made a mark of one character and letters of two.
 bool is_unicode_9_mark(u32 cp) {
     if (cp == 0x111C9) return false;
     if (cp == 0x1CF2 || cp == 0x1CF3) return true;
-    return is_mark(cp) && !is_newer_than_unicode_9(cp);
+    return kind_table()[cp] == CharKind::mark && !is_newer_than_unicode_9(cp);
 }
 
 bool is_newer_than_unicode_9(u32 cp) {

@@ -53,10 +53,9 @@ const KindTable& kind_table();
 // What Hugging Face's pretokenizer Punctuation means by it: ASCII's and \p{P} of Unicode 8.
 bool is_split_punctuation(u32 code_point);
 
-// By utf8proc, whose Unicode version is older than unicode_version(): for the rare flags of added
-// tokens and normalizers. A word character is \w as the regular expressions of Rust mean it.
+// A word character, \w as the regular expressions of Rust mean it: what single_word of added tokens
+// asks for.
 bool is_word_char(u32 code_point);
-bool is_mark(u32 code_point);  // \p{M}
 
 bool is_unicode_9_mark(u32 code_point);
 

@@ -260,6 +260,23 @@ def check_added_tokens(folder):
     print(f"added tokens with flags: {n_texts} texts equal; Hugging Face panicked at {n_panics}", flush=True)
 
 
+def check_single_word(folder):
+    """A single_word token beside every character that Python's Unicode, which is older than that of either side, has assigned."""
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(symbols)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.add_tokens([AddedToken("<w>", single_word=True)])
+    characters = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
+    texts = [text for c in characters for text in (c + "<w>", "<w>" + c)]
+    model = os.path.join(folder, "single-word.json")
+    tokenizer.save(model)
+    ids, ends, _ = our_ids(folder, model, texts)
+    for i, (text, theirs) in enumerate(zip(texts, tokenizer.encode_batch(texts))):
+        if theirs.ids != ids[ends[i]:ends[i + 1]].tolist():
+            live.fail(f"single_word: {text!r}: {theirs.ids}, not {ids[ends[i]:ends[i + 1]].tolist()}")
+    print(f"single_word: beside {len(characters)} characters equal", flush=True)
+
+
 def check_byte_map_tokens(folder):
     """Added tokens spelled with the characters that stand for bytes in a vocabulary: of their own, and of what the vocabulary has,
     where ids stand for bytes too (Hugging Face decodes all of them as bytes, which changes those of their own)."""
@@ -318,6 +335,7 @@ def main():
         check_normal_forms(folder)
         check_without_merges(folder, strings[:5000])
         check_added_tokens(folder)
+        check_single_word(folder)
         check_byte_map_tokens(folder)
         named = os.environ.get("LM_LIVE_STYLES")
         for style in named.split(",") if named else STYLES:

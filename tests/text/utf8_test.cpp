@@ -69,6 +69,24 @@ TEST_CASE("character classes") {
     CHECK(split == 726);
 }
 
+TEST_CASE("word characters") {
+    i64 n = 0, sum = 0, hash = 0;
+    for (u32 cp = 0; cp < 0x110000; ++cp) {
+        if (!is_word_char(cp)) continue;
+        ++n;
+        sum += cp;
+        hash = (hash * 31 + cp) % 1'000'000'007;
+    }
+    // Those that Hugging Face tokenizers 0.21.4 does not find a single_word token beside.
+    CHECK(n == 144667);
+    CHECK(sum == 15'621'645'388);
+    CHECK(hash == 226512796);
+    for (const u32 cp : {0x5Fu, 0x203Fu, 0x200Du, 0x660u, 0x2160u, 0x24B6u, 0x301u, 0x1C89u})
+        CHECK(is_word_char(cp));  // the last one is of Unicode 16
+    for (const u32 cp : {0x20u, 0x2Du, 0xB2u, 0x2460u, 0x1F600u, 0x200Bu, 0xD800u, 0x10FFFFu})
+        CHECK_FALSE(is_word_char(cp));
+}
+
 TEST_CASE("the byte map") {
     CHECK(token_of_bytes(" a\n") == "\u0120a\u010A");
     CHECK(bytes_of_token("\u0120a\u010A\u0143") == std::string(" a\n\xAD"));
