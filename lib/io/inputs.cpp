@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <map>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -16,30 +19,146 @@
 namespace lm::io {
 namespace {
 
-// Appends the paths of the regular files below `directory`; links to files count, links to
-// directories are named and not followed (they may form a ring), as is all else that is no file.
-void collect(const std::string& directory, std::vector<std::string>& files) {
-    for (const std::string& name : list_directory(directory)) {
-        if (name.starts_with('.')) continue;
-        std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
-        struct stat status {};
-        if (::stat(path.c_str(), &status) != 0) {
-            if (errno == ENOENT) run_error(path, "is a link to nothing: mend or remove it");
-            system_error(path, "look at it", errno);
+using namespace std::string_view_literals;
+
+constexpr std::string_view text_endings[] = {".jsonl", ".ndjson", ".json"};
+constexpr std::string_view compressed_endings[] = {".gz", ".bgz", ".xz", ".lzma", ".zst", ".zstd"};
+// Of train-tokenizer, and of those that others publish.
+constexpr std::string_view tokenizer_files[] = {"tokenizer.json", "tokenizer_config.json",
+                                                "special_tokens_map.json", "vocab.json"};
+
+bool ends_with_one_of(std::string_view name, std::span<const std::string_view> endings) {
+    return std::ranges::any_of(endings, [&](std::string_view e) { return name.ends_with(e); });
+}
+
+std::string_view ending_of(std::string_view name) {
+    const size_t dot = name.rfind('.');
+    return dot == name.npos ? ""sv : name.substr(dot);
+}
+
+bool is_named_json_lines(std::string_view name) {
+    if (ends_with_one_of(name, compressed_endings)) name = name.substr(0, name.rfind('.'));
+    return ends_with_one_of(name, text_endings);
+}
+
+// Whether a file that is called otherwise begins as JSON Lines do: with an object, behind blanks
+// and the mark of an encoding; or is empty, or cannot be read.
+bool begins_as_json_lines(const std::string& path) {
+    constexpr i64 enough = i64{4} << 10;
+    std::string text;
+    try {
+        text = beginning_of(path, enough);
+    } catch (const Error&) {
+        return true;
+    }
+    for (const std::string_view mark : {"\xEF\xBB\xBF"sv, "\xFF\xFE"sv, "\xFE\xFF"sv})
+        if (text.starts_with(mark)) text.erase(0, mark.size());
+    const size_t first = text.find_first_not_of(" \t\r\n\0"sv);
+    return first == text.npos || text[first] == '{';
+}
+
+// The files below a directory, and what of it was left out.
+class Directory {
+  public:
+    explicit Directory(const std::string& path) : path_(path) { collect(path); }
+
+    std::vector<std::string> files() && {
+        for (const auto& [ending, left_out] : left_out_) {
+            note(
+                "{}: left out{}: neither its name nor its content is JSON Lines: name it to have "
+                "it read",
+                left_out.first, left_out.others(ending.empty() ? "such names" : "*" + ending));
         }
-        const bool is_directory = S_ISDIR(status.st_mode);
-        if (S_ISREG(status.st_mode)) {
-            files.push_back(std::move(path));
-        } else if (!is_directory) {
-            note("{}: left out: neither a file nor a directory", path);
-        } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
-            note("{}: left out: a link to a directory, which is followed only when it is named",
-                 path);
-        } else {
-            collect(path, files);
+        if (own_.n > 0) {
+            note("{}: left out{}: not text, but what is made of it", own_.first,
+                 own_.others("such files"));
+        }
+        if (files_.empty()) {
+            const i64 n = n_left_out();
+            usage_error(path_, "the directory holds no {}",
+                        n == 0 ? "files" : fmt::format("JSON Lines: {} left out", count(n)));
+        }
+        std::ranges::sort(files_);
+        return std::move(files_);
+    }
+
+  private:
+    struct LeftOut {
+        std::string first;
+        i64 n = 0;
+
+        void add(const std::string& path) {
+            if (n++ == 0 || path < first) first = path;
+        }
+        std::string others(const std::string& kind) const {
+            return n == 1 ? "" : fmt::format(", with {} more {}", n - 1, kind);
+        }
+    };
+
+    static std::string count(i64 n) { return n == 1 ? "one was" : fmt::format("{} were", n); }
+
+    i64 n_left_out() const {
+        i64 n = own_.n;
+        for (const auto& [ending, left_out] : left_out_) n += left_out.n;
+        return n;
+    }
+
+    // Links to files count; links to directories are not followed, since they may form a ring.
+    void collect(const std::string& directory) {
+        const std::vector<std::string> names = list_directory(directory);
+        const std::set<std::string_view> known(names.begin(), names.end());
+        for (const std::string& name : names) {
+            if (name.starts_with('.')) continue;
+            std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
+            struct stat status {};
+            if (::stat(path.c_str(), &status) != 0) {
+                if (errno == ENOENT) run_error(path, "is a link to nothing: mend or remove it");
+                system_error(path, "look at it", errno);
+            }
+            const bool is_directory = S_ISDIR(status.st_mode);
+            if (S_ISREG(status.st_mode)) {
+                add(std::move(path), name, known);
+            } else if (!is_directory) {
+                note("{}: left out: neither a file nor a directory", path);
+            } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+                note("{}: left out: a link to a directory, which is followed only when it is named",
+                     path);
+            } else if (name.ends_with(".unfinished")) {
+                own_.add(path);
+            } else {
+                collect(path);
+            }
         }
     }
-}
+
+    void add(std::string path, std::string_view name, const std::set<std::string_view>& beside) {
+        if (is_own(name, beside)) {
+            own_.add(path);
+        } else if (is_named_json_lines(name) || begins_as_json_lines(path)) {
+            files_.push_back(std::move(path));
+        } else {
+            left_out_[std::string(ending_of(name))].add(path);
+        }
+    }
+
+    // Of datasets the tokens, index and side file, also while they are written; tokenizers.
+    static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
+        const size_t temporary = name.find(".tmp.");
+        const std::string_view final_name = name.substr(0, temporary);
+        const std::string_view ending = ending_of(final_name);
+        if (ending == ".bin" || ending == ".idx") return true;
+        if (std::ranges::find(tokenizer_files, final_name) != std::end(tokenizer_files))
+            return true;
+        if (ending != ".json") return false;
+        const std::string stem(final_name.substr(0, final_name.size() - ending.size()));
+        return temporary != name.npos || beside.contains(stem + ".idx");
+    }
+
+    std::string path_;
+    std::vector<std::string> files_;
+    LeftOut own_;
+    std::map<std::string, LeftOut> left_out_;  // by the ending of the name
+};
 
 }  // namespace
 
@@ -51,11 +170,7 @@ std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
                 usage_error("--input", "- stands twice: standard input can be read only once");
             inputs.push_back(argument);
         } else if (is_directory(argument)) {
-            std::vector<std::string> files;
-            collect(argument, files);
-            if (files.empty()) usage_error(argument, "the directory holds no files");
-            std::ranges::sort(files);
-            std::ranges::move(files, std::back_inserter(inputs));
+            std::ranges::move(Directory(argument).files(), std::back_inserter(inputs));
         } else {
             if (::access(argument.c_str(), F_OK) != 0) {
                 usage_error(argument, "{}", std::generic_category().message(errno));

@@ -148,6 +148,16 @@ std::string input_name(const std::string& path) {
     return path == "-" ? "standard input" : path;
 }
 
+std::string beginning_of(const std::string& path, i64 most) {
+    Source source = open_source(path);
+    const Compression compression = recognise(source);
+    const auto stream =
+        make_decoder(std::move(source), compression, 1, usual_decoding_memory, false);
+    std::string bytes(static_cast<size_t>(most), '\0');
+    bytes.resize(static_cast<size_t>(stream->read(std::as_writable_bytes(std::span(bytes)))));
+    return bytes;
+}
+
 Compression compression_of(const std::string& path) {
     Source source = open_source(path);
     return recognise(source);

@@ -395,4 +395,23 @@ expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefi
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
 "$lm" --input top --output-prefix top --quiet 2> err
 for name in link fifo; do grep -q "note: top/$name: left out" err || fail "no note of top/$name: $(cat err)"; done
+# The outputs of an earlier run, and an unfinished one's, lie beside the text.
+mkdir beside && cp a.jsonl beside && cd beside
+gzip -c a.jsonl > b.jsonl.gz
+echo 'About this corpus' > README.md
+got=0
+LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
+[ $got = 137 ] || fail "kill: exit $got"
+for round in 1 2; do
+    "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
+    grep -q 'note: ./README.md: left out: neither its name nor its content is JSON Lines: name it' ../err || fail "$(cat ../err)"
+    grep -Eq 'note: ./killed.unfinished: left out(, with 3 more such files)?: not text' ../err || fail "$(cat ../err)"
+    [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
+done
+cmp out1_text_document.bin out2_text_document.bin
+[ "$(stat -c %s out1_text_document.bin)" = $((2 * $(stat -c %s ../one_text_document.bin))) ] || fail "not the two files"
+mkdir none && cp out1_text_document.* none
+expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 were left out" "$lm" --input none --output-prefix bad
+expect 3 'README.md:1:1: not valid JSON' "$lm" --input README.md --output-prefix bad
+cd ..
 echo ok

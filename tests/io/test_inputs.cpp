@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "io/file.hpp"
 #include "io/stream.hpp"
 #include "support/temp_dir.hpp"
@@ -31,6 +32,48 @@ TEST_CASE("a directory stands for the files below it, in bytewise order") {
     CHECK(io::expand_inputs({}).empty());
 }
 
+TEST_CASE("of a directory what is not JSON Lines is left out and named") {
+    const test::TempDir dir;
+    for (const char* sub : {"d/out.unfinished", "d/sub"}) io::make_directories(dir / sub);
+    const auto put = [&](const std::string& name, std::string_view content) {
+        std::ofstream(dir / ("d/" + name), std::ios::binary) << content;
+    };
+    const std::string line = "{\"text\":\"a\"}\n";
+    const std::vector<std::string> taken = {"a.json",          "a.jsonl.gz", "bad.jsonl",
+                                            "corpus.jsonl.00", "empty",      "marked.txt",
+                                            "part-00",         "sub/a.z",    "wide.txt"};
+    for (const std::string& name : taken) put(name, name == "empty" ? "" : line);
+    put("bad.jsonl", "not JSON at all");  // its name says so: for the reader to tell
+    put("sub/a.z", "PK\x03\x04");         // refused by name
+    put("marked.txt", "\xEF\xBB\xBF\n " + line);
+    put("wide.txt", std::string_view("\xFF\xFE{\0\n\0", 6));
+    for (const char* name : {"out_text_document.bin", "out_text_document.idx",
+                             "out_text_document.json", "tokenizer.json", "merged.json.tmp.host.1",
+                             "out.unfinished/part-0000.0.bin", "out.unfinished/run.json"})
+        put(name, line);
+    for (const char* name : {"README.md", "sub/NOTES.md", "SHA256SUMS", "b.txt"})
+        put(name, "words [1, 2]\n");
+
+    std::vector<std::string> notes;
+    set_log_sink([&](Severity, std::string_view message) { notes.emplace_back(message); });
+    const std::string argument = dir / "d";
+    std::vector<std::string> wanted;
+    for (const std::string& name : taken) wanted.push_back(dir / ("d/" + name));
+    CHECK(io::expand_inputs(std::span(&argument, 1)) == wanted);
+    const std::string reason =
+        ": neither its name nor its content is JSON Lines: name it to have it read";
+    CHECK(notes == std::vector<std::string>{
+                       dir / "d/SHA256SUMS: left out" + reason,
+                       dir / "d/README.md: left out, with 1 more *.md" + reason,
+                       dir / "d/b.txt: left out" + reason,
+                       dir / "d/merged.json.tmp.host.1: left out, with 5 more such files: not "
+                             "text, but what is made of it"});
+
+    const std::string named = dir / "d/README.md";  // is read, whatever it is
+    CHECK(io::expand_inputs(std::span(&named, 1)) == std::vector<std::string>{named});
+    set_log_sink(nullptr);
+}
+
 TEST_CASE("inputs that are not there are usage errors") {
     const test::TempDir dir;
     io::make_directories(dir / "empty/sub");
@@ -41,4 +84,9 @@ TEST_CASE("inputs that are not there are usage errors") {
     CHECK(expand(dir / "no").message == dir / "no: No such file or directory");
     CHECK(expand(dir / "empty").code == Exit::usage);
     CHECK(expand(dir / "empty").says("holds no files"));
+    io::make_directories(dir / "other");
+    std::ofstream(dir / "other/a.txt") << "words";
+    std::ofstream(dir / "other/a.bin") << "words";
+    CHECK(expand(dir / "other").code == Exit::usage);
+    CHECK(expand(dir / "other").says("the directory holds no JSON Lines: 2 were left out"));
 }
