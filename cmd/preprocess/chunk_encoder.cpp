@@ -25,11 +25,15 @@ i64 largest_of(const text::IdBuffer& ids) {
 
 void KeyTokens::clear() {
     constexpr size_t keep = size_t{4} << 20;
-    if (ids.capacity() > keep) *this = KeyTokens(ids.wide());
+    if (ids.capacity() > keep) ids.release();
     ids.clear();
     largest = -1;
     lengths.clear();
     sequences_per_document.clear();
+}
+
+void KeyTokens::find_largest() {
+    largest = std::max(largest, largest_of(ids));
 }
 
 i64 ChunkResult::memory() const {
@@ -50,9 +54,16 @@ ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& toke
                                                                   : data::BadBytes::refuse),
       encoder_(tokenizer.make_encoder()) {}
 
-void ChunkEncoder::encode(ChunkResult& result) {
+void ChunkEncoder::encode(ChunkResult& result, const HandOver& hand_over) {
     while (result.keys.size() < rules_->keys.size()) result.keys.emplace_back(rules_->wide);
-    for (KeyTokens& key : result.keys) key.clear();
+    for (size_t k = 0; k < result.keys.size(); ++k) {
+        KeyTokens& key = result.keys[k];
+        key.clear();
+        key.ids.hand_over_at(KeyTokens::most_bytes, [&key, k, &hand_over] {
+            key.find_largest();
+            hand_over(key, k);
+        });
+    }
     result.n_lines = result.n_documents = result.n_blank = result.n_replaced = 0;
     result.text_bytes = 0;
     result.bad.clear();
@@ -70,7 +81,7 @@ void ChunkEncoder::encode(ChunkResult& result) {
             if (rules_->on_bad_line != OnBadLine::skip) return;
         }
     }
-    for (KeyTokens& key : result.keys) key.largest = largest_of(key.ids);
+    for (KeyTokens& key : result.keys) key.find_largest();
     if (result.chunk.text().size() > long_text) {
         parser_.release();
         encoder_->release();

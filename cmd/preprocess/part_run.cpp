@@ -97,8 +97,20 @@ void PartRun::check_lines(const Work& work, const ChunkResult& result) {
     record_.lines += result.n_lines;
 }
 
+// The journal knows no place within a chunk: what is done before is put down first.
+void PartRun::take_ahead(const Work& work, const KeyTokens& ids, size_t key) {
+    if (!within_chunk_) write_record();
+    within_chunk_ = true;
+    parts_[key].add_tokens(ids.ids.bytes(), ids.largest);
+    Totals ahead;
+    ahead.tokens = ids.ids.size();
+    record_.totals += ahead;
+    work.reporter->add(ahead, 0);
+}
+
 void PartRun::take(const Work& work, const ChunkResult& result) {
     check_lines(work, result);
+    within_chunk_ = false;
     Totals chunk;
     chunk.documents = result.n_documents;
     chunk.text_bytes = result.text_bytes;
@@ -127,19 +139,24 @@ void PartRun::run(const Work& work) {
     reader.limit_decoding(work.decoding_memory);
     const auto check = [&] {
         if (cli::stop_requested() != cli::StopRequest::none) {
-            write_record();
+            if (!within_chunk_) write_record();
             throw Stopped();
         }
         work.check();
     };
     try {
-        run_pipeline(
-            reader, *work.rules, *work.tokenizer, work.n_workers, *work.budget,
-            [&](const ChunkResult& result) {
-                check();
-                take(work, result);
-            },
-            check);
+        run_pipeline(reader, *work.rules, *work.tokenizer, work.n_workers, *work.budget,
+                     {.take_ahead =
+                          [&](const KeyTokens& ids, size_t key) {
+                              check();
+                              take_ahead(work, ids, key);
+                          },
+                      .take =
+                          [&](const ChunkResult& result) {
+                              check();
+                              take(work, result);
+                          },
+                      .check = check});
     } catch (const data::BadLineError& bad_line) {
         reader.fail(bad_line, check);
     }

@@ -59,6 +59,7 @@ class PartRun {
     void run(const Work& work);
 
   private:
+    void take_ahead(const Work& work, const KeyTokens& ids, size_t key);
     void take(const Work& work, const ChunkResult& result);
     void check_lines(const Work& work, const ChunkResult& result);
     void write_record();
@@ -69,6 +70,7 @@ class PartRun {
     PartRecord record_;
     std::optional<BadLineReport> bad_lines_;  // of the run() that goes on
     i64 unrecorded_bytes_ = 0;
+    bool within_chunk_ = false;  // some of whose ids have been taken
     i64 disk_bytes_ = 0;
 };
 

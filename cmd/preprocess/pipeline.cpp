@@ -16,10 +16,12 @@ namespace {
 
 constexpr auto most_silence = std::chrono::milliseconds(200);  // between two checks
 
-// A byte of a long line may need this many beside itself: for a token of its own, for the text
-// without escapes, and for what the tokenizer's normalizer makes of it.
-i64 most_per_byte(const EncodeRules& rules, const text::Tokenizer& tokenizer) {
-    return (rules.wide ? 4 : 2) + 1 + (tokenizer.normalizes() ? 3 : 0);
+// What a long line of so many bytes may need beside itself: for the text without escapes, for what
+// the tokenizer's normalizer makes of it, and for a token a byte, as long as they are held.
+i64 most_beside(i64 bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
+    const i64 ids = std::min((rules.wide ? 4 : 2) * bytes,
+                             static_cast<i64>(rules.keys.size()) * KeyTokens::most_bytes);
+    return bytes * (tokenizer.normalizes() ? 4 : 1) + ids;
 }
 
 // A chunk of ordinary lines and its ids, for which there is room without asking.
@@ -50,14 +52,16 @@ class Ring {
         for (Slot& slot : slots_) budget_.give_back(slot.charged);
     }
 
-    void consume(const std::function<void(const ChunkResult&)>& take,
-                 const std::function<void()>& check) {
+    void consume(const PipelineConsumer& consumer) {
         for (i64 ticket = 0;; ++ticket) {
             Slot& slot = slot_of(ticket);
-            while (!wait_full(slot, ticket)) check();
+            while (const std::optional<size_t> key = wait_full(slot, ticket, consumer.check)) {
+                consumer.take_ahead(slot.result.keys[*key], *key);
+                set_ahead(slot, std::nullopt);
+            }
             if (!slot.full) return;
             if (slot.error) std::rethrow_exception(slot.error);
-            take(slot.result);
+            consumer.take(slot.result);
             slot.result.release();
             const i64 charged = std::exchange(slot.charged, 0);
             {
@@ -75,7 +79,8 @@ class Ring {
         ChunkResult result;
         std::exception_ptr error;
         bool full = false;
-        i64 charged = 0;  // to the budget
+        std::optional<size_t> ahead;  // the key whose ids are to be taken before it is full
+        i64 charged = 0;              // to the budget
     };
 
     Ring(data::ChunkReader& reader, const EncodeRules& rules, const text::Tokenizer& tokenizer,
@@ -84,16 +89,41 @@ class Ring {
 
     Slot& slot_of(i64 ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
 
-    // False: still nothing. True, and the slot is not full: the end.
-    bool wait_full(const Slot& slot, i64 ticket) {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, most_silence,
-                                 [&] { return slot.full || (last_ >= 0 && ticket >= last_); });
+    // The key whose ids are to be taken ahead. None, and the slot is not full: the end.
+    std::optional<size_t> wait_full(const Slot& slot, i64 ticket,
+                                    const std::function<void()>& check) {
+        const auto has_come = [&] {
+            return slot.full || slot.ahead || (last_ >= 0 && ticket >= last_);
+        };
+        for (;; check()) {
+            std::unique_lock lock(mutex_);
+            if (changed_.wait_for(lock, most_silence, has_come)) return slot.ahead;
+        }
+    }
+
+    void set_ahead(Slot& slot, std::optional<size_t> key) {
+        {
+            const std::lock_guard lock(mutex_);
+            slot.ahead = key;
+        }
+        changed_.notify_all();
+    }
+
+    // In a worker: waits until the consumer has come to the slot and has taken the key's ids.
+    void hand_over(Slot& slot, size_t key) {
+        const auto wait_until = [this](const auto& done) {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return stop_ || done(); });
+            if (stop_) throw io::Interrupted();
+        };
+        wait_until([&] { return &slot_of(emptied_) == &slot; });
+        set_ahead(slot, key);
+        wait_until([&] { return !slot.ahead; });
     }
 
     // The chunk that is being read needs more than ordinary ones.
     void allow(i64 bytes) {
-        const i64 most = bytes * (1 + most_per_byte(rules_, tokenizer_));
+        const i64 most = bytes + most_beside(bytes, rules_, tokenizer_);
         const auto standing = [this] {
             const std::lock_guard lock(mutex_);
             return stop_ || last_ >= 0 ? MemoryBudget::Standing::stopped
@@ -146,7 +176,8 @@ class Ring {
         ChunkEncoder encoder(rules_, tokenizer_);
         while (Slot* slot = take_ticket()) {
             try {
-                encoder.encode(slot->result);
+                encoder.encode(slot->result,
+                               [&](const KeyTokens&, size_t key) { hand_over(*slot, key); });
             } catch (...) {
                 slot->error = std::current_exception();
             }
@@ -178,9 +209,8 @@ class Ring {
 
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
                   const text::Tokenizer& tokenizer, int n_workers, MemoryBudget& budget,
-                  const std::function<void(const ChunkResult&)>& take,
-                  const std::function<void()>& check) {
-    Ring(reader, rules, tokenizer, budget, n_workers).consume(take, check);
+                  const PipelineConsumer& consumer) {
+    Ring(reader, rules, tokenizer, budget, n_workers).consume(consumer);
 }
 
 }  // namespace lm::preprocess

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reader, workers, in-order results: chunks of lines go through parsing and encoding on many
 // threads and come out in input order, so that the output has the same bytes for any number of
-// them. Memory is bounded by the number of chunks in flight, and by a budget where lines are long.
+// them. Memory is bounded by the number of chunks in flight, and by a budget where lines are long;
+// the ids of a very long text go to the consumer while more of them are made.
 #pragma once
 
 #include <functional>
@@ -32,9 +33,16 @@ struct KeyTokens {
     std::vector<i32> sequences_per_document;
     i64 largest = -1;  // id
 
+    // Ids that are held for one key of a chunk: ordinary chunks have fewer bytes of them.
+    static constexpr i64 most_bytes = i64{8} << 20;
+
     explicit KeyTokens(bool wide) : ids(wide) {}
     void clear();
+    void find_largest();  // of the ids that are held, and of those before
 };
+
+// Takes ids of a chunk that is being encoded: when it returns they are gone.
+using HandOver = std::function<void(const KeyTokens& ids, size_t key)>;
 
 struct ChunkResult {
     data::LineChunk chunk;
@@ -44,7 +52,7 @@ struct ChunkResult {
     i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
     BadLines bad;
 
-    i64 memory() const;  // of the text and the ids
+    i64 memory() const;  // of the text and the ids that are held
     void release();      // memory that only a long line needed
 };
 
@@ -53,8 +61,8 @@ class ChunkEncoder {
   public:
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
     // Replaces everything in `result` but its chunk. With OnBadLine::fail it stops at the first bad
-    // line.
-    void encode(ChunkResult& result);
+    // line. Ids beyond KeyTokens::most_bytes go through `hand_over`.
+    void encode(ChunkResult& result, const HandOver& hand_over);
 
   private:
     void encode_line(std::string_view line, ChunkResult& result);
@@ -68,12 +76,20 @@ class ChunkEncoder {
     std::unique_ptr<text::Encoder> encoder_;
 };
 
-// Calls `take` on every result in input order, in the calling thread: while that waits for the
-// disk, the workers go on. `check` is called a few times a second while nothing comes. An exception
-// of any thread, or of these, ends all and is thrown here.
+// What comes out of the pipeline, called in the thread that runs it: while that waits for the disk,
+// the workers go on.
+struct PipelineConsumer {
+    // Ids that come before those of the result that is next.
+    HandOver take_ahead;
+    // Every result, in input order.
+    std::function<void(const ChunkResult&)> take;
+    // A few times a second while nothing comes.
+    std::function<void()> check;
+};
+
+// An exception of any thread, or of the consumer, ends all and is thrown here.
 void run_pipeline(data::ChunkReader& reader, const EncodeRules& rules,
                   const text::Tokenizer& tokenizer, int n_workers, MemoryBudget& budget,
-                  const std::function<void(const ChunkResult&)>& take,
-                  const std::function<void()>& check);
+                  const PipelineConsumer& consumer);
 
 }  // namespace lm::preprocess

@@ -44,6 +44,11 @@ size_t count_matching(io::AppendFile& file, std::span<const SizeAndDigest> wante
     return n;
 }
 
+void append(io::AppendFile& file, BlockDigester& digester, std::span<const std::byte> bytes) {
+    file.write(bytes);
+    digester.update(bytes);
+}
+
 }  // namespace
 
 io::OrderedJson PartState::to_json() const {
@@ -103,15 +108,20 @@ void DatasetPart::resume(const PartState& state) {
     digest_all(documents_, documents_digest_);
 }
 
+void DatasetPart::add_tokens(std::span<const std::byte> tokens, i64 largest) {
+    append(bin_, bin_digest_, tokens);
+    const auto n_bytes = static_cast<i64>(tokens.size());
+    state_.bytes += n_bytes;
+    ahead_ += n_bytes;
+    state_.largest_id = std::max(state_.largest_id, largest);
+}
+
 void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> lengths,
                       std::span<const i32> sequences_per_document, i64 largest) {
-    const auto append = [](io::AppendFile& file, BlockDigester& digester,
-                           std::span<const std::byte> bytes) {
-        file.write(bytes);
-        digester.update(bytes);
-    };
+    add_tokens(tokens, largest);
     const i64 sum = std::accumulate(lengths.begin(), lengths.end(), i64{0});
-    LM_CHECK(sum * size_of(type_) == static_cast<i64>(tokens.size()), "lengths do not add up");
+    LM_CHECK(sum * size_of(type_) == ahead_, "lengths do not add up");
+    ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
         state_.counted = true;
         const std::vector<i32> ones(static_cast<size_t>(block_entries), 1);
@@ -121,17 +131,15 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
                    std::as_bytes(std::span(ones).first(static_cast<size_t>(n))));
         }
     }
-    append(bin_, bin_digest_, tokens);
     append(lengths_, lengths_digest_, std::as_bytes(lengths));
     if (state_.counted)
         append(documents_, documents_digest_, std::as_bytes(sequences_per_document));
-    state_.bytes += static_cast<i64>(tokens.size());
     state_.sequences += static_cast<i64>(lengths.size());
     state_.documents += static_cast<i64>(sequences_per_document.size());
-    state_.largest_id = std::max(state_.largest_id, largest);
 }
 
 PartState DatasetPart::state() {
+    LM_CHECK(ahead_ == 0, "a document is not complete");
     bin_.flush();
     lengths_.flush();
     documents_.flush();

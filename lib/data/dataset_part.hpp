@@ -48,7 +48,10 @@ class DatasetPart {
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document, i64 largest);
 
-    // What was added so far, handed to the system.
+    // Appends tokens of a document before its length is known: the next add() has the rest of it.
+    void add_tokens(std::span<const std::byte> tokens, i64 largest);
+
+    // What was added so far, handed to the system; not within a document.
     PartState state();
     i64 n_tokens() const { return state_.bytes / size_of(type_); }
     void sync();
@@ -61,6 +64,7 @@ class DatasetPart {
     TokenType type_;
     io::AppendFile bin_, lengths_, documents_;
     PartState state_;
+    i64 ahead_ = 0;  // bytes of tokens without a length
     BlockDigester bin_digest_, lengths_digest_, documents_digest_;
 };
 

@@ -19,12 +19,14 @@ class BpeEncoder : public Encoder {
         : plan_(plan), splitter_(make_splitter(plan.rule)), ids_(*plan.model) {}
 
     i64 encode(std::string_view text, IdBuffer& out) override {
-        constexpr i64 slack = 16;  // which copies of ids may overwrite
-        const i64 most = static_cast<i64>(text.size()) + slack;
-        const i64 n = out.wide() ? encode_wide(text, out.room<i32>(most))
-                                 : encode_narrow(text, out.room<u16>(most));
-        out.add(n);
-        return n;
+        const i64 before = out.count();
+        splitter_->start(text);
+        batch_.begin = 0;
+        while (fill_batch(text)) {
+            encode_batch(text, out);
+            batch_.begin = batch_.ends[batch_.n - 1];
+        }
+        return out.count() - before;
     }
 
     u64 operations() const override { return ids_.operations(); }
@@ -38,43 +40,6 @@ class BpeEncoder : public Encoder {
         i64 first_part, end_part;
         size_t n_ids;  // 0: not known yet
     };
-
-    i64 encode_narrow(std::string_view text, u16* out) {
-        LM_CHECK(sizeof(Id) == 2, "ids of this tokenizer do not fit 16 bits");
-        if constexpr (sizeof(Id) == 2) return encode_text(text, out);
-        return 0;
-    }
-
-    i64 encode_wide(std::string_view text, i32* out) {
-        if constexpr (sizeof(Id) == 4) {
-            return encode_text(text, out);
-        } else {
-            const i64 n = encode_text(text, reinterpret_cast<u16*>(out));
-            widen(out, n);
-            return n;
-        }
-    }
-
-    // u16 ids at the front of the buffer become i32 in place, from the back.
-    static void widen(i32* out, i64 n) {
-        const char* bytes = reinterpret_cast<const char*>(out);
-        for (i64 i = n - 1; i >= 0; --i) {
-            u16 id;
-            std::memcpy(&id, bytes + 2 * i, sizeof id);
-            out[i] = id;
-        }
-    }
-
-    i64 encode_text(std::string_view text, Id* out) {
-        const Id* const begin = out;
-        splitter_->start(text);
-        batch_.begin = 0;
-        while (fill_batch(text)) {
-            out = encode_batch(text, out);
-            batch_.begin = batch_.ends[batch_.n - 1];
-        }
-        return out - begin;
-    }
 
     // Some pieces are split, then their places fetched, then more split: memory is not asked for
     // faster than it answers.
@@ -90,33 +55,41 @@ class BpeEncoder : public Encoder {
     }
 
     // New long pieces that cannot be gathered stand between spans of all others.
-    Id* encode_batch(std::string_view text, Id* out) {
+    void encode_batch(std::string_view text, IdBuffer& out) {
         i64 begin = 0;
         for (const u32 i : batch_.longs()) {
             if (ids_.knows_long(batch_, text, i) || gather(text, i)) continue;
-            out = encode_span(text, begin, i, out);
-            out = encode_alone(text, i, out);
+            encode_span(text, begin, i, out);
+            encode_alone(text, i, out);
             begin = i + 1;
         }
-        return encode_span(text, begin, batch_.n, out);
+        encode_span(text, begin, batch_.n, out);
     }
 
     // What was gathered in a span goes first: a batch of its own, and into the caches.
-    Id* encode_span(std::string_view text, i64 i, i64 n, Id* out) {
+    void encode_span(std::string_view text, i64 i, i64 n, IdBuffer& out) {
+        if (i == n) return;
         encode_gathered(text);
         ids_.find(batch_, i, n);
-        const Id* ids = new_long_ids_.data();
-        for (const NewLong& piece : new_longs_) {
-            out = ids_.copy(batch_, text, i, piece.index, out);
-            out = std::copy_n(ids, piece.n_ids, out);
-            ids += piece.n_ids;
-            i = piece.index + 1;
-        }
-        out = ids_.copy(batch_, text, i, n, out);
+        out.append<Id>(most_ids(batch_, i, n), [&](Id* to) {
+            const Id* ids = new_long_ids_.data();
+            for (const NewLong& piece : new_longs_) {
+                to = ids_.copy(batch_, text, i, piece.index, to);
+                to = std::copy_n(ids, piece.n_ids, to);
+                ids += piece.n_ids;
+                i = piece.index + 1;
+            }
+            return ids_.copy(batch_, text, i, n, to);
+        });
         ids_.keep(batch_);
         new_longs_.clear();
         new_long_ids_.clear();
-        return out;
+    }
+
+    // Room for the ids of pieces `i` to before `n`.
+    static i64 most_ids(const Batch& batch, i64 i, i64 n) {
+        constexpr i64 slack = 16;  // which copies of ids may overwrite
+        return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
     // Puts the parts of a new long piece behind those of others, to be looked up and merged
@@ -185,19 +158,21 @@ class BpeEncoder : public Encoder {
     }
 
     // A long piece that is not gathered.
-    Id* encode_alone(std::string_view text, u32 index, Id* out) {
+    void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
         const std::string_view piece = batch_.piece(text, index);
-        if (const i32 whole = plan_.model->find_whole(piece); whole >= 0) {
-            *out = static_cast<Id>(whole);
-            return out + 1;
-        }
-        Id* const end = encode_parts(piece, out);
-        ids_.keep_long(batch_, text, index, {out, static_cast<size_t>(end - out)});
-        return end;
+        if (const i32 whole = plan_.model->find_whole(piece); whole >= 0) return out.push(whole);
+        if (piece.size() > longest_gathered) return encode_parts(piece, out);
+        alone_.clear();
+        encode_parts(piece, alone_);
+        const std::span<const Id> ids = alone_.ids<Id>();
+        ids_.keep_long(batch_, text, index, ids);
+        out.append<Id>(alone_.size(),
+                       [&](Id* to) { return std::copy(ids.begin(), ids.end(), to); });
     }
 
-    // Of a whole piece the caches say what it becomes, not what a part does that looks like it.
-    Id* encode_parts(std::string_view piece, Id* out) {
+    // The caches do not know very long parts. Of a whole piece they say what it becomes, not what a
+    // part does that looks like it.
+    void encode_parts(std::string_view piece, IdBuffer& out) {
         const bool any_whole = plan_.model->has_whole_pieces();
         parts_.begin = 0;
         u32 begin = 0;  // of a part
@@ -206,25 +181,25 @@ class BpeEncoder : public Encoder {
             if (i < piece.size() && !may_cut(piece, i)) continue;
             const std::string_view part = piece.substr(begin, i - begin);
             begin = i;
-            const bool like_whole = any_whole && plan_.model->find_whole(part) >= 0;
-            if (!like_whole) parts_.ends[n++] = i;
-            if (i < piece.size() && n < Batch::capacity && !like_whole) continue;
-            out = encode_some_parts(piece, n, out);
-            if (like_whole) out = ids_.merge(part, out);
+            const bool cached = part.size() <= longest_gathered &&
+                                !(any_whole && plan_.model->find_whole(part) >= 0);
+            if (cached) parts_.ends[n++] = i;
+            if (i < piece.size() && n < Batch::capacity && cached) continue;
+            encode_some_parts(piece, n, out);
+            if (!cached) ids_.merge(part, out);
             parts_.begin = i;
             n = 0;
         }
-        return out;
     }
 
-    Id* encode_some_parts(std::string_view piece, i64 n, Id* out) {
-        if (n == 0) return out;
+    void encode_some_parts(std::string_view piece, i64 n, IdBuffer& out) {
+        if (n == 0) return;
         parts_.clear();
         ids_.load(piece, n, parts_);
         ids_.find(parts_, 0, n);
-        out = ids_.copy(parts_, piece, 0, n, out);
+        out.append<Id>(most_ids(parts_, 0, n),
+                       [&](Id* to) { return ids_.copy(parts_, piece, 0, n, to); });
         ids_.keep(parts_);
-        return out;
     }
 
     static constexpr size_t gathered_bytes = size_t{1} << 14;
@@ -240,6 +215,7 @@ class BpeEncoder : public Encoder {
     i64 n_parts_ = 0;    // gathered
     std::vector<NewLong> new_longs_;
     std::vector<Id> new_long_ids_;  // of all of them
+    IdBuffer alone_{sizeof(Id) == sizeof(i32)};
 };
 
 }  // namespace

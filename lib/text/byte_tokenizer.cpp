@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokenizer without files: one id per byte.
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -14,16 +15,15 @@ constexpr i32 end_of_document = 256;
 class ByteEncoder : public Encoder {
   public:
     i64 encode(std::string_view text, IdBuffer& out) override {
-        const auto n = static_cast<i64>(text.size());
-        out.wide() ? widen(text, out.room<i32>(n)) : widen(text, out.room<u16>(n));
-        out.add(n);
-        return n;
-    }
-
-  private:
-    template <typename Id>
-    static void widen(std::string_view text, Id* out) {
-        for (size_t i = 0; i < text.size(); ++i) out[i] = static_cast<u8>(text[i]);
+        constexpr size_t at_once = size_t{1} << 16;
+        for (size_t begin = 0; begin < text.size(); begin += at_once) {
+            const std::string_view some = text.substr(begin, at_once);
+            out.append<u16>(static_cast<i64>(some.size()), [&](u16* to) {
+                return std::transform(some.begin(), some.end(), to,
+                                      [](char byte) { return static_cast<u8>(byte); });
+            });
+        }
+        return static_cast<i64>(text.size());
     }
 };
 

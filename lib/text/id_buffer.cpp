@@ -8,12 +8,34 @@ namespace lm::text {
 
 // realloc moves the pages of a large block instead of copying them.
 void IdBuffer::grow(size_t n_bytes) {
-    const size_t capacity = std::max(used_ + n_bytes, capacity_ * 2);
+    if (take_ && used_ > 0 && used_ + n_bytes > most_) {
+        take_();
+        handed_over_ += size();
+        used_ = 0;
+        if (n_bytes <= capacity_) return;
+    }
+    const size_t doubled = take_ ? std::min(2 * capacity_, most_) : 2 * capacity_;
+    const size_t capacity = std::max(used_ + n_bytes, doubled);
     void* larger = std::realloc(bytes_.get(), capacity);
     if (larger == nullptr) throw std::bad_alloc();
     (void)bytes_.release();
     bytes_.reset(static_cast<std::byte*>(larger));
     capacity_ = capacity;
+}
+
+void IdBuffer::release() {
+    clear();
+    bytes_.reset();
+    capacity_ = 0;
+}
+
+void IdBuffer::widen(i32* ids, i64 n) {
+    const char* narrow = reinterpret_cast<const char*>(ids);
+    for (i64 i = n - 1; i >= 0; --i) {
+        u16 id;
+        std::memcpy(&id, narrow + 2 * i, sizeof id);
+        ids[i] = id;
+    }
 }
 
 }  // namespace lm::text

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <span>
 
@@ -16,11 +17,20 @@ namespace {
 
 using Kind = NormalizerStep::Kind;
 
-// Before such a character a text may be cut and its parts normalized alone: it begins every normal
-// form of itself and composes with nothing before it.
-bool may_cut_before(u32 cp) {
-    return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
-           (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA);
+// Whether a text may be cut before this character and its parts normalized alone. What it becomes
+// must begin with a starter that composes with nothing before it (UAX #15, section 9.1): up to
+// Unicode 9 those that do are marks, or vowels and trailing consonants of Hangul.
+bool may_cut_before(u32 cp, utf8proc_option_t options) {
+    std::array<i32, 32> chars;  // of the longest decomposition, 18
+    int boundary = 0;           // of no use here
+    const auto n = utf8proc_decompose_char(static_cast<i32>(cp), chars.data(), std::ssize(chars),
+                                           options, &boundary);
+    if (n < 1 || n > std::ssize(chars)) return false;
+    const i32 first = chars[0];
+    if (first >= 0x1160 && first <= 0x11FF) return false;
+    const auto* property = utf8proc_get_property(first);
+    return property->combining_class == 0 && property->category != UTF8PROC_CATEGORY_MN &&
+           property->category != UTF8PROC_CATEGORY_MC && property->category != UTF8PROC_CATEGORY_ME;
 }
 
 int options_of(Kind kind) {
@@ -134,7 +144,7 @@ class NormalForm {
             begin_ = end;
             return end;
         }
-        if (at - begin_ > long_run && may_cut_before(c.code_point)) flush(text, at);
+        if (at - begin_ > long_run && may_cut_before(c.code_point, options_)) flush(text, at);
         is_wide_ = true;
         return end;
     }
@@ -182,13 +192,22 @@ u32 lower_of(u32 cp) {
 // As Rust's char::to_lowercase, character by character: the one character whose lower case is two
 // is U+0130.
 void lowercase(std::string_view text, std::string& out) {
-    for_each_char(text, [&](u32 cp) {
-        if (cp == 0x130) {
+    out.reserve(out.size() + text.size());
+    for (size_t i = 0; i < text.size();) {
+        const auto byte = static_cast<u8>(text[i]);
+        if (byte < 0x80) {
+            out += static_cast<char>(byte >= 'A' && byte <= 'Z' ? byte + 'a' - 'A' : byte);
+            ++i;
+            continue;
+        }
+        const Decoded c = decode_utf8(text.substr(i));
+        i += static_cast<size_t>(c.length);
+        if (c.code_point == 0x130) {
             out += "i\u0307";
         } else {
-            append_utf8(out, lower_of(cp));
+            append_utf8(out, lower_of(c.code_point));
         }
-    });
+    }
 }
 
 void strip_accents(std::string_view text, std::string& out) {

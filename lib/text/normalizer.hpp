@@ -28,9 +28,9 @@ class Normalizer {
     bool empty() const { return steps_.empty(); }
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
-    // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text twice, and
-    // what the longest run without ASCII, CJK or Hangul needs in UTF-32. Throws Error(failure) when
-    // a step makes more than 2 GiB of it.
+    // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text before a step
+    // and behind it, and for normal forms the longest run of marks in UTF-32. Throws Error(failure)
+    // when a step makes more than 2 GiB of it.
     std::string_view apply(std::string_view text, std::string& scratch) const;
 
   private:

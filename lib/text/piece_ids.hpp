@@ -126,11 +126,10 @@ class PieceIds {
     }
 
     // Of a piece of any length, without the caches.
-    Id* merge(std::string_view piece, Id* out) {
+    void merge(std::string_view piece, IdBuffer& out) {
         pieces_.encode(piece, [&](std::span<const i32> ids) {
-            for (const i32 id : ids) *out++ = static_cast<Id>(id);
+            for (const i32 id : ids) out.push(id);
         });
-        return out;
     }
 
   private:
@@ -198,7 +197,10 @@ class PieceIds {
         const bool has_place = !key.is_short() || may_be_long(key);
         const u32 place = has_place ? batch.long_places[i] : long_.place_of(piece);
         if (const size_t count = long_.find(place, piece, out)) return out + count;
-        return merge(piece, out);
+        pieces_.encode(piece, [&](std::span<const i32> ids) {
+            for (const i32 id : ids) *out++ = static_cast<Id>(id);
+        });
+        return out;
     }
 
     static PieceLoops<Id> fastest_loops() {

@@ -10,13 +10,13 @@ class TextEncoder : public Encoder {
         : plan_(plan), plain_(std::move(plain)) {}
 
     i64 encode(std::string_view text, IdBuffer& out) override {
-        const i64 before = out.size();
+        const i64 before = out.count();
         const auto put = [&](i32 id) { out.push(id); };
         for (const i32 id : plan_.prefix) put(id);
         plan_.raw.split(
             text, [&](std::string_view part) { encode_raw(part, out); }, put);
         for (const i32 id : plan_.suffix) put(id);
-        return out.size() - before;
+        return out.count() - before;
     }
 
     void release() override {

@@ -43,8 +43,8 @@ class Tokenizer {
     // XXH3-128 over everything that decides the ids: what a dataset's side file remembers.
     virtual const std::string& digest() const = 0;
     virtual std::unique_ptr<Encoder> make_encoder() const = 0;
-    // Whether encoders make a normalized text, which takes up to about twice the memory of a text
-    // besides it and its ids, and more where the normalizer makes it longer.
+    // Whether encoders make a normalized text, which takes about twice the memory of a text besides
+    // it, and more where the normalizer makes it longer.
     virtual bool normalizes() const { return false; }
     // The bytes of one id; throws Error(failure) when there is no such id.
     virtual std::string_view token(i32 id) const = 0;

@@ -36,14 +36,31 @@ long_lines("ordinary.jsonl", text[:2000], 20000)
 long_lines("long.jsonl", (text * 16)[:15_000_000], 16)
 long_lines("private.jsonl", "\ue000" * 5_000_000, 16)  # a token a byte
 
+# A tokenizer whose ids take 32 bits.
+subprocess.run(["lm-preprocess", "train-tokenizer", "--vocab-size", "280", "--output", "wide", "--input", "ordinary.jsonl",
+                "--quiet"], check=True)
+lm = json.load(open("wide/tokenizer.json"))
+lm["model"]["vocab"]["far"] = 70000
+json.dump(lm, open("wide/tokenizer.json", "w"))
+
 # Sixteen workers: 1 GiB whatever the lines are, and what one document over the budget may have.
 for name in "ordinary", "long", "private":
     check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
     check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
 
-# One giant, of 16 bits an id.
-long_lines("giant.jsonl", (text * 100)[:100_000_000], 1)
-check("giant", 100 + 3 * 96, *encode, "1", "--input", "giant.jsonl")
+# One giant: its own size, and twice that for a normalizer. A token a byte, of 32 bits: they are not held.
+lm = json.load(open("wide/tokenizer.json"))
+lm["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
+os.mkdir("normal")
+json.dump(lm, open("normal/tokenizer.json", "w"))
+giant = 100_000_000
+base = 100
+for name, one in ("words", (text * 100)[:giant]), ("private", "\ue000" * (giant // 3)), ("spaces", " " * giant):
+    long_lines("giant.jsonl", one, 1)
+    run = (*encode, "1", "--input", "giant.jsonl")
+    check(f"giant of {name}", base + giant // MIB, *run)
+    check(f"giant of {name}, 32 bits", base + giant // MIB, *run, "--tokenizer-model", "wide")
+    check(f"giant of {name}, normalized", base + 3 * giant // MIB, *run, "--tokenizer-model", "normal")
 os.remove("giant.jsonl")
 
 # Sixteen windows of 64 MiB and more.

@@ -152,24 +152,48 @@ same k
 [ ! -e k.unfinished ] || fail "the work directory stayed"
 echo "$killed kills"
 # At every operation on files, from the first to the last.
+kill_everywhere() { # FILE
+    local k got
+    "$lm" --input "$1" --output-prefix whole --append-eod --quiet --force
+    for ((k = 1; ; k++)); do
+        got=0
+        LM_IO_FAULT=kill:$k quietly "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
+        [ $got = 137 ] || break
+        if [ -e f.unfinished/complete ]; then
+            expect 2 'begun with 1 inputs, now there are 2|complete but made of 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
+        fi
+        "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet 2> err || fail "$1: resume after kill $k: $(cat err)"
+        same f
+        [ ! -e f.unfinished ] || fail "$1: kill $k: the work directory stayed"
+        rm -f f_text_document.*
+    done
+    [ $got = 0 ] || fail "$1: operation $k: exit $got: $(cat err)"
+    [ $k -gt 20 ] || fail "$1: only $k operations"
+    rm -f f_text_document.*
+}
+# A document whose tokens, one a byte, go to the disk before all of them are there.
+python3 - <<'PY'
+with open("giant.jsonl", "w") as out:
+    for text in "first", "\ue000" * 7_000_000, "last":
+        out.write('{"text": "%s"}\n' % text)
+PY
+kill_everywhere giant.jsonl
+"$lm" --input giant.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 &
+pid=$!
+while kill -0 $pid 2> /dev/null; do
+    written=$(stat -c %s f.unfinished/part-0000.0.bin 2> /dev/null || echo 0)
+    [ "$written" -lt 9000000 ] || break
+done
+kill -TERM $pid 2> /dev/null || true # it may have ended
+got=0
+wait $pid || got=$?
+[ $got = 75 ] || [ $got = 0 ] || fail "SIGTERM within a document: exit $got"
+"$lm" --input giant.jsonl --output-prefix f --append-eod --resume --quiet
+same f
+rm -f f_text_document.* giant.jsonl
 head -c 3000000 large.jsonl > some.jsonl
 sed -i '$d' some.jsonl
-"$lm" --input some.jsonl --output-prefix whole --append-eod --quiet --force
-for ((k = 1; ; k++)); do
-    got=0
-    LM_IO_FAULT=kill:$k quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
-    [ $got = 137 ] || break
-    if [ -e f.unfinished/complete ]; then
-        expect 2 'begun with 1 inputs, now there are 2|complete but made of 1 inputs, not 2' "$lm" --input some.jsonl b.jsonl --output-prefix f --append-eod --resume
-    fi
-    "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet 2> err || fail "resume after kill $k: $(cat err)"
-    same f
-    [ ! -e f.unfinished ] || fail "kill $k: the work directory stayed"
-    rm -f f_text_document.*
-done
-[ $got = 0 ] || fail "operation $k: exit $got: $(cat err)"
-[ $k -gt 20 ] || fail "only $k operations"
-rm -f f_text_document.*
+kill_everywhere some.jsonl
 # Another build of the program goes on, unless the work directory has another format.
 LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || true
 sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json

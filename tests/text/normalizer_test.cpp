@@ -7,6 +7,7 @@
 #include <string>
 
 #include "nasty_text.hpp"
+#include "text/utf8.hpp"
 
 using namespace lm;
 using namespace lm::text;
@@ -60,5 +61,34 @@ TEST_CASE("normal forms: no cut changes them") {
             }
             if (normalizer.apply(text, whole_scratch) != parts) FAIL(test::escaped(text));
         }
+    }
+}
+
+TEST_CASE("normal forms: every mark finds its place before any number of others") {
+    using Kind = NormalizerStep::Kind;
+    const auto many = [](int n) {
+        std::string marks;
+        for (int i = 0; i < n; ++i) marks += "\u0345";  // of the last class of all
+        return marks;
+    };
+    const std::string long_run = many(2500);  // which is cut wherever that is possible
+    for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd}) {
+        const Normalizer normalizer({{kind}});
+        std::string scratch, text;
+        int n_moved = 0;
+        for (u32 cp = 0x80; cp < 0x110000; ++cp) {
+            if (cp >= 0xD800 && cp < 0xE000) continue;
+            text = "z" + many(2);
+            append_utf8(text, cp);
+            std::string expected(normalizer.apply(text, scratch));
+            const size_t at = expected.find(many(2));
+            if (at == 1) continue;  // nothing of it goes before them
+            ++n_moved;
+            REQUIRE(at != expected.npos);
+            expected.replace(at, 4, long_run);
+            text.replace(1, 4, long_run);
+            if (normalizer.apply(text, scratch) != expected) FAIL(cp);
+        }
+        CHECK(n_moved > 700);
     }
 }
