@@ -12,6 +12,7 @@
 #include "text/hf_file.hpp"
 #include "text/hf_json.hpp"
 #include "text/hf_parts.hpp"
+#include "text/hf_special_tokens.hpp"
 
 namespace lm::text {
 namespace {
@@ -19,42 +20,6 @@ namespace {
 using io::Json;
 
 constexpr i64 most_ids = i64{1} << 21;
-
-struct EosToken {
-    std::string name;
-    std::string path;  // of the file that says so
-};
-
-std::optional<EosToken> eos_of(const Json& json, const std::string& path) {
-    if (!json.contains("eos_token") || json["eos_token"].is_null()) return std::nullopt;
-    const Json& eos = json["eos_token"];
-    const Json& name = eos.is_object() && eos.contains("content") ? eos["content"] : eos;
-    if (!name.is_string())
-        run_error(path, "eos_token is {}: neither a text nor an object with a text 'content'",
-                  eos.dump());
-    return EosToken{name.get<std::string>(), path};
-}
-
-// The file `name` beside the tokenizer.json; empty where there is none.
-Json read_beside(const std::string& path, const char* name, std::string& found) {
-    found = (std::filesystem::path(path).parent_path() / name).string();
-    if (!io::exists(found)) return Json::object();
-    Json json = io::read_json(found);
-    if (!json.is_object()) run_error(found, "is not a JSON object");
-    return json;
-}
-
-// As transformers: special_tokens_map.json, which older versions wrote, counts before
-// tokenizer_config.json, unless that lists the added tokens.
-std::optional<EosToken> read_eos(const std::string& path) {
-    std::string config_path, map_path;
-    const Json config = read_beside(path, "tokenizer_config.json", config_path);
-    if (!config.contains("added_tokens_decoder")) {
-        const Json map = read_beside(path, "special_tokens_map.json", map_path);
-        if (auto eos = eos_of(map, map_path)) return eos;
-    }
-    return eos_of(config, config_path);
-}
 
 class Reader {
   public:
@@ -82,11 +47,13 @@ class Reader {
         parts_.rule = pre.rule;
         parts_.prefix_space = pre.prefix_space;
         for (const Json& token : whole.get("added_tokens")) read_added(token);
+        NamedTokens named = read_named_tokens(path_);
+        for (AddedToken& token : named.tokens) add_named(std::move(token));
         Template around = read_post_processor(whole.get("post_processor"), path_);
         check_template(around);
         parts_.prefix = std::move(around.prefix);
         parts_.suffix = std::move(around.suffix);
-        parts_.eod = find_eod();
+        parts_.eod = find_eod(named);
         return std::move(parts_);
     }
 
@@ -210,6 +177,17 @@ class Reader {
         next_added_ = std::max(next_added_, id + 1);
     }
 
+    // transformers makes an added token of what stands in the vocabulary alone, and a new one,
+    // behind all others, of what does not: that changes what is trained, and is not done.
+    void add_named(AddedToken token) {
+        if (token.content.empty() || added_.contains(token.content)) return;
+        token.id = index_->find(token.content);
+        if (token.id < 0) return;
+        check_normalized(token);
+        added_.emplace(token.content, parts_.added.size());
+        parts_.added.push_back(std::move(token));
+    }
+
     void check_normalized(const AddedToken& token) const {
         std::string scratch;
         if (token.normalized && parts_.normalizer.apply(token.content, scratch).empty())
@@ -233,12 +211,11 @@ class Reader {
     }
 
     // What Hugging Face keeps beside tokenizer.json; else the usual names.
-    std::optional<i32> find_eod() const {
-        if (const std::optional<EosToken> eos = read_eos(path_)) {
-            if (const auto id = added_id(eos->name)) return id;
-            if (const i32 id = index_->find(eos->name); id >= 0) return id;
-            run_error(eos->path, "eos_token is '{}', which {} has not: give one of its tokens",
-                      eos->name, path_);
+    std::optional<i32> find_eod(const NamedTokens& named) const {
+        if (named.eos) {
+            if (const auto id = added_id(*named.eos)) return id;
+            run_error(named.eos_path, "eos_token is '{}', which {} has not: give one of its tokens",
+                      *named.eos, path_);
         }
         for (const std::string_view name : end_of_document_names) {
             if (const auto id = added_id(name)) return id;

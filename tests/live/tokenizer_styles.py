@@ -277,6 +277,42 @@ def check_single_word(folder):
     print(f"single_word: beside {len(characters)} characters equal", flush=True)
 
 
+def check_named_tokens(folder):
+    """Special tokens that tokenizer_config.json or special_tokens_map.json names and the vocabulary alone has: transformers splits
+    text at them."""
+    from transformers import AutoTokenizer
+
+    rng = random.Random(29)
+    tokenizer = trained("gpt2", ["one two three <eos> [PAD]\n" * 3, "<eos>one <eos> [PAD]two\n"] * 5, 300)
+    contents = ["<eos>", " two", "[PAD]", "one", "e"]
+    data = json.loads(tokenizer.to_str())
+    vocab = data["model"]["vocab"]
+    for content in contents:
+        vocab.setdefault(content, len(vocab))
+    place = os.path.join(folder, "named")
+    os.makedirs(place)
+    model = os.path.join(place, "tokenizer.json")
+    json.dump(data, open(model, "w", encoding="utf-8"))
+    texts = ["".join(rng.choices(["one", " one", " ", "two", " two", "<eos>", "[PAD]", "e", "th"], k=rng.randrange(9))) for _ in range(500)]
+    flags = "lstrip", "rstrip", "single_word", "normalized"
+    for i in range(40):
+        def token(content):
+            return {"content": content, **{flag: rng.random() < 0.4 for flag in flags}} if rng.random() < 0.5 else content
+        config, names = {"tokenizer_class": "PreTrainedTokenizerFast"}, {}
+        for role, content in zip(rng.sample(["eos_token", "pad_token", "unk_token", "bos_token"], 4), contents):
+            place_of = rng.choice([config, names])
+            place_of[role] = {"__type": "AddedToken", **t} if isinstance(t := token(content), dict) and place_of is config else t
+        json.dump(config, open(os.path.join(place, "tokenizer_config.json"), "w"))
+        json.dump(names, open(os.path.join(place, "special_tokens_map.json"), "w"))
+        theirs = AutoTokenizer.from_pretrained(place, clean_up_tokenization_spaces=False)
+        ids, ends, _ = our_ids(folder, model, texts)
+        for j, text in enumerate(texts):
+            want, ours = theirs(text)["input_ids"], ids[ends[j]:ends[j + 1]].tolist()
+            if want != ours:
+                live.fail(f"named tokens: {text!r}: {want}, not {ours}: {config}, {names}")
+    print(f"special tokens named beside tokenizer.json: {40 * len(texts)} texts equal", flush=True)
+
+
 def check_byte_map_tokens(folder):
     """Added tokens spelled with the characters that stand for bytes in a vocabulary: of their own, and of what the vocabulary has,
     where ids stand for bytes too (Hugging Face decodes all of them as bytes, which changes those of their own)."""
@@ -336,6 +372,7 @@ def main():
         check_without_merges(folder, strings[:5000])
         check_added_tokens(folder)
         check_single_word(folder)
+        check_named_tokens(folder)
         check_byte_map_tokens(folder)
         named = os.environ.get("LM_LIVE_STYLES")
         for style in named.split(",") if named else STYLES:

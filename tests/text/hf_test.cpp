@@ -296,6 +296,45 @@ TEST_CASE("the end of document is the eos_token that the files beside tokenizer.
     CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}), Contains("special_tokens_map.json: eos"));
 }
 
+TEST_CASE("special tokens that only the files beside tokenizer.json name") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto write = [&](const char* name, const Json& json) {
+        io::write_file(dir / name, json.dump(), io::Overwrite::yes);
+    };
+    const auto ids = [&](const Json& config, const Json& map, std::string_view text,
+                         SpecialInText special = SpecialInText::parse) {
+        write("tokenizer_config.json", config);
+        write("special_tokens_map.json", map);
+        const auto tokenizer = load_hf_tokenizer(dir.path(), special);
+        IdBuffer buffer(true);
+        tokenizer->make_encoder()->encode(text, buffer);
+        return std::vector<i32>(buffer.ids<i32>().begin(), buffer.ids<i32>().end());
+    };
+    using Ids = std::vector<i32>;
+    const Json nothing = Json::object();
+    const std::string text = "hello hello";
+    const Ids merged = ids(nothing, nothing, text);
+    const i32 hello = merged.front();
+    REQUIRE(merged.size() == 2);
+    // transformers splits them out of text wherever they stand.
+    const Ids split = {hello, 220, hello};
+    for (const char* role : {"eos_token", "pad_token", "unk_token", "bos_token"}) {
+        CHECK(ids({{role, "hello"}}, nothing, text) == split);
+        CHECK(ids(nothing, {{role, {{"content", "hello"}}}}, text) == split);
+        CHECK(ids({{role, "hello"}}, nothing, text, SpecialInText::plain) == merged);
+    }
+    CHECK(ids({{"additional_special_tokens", {"x", "hello"}}}, nothing, text) == split);
+    CHECK(ids({{"eos_token", {{"content", "hello"}, {"lstrip", true}}}}, nothing, text) ==
+          Ids{hello, hello});
+    CHECK(ids({{"eos_token", "hello"}}, {{"eos_token", "!"}}, text) == merged);
+    const Json listed = {{"5", {{"content", "hello"}, {"rstrip", true}}}};
+    CHECK(ids({{"eos_token", "hello"}, {"added_tokens_decoder", listed}}, nothing, text) ==
+          Ids{hello, hello});
+    CHECK(ids({{"pad_token", "none of the vocabulary's"}}, nothing, text) == merged);
+}
+
 TEST_CASE("ids that no token has") {
     const test::TempDir dir;
     Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
