@@ -34,6 +34,7 @@ std::string remedy(const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
     if (error.fault == Fault::encoding) return "";  // the reason says it: all lines are like that
+    if (error.fault == Fault::length) return ": cut it into several, or leave it out";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
     if (rule == OnBadLine::replace)
@@ -53,7 +54,7 @@ OnBadLine parse_on_bad_line(const std::string& name) {
 
 void BadLines::add(i64 line, const data::LineError& error) {
     ++count;
-    if (first.size() < most_kept) first.push_back({line, error});
+    if (first.size() < most_kept || !error.is_skippable()) first.push_back({line, error});
 }
 
 void BadLines::clear() {
@@ -72,8 +73,8 @@ i64 BadLineReport::lines_before_piece(const data::LineChunk& chunk, const std::s
 void BadLineReport::take(const data::LineChunk& chunk, const std::string& input, i64 lines_before,
                          const BadLines& bad) {
     for (const auto& [line, error] : bad.first) {
-        const bool ends_work = rule_ != OnBadLine::skip;
-        if (!ends_work && n_warned++ >= most_warnings) return;
+        const bool ends_work = rule_ != OnBadLine::skip || !error.is_skippable();
+        if (!ends_work && n_warned++ >= most_warnings) continue;
         const i64 before = lines_before_piece(chunk, input, lines_before) + lines_before;
         const std::string where =
             fmt::format("{}:{}:{}", io::input_name(input), before + line + 1, error.byte);

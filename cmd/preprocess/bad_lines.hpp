@@ -18,7 +18,7 @@ struct BadLine {
     data::LineError error;
 };
 
-// Those of one chunk: all are counted, the first few are kept.
+// Those of one chunk: all are counted, the first few are kept, and any that cannot be skipped.
 struct BadLines {
     i64 count = 0;
     std::vector<BadLine> first;
@@ -35,9 +35,9 @@ class BadLineReport {
 
     explicit BadLineReport(OnBadLine rule) : rule_(rule) {}
 
-    // Warns of the lines, or throws BadLineError for the first. `lines_before` are those between
-    // the start of the chunk's piece and the chunk; those before the piece are counted when there
-    // is something to say, once.
+    // Warns of the lines, or throws BadLineError for the first that ends the work. `lines_before`
+    // are those between the start of the chunk's piece and the chunk; those before the piece are
+    // counted when there is something to say, once.
     void take(const data::LineChunk& chunk, const std::string& input, i64 lines_before,
               const BadLines& bad);
 

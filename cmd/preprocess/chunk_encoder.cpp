@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "pipeline.hpp"
+#include "text/normalizer.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -19,6 +20,11 @@ i64 largest_of(std::span<const Id> ids) {
 
 i64 largest_of(const text::IdBuffer& ids) {
     return ids.wide() ? largest_of(ids.ids<i32>()) : largest_of(ids.ids<u16>());
+}
+
+void check_length(std::string_view text) {
+    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
+        throw data::LineError{1, "the text is longer than 2 GiB"};
 }
 
 }  // namespace
@@ -71,6 +77,7 @@ void ChunkEncoder::encode(ChunkResult& result, const HandOver& hand_over) {
         try {
             if (const auto plain = parser_.take_plain(text)) {
                 plain_.text = *plain;
+                check_length(plain_.text);
                 encode_value(plain_, result.keys[0], result);
                 ++result.n_documents;
                 continue;
@@ -78,7 +85,7 @@ void ChunkEncoder::encode(ChunkResult& result, const HandOver& hand_over) {
             encode_line(data::take_line(text), result);
         } catch (const data::LineError& error) {
             result.bad.add(result.n_lines, error);
-            if (rules_->on_bad_line != OnBadLine::skip) return;
+            if (rules_->on_bad_line != OnBadLine::skip || !error.is_skippable()) return;
         }
     }
     for (KeyTokens& key : result.keys) key.find_largest();
@@ -95,6 +102,11 @@ void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
     }
     const std::span<const data::LineValue> values = parser_.parse(line);
     if (parser_.replaced()) ++result.n_replaced;
+    // All of them first: a line that is skipped leaves nothing under any key.
+    for (const data::LineValue& value : values) {
+        check_length(value.text);
+        for (const std::string_view sentence : value.sentences) check_length(sentence);
+    }
     for (size_t k = 0; k < values.size(); ++k) encode_value(values[k], result.keys[k], result);
     ++result.n_documents;
 }
@@ -115,13 +127,23 @@ void ChunkEncoder::encode_value(const data::LineValue& value, KeyTokens& out, Ch
     if (n_sequences > 0 || rules_->keep_empty) out.sequences_per_document.push_back(n_sequences);
 }
 
+i64 ChunkEncoder::encode_text(std::string_view text, text::IdBuffer& ids) {
+    try {
+        return encoder_->encode(text, ids);
+    } catch (const text::TextTooLong& error) {
+        throw data::LineError{1, error.what(), data::LineError::Fault::length};
+    }
+}
+
 void ChunkEncoder::encode_sequence(std::string_view text, KeyTokens& out, ChunkResult& result) {
-    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
-        throw data::LineError{1, "the text is longer than 2 GiB"};
     result.text_bytes += static_cast<i64>(text.size());
-    const i64 n = encoder_->encode(text, out.ids);
+    const i64 n = encode_text(text, out.ids);
     constexpr i64 most = std::numeric_limits<i32>::max() - 1;  // and the end of the document
-    if (n > most) run_error("a text", "becomes {} ids: a sequence of more than {}", n, most);
+    if (n > most) {
+        throw data::LineError{
+            1, fmt::format("the text becomes {} ids: a sequence has {} at most", n, most),
+            data::LineError::Fault::length};
+    }
     if (n > 0) out.lengths.push_back(static_cast<i32>(n));
 }
 

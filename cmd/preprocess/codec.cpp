@@ -19,6 +19,7 @@
 #include "data/jsonl.hpp"
 #include "io/json.hpp"
 #include "text/byte_map.hpp"
+#include "text/normalizer.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::preprocess {
@@ -86,6 +87,19 @@ void check(const CodecArgs& args) {
     if (args.json && args.binary) usage_error("--binary", "excludes --json: give one of the two");
 }
 
+void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::IdBuffer& ids) {
+    const auto refuse = [&](const char* why) {
+        run_error(fmt::format("{}:{}", stdin_name, line), "{}", why);
+    };
+    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
+        refuse("the text is longer than 2 GiB");
+    try {
+        encoder.encode(text, ids);
+    } catch (const text::TextTooLong& error) {
+        refuse(error.what());
+    }
+}
+
 int encode(const CodecArgs& args) {
     check(args);
     if (args.binary && cli::stdout_is_terminal())
@@ -100,7 +114,7 @@ int encode(const CodecArgs& args) {
             run_error(fmt::format("{}:{}:{}", stdin_name, line, bad + 1), "not valid UTF-8");
         }
         buffer.clear();
-        encoder->encode(text, buffer);
+        encode_text(*encoder, text, line, buffer);
         if (args.append_eod) buffer.push(*tokenizer->eod());
         const std::span<const i32> ids = buffer.ids<i32>();
         cli::write_stdout(!args.binary ? args.json ? json_line(ids, *tokenizer) : text_line(ids)

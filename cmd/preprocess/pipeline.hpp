@@ -60,14 +60,15 @@ struct ChunkResult {
 class ChunkEncoder {
   public:
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
-    // Replaces everything in `result` but its chunk. With OnBadLine::fail it stops at the first bad
-    // line. Ids beyond KeyTokens::most_bytes go through `hand_over`.
+    // Replaces everything in `result` but its chunk. It stops at the first bad line that is not to
+    // be skipped. Ids beyond KeyTokens::most_bytes go through `hand_over`.
     void encode(ChunkResult& result, const HandOver& hand_over);
 
   private:
     void encode_line(std::string_view line, ChunkResult& result);
     void encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result);
     void encode_sequence(std::string_view text, KeyTokens& out, ChunkResult& result);
+    i64 encode_text(std::string_view text, text::IdBuffer& ids);
 
     const EncodeRules* rules_;
     const text::Tokenizer* tokenizer_;

@@ -162,6 +162,8 @@ class ChunkCounter {
                 ++result.totals.documents;
             } catch (const data::LineError& error) {
                 result.bad.add(result.n_lines, error);
+            } catch (const text::TextTooLong& error) {
+                result.bad.add(result.n_lines, {1, error.what(), data::LineError::Fault::length});
             }
         }
         if (chunk.text().size() > long_text) parser_.release();

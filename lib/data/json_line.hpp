@@ -14,8 +14,11 @@
 namespace lm::data {
 
 struct LineError {
-    // What kind of remedy there is: of a character alone, another key, for the whole input.
-    enum class Fault { line, character, key, encoding };
+    // What kind of remedy there is: of a character alone, another key, for the whole input, and
+    // none where a text turns out too long while it is encoded: some of its ids have been written.
+    enum class Fault { line, character, key, encoding, length };
+
+    bool is_skippable() const { return fault != Fault::length; }
 
     i64 byte;  // from 1, in the line
     std::string reason;

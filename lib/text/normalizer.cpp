@@ -233,14 +233,26 @@ std::string_view strip(std::string_view text, bool left, bool right) {
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
+constexpr size_t longest = size_t{1} << 31;
+
 void check_length(const std::string& text) {
-    constexpr size_t longest = size_t{1} << 31;
-    if (text.size() >= longest) run_error("a text", "is longer than 2 GiB after its normalizer");
+    if (text.size() >= longest) throw TextTooLong();
+}
+
+// Before memory is taken for what would be too long.
+void check_replaced_length(std::string_view text, const NormalizerStep& step) {
+    const size_t from = step.pattern.size(), to = step.content.size();
+    if (to <= from || text.size() + text.size() / from * (to - from) < longest) return;
+    size_t length = text.size();
+    for (size_t at = text.find(step.pattern); at != text.npos && length < longest;
+         at = text.find(step.pattern, at + from))
+        length += to - from;
+    if (length >= longest) throw TextTooLong();
 }
 
 void replace(std::string_view text, const NormalizerStep& step, std::string& out) {
+    check_replaced_length(text, step);
     for (;;) {
-        check_length(out);
         const size_t at = text.find(step.pattern);
         out.append(text.substr(0, at));
         if (at == std::string_view::npos) return;

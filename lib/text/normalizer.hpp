@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 
 namespace lm::text {
@@ -20,6 +21,11 @@ struct NormalizerStep {
     bool left = true, right = true;  // strip: on which sides
 };
 
+class TextTooLong : public Error {
+  public:
+    TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
+};
+
 class Normalizer {
   public:
     Normalizer() = default;
@@ -29,7 +35,7 @@ class Normalizer {
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
     // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text before a step
-    // and behind it, and for normal forms the longest run of marks in UTF-32. Throws Error(failure)
+    // and behind it, and for normal forms the longest run of marks in UTF-32. Throws TextTooLong
     // when a step makes more than 2 GiB of it.
     std::string_view apply(std::string_view text, std::string& scratch) const;
 

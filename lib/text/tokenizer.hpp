@@ -21,7 +21,7 @@ class Encoder {
 
     // Puts the ids of `text` (valid UTF-8, at most Tokenizer::longest_text bytes) behind those in
     // `out` and returns how many there are. Ids of 16 bits require vocab_size <= 65536. Throws
-    // Error(failure) for a text that normalizers make longer than that.
+    // TextTooLong (normalizer.hpp) for a text that normalizers make longer than that.
     virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
 
     // Gives memory back that only a long text needed.

@@ -155,6 +155,36 @@ for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
 done
 nothing_under bad_line_
 
+# A text that its normalizer makes longer than 2 GiB: it ends the work whatever is done with bad lines, for it shows only
+# while ids are written already.
+python3 - <<'PY'
+import json
+with open("grown.jsonl", "w") as out:
+    for i in range(40):
+        out.write('{"text": 5, "b": "y"}\n')
+    out.write('{"text": "some words", "b": "y"}\n{"text": "some words", "b": "%s"}\n' % ("x" * 3000))
+with open("grown.json", "w") as out:
+    chars = [*range(33, 127), *range(161, 173), *range(174, 512)]
+    json.dump({"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+               "normalizer": {"type": "Replace", "pattern": {"String": "x"}, "content": "y" * 1000000},
+               "model": {"type": "BPE", "vocab": {chr(c): i for i, c in enumerate(chars)}, "merges": []}}, out)
+PY
+expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' is a number" "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
+for workers in 1 3; do
+    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2 GiB after its normalizer: cut it into several, or leave it out$' \
+        "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line skip --quiet --workers $workers
+done
+for rule in fail replace; do
+    tail -n 2 grown.jsonl > grown2.jsonl
+    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2 GiB after its normalizer: cut it' \
+        "$lm" --input grown2.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line $rule
+done
+got=0
+{ echo y; head -c 3000 /dev/zero | tr '\0' x; } | "$lm" encode --tokenizer-model grown.json > out 2> err || got=$?
+[ $got = 3 ] || fail "encode of a text that grows: exit $got"
+grep -q '^lm-preprocess: standard input:2: the text is longer than 2 GiB after its normalizer$' err || fail "$(cat err)"
+nothing_under bad_text
+
 # A stop is heard while standard input is silent: the program ends before its input does, and leaves nothing.
 for signal in TERM INT; do
     python3 - "$lm" $signal <<'PY' || fail "$signal while standard input is silent"
