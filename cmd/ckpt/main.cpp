@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt: lists, shows, verifies, compares and thins out checkpoints.
+// lm-ckpt: lists, shows, verifies, compares, thins out and copies checkpoints.
 #include "cli/main.hpp"
 #include "verbs.hpp"
 
 int main(int argc, char** argv) {
-    lm::cli::Options options("lm-ckpt", "list, show, verify, compare and thin out checkpoints");
+    lm::cli::Options options("lm-ckpt",
+                             "list, show, verify, compare, thin out and copy checkpoints");
     lm::ckpt_tool::add_ls(options);
     lm::ckpt_tool::add_show(options);
     lm::ckpt_tool::add_verify(options);
     lm::ckpt_tool::add_latest(options);
     lm::ckpt_tool::add_diff(options);
     lm::ckpt_tool::add_prune(options);
+    lm::ckpt_tool::add_copy(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "verify found something bad, or diff found a difference");
     options.epilogue(
         "Examples:\n"
         "  lm-ckpt ls checkpoints\n"
         "  lm-ckpt verify checkpoints/global_step1000\n"
-        "  lm-ckpt prune checkpoints --keep-last 5 --keep-every 1000 --dry-run\n");
+        "  lm-ckpt prune checkpoints --keep-last 5 --keep-every 1000 --dry-run\n"
+        "  lm-ckpt copy checkpoints/global_step1000 /store/run --weights-only\n");
     return lm::cli::run_main(argc, argv, options);
 }

@@ -15,6 +15,7 @@ void add_verify(cli::Options& options);
 void add_latest(cli::Options& options);
 void add_diff(cli::Options& options);
 void add_prune(cli::Options& options);
+void add_copy(cli::Options& options);
 
 // An existing directory, without slashes at the end. Throws Error(usage).
 std::string existing_directory(std::string path);
