@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -38,6 +39,17 @@ i64 directory_bytes(const std::string& path) {
 i64 parse_step(const std::string& object, const std::string& text) {
     const i64 step = ckpt::step_from_name(text);
     return step >= 0 ? step : parse_count(object, text);
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+    std::vector<std::string> parts;
+    size_t begin = 0;
+    while (begin < text.size()) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        parts.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
 }
 
 }  // namespace lm::ckpt_tool

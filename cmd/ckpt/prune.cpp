@@ -30,11 +30,8 @@ struct Args {
 
 std::vector<i64> parse_steps(const std::string& text) {
     std::vector<i64> steps;
-    size_t begin = 0;
-    while (begin < text.size()) {
-        const size_t end = std::min(text.find(',', begin), text.size());
-        steps.push_back(parse_step("--keep", text.substr(begin, end - begin)));
-        begin = end + 1;
+    for (const std::string& step : split_at_commas(text)) {
+        steps.push_back(parse_step("--keep", step));
     }
     return steps;
 }

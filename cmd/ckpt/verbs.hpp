@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ckpt/verify.hpp"
 #include "cli/options.hpp"
@@ -16,6 +17,7 @@ void add_latest(cli::Options& options);
 void add_diff(cli::Options& options);
 void add_prune(cli::Options& options);
 void add_copy(cli::Options& options);
+void add_merge(cli::Options& options, const std::string& command_line);
 
 // An existing directory, without slashes at the end. Throws Error(usage).
 std::string existing_directory(std::string path);
@@ -28,5 +30,6 @@ i64 directory_bytes(const std::string& path);
 ckpt::Verification verify_step(const std::string& path, bool quiet);
 // "120" or "global_step120"; throws Error(usage) naming `object`.
 i64 parse_step(const std::string& object, const std::string& text);
+std::vector<std::string> split_at_commas(const std::string& text);
 
 }  // namespace lm::ckpt_tool

@@ -158,7 +158,7 @@ class Importer {
         info.command_line = request_.command_line;
         info.weights = dtype_;
         info.state = {{"converted_from", request_.in}};
-        io::AtomicDirectory out = make_output(request_.out, request_.in, request_.force);
+        io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
         ckpt::save({out.path(), 0}, info, pieces);
         if (request_.check) request_.check(out.path());
         out.commit();

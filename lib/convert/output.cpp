@@ -22,7 +22,8 @@ bool contains(const std::filesystem::path& outer, const std::filesystem::path& i
 
 }  // namespace
 
-io::AtomicDirectory make_output(const std::string& out, const std::string& in, bool force) {
+io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
+                                bool force) {
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
     if (force && io::is_directory(out)) {
         if (!is_a_model(out)) {
@@ -30,8 +31,10 @@ io::AtomicDirectory make_output(const std::string& out, const std::string& in, b
         }
         std::error_code error;
         const auto out_path = std::filesystem::canonical(out, error);
-        const auto in_path = std::filesystem::canonical(in, error);
-        if (contains(out_path, in_path)) usage_error(out, "holds {}: choose another name", in);
+        for (const std::string& in : ins) {
+            const auto in_path = std::filesystem::canonical(in, error);
+            if (contains(out_path, in_path)) usage_error(out, "holds {}: choose another name", in);
+        }
     }
     return {out, std::to_string(::getpid()), overwrite};
 }

@@ -33,7 +33,7 @@ class Exporter {
         const spec::ModelConfig& model = checkpoint_.manifest().model;
         check_fits_gpt2(model);
         for (Gpt2Tensor& tensor : gpt2_tensors(model.n_layers)) add(std::move(tensor));
-        io::AtomicDirectory out = make_output(request_.out, request_.in, request_.force);
+        io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
         write_weights(out.path());
         write_json(out.path(), model);
         write_tokenizer(out.path(), model);

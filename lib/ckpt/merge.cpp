@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/merge.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "ckpt/convert.hpp"
+#include "ckpt/geometry.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr i64 chunk_elements = i64{1} << 20;
+constexpr std::array<std::string_view, 4> of_no_matter{"attention_dropout", "hidden_dropout",
+                                                       "init_method_std", "seq_length"};
+
+const Checkpoint& newest(const std::vector<MergeSource>& sources) {
+    return std::ranges::max_element(sources, {},
+                                    [](const MergeSource& source) {
+                                        return source.checkpoint.manifest().counters.iteration;
+                                    })
+        ->checkpoint;
+}
+
+DType common_type(const std::vector<MergeSource>& sources) {
+    const auto stored = [](const MergeSource& source) {
+        return source.checkpoint.manifest().tensors.at(0).dtype;
+    };
+    const DType first = stored(sources.front());
+    const auto is_first = [&](const MergeSource& source) { return stored(source) == first; };
+    return std::ranges::all_of(sources, is_first) ? first : DType::fp32;
+}
+
+class Averager {
+  public:
+    Averager(const std::vector<MergeSource>& sources, const MergeOptions& options)
+        : sources_(sources),
+          options_(options),
+          dtype_(options.dtype.value_or(common_type(sources))) {
+        for (const MergeSource& source : sources) total_ += source.weight;
+        LM_CHECK(total_ > 0, "an average of no weight");
+    }
+
+    SaveResult save_in(const std::string& directory) {
+        const Manifest& last = newest(sources_).manifest();
+        SaveInfo info;
+        info.model = last.model;
+        info.counters = last.counters;
+        info.tokenizer = last.tokenizer;
+        info.seed = last.seed;
+        info.state = last.state;
+        for (const MergeSource& source : sources_) {
+            info.state["merged_from"].push_back(
+                {{"path", source.checkpoint.path()}, {"weight", source.weight / total_}});
+        }
+        info.command_line = options_.command_line;
+        info.weights = dtype_;
+        const std::vector<spec::TensorSpec> table = spec::tensor_table(info.model);
+        std::vector<Piece> pieces;
+        for (const spec::TensorSpec& tensor : table) {
+            pieces.push_back(piece_of(static_cast<i64>(pieces.size()), tensor));
+        }
+        return save({directory, 0}, info, pieces);
+    }
+
+  private:
+    Piece piece_of(i64 index, const spec::TensorSpec& tensor) {
+        const Region all = whole(tensor.shape);
+        Piece piece{.tensor = index,
+                    .kind = Kind::weight,
+                    .dtype = dtype_,
+                    .box = all.box,
+                    .flat_begin = 0,
+                    .flat_end = all.flat_end};
+        piece.read = [this, &tensor, all](std::span<std::byte> to, i64 offset) {
+            const i64 size = size_of(dtype_);
+            const i64 first = offset / size;
+            const i64 n = static_cast<i64>(to.size()) / size;
+            for (i64 at = 0; at < n; at += chunk_elements) {
+                const i64 part = std::min(n - at, chunk_elements);
+                average(tensor.name, all.box, first + at, part);
+                convert(mean_.data(), DType::fp32, to.data() + at * size, dtype_, part);
+                check_held(tensor.name, to.data() + at * size, part);
+                n_done_ += part;
+                if (options_.progress) options_.progress(n_done_);
+            }
+        };
+        return piece;
+    }
+
+    // Elements [first, first + n) into mean_.
+    void average(const std::string& tensor, const spec::Box& box, i64 first, i64 n) {
+        sum_.assign(static_cast<size_t>(n), 0.0);
+        mean_.resize(sum_.size());
+        for (const MergeSource& source : sources_) {
+            source.checkpoint.load(tensor, Kind::master,
+                                   {.box = box,
+                                    .flat_begin = first,
+                                    .flat_end = first + n,
+                                    .dtype = DType::fp32,
+                                    .data = mean_.data()});
+            for (size_t i = 0; i < sum_.size(); ++i) {
+                sum_[i] += source.weight * double{mean_[i]};
+                if (!std::isfinite(mean_[i])) {
+                    run_error(source.checkpoint.path(),
+                              "tensor {}: element {} is {}: such a checkpoint cannot be averaged",
+                              tensor, first + static_cast<i64>(i), mean_[i]);
+                }
+            }
+        }
+        for (size_t i = 0; i < sum_.size(); ++i) mean_[i] = static_cast<float>(sum_[i] / total_);
+    }
+
+    void check_held(const std::string& tensor, const std::byte* values, i64 n) {
+        if (dtype_ == DType::fp32) return;
+        std::vector<float>& held = mean_;
+        convert(values, dtype_, held.data(), DType::fp32, n);
+        const auto bad = std::ranges::find_if(held, [](float x) { return !std::isfinite(x); });
+        if (bad == held.end()) return;
+        run_error("tensor " + tensor, "its average is too large for {}: choose another --dtype",
+                  name_of(dtype_));
+    }
+
+    const std::vector<MergeSource>& sources_;
+    const MergeOptions& options_;
+    DType dtype_;
+    double total_ = 0;
+    std::vector<double> sum_;
+    std::vector<float> mean_;
+    i64 n_done_ = 0;
+};
+
+}  // namespace
+
+void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
+    const io::OrderedJson model_a = to_json(a.manifest().model);
+    const io::OrderedJson model_b = to_json(b.manifest().model);
+    for (const auto& [key, value] : model_a.items()) {
+        if (std::ranges::find(of_no_matter, key) != of_no_matter.end()) continue;
+        if (value == model_b.at(key)) continue;
+        usage_error(b.path(), "{} is {}, in {} it is {}: another architecture", key,
+                    model_b.at(key).dump(), a.path(), value.dump());
+    }
+    const std::string& tokenizer_a = a.manifest().tokenizer.digest;
+    const std::string& tokenizer_b = b.manifest().tokenizer.digest;
+    if (tokenizer_a.empty() || tokenizer_b.empty() || tokenizer_a == tokenizer_b) return;
+    usage_error(b.path(), "was trained with another tokenizer than {}", a.path());
+}
+
+SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
+                 const std::string& directory) {
+    return Averager(sources, options).save_in(directory);
+}
+
+}  // namespace lm::ckpt

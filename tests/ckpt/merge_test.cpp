@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Averages of checkpoints, against sums by hand.
+#include "ckpt/merge.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ckpt/verify.hpp"
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using Catch::Matchers::Contains;
+using test::Buffers;
+
+namespace {
+
+// One step of a directory of its own, as two pipeline stages of two tensor ranks write it, or one.
+Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config, i64 iteration,
+                   i64 salt, bool many = false) {
+    const Generation generation = claim(directory);
+    SaveInfo info = test::info_of(config, iteration);
+    const i64 n = many ? 2 : 1;
+    info.parallel.tp = info.parallel.pp = n;
+    const std::string temporary = begin_save(generation, iteration);
+    std::vector<IndexReference> parts;
+    for (i64 rank = 0; rank < n * n; ++rank) {
+        Buffers buffers(config, info.parallel, rank % n, rank / n);
+        buffers.fill(config, salt);
+        std::erase_if(buffers.layout.tensors, [&](const spec::LocalTensor& tensor) {
+            return tensor.copy || (tensor.replicated && rank % n > 0);
+        });
+        parts.push_back(write_part(temporary, info, rank, buffers.pieces()));
+    }
+    return Checkpoint(commit_save(generation, info, parts).path);
+}
+
+Checkpoint merged(const std::vector<MergeSource>& sources, const std::string& directory,
+                  std::optional<DType> dtype = {}) {
+    io::make_directories(directory);
+    return Checkpoint(merge(sources, {.dtype = dtype, .command_line = "x"}, directory).path);
+}
+
+// Every element of every tensor, by `wanted` of (tensor, element).
+template <typename F>
+i64 n_wrong(const Checkpoint& checkpoint, const spec::ModelConfig& config, F wanted) {
+    i64 wrong = 0;
+    i64 index = 0;
+    for (const spec::TensorSpec& tensor : spec::tensor_table(config)) {
+        const std::vector<float> values = checkpoint.load_fp32(tensor.name, Kind::weight);
+        for (size_t i = 0; i < values.size(); ++i) {
+            wrong += values[i] != wanted(index, static_cast<i64>(i));
+        }
+        ++index;
+    }
+    return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("merge: the average of two layouts, by weights") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const Checkpoint a = step_of(scratch / "a", config, 10, 1);
+    const Checkpoint b = step_of(scratch / "b", config, 30, 2, true);
+    const Checkpoint c = step_of(scratch / "c", config, 20, 3);
+    const auto value = [](i64 tensor, i64 element, i64 salt) {
+        return double{Buffers::value(tensor, element, Kind::weight, salt)};
+    };
+    const Checkpoint mean = merged({{a}, {b}, {c}}, scratch / "mean");
+    CHECK(verify(mean.path(), nullptr).problems.empty());
+    CHECK_FALSE(mean.has(Kind::exp_avg));
+    CHECK(mean.manifest().counters.iteration == 30);
+    CHECK(mean.manifest().state.at("merged_from").size() == 3);
+    CHECK(n_wrong(mean, config, [&](i64 tensor, i64 i) {
+              const double sum = value(tensor, i, 1) + value(tensor, i, 2) + value(tensor, i, 3);
+              return static_cast<float>(sum / 3.0);
+          }) == 0);
+
+    const Checkpoint weighted = merged({{a, 0.5}, {b, 0.25}, {c, 0}}, scratch / "weighted");
+    CHECK(n_wrong(weighted, config, [&](i64 tensor, i64 i) {
+              const double sum = 0.5 * value(tensor, i, 1) + 0.25 * value(tensor, i, 2);
+              return static_cast<float>(sum / 0.75);
+          }) == 0);
+
+    // The average of the same is the same, bit for bit.
+    const Checkpoint same = merged({{b, 0.1}, {b, 0.2}, {b, 0.7}}, scratch / "same");
+    CHECK(n_wrong(same, config,
+                  [&](i64 tensor, i64 i) { return static_cast<float>(value(tensor, i, 2)); }) == 0);
+}
+
+TEST_CASE("merge: types of the result") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const Checkpoint a = step_of(scratch / "a", config, 1, 1);
+    const Checkpoint b = step_of(scratch / "b", config, 1, 2);
+    const Checkpoint half = merged({{a}, {b}}, scratch / "half", DType::bf16);
+    CHECK(half.manifest().tensors[0].dtype == DType::bf16);
+    CHECK(verify(half.path(), nullptr).problems.empty());
+    CHECK(n_wrong(half, config, [&](i64 tensor, i64 i) {
+              const double sum = double{Buffers::value(tensor, i, Kind::weight, 1)} +
+                                 double{Buffers::value(tensor, i, Kind::weight, 2)};
+              return f32_from_bf16(bf16_from_f32(static_cast<float>(sum / 2)));
+          }) == 0);
+    CHECK(merged({{half}, {half}}, scratch / "halves").manifest().tensors[0].dtype == DType::bf16);
+    CHECK(merged({{half}, {a}}, scratch / "mixed").manifest().tensors[0].dtype == DType::fp32);
+}
+
+TEST_CASE("merge: what cannot be averaged") {
+    const test::ScratchDirectory scratch;
+    auto config = test::small_model();
+    const Checkpoint a = step_of(scratch / "a", config, 1, 1);
+    Buffers buffers(config, {});
+    buffers.fill(config, 2);
+    io::make_directories(scratch / "out");
+    const auto attempt = [&](float bad, std::optional<DType> dtype) {
+        buffers.weight[5] = bad;
+        const std::string path =
+            save(claim(scratch / "b"), test::info_of(config, 1), buffers.pieces()).path;
+        return test::error_of([&] {
+            merge({{a}, {Checkpoint(path)}}, {.dtype = dtype, .command_line = "x"},
+                  scratch / "out");
+        });
+    };
+    CHECK_THAT(attempt(NAN, {}), Contains("b/global_step1: tensor embedding.word.weight: element 5 "
+                                          "is nan"));
+    CHECK_THAT(attempt(std::numeric_limits<float>::infinity(), {}), Contains("element 5 is inf"));
+    CHECK_THAT(attempt(3e5F, DType::fp16),
+               Contains("tensor embedding.word.weight: its average is too large for fp16"));
+    CHECK(attempt(3e5F, DType::bf16) == "no error");
+    CHECK(io::list_directory(scratch / "out") ==
+          std::vector<std::string>{"global_step1", "latest"});
+
+    const auto differs = [&](auto change) {
+        auto other = test::small_model();
+        change(other);
+        const Checkpoint b = step_of(scratch / "c", other, 1, 1);
+        return test::error_of([&] { check_same_architecture(a, b); }, Exit::usage);
+    };
+    CHECK_THAT(
+        differs([](auto& model) { model.vocab_size = 102; }),
+        Contains("c/global_step1: vocab_size is 102, in ") && Contains("a/global_step1 it is 101"));
+    CHECK_THAT(differs([](auto& model) { model.activation = spec::Activation::gelu_erf; }),
+               Contains("activation is "));
+    CHECK(differs([](auto& model) { model.hidden_dropout = 0.5; }) == "no error");
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-ckpt merge: the average of checkpoints of several types, which trains on and converts.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+args=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300
+    --micro-batch-size 2 --global-batch-size 2 --train-iters 6 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 6)
+lm-train "${args[@]}" --save a --save-interval 3 >/dev/null 2>&1
+lm-train "${args[@]}" --bf16 --seed 5 --save b --save-interval 3 >/dev/null 2>&1
+
+# The average of a step and itself is the step, whatever the weights.
+expect 0 '' lm-ckpt merge same a/global_step3 a/global_step3 a/global_step3 --weights 0.1,0.2,5
+grep -Eq '^same/global_step3: average of 3 checkpoints, ' out || fail "merge: $(cat out)"
+expect 0 '' lm-ckpt diff same a/global_step3 --weights-only
+# One of weight 0 does not count; masters are averaged, not the rounded weights.
+expect 0 '' lm-ckpt merge masters b a --weights 7,0
+expect 1 '' lm-ckpt diff masters b --weights-only
+expect 0 '' lm-ckpt merge rounded b a --weights 7,0 --dtype bf16
+expect 0 '' lm-ckpt diff rounded b --weights-only
+
+# Half way from a to b is as far from the one as from the other.
+expect 0 '' lm-ckpt merge mean a b
+expect 0 '' lm-ckpt verify mean --quiet
+expect 0 '' lm-ckpt show mean --json
+[ "$(jq -r '.state.merged_from | map(.weight) | add' out)" = 1 ] || fail "show: $(cat out)"
+[ "$(jq -r .counters.iteration out)" = 6 ] || fail "show: $(cat out)"
+[[ $(jq -r .command_line out) == *"lm-ckpt merge mean a b" ]] || fail "show: $(cat out)"
+word() { lm-ckpt diff "$1" "$2" --weights-only --json | jq -s 'map(select(.tensor == "embedding.word.weight"))[0].rms' || true; }
+awk -v a="$(word mean a)" -v b="$(word mean masters)" -v ab="$(word a masters)" 'BEGIN {
+    exit !(a > 0 && (a - b) ^ 2 < 1e-10 * ab ^ 2 && (a + b - ab) ^ 2 < 1e-10 * ab ^ 2) }' ||
+    fail "the mean lies elsewhere: $(word mean a) $(word mean masters) $(word a masters)"
+
+# What takes it.
+expect 2 'holds weights only' lm-train "${args[@]}" --load mean
+expect 0 '' lm-train "${args[@]}" --load mean --finetune
+expect 0 '' lm-convert mean mean-hf --to hf-gpt2 --check
+
+# What can be wrong; nothing of OUT stays.
+lm-train "${args[@]}" --ffn-hidden-size 64 --save c --save-interval 6 >/dev/null 2>&1
+expect 2 '^lm-ckpt: c/global_step6: ffn_hidden_size is 64, in a/global_step6 it is 128' lm-ckpt merge gone a c
+expect 2 'give at least two' lm-ckpt merge gone a
+expect 2 'weights: has 1 numbers for 2' lm-ckpt merge gone a b --weights 1
+expect 2 'weights: -1 is negative' lm-ckpt merge gone a b --weights 2,-1
+expect 2 'weights: are all 0' lm-ckpt merge gone a b --weights 0,0
+expect 2 'a: is a directory that holds|a: exists|a: holds' lm-ckpt merge a b b
+expect 2 'a: holds a/global_step3: choose another name' lm-ckpt merge a b a/global_step3 --force
+cp -r a damaged
+flip damaged/global_step6/weights-00000.safetensors
+expect 3 'damaged/global_step6/weights-00000.safetensors: .* do not fit their checksum' lm-ckpt merge gone a damaged
+expect 3 'cannot write' env LM_IO_FAULT=short:4 lm-ckpt merge gone a b
+nothing_under gone
+expect 0 '' lm-ckpt merge mean b b --force
+expect 0 '' lm-ckpt diff mean rounded --weights-only
+echo "lm-ckpt merge: all as promised"
