@@ -8,8 +8,8 @@ usage() {
 Usage: ./check.sh [--all] [--preset NAME] [--jobs N]
   (nothing)  build and the quick suite: about 20 minutes on 2 cores, dependencies included
   --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
-             the long forms, and the unit tests under the address and undefined-behaviour sanitizers:
-             about 40 minutes
+             the long forms, the unit tests under the address and undefined-behaviour sanitizers, and
+             the fuzzers, a few hundred runs of each: about 45 minutes
   --preset NAME  which build (release; dev has debug information and shares its build with yours)
   --jobs N   how many compilers and tests at once (default: all cores)
 END
@@ -93,6 +93,14 @@ if [ $all = 1 ]; then
         run asan asan -L '^unit$' --timeout 1200
     else
         results+=("build/results/asan.xml")
+    fi
+    step "fuzzers"
+    if ! command -v clang++ >/dev/null; then
+        echo "no clang++: they are not run"
+    elif build fuzz fuzzers; then
+        run fuzz fuzz -L '^fuzz$'
+    else
+        results+=("build/results/fuzz.xml")
     fi
 fi
 step "summary"

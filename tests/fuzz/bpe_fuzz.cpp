@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/all_mergers.hpp"
+#include "support/ids.hpp"
 #include "support/slow_merges.hpp"
 #include "text/bpe.hpp"
 #include "text/bpe_encoder.hpp"
@@ -185,11 +186,8 @@ void check_text(const BpeModel& model, const std::string& text, SplitRule rule,
                 const lm::test::SlowMerges& slow) {
     const Ids expected = slow.of_text(rule, text);
     const auto encoder = lm::text::make_bpe_encoder({&model, rule});
-    for (int pass = 0; pass < 2; ++pass) {
-        lm::text::IdBuffer ids(true);
-        encoder->encode(text, ids);
-        require(std::ranges::equal(ids.ids<i32>(), expected));
-    }
+    require(lm::test::ids_of(*encoder, text) == expected);
+    require(lm::test::ids_handed_over(*encoder, text) == expected);
 }
 
 }  // namespace
