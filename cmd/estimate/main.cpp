@@ -3,13 +3,15 @@
 #include "verbs.hpp"
 
 int main(int argc, char** argv) {
-    lm::cli::Options options("lm-estimate",
-                             "what a training will need: parameters, memory, batches, disk, time");
+    lm::cli::Options options(
+        "lm-estimate",
+        "what a training will need: parameters, memory, batches, disk, time; and when it is done");
     lm::estimate::add_params_verb(options);
     lm::estimate::add_memory_verb(options);
     lm::estimate::add_batch_verb(options);
     lm::estimate::add_checkpoint_verb(options);
     lm::estimate::add_time_verb(options);
+    lm::estimate::add_eta_verb(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "memory: the model does not fit in --gpu-memory; batch: one of --nodes "
                        "cannot run the ramp");
@@ -17,6 +19,7 @@ int main(int argc, char** argv) {
         "Examples:\n"
         "  lm-estimate params --model gpt2-124m\n"
         "  lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "
-        "--gpu-memory 80GB\n");
+        "--gpu-memory 80GB\n"
+        "  lm-estimate eta train.log --hours-per-day 20\n");
     return lm::cli::run_main(argc, argv, options);
 }

@@ -24,6 +24,8 @@ std::string text_of(Unit unit, double value) {
             return human_duration(value);
         case Unit::difference:
             return fmt::format("{:+.2f} %", 100 * value);
+        case Unit::share:
+            return fmt::format("{:.2f} %", 100 * value);
         case Unit::plain:
             break;
     }

@@ -12,8 +12,8 @@
 
 namespace lm::estimate {
 
-// difference: a ratio to what it should be, less one.
-enum class Unit { count, bytes, seconds, difference, plain };
+// difference: a ratio to what it should be, less one. share: a part of one.
+enum class Unit { count, bytes, seconds, difference, share, plain };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
 struct Figure {

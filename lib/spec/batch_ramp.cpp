@@ -59,10 +59,9 @@ i64 iterations_of_batch(const BatchRamp& ramp, i64 consumed) {
 
 }  // namespace
 
-std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples) {
+std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed) {
     ramp.check();
     std::vector<RampStep> steps;
-    i64 consumed = 0;
     i64 iteration = 1;
     const auto add = [&](i64 batch, i64 n_iterations) {
         if (n_iterations < 1) return;

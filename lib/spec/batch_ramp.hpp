@@ -30,8 +30,9 @@ struct RampStep {
 };
 
 // Every batch size until `total_samples` are consumed; a last batch that would exceed them is
-// dropped, as in Megatron.
-std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples);
+// dropped, as in Megatron. From a training that has consumed some already, iterations are counted
+// from there.
+std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
 // Consumed by the first `iterations` iterations.
 i64 samples_after(const BatchRamp& ramp, i64 iterations);

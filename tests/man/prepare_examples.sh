@@ -11,6 +11,11 @@ with open("corpus.jsonl", "w") as out:
     for i in range(400):
         text = f"Document {i}: " + " ".join(f"word{(i * 7 + k * k) % 97}" for k in range(60))
         out.write(json.dumps({"text": text, "title": f"Number {i}"}) + "\n")
+with open("megatron.log", "w") as out:
+    for i in range(10, 101, 10):
+        out.write(f" iteration {i:8d}/    1000 | consumed samples: {i * 64:12d} | elapsed time per iteration (ms): 512.5 | "
+                  f"learning rate: 1.000E-04 | global batch size:    64 | lm loss: {9 - i / 100:.6E} | loss scale: 1.0 | "
+                  "grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |\n")
 END
 gzip -k corpus.jsonl
 cp "$tokenizer/vocab.json" "$tokenizer/merges.txt" .

@@ -57,6 +57,24 @@ TEST_CASE("the ramp, step by step") {
     CHECK(of_bloom.back().consumed_before == 9'765'808);
 }
 
+TEST_CASE("the ramp goes on from where a training is") {
+    for (const i64 iterations : {0, 1, 439, 5000, 12'657, 12'658, 100'000}) {
+        CAPTURE(iterations);
+        const i64 consumed = samples_after(bloom, iterations);
+        i64 n = 0, samples = consumed;
+        for (const RampStep& step : ramp_steps(bloom, 220'000'000, consumed)) {
+            CHECK(step.first_iteration == n + 1);
+            CHECK(step.consumed_before == samples);
+            n += step.n_iterations;
+            samples = step.consumed_after();
+        }
+        CHECK(iterations + n == 115'311);
+        CHECK(samples == samples_after(bloom, 115'311));
+    }
+    CHECK(ramp_steps(bloom, 220'000'000, 220'000'000).empty());
+    CHECK(ramp_steps(bloom, 1000, 220'000'000).empty());
+}
+
 TEST_CASE("samples consumed at logged iterations") {
     CHECK(consumed_after(gpt13b, 168'000) == 153'013'584);
     CHECK(consumed_after(gpt104b, 3848) == 75'888);

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "time_left.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/schedule_flags.hpp"
+
+namespace lm::estimate {
+namespace {
+
+double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+bool is_usable(const metrics::LoggedRamp& r) {
+    return r.start >= 1 && r.increment >= 1 && r.samples >= 1 && r.start < r.global_batch &&
+           (r.global_batch - r.start) % r.increment == 0;
+}
+
+// None: not known, nor the batch.
+std::optional<spec::BatchRamp> ramp_of(const metrics::LogSummary& log,
+                                       const config::ScheduleFlags& flags) {
+    if (!flags.rampup.empty() && !flags.global_batch) {
+        usage_error("--rampup-batch-size", "needs --global-batch-size");
+    }
+    if (flags.global_batch) return config::batch_ramp(flags);
+    if (const auto& r = log.ramp(); r && is_usable(*r)) {
+        return spec::BatchRamp{r->start, r->increment, r->samples, r->global_batch};
+    }
+    if (!log.last().global_batch || *log.last().global_batch < 1) return std::nullopt;
+    return spec::BatchRamp{.global_batch = *log.last().global_batch};
+}
+
+void compare(const metrics::LoggedIteration& last, const spec::BatchRamp& ramp,
+             const std::string& name) {
+    if (!last.global_batch || !last.consumed_samples) return;
+    const i64 before = std::max<i64>(0, *last.consumed_samples - *last.global_batch);
+    const i64 expected = ramp.batch_at(before);
+    if (expected == *last.global_batch) return;
+    warn("{}: iteration {} has a batch of {}, not the {} of the schedule: is it of this training?",
+         name, last.iteration, *last.global_batch, expected);
+}
+
+Left left_by_samples(const spec::BatchRamp& ramp, i64 consumed, i64 total) {
+    Left left{0, 0};
+    for (const spec::RampStep& step : ramp_steps(ramp, total, consumed)) {
+        left.iterations += step.n_iterations;
+        *left.samples += step.batch * step.n_iterations;
+    }
+    return left;
+}
+
+Left left_by_iterations(const std::optional<spec::BatchRamp>& ramp, i64 consumed, i64 iterations) {
+    Left left{std::max<i64>(0, iterations), std::nullopt};
+    if (!ramp) return left;
+    left.samples = 0;
+    i64 rest = left.iterations;
+    const i64 most = checked_mul(rest, ramp->global_batch);
+    for (const spec::RampStep& step : ramp_steps(*ramp, consumed + most, consumed)) {
+        const i64 n = std::min(rest, step.n_iterations);
+        *left.samples += n * step.batch;
+        rest -= n;
+    }
+    return left;
+}
+
+// The batch in which the last token lies is trained on whole.
+Left left_by_tokens(const metrics::LogSummary& log, const spec::BatchRamp& ramp, i64 consumed,
+                    i64 tokens, std::optional<i64> seq_length) {
+    constexpr std::string_view flag = "--train-tokens";
+    const std::optional<double> per_sample =
+        seq_length ? std::optional(as_double(*seq_length)) : log.tokens_per_sample();
+    if (!per_sample || !(*per_sample > 0)) usage_error(flag, "needs --seq-length with this log");
+    const double done = log.last().consumed_tokens ? as_double(*log.last().consumed_tokens)
+                                                   : as_double(consumed) * *per_sample;
+    const double needed = std::ceil(std::max(0.0, as_double(tokens) - done) / *per_sample);
+    const i64 total = consumed + static_cast<i64>(needed);
+    Left left = left_by_samples(ramp, consumed, total);
+    if (consumed + *left.samples < total) {
+        left.samples = *left.samples + ramp.batch_at(consumed + *left.samples);
+        ++left.iterations;
+    }
+    return left;
+}
+
+}  // namespace
+
+Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flags,
+                  const std::string& name) {
+    const config::ScheduleFlags& schedule = flags.schedule;
+    const metrics::LoggedIteration& last = log.last();
+    if (schedule.train_samples && schedule.train_iters) {
+        usage_error("--train-iters", "contradicts --train-samples: give one of the two");
+    }
+    const std::optional<spec::BatchRamp> ramp = ramp_of(log, schedule);
+    if (ramp) compare(last, *ramp, name);
+    if (!schedule.train_samples && !schedule.train_tokens) {
+        const i64 total = schedule.train_iters.value_or(last.total_iterations);
+        if (total < 1) usage_error("--train-iters", "must be given: {} does not tell it", name);
+        // Old logs do not show samples; then there is no ramp, either.
+        return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
+    }
+    const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
+    if (!last.consumed_samples) usage_error(flag, "{} does not show consumed samples", name);
+    if (!ramp) usage_error("--global-batch-size", "must be given: {} does not show it", name);
+    const i64 consumed = *last.consumed_samples;
+    Left left{std::numeric_limits<i64>::max(), std::nullopt};
+    const auto at_most = [&left](const Left& other) {
+        if (other.iterations < left.iterations) left = other;
+    };
+    if (schedule.train_samples) at_most(left_by_samples(*ramp, consumed, *schedule.train_samples));
+    if (schedule.train_iters) {
+        at_most(left_by_iterations(ramp, consumed, *schedule.train_iters - last.iteration));
+    }
+    if (schedule.train_tokens) {
+        const std::optional<i64> seq_length = config::seq_length_of(flags.model);
+        at_most(left_by_tokens(log, *ramp, consumed, *schedule.train_tokens, seq_length));
+    }
+    return left;
+}
+
+double seconds_left(const metrics::LogSummary& log, const Left& left) {
+    const metrics::LogSums recent = log.recent();
+    const double same = as_double(left.iterations) * recent.mean_step_s();
+    const double batch = recent.mean_batch();
+    if (left.iterations == 0 || !left.samples || batch <= 0) return same;
+    const double ratio = as_double(*left.samples) / as_double(left.iterations) / batch;
+    const std::optional<double> fixed = log.fit().fixed_share(batch);
+    constexpr double alike = 1e-2;
+    if (!fixed && std::abs(ratio - 1) > alike) {
+        note(
+            "the batch changes from {:.0f} to {:.0f} on average, and the log does not show what "
+            "that does: time is taken to grow with the samples, though larger batches usually need "
+            "less",
+            batch, ratio * batch);
+    }
+    return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio);
+}
+
+}  // namespace lm::estimate

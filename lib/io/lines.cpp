@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/lines.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace lm::io {
+namespace {
+
+constexpr size_t block_bytes = size_t{1} << 20;
+
+void split(std::string_view line, const std::function<void(std::string_view)>& take) {
+    while (!line.empty()) {
+        const size_t n = std::min(line.find('\r'), longest_line);
+        const std::string_view piece = line.substr(0, n);
+        if (!piece.empty()) take(piece);
+        line.remove_prefix(piece.size());
+        if (line.starts_with('\r')) line.remove_prefix(1);
+    }
+}
+
+}  // namespace
+
+void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& take) {
+    std::vector<char> buffer(longest_line + block_bytes);
+    size_t kept = 0;  // of a line whose end is not read yet, at the start of the buffer
+    for (;;) {
+        const i64 n =
+            stream.read(std::as_writable_bytes(std::span(buffer).subspan(kept, block_bytes)));
+        std::string_view text(buffer.data(), kept + static_cast<size_t>(n));
+        if (n == 0) return split(text, take);
+        for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
+            split(text.substr(0, end), take);
+        }
+        while (text.size() > longest_line) {
+            split(text.substr(0, longest_line), take);
+            text.remove_prefix(longest_line);
+        }
+        kept = text.size();
+        std::memmove(buffer.data(), text.data(), kept);
+    }
+}
+
+}  // namespace lm::io

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/log_line.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstring>
+#include <functional>
+
+#include "io/json.hpp"
+
+namespace lm::metrics {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr auto npos = std::string_view::npos;
+constexpr i64 largest_count = 1'000'000'000'000'000;  // what is more is two numbers in one
+
+// memmem: most of a log is other lines, and string_view::find is many times slower.
+size_t find(std::string_view text, std::string_view what, size_t from = 0) {
+    const void* at = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
+    return at ? static_cast<size_t>(static_cast<const char*>(at) - text.data()) : npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+    const size_t first = text.find_first_not_of(" \t");
+    if (first == npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+template <typename T>
+std::optional<T> number(std::string_view text) {
+    T value{};
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (text.empty() || error != std::errc{} || stop != end) return std::nullopt;
+    return value;
+}
+
+// What is left of a text that is read from its start on.
+class Scanner {
+  public:
+    explicit Scanner(std::string_view text) : rest_(text) {}
+
+    bool take(std::string_view word) {
+        if (!rest_.starts_with(word)) return false;
+        rest_.remove_prefix(word.size());
+        return true;
+    }
+    void skip_blanks() {
+        rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size()));
+    }
+    std::optional<i64> take_whole() {
+        const size_t n = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
+        const std::optional<i64> value = number<i64>(rest_.substr(0, n));
+        rest_.remove_prefix(n);
+        return value;
+    }
+    // `digits` digits.
+    std::optional<int> take_digits(size_t digits) {
+        if (rest_.size() < digits) return std::nullopt;
+        const std::string_view text = rest_.substr(0, digits);
+        if (text.find_first_not_of("0123456789") != npos) return std::nullopt;
+        rest_.remove_prefix(digits);
+        return number<int>(text);
+    }
+    std::string_view rest() const { return rest_; }
+
+  private:
+    std::string_view rest_;
+};
+
+// ---- Time stamps -------------------------------------------------------------------------------
+
+double fraction_of(Scanner& text) {
+    if (!text.take(".") && !text.take(",")) return 0;
+    const std::string_view digits =
+        text.rest().substr(0, text.rest().find_first_not_of("0123456789"));
+    text.take(digits);
+    return digits.empty() ? 0
+                          : static_cast<double>(number<i64>(digits.substr(0, 9)).value_or(0)) /
+                                std::pow(10, std::min<size_t>(digits.size(), 9));
+}
+
+// "+01:00" and "+0100", seconds.
+double zone_of(Scanner text) {
+    const bool west = text.take("-");
+    if (!west && !text.take("+")) return 0;
+    const std::optional<int> hours = text.take_digits(2);
+    text.take(":");
+    const std::optional<int> minutes = text.take_digits(2);
+    if (!hours || !minutes) return 0;
+    return (west ? -1 : 1) * (*hours * 3600.0 + *minutes * 60.0);
+}
+
+std::optional<double> time_stamp_at(std::string_view text) {
+    Scanner scanner(text);
+    int parts[6] = {};
+    constexpr std::string_view separators[] = {"-", "-", " ", ":", ":", ""};
+    for (size_t i = 0; i < 6; ++i) {
+        const std::optional<int> part = scanner.take_digits(i == 0 ? 4 : 2);
+        if (!part) return std::nullopt;
+        parts[i] = *part;
+        if (!scanner.take(separators[i]) && !(i == 2 && scanner.take("T"))) return std::nullopt;
+    }
+    const std::chrono::year_month_day day{std::chrono::year(parts[0]),
+                                          std::chrono::month(static_cast<unsigned>(parts[1])),
+                                          std::chrono::day(static_cast<unsigned>(parts[2]))};
+    if (!day.ok() || parts[3] > 23 || parts[4] > 59 || parts[5] > 60) return std::nullopt;
+    const auto days = std::chrono::sys_days(day).time_since_epoch().count();
+    const double fraction = fraction_of(scanner);
+    return static_cast<double>(days) * 86400.0 + parts[3] * 3600.0 + parts[4] * 60.0 + parts[5] +
+           fraction - zone_of(scanner);
+}
+
+// ---- Megatron's line ---------------------------------------------------------------------------
+
+// What a field of "name: value |" may hold and still be of use; the others are not looked at: a
+// loss or a norm may be nan.
+struct Fields {
+    LoggedIteration& out;
+    std::optional<double> step_s, samples_per_s;
+
+    // False: a field that is needed cannot be read.
+    bool take(std::string_view name, std::string_view value) {
+        if (name == "consumed samples"sv) return whole(value, out.consumed_samples);
+        if (name == "consumed tokens"sv) return whole(value, out.consumed_tokens);
+        if (name == "global batch size"sv) return whole(value, out.global_batch);
+        if (name == "elapsed time per iteration (s)"sv) return seconds(value, 1);
+        if (name == "elapsed time per iteration (ms)"sv) return seconds(value, 1000);
+        if (name == "samples per second"sv) samples_per_s = number<double>(value);
+        if (name == "TFLOPs"sv || name == "throughput per GPU (TFLOP/s/GPU)"sv) tera(value);
+        return true;
+    }
+
+  private:
+    static bool whole(std::string_view value, std::optional<i64>& to) {
+        to = number<i64>(value);
+        return to && *to >= 0 && *to <= largest_count;
+    }
+    bool seconds(std::string_view value, double per_second) {
+        step_s = number<double>(value);
+        if (!step_s || !std::isfinite(*step_s) || *step_s < 0) return false;
+        *step_s /= per_second;
+        return true;
+    }
+    void tera(std::string_view value) {
+        const std::optional<double> x = number<double>(value);
+        if (x && std::isfinite(*x) && *x >= 0) out.flops_per_s = *x * 1e12;
+    }
+};
+
+// The elapsed time is printed with two digits, the samples per second with three: of short steps
+// the latter tells more, where the two agree (old versions of Megatron-DeepSpeed print a rate of
+// thousandths).
+double sharper(const Fields& fields) {
+    const double printed = *fields.step_s;
+    const auto& batch = fields.out.global_batch;
+    if (!batch || !fields.samples_per_s || !(*fields.samples_per_s > 0)) return printed;
+    const double derived = static_cast<double>(*batch) / *fields.samples_per_s;
+    return std::abs(derived - printed) <= 0.0051 ? derived : printed;
+}
+
+// What stands behind "iteration N/": the line is that of an iteration if it is sound.
+bool read_fields(std::string_view text, LoggedIteration& iteration) {
+    Scanner scanner(text);
+    scanner.skip_blanks();
+    const std::optional<i64> total = scanner.take_whole();
+    scanner.skip_blanks();
+    if (!total || *total > largest_count || !scanner.take("|")) return false;
+    iteration.total_iterations = *total;
+    Fields fields{iteration, {}, {}};
+    std::string_view rest = scanner.rest();
+    // What has no bar behind it may be cut: it does not count.
+    for (size_t bar; (bar = rest.find('|')) != npos; rest.remove_prefix(bar + 1)) {
+        const std::string_view field = rest.substr(0, bar);
+        const size_t colon = field.find(':');
+        if (colon == npos) continue;
+        if (!fields.take(trimmed(field.substr(0, colon)), trimmed(field.substr(colon + 1)))) {
+            return false;
+        }
+    }
+    if (!fields.step_s) return false;
+    iteration.step_s = sharper(fields);
+    return true;
+}
+
+// Finds "iteration N/" from `from` on; `behind` is where the slash was.
+struct Mark {
+    size_t begin = npos;
+    size_t behind = 0;
+    i64 iteration = 0;
+};
+Mark find_mark(std::string_view line, size_t from) {
+    constexpr std::string_view word = "iteration";
+    for (size_t at; (at = find(line, word, from)) != npos; from = at + 1) {
+        Scanner scanner(line.substr(at + word.size()));
+        if (!scanner.rest().starts_with(' ')) continue;
+        scanner.skip_blanks();
+        const std::optional<i64> n = scanner.take_whole();
+        if (!n || *n > largest_count || !scanner.take("/")) continue;
+        return {at, line.size() - scanner.rest().size(), *n};
+    }
+    return {};
+}
+
+// Several marks in a line: those before the last one were cut.
+bool read_megatron(std::string_view line, LogLine& out) {
+    Mark mark = find_mark(line, 0);
+    if (mark.begin == npos) return false;
+    for (Mark next; (next = find_mark(line, mark.behind)).begin != npos; mark = next) {
+        ++out.n_damaged;
+    }
+    LoggedIteration& iteration = out.iteration;
+    iteration.iteration = mark.iteration;
+    if (!read_fields(line.substr(mark.behind), iteration)) {
+        ++out.n_damaged;
+        return true;
+    }
+    constexpr size_t longest_prefix = 200;
+    const size_t from = mark.begin - std::min(mark.begin, longest_prefix);
+    iteration.unix_time_s = time_stamp_in(line.substr(from, mark.begin - from));
+    iteration.digest = std::hash<std::string_view>{}(line.substr(mark.begin));
+    out.kind = LogLine::Kind::iteration;
+    return true;
+}
+
+// ---- Other lines -------------------------------------------------------------------------------
+
+template <typename T>
+void take(const io::Json& json, const char* key, std::optional<T>& to) {
+    const auto at = json.find(key);
+    const bool fits = std::integral<T> ? at != json.end() && at->is_number_integer()
+                                       : at != json.end() && at->is_number();
+    constexpr auto most = static_cast<T>(largest_count);
+    if (fits && at->get<T>() >= 0 && at->get<T>() <= most) to = at->get<T>();
+}
+
+// A line of --log-json.
+void read_json(std::string_view line, LogLine& out) {
+    const io::Json json = io::Json::parse(line, nullptr, false);
+    std::optional<i64> iteration, total;
+    std::optional<double> step_s;
+    if (json.is_object()) {
+        take(json, "iteration", iteration);
+        take(json, "total_iterations", total);
+        take(json, "step_s", step_s);
+    }
+    if (!iteration || !total || !step_s || !std::isfinite(*step_s) || *step_s < 0) {
+        ++out.n_damaged;
+        return;
+    }
+    LoggedIteration& to = out.iteration;
+    to.iteration = *iteration;
+    to.total_iterations = *total;
+    to.step_s = *step_s;
+    take(json, "consumed_samples", to.consumed_samples);
+    take(json, "consumed_tokens", to.consumed_tokens);
+    take(json, "global_batch_size", to.global_batch);
+    take(json, "flops_per_s", to.flops_per_s);
+    take(json, "time", to.unix_time_s);
+    to.digest = std::hash<std::string_view>{}(line);
+    out.kind = LogLine::Kind::iteration;
+}
+
+// Megatron: "will use batch size rampup starting from global batch size A to global batch size B
+// with batch size increments C over D samples."
+bool read_ramp(std::string_view line, LogLine& out) {
+    constexpr std::string_view words[] = {"rampup starting from global batch size ",
+                                          " to global batch size ", " with batch size increments ",
+                                          " over "};
+    const size_t at = find(line, words[0]);
+    if (at == npos) return false;
+    Scanner scanner(line.substr(at));
+    i64* const values[] = {&out.ramp.start, &out.ramp.global_batch, &out.ramp.increment,
+                           &out.ramp.samples};
+    for (size_t i = 0; i < 4; ++i) {
+        if (!scanner.take(words[i])) return false;
+        const std::optional<i64> value = scanner.take_whole();
+        if (!value) return false;
+        *values[i] = *value;
+    }
+    out.kind = LogLine::Kind::ramp;
+    return true;
+}
+
+// "successfully loaded checkpoint from DIR at iteration N" of Megatron, "resuming after iteration
+// N" of lm-train.
+bool read_loaded(std::string_view line, LogLine& out) {
+    constexpr std::string_view megatron = " at iteration ", ours = ": resuming after iteration ";
+    size_t at = find(line, ours);
+    if (at != npos) {
+        at += ours.size();
+    } else if (find(line, "successfully loaded checkpoint from") != npos) {
+        at = line.rfind(megatron);
+        if (at == npos) return false;
+        at += megatron.size();
+    } else {
+        return false;
+    }
+    Scanner scanner(line.substr(at));
+    const std::optional<i64> iteration = scanner.take_whole();
+    if (!iteration) return false;
+    out.loaded_iteration = *iteration;
+    out.kind = LogLine::Kind::loaded;
+    return true;
+}
+
+// "[after megatron is initialized] datetime: 2021-08-08 01:00:51 " and others.
+bool read_clock(std::string_view line, LogLine& out) {
+    constexpr std::string_view word = "] datetime: ";
+    const size_t at = find(line, word);
+    if (at == npos) return false;
+    out.unix_time_s = time_stamp_in(line.substr(at, 64));
+    if (!out.unix_time_s) return false;
+    const bool starts = find(line, "[after megatron is initialized") != npos;
+    out.kind = starts ? LogLine::Kind::start : LogLine::Kind::clock;
+    return true;
+}
+
+}  // namespace
+
+std::optional<double> time_stamp_in(std::string_view text) {
+    constexpr size_t shortest = "2026-01-31 12:00:00"sv.size();
+    for (size_t at = text.size() < shortest ? npos : text.size() - shortest; at != npos; --at) {
+        if (text[at + 4] != '-' || text[at + 13] != ':') continue;
+        if (const auto time = time_stamp_at(text.substr(at))) return time;
+    }
+    return std::nullopt;
+}
+
+LogLine read_log_line(std::string_view line) {
+    LogLine out;
+    if (line.starts_with('{') && find(line, R"("kind":"step")") != npos) {
+        read_json(line, out);
+        return out;
+    }
+    if (find(line, "iteration") != npos) {
+        if (read_megatron(line, out) || read_loaded(line, out)) return out;
+    }
+    if (read_clock(line, out) || read_ramp(line, out)) return out;
+    return out;
+}
+
+}  // namespace lm::metrics

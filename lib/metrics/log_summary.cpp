@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/log_summary.hpp"
+
+#include <algorithm>
+
+namespace lm::metrics {
+namespace {
+
+double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+void operator+=(LogSums& sums, const LogSums& more) {
+    sums.iterations += more.iterations;
+    sums.samples += more.samples;
+    sums.tokens += more.tokens;
+    sums.step_s += more.step_s;
+    sums.flops += more.flops;
+    sums.flops_s += more.flops_s;
+}
+
+}  // namespace
+
+// Sums of squares about the mean, by Welford's update: batches of thousands and sums of squares
+// would cancel.
+void StepFit::add(double batch, double step_s, double weight) {
+    n_ += weight;
+    const double dx = batch - mean_x_;
+    mean_x_ += dx * weight / n_;
+    mean_y_ += (step_s - mean_y_) * weight / n_;
+    xx_ += weight * dx * (batch - mean_x_);
+    xy_ += weight * dx * (step_s - mean_y_);
+}
+
+std::optional<double> StepFit::fixed_share(double batch) const {
+    constexpr double least_spread = 0.05;  // of batch sizes; a line through less is noise
+    if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
+    const double slope = xy_ / xx_;
+    const double fixed = mean_y_ - slope * mean_x_;
+    if (!(slope > 0)) return std::nullopt;
+    return std::max(0.0, fixed) / (std::max(0.0, fixed) + slope * batch);
+}
+
+void LogSummary::add(std::string_view text) {
+    ++n_lines_;
+    const LogLine line = read_log_line(text);
+    n_damaged_ += line.n_damaged;
+    if (line.kind == LogLine::Kind::other) return;
+    if (line.kind == LogLine::Kind::iteration) return take(line.iteration);
+    finish();
+    switch (line.kind) {
+        case LogLine::Kind::other:
+        case LogLine::Kind::iteration:
+            return;
+        case LogLine::Kind::loaded:
+            started_ = true;
+            loaded_ = line.loaded_iteration;
+            return;
+        case LogLine::Kind::ramp:
+            ramp_ = line.ramp;
+            return;
+        case LogLine::Kind::start:
+            started_ = true;
+            [[fallthrough]];
+        case LogLine::Kind::clock:
+            return follow_clock(*line.unix_time_s);
+    }
+}
+
+void LogSummary::finish() {
+    if (!first_) return;
+    const LoggedIteration first = *first_;
+    first_.reset();
+    add_iteration(first);
+}
+
+void LogSummary::take(const LoggedIteration& line) {
+    ++n_logged_;
+    if (!last_ && !first_ && !loaded_) {
+        first_ = line;
+        return;
+    }
+    if (first_ && line.iteration == first_->iteration) {
+        ++n_repeated_;
+        return;
+    }
+    if (first_ && line.iteration > first_->iteration) {
+        interval_ = line.iteration - first_->iteration;
+    }
+    finish();
+    if (is_repeated(line)) {
+        ++n_repeated_;
+    } else {
+        add_iteration(line);
+    }
+}
+
+void LogSummary::follow_clock(double now) {
+    if (!first_clock_) first_clock_ = now;
+    // Clocks of several hosts differ a little; an earlier time is not followed.
+    if (clock_) {
+        stamped_ = true;
+        missing_now_s_ += std::max(0.0, now - *clock_);
+    }
+    clock_ = std::max(now, clock_.value_or(now));
+}
+
+// The same line of another rank: at once, or late, among those that came since.
+bool LogSummary::is_repeated(const LoggedIteration& line) const {
+    if (!last_ || started_ || line.iteration > last_->iteration) return false;
+    return line.iteration == last_->iteration ||
+           std::find(digests_.begin(), digests_.end(), line.digest) != digests_.end();
+}
+
+void LogSummary::add_iteration(LoggedIteration line) {
+    constexpr size_t most_digests = 64;
+    digests_.push_back(line.digest);
+    if (digests_.size() > most_digests) digests_.pop_front();
+    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // it was cut
+    const bool goes_back = last_ && line.iteration <= last_->iteration;
+    const bool first_of_run = !last_ || goes_back || started_;
+    const bool is_loaded = loaded_ && *loaded_ < line.iteration;
+    i64 before = is_loaded ? *loaded_ : std::max<i64>(0, line.iteration - interval_);
+    if (!first_of_run) {
+        before = last_->iteration;
+        interval_ = line.iteration - before;
+    } else if (!is_loaded && last_ && last_->iteration < line.iteration) {
+        before = last_->iteration;
+    }
+    const double step_s = line.step_s * as_double(line.iteration - before);
+    if (line.unix_time_s) {
+        // A stamp is given when the steps of its line are done: their time is not missing.
+        const bool first = !clock_;
+        follow_clock(*line.unix_time_s);
+        if (!first) missing_now_s_ -= step_s;
+    } else if (clock_) {
+        *clock_ += step_s;
+    }
+    if (last_) find_stop(first_of_run, before);
+    missing_s_ += missing_now_s_;
+    add_sums(line, line.iteration - before, first_of_run);
+    last_ = line;
+    started_ = false;
+    loaded_.reset();
+    missing_now_s_ = 0;
+}
+
+void LogSummary::find_stop(bool restarted, i64 before) {
+    LogStop stop{.restarted = restarted,
+                 .last_iteration = last_->iteration,
+                 .resumed_after = before,
+                 .unix_time_s = clock_};
+    stop.repeated_s = as_double(stop.repeated()) * last_->step_s;
+    if (stamped_) stop.missing_s = std::max(0.0, missing_now_s_);
+    if (!restarted && missing_now_s_ < settings_.least_gap_s) return;
+    if (restarted) {
+        ++n_restarts_;
+        repeated_iterations_ += stop.repeated();
+        repeated_s_ += stop.repeated_s;
+    }
+    keep(stop);
+}
+
+void LogSummary::keep(const LogStop& stop) {
+    ++n_stops_;
+    stops_.push_back(stop);
+    if (stops_.size() > most_stops) stops_.pop_front();
+}
+
+void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run) {
+    LogSums sums{.iterations = n, .step_s = line.step_s * as_double(n)};
+    const bool follows = last_ && !first_of_run;
+    const auto increase = [](i64 from, i64 to) { return as_double(std::max<i64>(0, to - from)); };
+    if (follows && line.consumed_samples && last_->consumed_samples) {
+        sums.samples = increase(*last_->consumed_samples, *line.consumed_samples);
+    } else if (line.global_batch) {
+        sums.samples = as_double(n) * as_double(*line.global_batch);
+    }
+    if (follows && line.consumed_tokens && last_->consumed_tokens) {
+        sums.tokens = increase(*last_->consumed_tokens, *line.consumed_tokens);
+        if (sums.samples > 0 && sums.tokens > 0) tokens_per_sample_ = sums.tokens / sums.samples;
+    } else if (line.consumed_tokens && line.consumed_samples && *line.consumed_samples > 0) {
+        if (!tokens_per_sample_) {
+            tokens_per_sample_ =
+                as_double(*line.consumed_tokens) / as_double(*line.consumed_samples);
+        }
+        sums.tokens = sums.samples * *tokens_per_sample_;
+    }
+    if (line.flops_per_s) {
+        sums.flops = *line.flops_per_s * sums.step_s;
+        sums.flops_s = sums.step_s;
+    }
+    sums_ += sums;
+    if (last_ && last_->global_batch != line.global_batch) recent_.clear();
+    recent_.push_back({sums, first_of_run});
+    if (static_cast<i64>(recent_.size()) > settings_.window) recent_.pop_front();
+    // The mean batch of the interval, in which the ramp may have gone on.
+    if (sums.samples > 0 && !first_of_run) {
+        fit_.add(sums.mean_batch(), line.step_s, as_double(n));
+    }
+}
+
+LogSums LogSummary::recent() const {
+    const auto sum = [this](bool with_first) {
+        LogSums sums;
+        for (const Recent& line : recent_) {
+            if (with_first || !line.first_of_run) sums += line.sums;
+        }
+        return sums;
+    };
+    const LogSums usual = sum(false);
+    return usual.iterations > 0 ? usual : sum(true);
+}
+
+std::optional<double> LogSummary::wall_s() const {
+    if (!stamped_) return std::nullopt;
+    return *clock_ - *first_clock_;
+}
+
+}  // namespace lm::metrics

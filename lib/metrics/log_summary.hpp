@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the log of a training tells as a whole: how far it is, how fast, where it stopped and went
+// on. Lines are looked at once, one after the other; memory does not grow with their number.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string_view>
+
+#include "metrics/log_line.hpp"
+
+namespace lm::metrics {
+
+// Where a training did not simply go on from one logged iteration to the next.
+struct LogStop {
+    bool restarted = false;  // else: time is missing, in the midst of a run
+    i64 last_iteration = 0;  // logged before
+    i64 resumed_after = 0;   // the iteration whose checkpoint was loaded; an estimate where the
+                             // log does not tell: the first one logged, less an interval
+    double repeated_s = 0;   // iterations that were computed twice
+    std::optional<double> missing_s;    // time in which no iteration was computed
+    std::optional<double> unix_time_s;  // of its end
+    i64 repeated() const {
+        return last_iteration > resumed_after ? last_iteration - resumed_after : 0;
+    }
+};
+
+// Sums over logged iterations.
+struct LogSums {
+    i64 iterations = 0;
+    double samples = 0, tokens = 0;
+    double step_s = 0;
+    // Of the iterations whose line has it.
+    double flops = 0, flops_s = 0;
+    double mean_batch() const { return samples / static_cast<double>(iterations); }
+    double mean_step_s() const { return step_s / static_cast<double>(iterations); }
+};
+
+// Least squares of step_s = a + b x batch, every line weighted by its iterations.
+class StepFit {
+  public:
+    void add(double batch, double step_s, double weight);
+    // a / (a + b x batch), in [0, 1]: the share of a step's time that does not grow with its batch.
+    // None: the lines are of about one batch size, or it made no difference.
+    std::optional<double> fixed_share(double batch) const;
+
+  private:
+    double n_ = 0, mean_x_ = 0, mean_y_ = 0, xx_ = 0, xy_ = 0;
+};
+
+class LogSummary {
+  public:
+    struct Settings {
+        i64 window = 100;          // lines of recent()
+        double least_gap_s = 600;  // from which missing time is a stop of its own
+    };
+    explicit LogSummary(const Settings& settings) : settings_(settings) {}
+
+    void add(std::string_view line);
+    // After the last line, before anything is asked.
+    void finish();
+
+    i64 n_lines() const { return n_lines_; }
+    i64 n_logged() const { return n_logged_; }      // sound lines of iterations, repeated ones too
+    i64 n_damaged() const { return n_damaged_; }    // such lines that could not be read
+    i64 n_repeated() const { return n_repeated_; }  // an iteration told once more, by another rank
+    bool empty() const { return !last_; }
+    // The newest logged iteration. Not empty().
+    const LoggedIteration& last() const { return *last_; }
+    const std::optional<LoggedRamp>& ramp() const { return ramp_; }
+    std::optional<double> tokens_per_sample() const { return tokens_per_sample_; }
+
+    // Of everything, repeated iterations too: what the machine delivered while it computed.
+    const LogSums& sums() const { return sums_; }
+    // Of the last lines with the present batch size, but for the first line of a run, which warms
+    // up, if there are others.
+    LogSums recent() const;
+    const StepFit& fit() const { return fit_; }
+
+    // The newest ones; n_stops() counts all.
+    static constexpr size_t most_stops = 1000;
+    const std::deque<LogStop>& stops() const { return stops_; }
+    i64 n_stops() const { return n_stops_; }
+    i64 n_restarts() const { return n_restarts_; }
+    i64 repeated_iterations() const { return repeated_iterations_; }
+    double repeated_s() const { return repeated_s_; }
+    // Between the first and the last time stamp; none where there are less than two.
+    std::optional<double> wall_s() const;
+    // Of it, in which nothing was computed.
+    double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
+
+  private:
+    struct Recent {
+        LogSums sums;
+        bool first_of_run = false;
+    };
+    void take(const LoggedIteration& line);
+    bool is_repeated(const LoggedIteration& line) const;
+    void add_iteration(LoggedIteration line);
+    void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
+    void follow_clock(double now);
+    void find_stop(bool restarted, i64 before);
+    void keep(const LogStop& stop);
+
+    Settings settings_;
+    i64 n_lines_ = 0, n_logged_ = 0, n_damaged_ = 0, n_repeated_ = 0;
+    // The first line, until the second one tells how many iterations a line is about.
+    std::optional<LoggedIteration> first_;
+    std::optional<LoggedIteration> last_;
+    std::optional<LoggedRamp> ramp_;
+    std::optional<double> tokens_per_sample_;
+    LogSums sums_;
+    std::deque<Recent> recent_;
+    std::deque<size_t> digests_;  // of the last lines
+    StepFit fit_;
+    i64 interval_ = 1;  // iterations between two lines
+    // Of what came since the last logged iteration.
+    bool started_ = false;
+    std::optional<i64> loaded_;
+    double missing_now_s_ = 0;
+    // The time of the last thing that is known of: stamps, and steps since then.
+    std::optional<double> clock_, first_clock_;
+    bool stamped_ = false;  // more than one stamp
+    std::deque<LogStop> stops_;
+    i64 n_stops_ = 0, n_restarts_ = 0, repeated_iterations_ = 0;
+    double repeated_s_ = 0, missing_s_ = 0;
+};
+
+}  // namespace lm::metrics

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-estimate eta: figures of published trainings, a made-up log with everything that happens to one, logs that lm-train has
+# just written, and logs that are none.
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+# field FILE KIND KEY: of the JSON that eta printed.
+field() { jq -r "select(.kind == \"$2\").$3" "$1"; }
+# near A B: within a millionth.
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d * d <= 1e-12 * b * b) }'; }
+
+# BLOOM's chronicle: (115311 - 12695) x 105.22 s = 125 days; at 192755367936 of 341 billion tokens 43 days were left.
+cat >bloom.log <<'END'
+ iteration    12695/  115311 | consumed samples:      9841584 | consumed tokens:  20155564032 | elapsed time per iteration (s): 105.22 | learning rate: 5.969E-05 | global batch size:  2048 | lm loss: 2.463556E+00 | grad norm: 0.174 | num zeros: 0.0 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 19.463 | TFLOPs: 149.02 |
+END
+run bloom.json lm-estimate eta bloom.log --hours-per-day 20 --json
+near "$(field bloom.json eta left)" "$(awk 'BEGIN { printf "%.3f", (115311 - 12695) * 105.22 }')" || fail "$(cat bloom.json)"
+near "$(field bloom.json eta calendar)" "$(awk 'BEGIN { printf "%.3f", (115311 - 12695) * 105.22 * 1.2 }')" || fail "$(cat bloom.json)"
+[ "$(field bloom.json eta 'tflops | round')" = 149 ] || fail "$(cat bloom.json)"
+sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/105.00/' bloom.log >tokens.log
+run tokens.json lm-estimate eta tokens.log --train-tokens 341B --json
+awk -v s="$(field tokens.json eta left)" 'BEGIN { d = s / 86400; exit !(d > 42.953 && d < 42.956) }' || fail "$(cat tokens.json)"
+run bloom.txt lm-estimate eta bloom.log --explain --hours-per-day 20
+grep -Eq '^time left +124 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
+grep -Eq '^calendar time +149 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
+grep -Eq '^  time left: iterations left x ' bloom.txt || fail "no formula: $(cat bloom.txt)"
+
+# 13B's, from the days before tokens were counted, behind its ramp.
+cat >tr1.log <<'END'
+1:  iteration   168000/  311541 | consumed samples:    153013584 | elapsed time per iteration (ms): 13248.2 | learning rate: 1.000E-05 | global batch size:  1024 | lm loss: 2.376641E+00 | loss scale: 131072.0 | grad norm: 19767.052 | num zeros: 0.0 | number of skipped iterations:   0 | number of nan iterations:   0 |
+1: time (ms)
+END
+ramp=(--rampup-batch-size 16 16 5_000_000 --global-batch-size 1024)
+run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 300M --json
+[ "$(field tr1.json eta total_iterations)" = 311541 ] || fail "$(cat tr1.json)"
+run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 150M --json
+[ "$(field tr1.json eta iterations_left)" = 0 ] || fail "more than all: $(cat tr1.json)"
+run odd.txt lm-estimate eta tr1.log --global-batch-size 2048 --train-samples 300M
+grep -q 'has a batch of 1024, not the 2048 of the schedule' odd.txt.err || fail "$(cat odd.txt.err)"
+
+# A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is gone for an
+# hour and a checkpoint of iteration 650 goes on; rank 6 prints, too; lines are cut and mixed.
+awk -v stop=1200 '
+function batch(c) { return c > 200000 ? 256 : 16 + int(c / (200000 / 15)) * 16 }
+function stamp() { return strftime("[%Y-%m-%d %H:%M:%S", 1767225600 + int(clock), 1) sprintf(".%06d]", (clock - int(clock)) * 1e6) }
+function say(rank) {
+    printf "[default%d]: %s iteration %8d/%8d | consumed samples: %12d | consumed tokens: %12d |", rank, stamp(), n, total, c, c * 512
+    printf " elapsed time per iteration (ms): %.1f | learning rate: 1.000E-04 | global batch size: %5d |", took * 100, b
+    printf " lm loss: nan | grad norm: inf | number of skipped iterations:   0 | number of nan iterations:   1 |\n"
+}
+BEGIN {
+    for (c = 0; c + batch(c) <= 1000000; c += batch(c)) total++
+    c = 0
+    print "will use batch size rampup starting from global batch size 16 to global batch size 256 with batch size increments 16 over 200000 samples."
+    while (n < stop) {
+        took = 0
+        for (i = 0; i < 10; i++) { b = batch(c); took += 1 + 0.02 * b; c += b; n++ }
+        clock += took; say(7)
+        if (n % 90 == 0) { say(6); print "node1:77:99 [3] NCCL INFO Channel 00 : 0[0] -> 1[0] via P2P/IPC" }
+        if (n % 170 == 0) printf " iteration %8d/%8d | consumed sam", n, total
+        if (n % 110 == 0) printf "loading:  10%%\rloading: 100%%\r\n"
+        if (n == 650) at = c
+        if (n == 700 && !gone) { gone = 1; clock += 3600; n = 650; c = at; print "  successfully loaded checkpoint from x at iteration 650" }
+    }
+    while (c + batch(c) <= 1000000) { b = batch(c); c += b; left += 1 + 0.02 * b }
+    printf "%.2f\n", left >"left.txt"
+}' >made.log
+run made.json lm-estimate eta made.log --json
+near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s are left: $(cat made.json)"
+[ "$(field made.json eta total_iterations)" = "$(sed -nE 's#.*/ +([0-9]+) \| .*#\1#p' made.log | tail -1)" ] || fail "$(cat made.json)"
+[ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after, .repeated, .restarted, (.missing | round)]' made.json)" = \
+    '[700,650,50,true,3600]' ] || fail "$(cat made.json)"
+[ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
+[ "$(field made.json log told_again)" = 13 ] || fail "$(cat made.json)"
+[ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
+grep -q 'made.log: 8 lines of iterations are cut or mixed with others: left out' made.json.err || fail "$(cat made.json.err)"
+# The same where flags tell what the log does not.
+grep -v rampup made.log >unsaid.log
+run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
+near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.json)"
+# Early in the ramp nothing tells what a larger batch takes.
+head -3 made.log >early.log
+run early.json lm-estimate eta early.log --json
+grep -q 'time is taken to grow with the samples' early.json.err || fail "$(cat early.json.err)"
+
+# However it comes.
+same() { jq -c 'del(.finish, .finish_with_stops)' "$1"; }
+gzip -k made.log
+xz -k made.log
+zstd -q made.log
+head -100 made.log >made.1
+tail -n +101 made.log >made.2
+for log in made.log.gz made.log.xz made.log.zst "made.1 made.2"; do
+    read -ra files <<<"$log"
+    run again.json lm-estimate eta "${files[@]}" --json
+    cmp <(same made.json) <(same again.json) || fail "$log: $(cat again.json)"
+done
+lm-estimate eta - --json <made.log >again.json 2>/dev/null
+cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.json)"
+
+# What lm-train has written, of a run that was stopped and went on.
+args=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 --mock-data --threads 1
+    --micro-batch-size 2 --global-batch-size 8 --rampup-batch-size 4 4 40 --train-iters 60 --lr 1e-3 --log-interval 2
+    --save save --log-json steps.json)
+code=0
+lm-train "${args[@]}" --exit-interval 20 >train.log 2>&1 || code=$?
+[ $code = 75 ] || fail "--exit-interval: exit $code: $(cat train.log)"
+code=0
+lm-train "${args[@]}" --load save --exit-interval 21 >>train.log 2>&1 || code=$?
+[ $code = 75 ] || fail "--exit-interval: exit $code: $(cat train.log)"
+for log in train.log steps.json; do
+    run lm.json lm-estimate eta $log "${args[@]}" --json
+    [ "$(field lm.json eta iteration)" = "$(sed -nE 's#^ iteration +([0-9]+)/.*#\1#p' train.log | tail -1)" ] || fail "$log: $(cat lm.json)"
+    [ "$(field lm.json eta total_iterations)" = 60 ] || fail "$log: $(cat lm.json)"
+    [ "$(field lm.json log damaged)" = 0 ] || fail "$log: $(cat lm.json)"
+    [ "$(field lm.json eta samples_left)" = $((8 * $(field lm.json eta iterations_left))) ] || fail "$log: $(cat lm.json)"
+    awk -v s="$(field lm.json average step_s)" 'BEGIN { exit !(s > 0 && s < 1) }' || fail "$log: $(cat lm.json)"
+done
+run lm.json lm-estimate eta train.log --json
+[ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
+[ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after]' lm.json)" = '[20,20]' ] || fail "$(cat lm.json)"
+
+# Logs that are none, and what they do not tell.
+: >empty.log
+printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
+echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
+expect 3 '^lm-estimate: empty.log: no line of an iteration among 0 lines: a log of lm-train, ' lm-estimate eta empty.log
+expect 3 '^lm-estimate: none.log: no line of an iteration among 2 lines \(1 are damaged\)' lm-estimate eta none.log
+expect 3 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
+expect 2 'LOG' lm-estimate eta
+expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100
+expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
+expect 2 '--hours-per-day: 25 is out of range' lm-estimate eta bloom.log --hours-per-day 25
+expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
+expect 2 '--window: 0 is not at least 1' lm-estimate eta bloom.log --window 0
+run old.json lm-estimate eta old.log --json
+near "$(field old.json eta left)" 0.05 || fail "$(cat old.json)"
+head -c 2000 made.log.gz >cut.log.gz
+expect 3 'cut.log.gz' lm-estimate eta cut.log.gz

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/log_line.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "metrics/record.hpp"
+
+using namespace lm;
+using namespace lm::metrics;
+using Kind = LogLine::Kind;
+
+namespace {
+
+const std::string bloom =
+    " iteration    12695/  115311 | consumed samples:      9841584 | consumed tokens:  20155564032 "
+    "| elapsed time per iteration (s): 105.22 | learning rate: 5.969E-05 | global batch size:  "
+    "2048 "
+    "| lm loss: 2.463556E+00 | grad norm: 0.174 | num zeros: 0.0 | number of skipped iterations:   "
+    "0 | number of nan iterations:   0 | samples per second: 19.463 | TFLOPs: 149.02 |";
+
+void check_bloom(const LogLine& line) {
+    REQUIRE(line.kind == Kind::iteration);
+    CHECK(line.n_damaged == 0);
+    CHECK(line.iteration.iteration == 12695);
+    CHECK(line.iteration.total_iterations == 115311);
+    CHECK(line.iteration.consumed_samples == 9841584);
+    CHECK(line.iteration.consumed_tokens == 20155564032);
+    CHECK(line.iteration.global_batch == 2048);
+    CHECK(line.iteration.step_s == Approx(105.22).epsilon(1e-4));
+    CHECK(*line.iteration.flops_per_s == Approx(149.02e12));
+}
+
+}  // namespace
+
+TEST_CASE("Megatron-DeepSpeed's line, whatever stands before it") {
+    for (const char* prefix :
+         {"", "[default7]:", "1: ", "\x1b[32m", "383: NCCL INFO Channel 00 ", "iteration 3: "}) {
+        CAPTURE(prefix);
+        check_bloom(read_log_line(prefix + bloom));
+    }
+}
+
+TEST_CASE("lines of other ages") {
+    const LogLine tr1 = read_log_line(
+        " iteration   168000/  311541 | consumed samples:    153013584 | elapsed time per "
+        "iteration "
+        "(ms): 13248.2 | learning rate: 1.000E-05 | global batch size:  1024 | lm loss: "
+        "2.376641E+00 | loss scale: 131072.0 | grad norm: 19767.052 | num zeros: 0.0 | number of "
+        "skipped iterations:   0 | number of nan iterations:   0 |");
+    REQUIRE(tr1.kind == Kind::iteration);
+    CHECK(tr1.iteration.step_s == Approx(13.2482));
+    CHECK(!tr1.iteration.consumed_tokens);
+    CHECK(!tr1.iteration.flops_per_s);
+
+    const LogLine today = read_log_line(
+        " [2024-05-03 10:20:30.250000] iteration        1/  508626 | consumed samples:          "
+        "288 "
+        "| elapsed time per iteration (ms): 255940.5 | throughput per GPU (TFLOP/s/GPU): 12.5 | "
+        "learning rate: 0.000000E+00 | global batch size:   288 | loss scale: 4294967296.0 | "
+        "number "
+        "of skipped iterations:   1 | number of nan iterations:   0 |");
+    REQUIRE(today.kind == Kind::iteration);
+    CHECK(today.iteration.step_s == Approx(255.9405));
+    CHECK(*today.iteration.unix_time_s == 1714731630.25);
+    CHECK(*today.iteration.flops_per_s == Approx(12.5e12));
+}
+
+TEST_CASE("a rate tells short steps better than two digits, if it is one") {
+    const auto step_s = [](const std::string& elapsed, const std::string& rate) {
+        return read_log_line(" iteration 1/ 2 | elapsed time per iteration (s): " + elapsed +
+                             " | global batch size: 16 | samples per second: " + rate + " |")
+            .iteration.step_s;
+    };
+    CHECK(step_s("0.00", "16000.000") == Approx(0.001));
+    CHECK(step_s("0.01", "1280.000") == Approx(0.0125));
+    CHECK(step_s("13.25", "0.005") == 13.25);
+    CHECK(step_s("0.01", "nan") == 0.01);
+    CHECK(step_s("0.00", "0.000") == 0);
+}
+
+TEST_CASE("what is not finite does no harm where it is not needed") {
+    const LogLine line = read_log_line(
+        " iteration 10/ 20 | elapsed time per iteration (s): 1.50 | global batch size: 4 | lm "
+        "loss: "
+        "nan | grad norm: inf | TFLOPs: nan |");
+    REQUIRE(line.kind == Kind::iteration);
+    CHECK(line.iteration.step_s == 1.5);
+    CHECK(!line.iteration.flops_per_s);
+}
+
+TEST_CASE("damaged lines are told") {
+    for (const char* text : {
+             " iteration    12695/  1153",
+             " iteration    12695/  115311 | consumed samples:      98",
+             " iteration 10/ 20 | elapsed time per iteration (s): 1.5",
+             " iteration 10/ 20 | elapsed time per iteration (s): nan |",
+             " iteration 10/ 20 | elapsed time per iteration (s): -1.0 |",
+             " iteration 10/ 20 | elapsed time per iteration (s): 1.0x |",
+             " iteration 10/ 20 | consumed samples: 1[default3]: NCCL INFO | elapsed time per "
+             "iteration (s): 1.0 |",
+             " iteration 10/ 99999999999999999999 | elapsed time per iteration (s): 1.0 |",
+             "{\"kind\":\"step\",\"time\":1.0,\"iter",
+             "{\"kind\":\"step\",\"iteration\":1,\"total_iterations\":2,\"step_s\":null}",
+         }) {
+        CAPTURE(text);
+        const LogLine line = read_log_line(text);
+        CHECK(line.kind == Kind::other);
+        CHECK(line.n_damaged == 1);
+    }
+    // The next line came before the end of this one.
+    const LogLine line = read_log_line(" iteration    12694/  115311 | consumed sam" + bloom);
+    CHECK(line.n_damaged == 1);
+    CHECK(line.iteration.iteration == 12695);
+    // Cut behind what is needed.
+    const LogLine cut =
+        read_log_line(" iteration 7/ 9 | elapsed time per iteration (s): 1.0 | glo");
+    CHECK(cut.kind == Kind::iteration);
+    CHECK(!cut.iteration.global_batch);
+}
+
+TEST_CASE("lines of other things") {
+    for (const char* text :
+         {"", "iteration", "time (ms)", "saving checkpoint at iteration   1000 to /scratch/ckpt",
+          " validation loss at iteration 168000 | lm loss value: 2.342049E+00 | lm loss PPL: "
+          "1.040253E+01 | ",
+          "Skipped iterations 1 to 2 due to --skip-train-iteration-range flag.",
+          "{\"kind\":\"validation\",\"iteration\":10}", "[after x] datetime: yesterday",
+          "will use batch size rampup starting from global batch size x"}) {
+        CAPTURE(text);
+        const LogLine line = read_log_line(text);
+        CHECK(line.kind == Kind::other);
+        CHECK(line.n_damaged == 0);
+    }
+}
+
+TEST_CASE("starts, checkpoints and ramps") {
+    const LogLine start =
+        read_log_line("[after megatron is initialized] datetime: 2021-08-08 01:00:51 ");
+    CHECK(start.kind == Kind::start);
+    CHECK(*start.unix_time_s == 1628384451);
+    const LogLine clock = read_log_line(
+        "[exiting program after 1190.0357275923093 minutes] datetime: 2021-08-08 01:00:51");
+    CHECK(clock.kind == Kind::clock);
+    CHECK(*clock.unix_time_s == 1628384451);
+    const LogLine megatron = read_log_line(
+        "  successfully loaded checkpoint from /ckpt/at iteration 5 [ t 1/1, p 1/1 ] at iteration "
+        "168000");
+    CHECK(megatron.kind == Kind::loaded);
+    CHECK(megatron.loaded_iteration == 168000);
+    const LogLine ours = read_log_line(
+        "lm-train: note: ckpt/global_step20: resuming after iteration 20, 160 samples");
+    CHECK(ours.kind == Kind::loaded);
+    CHECK(ours.loaded_iteration == 20);
+    const LogLine ramp = read_log_line(
+        "will use batch size rampup starting from global batch size 192 to global batch size 2048 "
+        "with batch size increments 16 over 9765625 samples.");
+    REQUIRE(ramp.kind == Kind::ramp);
+    CHECK(ramp.ramp.start == 192);
+    CHECK(ramp.ramp.global_batch == 2048);
+    CHECK(ramp.ramp.increment == 16);
+    CHECK(ramp.ramp.samples == 9765625);
+}
+
+TEST_CASE("time stamps") {
+    CHECK(*time_stamp_in("2024-05-03 10:20:30") == 1714731630);
+    CHECK(*time_stamp_in("2024-05-03T10:20:30Z stdout F") == 1714731630);
+    CHECK(*time_stamp_in("x 2020-01-01 00:00:00 2024-05-03T12:20:30.5+02:00 ") == 1714731630.5);
+    CHECK(*time_stamp_in("INFO 2024-05-03 10:20:30,250") == 1714731630.25);
+    for (const char* text : {"", "2024-05-03", "2024-02-30 10:20:30", "2024-05-03 24:00:00",
+                             "20240503 10:20:30", "2024-05-03 10:20:3"}) {
+        CAPTURE(text);
+        CHECK(!time_stamp_in(text));
+    }
+}
+
+TEST_CASE("what lm-train writes is read back") {
+    StepRecord record;
+    record.iteration = 20;
+    record.total_iterations = 100;
+    record.consumed_samples = 320;
+    record.consumed_tokens = 40960;
+    record.step_s = 0.0125;
+    record.global_batch = 16;
+    record.samples_per_s = 1280;
+    record.flops_per_s = 1.5e12;
+    record.unix_time_s = 1714731630.25;
+    for (const std::string& text : {log_line(record), to_json(record)}) {
+        const LogLine line = read_log_line(text);
+        REQUIRE(line.kind == Kind::iteration);
+        CHECK(line.iteration.iteration == 20);
+        CHECK(line.iteration.total_iterations == 100);
+        CHECK(line.iteration.consumed_samples == 320);
+        CHECK(line.iteration.consumed_tokens == 40960);
+        CHECK(line.iteration.global_batch == 16);
+        CHECK(line.iteration.step_s == Approx(0.0125));
+        CHECK(*line.iteration.flops_per_s == Approx(1.5e12));
+    }
+    CHECK(*read_log_line(to_json(record)).iteration.unix_time_s == 1714731630.25);
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/log_summary.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+using namespace lm;
+using namespace lm::metrics;
+
+namespace {
+
+struct Line {
+    i64 iteration;
+    i64 samples;
+    i64 batch = 8;
+    double step_s = 2;
+    std::string prefix = "";
+};
+
+void add(LogSummary& log, const Line& line) {
+    log.add(fmt::format(
+        "{} iteration {:8}/    1000 | consumed samples: {:12} | consumed tokens: {:12} | elapsed "
+        "time per iteration (ms): {:.1f} | global batch size: {:5} | lm loss: {}E+00 | TFLOPs: "
+        "100.00 |",
+        line.prefix, line.iteration, line.samples, line.samples * 16, line.step_s * 1000,
+        line.batch, line.iteration));
+}
+
+// Iterations first, first + 10 ... last of one run, batch 8.
+void add_run(LogSummary& log, i64 first, i64 last, double step_s = 2) {
+    for (i64 i = first; i <= last; i += 10) add(log, {i, i * 8, 8, step_s});
+}
+
+std::string stamped(i64 unix_time) {
+    return fmt::format("[2026-01-{:02} {:02}:{:02}:{:02}]", 1 + unix_time / 86400,
+                       unix_time / 3600 % 24, unix_time / 60 % 60, unix_time % 60);
+}
+
+LogSummary new_log() {
+    return LogSummary({.window = 100, .least_gap_s = 600});
+}
+
+}  // namespace
+
+TEST_CASE("a run without stops") {
+    LogSummary log = new_log();
+    CHECK(log.empty());
+    add_run(log, 10, 200);
+    CHECK(log.last().iteration == 200);
+    CHECK(log.n_logged() == 20);
+    CHECK(log.recent().mean_step_s() == Approx(2));
+    CHECK(log.recent().mean_batch() == Approx(8));
+    CHECK(*log.tokens_per_sample() == Approx(16));
+    CHECK(log.stops().empty());
+    CHECK(!log.wall_s());
+    CHECK(log.sums().flops / log.sums().flops_s == Approx(100e12));
+}
+
+TEST_CASE("the rate is of the last lines, of one batch size, without the first of a run") {
+    LogSummary log({.window = 3, .least_gap_s = 600});
+    add(log, {10, 80, 8, 99});
+    SECTION("but of that one, if it is all there is") {
+        log.finish();
+        CHECK(log.recent().mean_step_s() == Approx(99));
+        return;
+    }
+    add(log, {20, 160, 8, 2});
+    CHECK(log.recent().mean_step_s() == Approx(2));
+    for (i64 i = 3; i < 9; ++i) add(log, {i * 10, i * 80, 8, static_cast<double>(i)});
+    CHECK(log.recent().mean_step_s() == Approx(7));
+    add(log, {90, 800, 16, 20});
+    CHECK(log.recent().mean_step_s() == Approx(20));
+}
+
+TEST_CASE("a restart repeats what was done since the checkpoint") {
+    LogSummary log = new_log();
+    add_run(log, 10, 150);
+    SECTION("that the log names") {
+        log.add("  successfully loaded checkpoint from x at iteration 103");
+        add_run(log, 110, 200, 2.1);
+        CHECK(log.repeated_iterations() == 47);
+        CHECK(log.stops().front().resumed_after == 103);
+        CHECK(log.repeated_s() == Approx(94));
+    }
+    SECTION("that nothing names") {
+        add_run(log, 110, 200, 2.1);
+        CHECK(log.repeated_iterations() == 50);
+        CHECK(log.stops().front().resumed_after == 100);
+    }
+    SECTION("of the last iteration: nothing is lost") {
+        log.add("[after megatron is initialized] datetime: 2021-08-08 01:00:51 ");
+        add_run(log, 160, 200);
+        CHECK(log.repeated_iterations() == 0);
+        CHECK(log.stops().front().resumed_after == 150);
+    }
+    CHECK(log.n_restarts() == 1);
+    REQUIRE(log.stops().size() == 1);
+    CHECK(log.stops().front().restarted);
+    CHECK(log.stops().front().last_iteration == 150);
+}
+
+TEST_CASE("the lines of another rank are no restart") {
+    LogSummary log = new_log();
+    for (i64 i = 10; i <= 100; i += 10) {
+        add(log, {i, i * 8, 8, 2, "[default6]:"});
+        add(log, {i, i * 8, 8, 2, "[default7]:"});
+        if (i > 10) add(log, {i - 10, (i - 10) * 8, 8, 2, "[default5]:"});  // late
+    }
+    CHECK(log.n_repeated() == 19);
+    CHECK(log.n_restarts() == 0);
+    CHECK(log.last().iteration == 100);
+}
+
+TEST_CASE("time that is missing between stamps") {
+    LogSummary log = new_log();
+    i64 now = 1000;
+    for (i64 i = 10; i <= 100; i += 10) {
+        now += 20;
+        if (i == 50) now += 3600;  // it hung
+        if (i == 70) now += 30;    // a validation
+        add(log, {i, i * 8, 8, 2, stamped(now)});
+    }
+    REQUIRE(log.stops().size() == 1);
+    const LogStop& stop = log.stops().front();
+    CHECK(!stop.restarted);
+    CHECK(stop.last_iteration == 40);
+    CHECK(*stop.missing_s == Approx(3600));
+    CHECK(log.missing_s() == Approx(3630));
+    CHECK(*log.wall_s() == Approx(9 * 20 + 3630));
+}
+
+TEST_CASE("time between two jobs, where only their starts and ends have stamps") {
+    LogSummary log = new_log();
+    log.add("[after megatron is initialized] datetime: 2026-01-01 00:00:00 ");
+    log.add("[before the start of training step] datetime: 2026-01-01 00:01:00 ");
+    add_run(log, 10, 100);  // 200 s
+    log.add("[exiting program at iteration 100] datetime: 2026-01-01 00:04:30 ");
+    log.add("[after megatron is initialized] datetime: 2026-01-01 10:04:30 ");
+    add_run(log, 110, 200);
+    REQUIRE(log.stops().size() == 1);
+    CHECK(*log.stops().front().missing_s == Approx(36010));
+    CHECK(log.missing_s() == Approx(60 + 36010));
+}
+
+TEST_CASE("the share of a step that does not grow with the batch") {
+    StepFit fit;
+    CHECK(!fit.fixed_share(16));
+    for (int i = 0; i < 5; ++i) fit.add(16, 4 + 16 * 0.25, 10);
+    CHECK(!fit.fixed_share(16));
+    fit.add(64, 4 + 64 * 0.25, 1);
+    CHECK(*fit.fixed_share(16) == Approx(0.5));
+    CHECK(*fit.fixed_share(64) == Approx(0.2));
+    StepFit falling;
+    falling.add(16, 4, 1);
+    falling.add(64, 3, 1);
+    CHECK(!falling.fixed_share(64));
+}
+
+TEST_CASE("memory does not grow with the stops") {
+    LogSummary log = new_log();
+    for (i64 i = 0; i < 5000; ++i) {
+        const double step_s = 1 + 0.001 * static_cast<double>(i);
+        add(log, {200, 1600, 8, step_s});
+        add(log, {100, 800, 8, step_s});
+    }
+    CHECK(log.n_restarts() == 5000);
+    CHECK(log.stops().size() == LogSummary::most_stops);
+}
