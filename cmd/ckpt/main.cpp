@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt: lists, shows, verifies, compares, thins out, copies and averages checkpoints.
+// lm-ckpt: lists, shows, verifies, compares, thins out, copies, unshards and averages checkpoints.
 #include "cli/main.hpp"
 #include "verbs.hpp"
 
@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_diff(options);
     lm::ckpt_tool::add_prune(options);
     lm::ckpt_tool::add_copy(options);
+    lm::ckpt_tool::add_unshard(options);
     lm::ckpt_tool::add_merge(options, lm::cli::command_line(argc, argv));
     options.exits_with(lm::Exit::answer_is_no,
                        "verify found something bad, or diff found a difference");

@@ -48,6 +48,17 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, i64 n) {
     }
 }
 
+template <typename Word>
+i64 count_words(std::span<const std::byte> bytes, Word exponent) {
+    i64 count = 0;
+    for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+        Word bits = 0;
+        std::memcpy(&bits, bytes.data() + at, sizeof bits);
+        count += (bits & exponent) == exponent;
+    }
+    return count;
+}
+
 }  // namespace
 
 void convert(const void* from, DType from_type, void* to, DType to_type, i64 n) {
@@ -66,6 +77,17 @@ void convert(const void* from, DType from_type, void* to, DType to_type, i64 n) 
             return convert_from<Float16>(in, out, to_type, n);
         default:
             LM_CHECK(false, "conversion from a type that is no float of 16 or 32 bits");
+    }
+}
+
+i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {
+    switch (dtype) {
+        case DType::fp32:
+            return count_words<u32>(bytes, 0x7f800000U);
+        case DType::bf16:
+            return count_words<u16>(bytes, 0x7f80U);
+        default:
+            return count_words<u16>(bytes, 0x7c00U);
     }
 }
 

@@ -113,12 +113,9 @@ class Averager {
         for (size_t i = 0; i < sum_.size(); ++i) mean_[i] = static_cast<float>(sum_[i] / total_);
     }
 
-    void check_held(const std::string& tensor, const std::byte* values, i64 n) {
-        if (dtype_ == DType::fp32) return;
-        std::vector<float>& held = mean_;
-        convert(values, dtype_, held.data(), DType::fp32, n);
-        const auto bad = std::ranges::find_if(held, [](float x) { return !std::isfinite(x); });
-        if (bad == held.end()) return;
+    void check_held(const std::string& tensor, const std::byte* values, i64 n) const {
+        if (count_non_finite({values, static_cast<size_t>(n * size_of(dtype_))}, dtype_) == 0)
+            return;
         run_error("tensor " + tensor, "its average is too large for {}: choose another --dtype",
                   name_of(dtype_));
     }

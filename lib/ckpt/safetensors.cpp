@@ -112,8 +112,13 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
     }
 }
 
-void SafetensorsWriter::commit() {
+void SafetensorsWriter::sync() {
     LM_CHECK(current_ == entries_.size(), "less data than a safetensors file was declared with");
+    file_.sync();
+}
+
+void SafetensorsWriter::commit() {
+    sync();
     file_.commit();
 }
 

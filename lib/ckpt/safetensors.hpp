@@ -69,7 +69,8 @@ class SafetensorsWriter {
                       const Metadata& metadata, io::Overwrite overwrite = io::Overwrite::no);
     const std::vector<SafetensorsEntry>& entries() const { return entries_; }
     void append(std::span<const std::byte> bytes);  // goes on in the next entry when one is full
-    void commit();                                  // all data must have been appended
+    void sync();    // durable under its temporary name; all data must have been appended
+    void commit();  // sync if not done, and under its own name
     const std::string& header_digest() const { return header_digest_; }
     const std::string& checksum(size_t entry) const { return checksums_[entry]; }  // once complete
     i64 size() const { return file_.size(); }

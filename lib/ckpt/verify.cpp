@@ -2,11 +2,10 @@
 #include "ckpt/verify.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 
 #include "base/error.hpp"
+#include "ckpt/convert.hpp"
 #include "ckpt/geometry.hpp"
 
 namespace lm::ckpt {
@@ -39,29 +38,6 @@ std::string tiling_fault(std::vector<Range>& ranges, i64 n) {
         expected = range.end;
     }
     return expected == n ? "" : fmt::format("element {} is in no slice", expected);
-}
-
-template <typename Word>
-i64 count_words(std::span<const std::byte> bytes, Word exponent) {
-    i64 count = 0;
-    for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
-        Word bits = 0;
-        std::memcpy(&bits, bytes.data() + at, sizeof bits);
-        count += (bits & exponent) == exponent;
-    }
-    return count;
-}
-
-// NaNs and infinities: all bits of the exponent are set.
-i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {
-    switch (dtype) {
-        case DType::fp32:
-            return count_words<u32>(bytes, 0x7f800000U);
-        case DType::bf16:
-            return count_words<u16>(bytes, 0x7f80U);
-        default:
-            return count_words<u16>(bytes, 0x7c00U);
-    }
 }
 
 class Verifier {

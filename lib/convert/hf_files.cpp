@@ -95,18 +95,19 @@ std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& 
     return shards;
 }
 
-std::string shard_name(i64 shard, i64 n_shards) {
-    if (n_shards == 1) return std::string(single_file);
-    return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
+std::string shard_name(i64 shard, i64 n_shards, std::string_view stem) {
+    if (n_shards == 1) return fmt::format("{}.safetensors", stem);
+    return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, shard + 1, n_shards);
 }
 
-std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes) {
+std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
+                       std::string_view stem) {
     io::Json index;
     index["metadata"]["total_size"] = total_bytes;
     for (size_t shard = 0; shard < shards.size(); ++shard) {
         for (const std::string& name : shards[shard]) {
             index["weight_map"][name] =
-                shard_name(static_cast<i64>(shard), static_cast<i64>(shards.size()));
+                shard_name(static_cast<i64>(shard), static_cast<i64>(shards.size()), stem);
         }
     }
     return io::json_text(index);

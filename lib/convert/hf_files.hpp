@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ckpt/safetensors.hpp"
@@ -47,9 +48,11 @@ struct SizedName {
 // than `max_bytes` alone.
 std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
                                                   i64 max_bytes);
-std::string shard_name(i64 shard, i64 n_shards);  // "model-00001-of-00002.safetensors"
+// "model-00001-of-00002.safetensors", or "model.safetensors" for the only one.
+std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model");
 // model.safetensors.index.json
-std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes);
+std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
+                       std::string_view stem = "model");
 
 // The tokenizer's files that lie in `from`, copied to `to`. Throws Error(usage) when there are
 // none.

@@ -17,24 +17,11 @@ using test::Buffers;
 
 namespace {
 
-// One step of a directory of its own, as two pipeline stages of two tensor ranks write it, or one.
+// As two pipeline stages of two tensor ranks write it, or one rank.
 Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config, i64 iteration,
                    i64 salt, bool many = false) {
-    const Generation generation = claim(directory);
-    SaveInfo info = test::info_of(config, iteration);
     const i64 n = many ? 2 : 1;
-    info.parallel.tp = info.parallel.pp = n;
-    const std::string temporary = begin_save(generation, iteration);
-    std::vector<IndexReference> parts;
-    for (i64 rank = 0; rank < n * n; ++rank) {
-        Buffers buffers(config, info.parallel, rank % n, rank / n);
-        buffers.fill(config, salt);
-        std::erase_if(buffers.layout.tensors, [&](const spec::LocalTensor& tensor) {
-            return tensor.copy || (tensor.replicated && rank % n > 0);
-        });
-        parts.push_back(write_part(temporary, info, rank, buffers.pieces()));
-    }
-    return Checkpoint(commit_save(generation, info, parts).path);
+    return Checkpoint(test::save_grid(directory, config, {.tp = n, .pp = n}, iteration, salt));
 }
 
 Checkpoint merged(const std::vector<MergeSource>& sources, const std::string& directory,

@@ -125,6 +125,26 @@ inline ckpt::SaveInfo info_of(const spec::ModelConfig& config, i64 iteration) {
     return info;
 }
 
+// A step as the ranks of a grid write it, with fill(salt).
+inline std::string save_grid(const std::string& directory, const spec::ModelConfig& config,
+                             const spec::ParallelConfig& parallel, i64 iteration, i64 salt) {
+    const ckpt::Generation generation = ckpt::claim(directory);
+    ckpt::SaveInfo info = info_of(config, iteration);
+    info.parallel = parallel;
+    const std::string temporary = ckpt::begin_save(generation, iteration);
+    std::vector<ckpt::IndexReference> parts;
+    for (i64 rank = 0; rank < parallel.tp * parallel.pp; ++rank) {
+        const i64 tp_rank = rank % parallel.tp;
+        Buffers buffers(config, parallel, tp_rank, rank / parallel.tp);
+        buffers.fill(config, salt);
+        std::erase_if(buffers.layout.tensors, [&](const spec::LocalTensor& tensor) {
+            return tensor.copy || (tensor.replicated && tp_rank > 0);
+        });
+        parts.push_back(ckpt::write_part(temporary, info, rank, buffers.pieces()));
+    }
+    return ckpt::commit_save(generation, info, parts).path;
+}
+
 // The checkpoint gives each rank of a layout what fill(salt) makes.
 inline void check_grid(const ckpt::Checkpoint& checkpoint, const spec::ModelConfig& config,
                        const spec::ParallelConfig& parallel, i64 salt) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt unshard: the weights of a checkpoint as one model.
+#include "convert/unshard.hpp"
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/progress.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string path;
+    std::string out;
+    std::string dtype;
+    cli::Bytes max_shard{5'000'000'000};
+    bool force = false;
+    bool quiet = false;
+};
+
+int run(const Args& args) {
+    if (args.max_shard.value < 1) usage_error("--max-shard-size", "must be positive");
+    const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
+    cli::Progress progress("unshard", "B", -1, args.quiet);
+    convert::UnshardRequest request{.out = args.out,
+                                    .dtype = {},
+                                    .max_shard_bytes = args.max_shard.value,
+                                    .force = args.force,
+                                    .progress = [&](i64 bytes) { progress.update(bytes); }};
+    if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
+    const convert::UnshardReport report = convert::unshard(checkpoint, request);
+    progress.finish();
+    const size_t n_files = report.files.size();
+    cli::write_stdout(fmt::format("{}: {} tensors, {}{}\n", report.files.back(), report.n_tensors,
+                                  human_size(report.n_bytes),
+                                  n_files == 1 ? "" : fmt::format(" in {} files", n_files - 1)));
+    return 0;
+}
+
+}  // namespace
+
+void add_unshard(cli::Options& options) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb =
+        options.verb("unshard", "write the weights as one model, in safetensors files",
+                     [args] { return run(*args); });
+    verb.positional("CKPT", &args->path,
+                    "a global_step* directory, or a directory of them: then its latest step");
+    verb.positional("OUT", &args->out, "file to make, NAME.safetensors");
+    verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
+                "type of the weights in OUT; as in CKPT when left out");
+    verb.value("--max-shard-size", &args->max_shard, "SIZE",
+               "cut it into files of at most this size, NAME-00001-of-0000N.safetensors, with the "
+               "index NAME.safetensors.index.json");
+    verb.flag("--force", &args->force, "replace OUT, in one file or in several, when it exists");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
+}
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/unshard.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.hpp"
+#include "ckpt/convert.hpp"
+#include "ckpt/geometry.hpp"
+#include "ckpt/safetensors.hpp"
+#include "convert/hf_files.hpp"
+#include "io/checked.hpp"
+
+namespace lm::convert {
+namespace {
+
+constexpr i64 chunk_bytes = i64{16} << 20;
+constexpr std::string_view ending = ".safetensors";
+constexpr std::string_view index_ending = ".safetensors.index.json";
+
+// Is `name` STEM-00001-of-00002.safetensors?
+bool is_shard_of(std::string_view name, std::string_view stem) {
+    if (!name.starts_with(stem) || !name.ends_with(ending)) return false;
+    name.remove_prefix(stem.size());
+    name.remove_suffix(ending.size());
+    std::string pattern(name);
+    std::ranges::replace_if(
+        pattern, [](unsigned char c) { return std::isdigit(c) != 0; }, '0');
+    return pattern == "-00000-of-00000";
+}
+
+class Unsharder {
+  public:
+    Unsharder(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request)
+        : checkpoint_(checkpoint), request_(request), directory_(io::parent_of(request.out)) {
+        const size_t slash = request.out.rfind('/');
+        if (slash != request.out.npos) before_ = request.out.substr(0, slash + 1);
+        stem_ = request.out.substr(before_.size());
+        if (!stem_.ends_with(ending) || stem_.size() == ending.size()) {
+            usage_error(request.out, "does not end with NAME{}", ending);
+        }
+        stem_.resize(stem_.size() - ending.size());
+        const DType stored = checkpoint.manifest().tensors.at(0).dtype;
+        dtype_ = request.dtype.value_or(stored);
+        // Masters are more exact than stored weights, unless these are what is asked for.
+        kind_ = dtype_ == stored ? ckpt::Kind::weight : ckpt::Kind::master;
+    }
+
+    UnshardReport run() {
+        refuse_existing();
+        std::vector<SizedName> sizes;
+        for (const ckpt::TensorInfo& tensor : checkpoint_.manifest().tensors) {
+            sizes.push_back({tensor.name, tensor.shape.numel() * size_of(dtype_)});
+            report_.n_bytes += sizes.back().bytes;
+            ++report_.n_tensors;
+        }
+        const auto shards = plan_shards(sizes, request_.max_shard_bytes);
+        const auto n_shards = static_cast<i64>(shards.size());
+        std::vector<ckpt::SafetensorsWriter> writers;
+        for (i64 shard = 0; shard < n_shards; ++shard) {
+            report_.files.push_back(in(shard_name(shard, n_shards, stem_)));
+            writers.push_back(write(report_.files.back(), shards[static_cast<size_t>(shard)]));
+        }
+        for (ckpt::SafetensorsWriter& writer : writers) writer.commit();
+        if (n_shards > 1) {
+            report_.files.push_back(in(stem_ + std::string(index_ending)));
+            io::write_file(report_.files.back(), index_json(shards, report_.n_bytes, stem_),
+                           overwrite());
+        }
+        if (request_.force) remove_earlier();
+        return report_;
+    }
+
+  private:
+    std::string in(const std::string& name) const { return before_ + name; }
+
+    io::Overwrite overwrite() const {
+        return request_.force ? io::Overwrite::yes : io::Overwrite::no;
+    }
+
+    // Either form of an output of this name.
+    void refuse_existing() const {
+        const std::string index = in(stem_ + std::string(index_ending));
+        for (const std::string& path : {request_.out, index}) {
+            if (io::is_directory(path)) usage_error(path, "is a directory");
+            if (request_.force || !io::exists(path)) continue;
+            usage_error(path, "exists already: use --force to replace it");
+        }
+    }
+
+    // Readers would mix them up.
+    void remove_earlier() const {
+        for (const std::string& name : io::list_directory(directory_)) {
+            const bool ours = name == stem_ + std::string(ending) ||
+                              name == stem_ + std::string(index_ending) || is_shard_of(name, stem_);
+            if (ours && std::ranges::find(report_.files, in(name)) == report_.files.end()) {
+                io::checked::unlink(in(name));
+            }
+        }
+    }
+
+    // Durable, under its temporary name yet.
+    ckpt::SafetensorsWriter write(const std::string& path, const std::vector<std::string>& names) {
+        const ckpt::Manifest& manifest = checkpoint_.manifest();
+        const ckpt::Metadata metadata{{"format", "pt"},
+                                      {"iteration", std::to_string(manifest.counters.iteration)},
+                                      {"model", ckpt::to_json(manifest.model).dump()}};
+        std::vector<ckpt::SafetensorsEntry> entries;
+        for (const std::string& name : names) {
+            const auto dims = checkpoint_.find(name)->shape.dims();
+            entries.push_back({name, std::string(ckpt::safetensors_name(dtype_)),
+                               std::vector<i64>(dims.begin(), dims.end()), 0, 0});
+        }
+        ckpt::SafetensorsWriter writer(path, std::move(entries), metadata, overwrite());
+        for (const ckpt::SafetensorsEntry& entry : writer.entries()) append(writer, entry.name);
+        writer.sync();
+        return writer;
+    }
+
+    void append(ckpt::SafetensorsWriter& writer, const std::string& tensor) {
+        const ckpt::Region all = ckpt::whole(checkpoint_.find(tensor)->shape);
+        const i64 most = chunk_bytes / size_of(dtype_);
+        for (i64 begin = 0; begin < all.flat_end; begin += most) {
+            const i64 end = std::min(begin + most, all.flat_end);
+            chunk_.resize(static_cast<size_t>((end - begin) * size_of(dtype_)));
+            checkpoint_.load(tensor, kind_,
+                             {.box = all.box,
+                              .flat_begin = begin,
+                              .flat_end = end,
+                              .dtype = dtype_,
+                              .data = chunk_.data()});
+            check_held(tensor);
+            writer.append(chunk_);
+            n_written_ += static_cast<i64>(chunk_.size());
+            if (request_.progress) request_.progress(n_written_);
+        }
+    }
+
+    // What is copied as it is stays as it is; a conversion must not make infinities.
+    void check_held(const std::string& tensor) const {
+        if (kind_ == ckpt::Kind::weight || ckpt::count_non_finite(chunk_, dtype_) == 0) return;
+        run_error(checkpoint_.path(),
+                  "tensor {} has numbers that are not finite, or too large for {}: choose another "
+                  "--dtype",
+                  tensor, name_of(dtype_));
+    }
+
+    const ckpt::Checkpoint& checkpoint_;
+    const UnshardRequest& request_;
+    std::string directory_;
+    std::string before_;  // of OUT, with the slash
+    std::string stem_;
+    DType dtype_ = DType::fp32;
+    ckpt::Kind kind_ = ckpt::Kind::weight;
+    std::vector<std::byte> chunk_;
+    i64 n_written_ = 0;
+    UnshardReport report_;
+};
+
+}  // namespace
+
+UnshardReport unshard(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request) {
+    return Unsharder(checkpoint, request).run();
+}
+
+}  // namespace lm::convert

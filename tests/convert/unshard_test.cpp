@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// One model out of the shards of any layout, read with our own reader of safetensors.
+#include "convert/unshard.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ckpt/support.hpp"
+#include "convert/hf_files.hpp"
+#include "io/json.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+using Catch::Matchers::Contains;
+using test::Buffers;
+
+namespace {
+
+ckpt::Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config) {
+    return ckpt::Checkpoint(test::save_grid(directory, config, {.tp = 2, .pp = 2}, 7, 1));
+}
+
+UnshardReport unsharded(const ckpt::Checkpoint& from, const std::string& out, i64 most = 1 << 30,
+                        bool force = false, std::optional<DType> dtype = {}) {
+    return unshard(from, {.out = out, .dtype = dtype, .max_shard_bytes = most, .force = force});
+}
+
+// Of the fp32 tensors in `files`: how many, and the elements that are not what fill(1) made.
+std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::ModelConfig& config) {
+    const auto table = spec::tensor_table(config);
+    i64 n_tensors = 0;
+    i64 n_wrong = 0;
+    for (const std::string& path : files) {
+        const ckpt::SafetensorsReader reader(path);
+        for (size_t at = 0; at < table.size(); ++at) {
+            const ckpt::SafetensorsEntry* entry = reader.find(table[at].name);
+            if (entry == nullptr) continue;
+            ++n_tensors;
+            const auto dims = table[at].shape.dims();
+            CHECK(entry->dtype == "F32");
+            CHECK(entry->shape == std::vector<i64>(dims.begin(), dims.end()));
+            const auto bytes = reader.bytes(*entry);
+            for (size_t i = 0; i < bytes.size() / 4; ++i) {
+                float value = 0;
+                std::memcpy(&value, bytes.data() + 4 * i, 4);
+                n_wrong += value != Buffers::value(static_cast<i64>(at), static_cast<i64>(i),
+                                                   ckpt::Kind::weight, 1);
+            }
+        }
+    }
+    return {n_tensors, n_wrong};
+}
+
+}  // namespace
+
+TEST_CASE("unshard: one file, several with an index, and one in the place of the other") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const ckpt::Checkpoint step = step_of(scratch / "c", config);
+    const auto n_tensors = static_cast<i64>(spec::tensor_table(config).size());
+    io::make_directories(scratch / "out");
+    const std::string out = scratch / "out/m.safetensors";
+
+    const UnshardReport one = unsharded(step, out);
+    CHECK(one.files == std::vector{out});
+    CHECK(one.n_tensors == n_tensors);
+    CHECK(one.n_bytes == 4 * spec::count_parameters(config).total());
+    CHECK(look(one.files, config) == std::pair{n_tensors, i64{0}});
+    const ckpt::SafetensorsReader reader(out);
+    REQUIRE(reader.metadata().size() == 3);
+    CHECK(io::parse_json(reader.metadata()[2].second, out).at("vocab_size") == 101);
+
+    CHECK_THAT(test::error_of([&] { unsharded(step, out, 20'000); }, Exit::usage),
+               Contains("out/m.safetensors: exists already"));
+    test::write(scratch / "out/m-extra.safetensors", "not ours");
+    UnshardReport many = unsharded(step, out, 20'000, true);
+    REQUIRE(many.files.size() > 3);
+    CHECK(many.files.back() == out + ".index.json");
+    CHECK_FALSE(io::exists(out));
+    const io::Json index = io::read_json(many.files.back());
+    CHECK(index.at("metadata").at("total_size") == one.n_bytes);
+    many.files.pop_back();
+    CHECK(many.files[0] ==
+          scratch / fmt::format("out/m-00001-of-{:05}.safetensors", many.files.size()));
+    CHECK(look(many.files, config) == std::pair{n_tensors, i64{0}});
+    for (const auto& [name, file] : index.at("weight_map").items()) {
+        const ckpt::SafetensorsReader shard(scratch / ("out/" + file.get<std::string>()));
+        CHECK(shard.find(name) != nullptr);
+    }
+    CHECK_THAT(test::error_of([&] { unsharded(step, out); }, Exit::usage),
+               Contains("out/m.safetensors.index.json: exists already"));
+    unsharded(step, out, 1 << 30, true);
+    CHECK(io::list_directory(scratch / "out") ==
+          std::vector<std::string>{"m-extra.safetensors", "m.safetensors"});
+}
+
+TEST_CASE("unshard: types, and what cannot be") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const ckpt::Checkpoint step = step_of(scratch / "c", config);
+    const std::string out = scratch / "m.safetensors";
+    unsharded(step, out, 1 << 30, false, DType::bf16);
+    const ckpt::SafetensorsReader reader(out);
+    const auto bytes = reader.bytes(*reader.find("layers.1.mlp.up.weight"));
+    const auto wanted = step.load_fp32("layers.1.mlp.up.weight", ckpt::Kind::weight);
+    REQUIRE(bytes.size() == 2 * wanted.size());
+    i64 n_wrong = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        u16 value = 0;
+        std::memcpy(&value, bytes.data() + 2 * i, 2);
+        n_wrong += value != bf16_from_f32(wanted[i]);
+    }
+    CHECK(n_wrong == 0);
+
+    CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "m.bin"); }, Exit::usage),
+               Contains("m.bin: does not end with NAME.safetensors"));
+    CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "no/m.safetensors"); }),
+               Contains("does not exist"));
+    Buffers buffers(config, {});
+    buffers.fill(config, 1);
+    buffers.weight[5] = 1e6F;
+    const ckpt::Checkpoint large(
+        ckpt::save(ckpt::claim(scratch / "d"), test::info_of(config, 1), buffers.pieces()).path);
+    const std::string half = scratch / "half.safetensors";
+    CHECK_THAT(test::error_of([&] { unsharded(large, half, 20'000, false, DType::fp16); }),
+               Contains("d/global_step1: tensor embedding.word.weight has numbers"));
+    for (const std::string& name : io::list_directory(scratch.path())) {
+        CHECK_FALSE(name.starts_with("half"));
+    }
+}
