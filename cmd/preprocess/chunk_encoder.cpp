@@ -22,11 +22,6 @@ i64 largest_of(const text::IdBuffer& ids) {
     return ids.wide() ? largest_of(ids.ids<i32>()) : largest_of(ids.ids<u16>());
 }
 
-void check_length(std::string_view text) {
-    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
-        throw data::LineError{1, "the text is longer than 2 GiB"};
-}
-
 }  // namespace
 
 void KeyTokens::clear() {
@@ -34,6 +29,7 @@ void KeyTokens::clear() {
     if (ids.capacity() > keep) ids.release();
     ids.clear();
     largest = -1;
+    if (lengths.capacity() * sizeof(i32) > keep) lengths = {};
     lengths.clear();
     sequences_per_document.clear();
 }
@@ -44,7 +40,10 @@ void KeyTokens::find_largest() {
 
 i64 ChunkResult::memory() const {
     i64 n = chunk.memory();
-    for (const KeyTokens& key : keys) n += static_cast<i64>(key.ids.bytes().size());
+    for (const KeyTokens& key : keys) {
+        n += static_cast<i64>(key.ids.bytes().size());
+        n += static_cast<i64>(key.lengths.size() * sizeof(i32));
+    }
     return n;
 }
 
@@ -60,14 +59,14 @@ ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& toke
                                                                   : data::BadBytes::refuse),
       encoder_(tokenizer.make_encoder()) {}
 
-void ChunkEncoder::encode(ChunkResult& result, const HandOver& hand_over) {
+void ChunkEncoder::encode(ChunkResult& result, const std::function<void(size_t)>& hand_over) {
     while (result.keys.size() < rules_->keys.size()) result.keys.emplace_back(rules_->wide);
     for (size_t k = 0; k < result.keys.size(); ++k) {
         KeyTokens& key = result.keys[k];
         key.clear();
-        key.ids.hand_over_at(KeyTokens::most_bytes, [&key, k, &hand_over] {
+        key.ids.hand_over_at(KeyTokens::most_bytes, [&key, k, hand_over] {
             key.find_largest();
-            hand_over(key, k);
+            hand_over(k);
         });
     }
     result.n_lines = result.n_documents = result.n_blank = result.n_replaced = 0;
@@ -77,7 +76,6 @@ void ChunkEncoder::encode(ChunkResult& result, const HandOver& hand_over) {
         try {
             if (const auto plain = parser_.take_plain(text)) {
                 plain_.text = *plain;
-                check_length(plain_.text);
                 encode_value(plain_, result.keys[0], result);
                 ++result.n_documents;
                 continue;
@@ -102,11 +100,6 @@ void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
     }
     const std::span<const data::LineValue> values = parser_.parse(line);
     if (parser_.replaced()) ++result.n_replaced;
-    // All of them first: a line that is skipped leaves nothing under any key.
-    for (const data::LineValue& value : values) {
-        check_length(value.text);
-        for (const std::string_view sentence : value.sentences) check_length(sentence);
-    }
     for (size_t k = 0; k < values.size(); ++k) encode_value(values[k], result.keys[k], result);
     ++result.n_documents;
 }

@@ -36,7 +36,10 @@ class Ring {
          MemoryBudget& budget, int n_workers)
         : Ring(reader, rules, tokenizer, budget, static_cast<size_t>(2 * n_workers + 1)) {
         reader_.before_growing([this](i64 bytes) { allow(bytes); });
-        for (int i = 0; i < n_workers; ++i) threads_.push_back(start_thread([this] { work(); }));
+        // Where there is no memory for one, that is said in the caller's thread.
+        for (int i = 0; i < n_workers; ++i) encoders_.emplace_back(rules_, tokenizer_);
+        for (ChunkEncoder& encoder : encoders_)
+            threads_.push_back(start_thread([this, &encoder] { work(encoder); }));
     }
 
     ~Ring() {
@@ -172,12 +175,10 @@ class Ring {
         return &slot;
     }
 
-    void work() {
-        ChunkEncoder encoder(rules_, tokenizer_);
+    void work(ChunkEncoder& encoder) {
         while (Slot* slot = take_ticket()) {
             try {
-                encoder.encode(slot->result,
-                               [&](const KeyTokens&, size_t key) { hand_over(*slot, key); });
+                encoder.encode(slot->result, [this, slot](size_t key) { hand_over(*slot, key); });
             } catch (...) {
                 slot->error = std::current_exception();
             }
@@ -202,6 +203,7 @@ class Ring {
     i64 emptied_ = 0;
     i64 last_ = -1;  // number of tickets, once known
     bool stop_ = false;
+    std::vector<ChunkEncoder> encoders_;  // one per thread
     std::vector<std::thread> threads_;
 };
 

@@ -41,9 +41,6 @@ struct KeyTokens {
     void find_largest();  // of the ids that are held, and of those before
 };
 
-// Takes ids of a chunk that is being encoded: when it returns they are gone.
-using HandOver = std::function<void(const KeyTokens& ids, size_t key)>;
-
 struct ChunkResult {
     data::LineChunk chunk;
     std::vector<KeyTokens> keys;
@@ -61,8 +58,8 @@ class ChunkEncoder {
   public:
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
     // Replaces everything in `result` but its chunk. It stops at the first bad line that is not to
-    // be skipped. Ids beyond KeyTokens::most_bytes go through `hand_over`.
-    void encode(ChunkResult& result, const HandOver& hand_over);
+    // be skipped. Whenever a key has KeyTokens::most_bytes of ids `hand_over` takes them.
+    void encode(ChunkResult& result, const std::function<void(size_t key)>& hand_over);
 
   private:
     void encode_line(std::string_view line, ChunkResult& result);
@@ -80,8 +77,8 @@ class ChunkEncoder {
 // What comes out of the pipeline, called in the thread that runs it: while that waits for the disk,
 // the workers go on.
 struct PipelineConsumer {
-    // Ids that come before those of the result that is next.
-    HandOver take_ahead;
+    // Ids of a key that come before those of the result that is next.
+    std::function<void(const KeyTokens& ids, size_t key)> take_ahead;
     // Every result, in input order.
     std::function<void(const ChunkResult&)> take;
     // A few times a second while nothing comes.

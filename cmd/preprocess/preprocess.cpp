@@ -74,8 +74,8 @@ class Run {
 
     int run() {
         if (nothing_left()) return 0;
-        const bool complete = take_work();
         try {
+            const bool complete = take_work();
             cluster::FileRendezvous ranks(work_.path(), launch_, args_.rank_timeout.seconds);
             try {
                 ranks.publish("begin", complete ? "complete" : "");
@@ -90,7 +90,7 @@ class Run {
                 throw;
             }
         } catch (...) {
-            if (is_first() && !args_.resume && !complete) work_.remove();
+            if (work_.is_begun_here() && !args_.resume) work_.remove();
             throw;
         }
     }

@@ -166,8 +166,10 @@ class ChunkCounter {
                 result.bad.add(result.n_lines, {1, error.what(), data::LineError::Fault::length});
             }
         }
-        if (chunk.text().size() > long_text) parser_.release();
-        if (scratch_.capacity() > long_text) scratch_ = {};
+        if (chunk.text().size() > long_text) {
+            parser_.release();
+            normalized_ = {};
+        }
         return result;
     }
 
@@ -175,7 +177,7 @@ class ChunkCounter {
     void count_text(std::string_view text, text::PieceCounter& counter, int worker,
                     Totals& totals) {
         totals.text_bytes += static_cast<i64>(text.size());
-        text = normalizer_.apply(text, scratch_);
+        text = normalizer_.apply(text, normalized_);
         splitter_->start(text);
         u32 begin = 0;
         while (const i64 n = splitter_->next(ends_, std::size(ends_))) {
@@ -188,7 +190,7 @@ class ChunkCounter {
     data::LineParser parser_;
     std::unique_ptr<text::Splitter> splitter_;
     text::Normalizer normalizer_;
-    std::string scratch_;
+    text::Normalizer::Buffers normalized_;
     u32 ends_[512];
 };
 

@@ -73,13 +73,14 @@ WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
         refuse_strangers();
     else
         io::checked::make_directory(path_);
-    lock_ = std::make_unique<io::AppendFile>(file("lock"));
+    make_lock(!existed);
     if (!lock_->lock() || !is_current(*lock_)) {
         lock_.reset();
         usage_error(path_, "another run is writing here: wait for it, or choose another prefix");
     }
     if (!io::exists(run_file())) {
         clear();
+        begun_here_ = true;
         return Found::nothing;
     }
     if (resume) return io::exists(file("complete")) ? Found::complete_work : Found::work;
@@ -89,7 +90,17 @@ WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
     }
     note("{}: left behind by a run that was killed: it is removed", path_);
     clear();
+    begun_here_ = true;
     return Found::nothing;
+}
+
+void WorkDirectory::make_lock(bool is_new) {
+    try {
+        lock_ = std::make_unique<io::AppendFile>(file("lock"));
+    } catch (...) {
+        if (is_new) ::rmdir(path_.c_str());  // unless another process has it by now
+        throw;
+    }
 }
 
 // Before anything is made in a directory that may be the user's own.

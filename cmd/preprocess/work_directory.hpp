@@ -38,6 +38,8 @@ class WorkDirectory {
     // another process has it, when it is somebody else's, or when work lies there that neither
     // --resume nor --force is about.
     Found take(bool resume, bool force);
+    // This process has taken it, and nothing of an earlier run is in it.
+    bool is_begun_here() const { return begun_here_; }
     // Error(usage) for an output that exists and may not be replaced.
     void refuse_existing_outputs(bool force) const;
     bool outputs_exist() const;  // all of them
@@ -48,6 +50,7 @@ class WorkDirectory {
 
   private:
     void refuse_strangers() const;
+    void make_lock(bool is_new);
     void clear() const;
     void remove_all() const;  // but for what is somebody else's
     void move(const std::string& from, const std::string& to, bool force) const;
@@ -56,6 +59,7 @@ class WorkDirectory {
     std::vector<std::string> keys_;
     std::string path_;
     std::unique_ptr<io::AppendFile> lock_;
+    bool begun_here_ = false;
 };
 
 }  // namespace lm::preprocess

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "data/plain_line.hpp"
+#include "text/tokenizer.hpp"
 #include "text/utf8.hpp"
 
 namespace lm::data {
@@ -29,6 +30,11 @@ const char* wide_encoding(std::string_view line) {
     const bool little_32 = !is_zero(0) && is_zero(1) && is_zero(2) && is_zero(3);
     if (big_32 || little_32) return "UTF-32";
     return is_zero(0) != is_zero(1) ? "UTF-16" : nullptr;
+}
+
+void check_length(std::string_view text) {
+    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
+        throw LineError{1, "the text is longer than 2 GiB"};
 }
 
 }  // namespace
@@ -134,17 +140,25 @@ std::span<const LineValue> LineParser::parse(std::string_view line) {
         state_->parser = simdjson::dom::parser();
     }
     if (!state_->parse_fast(line)) state_->parse_slow(line);
+    for (const LineValue& value : state_->values) {
+        check_length(value.text);
+        for (const std::string_view sentence : value.sentences) check_length(sentence);
+    }
     return state_->values;
 }
 
 std::optional<std::string_view> LineParser::take_plain(std::string_view& rest) {
-    return state_->plain ? state_->plain->take(rest) : std::nullopt;
+    if (!state_->plain) return std::nullopt;
+    const auto text = state_->plain->take(rest);
+    if (text) check_length(*text);
+    return text;
 }
 
 void LineParser::release() {
     constexpr size_t keep = size_t{2} << 20;
     if (state_->parser.capacity() > keep) state_->parser = simdjson::dom::parser();
     state_->slow = {};
+    for (LineValue& value : state_->values) value = {};
     state_->cleaned = {};
     if (state_->plain) state_->plain.emplace(state_->keys[0]);
 }

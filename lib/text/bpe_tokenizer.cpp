@@ -111,8 +111,8 @@ TextPlan make_text_plan(BpeTokenizerParts& parts) {
     std::vector<AddedToken> raw, normalized;
     for (AddedToken token : parts.added) {
         if (token.normalized) {
-            std::string scratch;
-            token.content = std::string(parts.normalizer.apply(token.content, scratch));
+            Normalizer::Buffers buffers;
+            token.content = std::string(parts.normalizer.apply(token.content, buffers));
         }
         (token.normalized ? normalized : raw).push_back(std::move(token));
     }

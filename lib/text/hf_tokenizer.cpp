@@ -189,8 +189,8 @@ class Reader {
     }
 
     void check_normalized(const AddedToken& token) const {
-        std::string scratch;
-        if (token.normalized && parts_.normalizer.apply(token.content, scratch).empty())
+        Normalizer::Buffers buffers;
+        if (token.normalized && parts_.normalizer.apply(token.content, buffers).empty())
             refuse(path_, "the added token '{}', of which the normalizer leaves nothing,",
                    token.content);
     }

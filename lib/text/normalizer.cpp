@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "text/tokenizer.hpp"
 #include "text/unicode.hpp"
 #include "text/utf8.hpp"
 
@@ -31,6 +32,12 @@ bool may_cut_before(u32 cp, utf8proc_option_t options) {
     const auto* property = utf8proc_get_property(first);
     return property->combining_class == 0 && property->category != UTF8PROC_CATEGORY_MN &&
            property->category != UTF8PROC_CATEGORY_MC && property->category != UTF8PROC_CATEGORY_ME;
+}
+
+constexpr auto longest = static_cast<size_t>(Tokenizer::longest_text);
+
+void check_length(const std::string& text) {
+    if (text.size() > longest) throw TextTooLong();
 }
 
 int options_of(Kind kind) {
@@ -152,6 +159,7 @@ class NormalForm {
     void flush(std::string_view text, size_t end) {
         const std::string_view run = text.substr(begin_, end - begin_);
         is_wide_ ? normalize_run(run, options_, buffer_, out_) : void(out_.append(run));
+        check_length(out_);
         begin_ = end;
         is_wide_ = false;
     }
@@ -233,21 +241,15 @@ std::string_view strip(std::string_view text, bool left, bool right) {
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
-constexpr size_t longest = size_t{1} << 31;
-
-void check_length(const std::string& text) {
-    if (text.size() >= longest) throw TextTooLong();
-}
-
 // Before memory is taken for what would be too long.
 void check_replaced_length(std::string_view text, const NormalizerStep& step) {
     const size_t from = step.pattern.size(), to = step.content.size();
-    if (to <= from || text.size() + text.size() / from * (to - from) < longest) return;
+    if (to <= from || text.size() + text.size() / from * (to - from) <= longest) return;
     size_t length = text.size();
-    for (size_t at = text.find(step.pattern); at != text.npos && length < longest;
+    for (size_t at = text.find(step.pattern); at != text.npos && length <= longest;
          at = text.find(step.pattern, at + from))
         length += to - from;
-    if (length >= longest) throw TextTooLong();
+    if (length > longest) throw TextTooLong();
 }
 
 void replace(std::string_view text, const NormalizerStep& step, std::string& out) {
@@ -286,14 +288,13 @@ void apply_step(const NormalizerStep& step, std::string_view text, std::string& 
 
 }  // namespace
 
-std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
-    std::string result;
+std::string_view Normalizer::apply(std::string_view text, Buffers& buffers) const {
     for (const NormalizerStep& step : steps_) {
-        result.clear();
-        apply_step(step, text, result);
-        check_length(result);
-        scratch.swap(result);
-        text = scratch;
+        buffers.next.clear();
+        apply_step(step, text, buffers.next);
+        check_length(buffers.next);
+        buffers.text.swap(buffers.next);
+        text = buffers.text;
     }
     return text;
 }

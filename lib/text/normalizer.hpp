@@ -31,13 +31,18 @@ class Normalizer {
     Normalizer() = default;
     explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
 
+    // Memory that is kept from text to text.
+    struct Buffers {
+        std::string text, next;
+    };
+
     bool empty() const { return steps_.empty(); }
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
-    // `text` (valid UTF-8) after all steps; it may lie in `scratch`. Memory: the text before a step
-    // and behind it, and for normal forms the longest run of marks in UTF-32. Throws TextTooLong
-    // when a step makes more than 2 GiB of it.
-    std::string_view apply(std::string_view text, std::string& scratch) const;
+    // `text` (valid UTF-8) after all steps; it may lie in `buffers`. Memory: the text before a step
+    // and behind it, and for normal forms four times the longest run of marks, or of vowels and
+    // finals of Hangul. Throws TextTooLong when a step makes more than 2 GiB of it.
+    std::string_view apply(std::string_view text, Buffers& buffers) const;
 
   private:
     std::vector<NormalizerStep> steps_;

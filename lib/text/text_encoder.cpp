@@ -44,7 +44,8 @@ class TextEncoder : public Encoder {
 
     const TextPlan& plan_;
     std::unique_ptr<Encoder> plain_;
-    std::string normalized_, spaced_;
+    Normalizer::Buffers normalized_;
+    std::string spaced_;
 };
 
 }  // namespace

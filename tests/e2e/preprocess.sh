@@ -373,6 +373,8 @@ else
 fi
 # A limit on the size of files is an error like a full disk.
 expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
+# Nor is there memory for sixteen workers' caches.
+expect 3 'out of memory' bash -c "ulimit -v 500000; exec '$lm' --input a.jsonl --output-prefix limited --workers 16 --quiet"
 nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
 # What is not a name, a tokenizer or a file to read.

@@ -220,7 +220,8 @@ for action in short fail; do
         [ $got = 3 ] || fail "$action $k: exit $got: $(cat err)"
         [ "$(wc -l < err)" -le 3 ] || fail "$action $k: $(cat err)"
         if [ -e f_text_document.idx ]; then same f; fi
-        rm -rf f_text_document.* f.unfinished
+        [ ! -e f.unfinished ] || fail "$action $k: the work directory stayed: $(cat err)"
+        rm -f f_text_document.*
     done
     [ $k -gt 20 ] || fail "only $k operations"
     rm -f f_text_document.*

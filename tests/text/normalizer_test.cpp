@@ -24,24 +24,26 @@ TEST_CASE("normal forms put long runs of marks in order in little time") {
             text += mark;
             (random >> 30 == 2 ? first : random >> 30 == 1 ? second : last) += mark;
         }
-        std::string scratch, composed;
-        CHECK((Normalizer({{Kind::nfd}}).apply(text, scratch) == first + second + last));
-        CHECK((Normalizer({{Kind::nfkd}}).apply(text, scratch) == first + second + last));
-        composed = Normalizer({{Kind::nfc}}).apply(text, scratch);
-        CHECK((Normalizer({{Kind::nfkc}}).apply(text, scratch) == composed));
-        CHECK((Normalizer({{Kind::nfd}}).apply(composed, scratch) == first + second + last));
+        Normalizer::Buffers buffers;
+        std::string composed;
+        CHECK((Normalizer({{Kind::nfd}}).apply(text, buffers) == first + second + last));
+        CHECK((Normalizer({{Kind::nfkd}}).apply(text, buffers) == first + second + last));
+        composed = Normalizer({{Kind::nfc}}).apply(text, buffers);
+        CHECK((Normalizer({{Kind::nfkc}}).apply(text, buffers) == composed));
+        CHECK((Normalizer({{Kind::nfd}}).apply(composed, buffers) == first + second + last));
     }
     // U+FDFA becomes 18 characters.
-    std::string ligatures, scratch;
+    Normalizer::Buffers buffers;
+    std::string ligatures;
     for (int i = 0; i < 100; ++i) ligatures += "\uFDFA";
-    CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, scratch).size() == 100 * 33);
+    CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, buffers).size() == 100 * 33);
 }
 
 TEST_CASE("lower case is that of Unicode 17") {
     const Normalizer lower({{NormalizerStep::Kind::lowercase}});
-    std::string scratch;
+    Normalizer::Buffers buffers;
     CHECK(
-        lower.apply("A\u0130\u1C89\uA7CB\uA7DC\U00010D50\U00010D65\U00016EB8\U00016EB9", scratch) ==
+        lower.apply("A\u0130\u1C89\uA7CB\uA7DC\U00010D50\U00010D65\U00016EB8\U00016EB9", buffers) ==
         "ai\u0307\u1C8A\u0264\u019B\U00010D70\U00010D85\U00016ED3\U00016EB9");
 }
 
@@ -49,7 +51,7 @@ TEST_CASE("normal forms: no cut changes them") {
     using Kind = NormalizerStep::Kind;
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
         const Normalizer normalizer({{kind}});
-        std::string scratch, whole_scratch;
+        Normalizer::Buffers buffers, whole_buffers;
         // Long runs are cut, short ones are not.
         test::NastyText nasty(static_cast<u64>(kind));
         for (int i = 0; i < 20; ++i) {
@@ -57,9 +59,9 @@ TEST_CASE("normal forms: no cut changes them") {
             for (int k = 0; k < 400; ++k) {
                 const std::string item = "\u4E00" + nasty.next(12);
                 text += item;
-                parts += normalizer.apply(item, scratch);
+                parts += normalizer.apply(item, buffers);
             }
-            if (normalizer.apply(text, whole_scratch) != parts) FAIL(test::escaped(text));
+            if (normalizer.apply(text, whole_buffers) != parts) FAIL(test::escaped(text));
         }
     }
 }
@@ -74,20 +76,21 @@ TEST_CASE("normal forms: every mark finds its place before any number of others"
     const std::string long_run = many(2500);  // which is cut wherever that is possible
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd}) {
         const Normalizer normalizer({{kind}});
-        std::string scratch, text;
+        Normalizer::Buffers buffers;
+        std::string text;
         int n_moved = 0;
         for (u32 cp = 0x80; cp < 0x110000; ++cp) {
             if (cp >= 0xD800 && cp < 0xE000) continue;
             text = "z" + many(2);
             append_utf8(text, cp);
-            std::string expected(normalizer.apply(text, scratch));
+            std::string expected(normalizer.apply(text, buffers));
             const size_t at = expected.find(many(2));
             if (at == 1) continue;  // nothing of it goes before them
             ++n_moved;
             REQUIRE(at != expected.npos);
             expected.replace(at, 4, long_run);
             text.replace(1, 4, long_run);
-            if (normalizer.apply(text, scratch) != expected) FAIL(cp);
+            if (normalizer.apply(text, buffers) != expected) FAIL(cp);
         }
         CHECK(n_moved > 700);
     }
