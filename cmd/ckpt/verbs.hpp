@@ -18,6 +18,7 @@ void add_diff(cli::Options& options);
 void add_prune(cli::Options& options);
 void add_copy(cli::Options& options);
 void add_unshard(cli::Options& options);
+void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);
 
 // An existing directory, without slashes at the end. Throws Error(usage).

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt reshard: a step as another layout would have written it.
+#include "ckpt/reshard.hpp"
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/progress.hpp"
+#include "config/model_flags.hpp"
+#include "convert/output.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string path;
+    std::string out;
+    config::ParallelFlags parallel;  // those two of them
+    bool force = false;
+    bool quiet = false;
+};
+
+int run(const Args& args) {
+    const ckpt::Checkpoint from = ckpt::open(existing_directory(args.path));
+    const auto problems = config::cut_problems(args.parallel, from.manifest().model);
+    if (!problems.empty()) throw Error(Exit::usage, problems.front());
+    io::AtomicDirectory out = convert::make_output(args.out, {args.path}, args.force);
+    cli::Progress progress("reshard", "B", directory_bytes(from.path()), args.quiet);
+    const ckpt::SaveResult result =
+        ckpt::reshard(from, args.parallel.tensor, args.parallel.pipeline, out.path(),
+                      [&](i64 done) { progress.update(done); });
+    out.commit();
+    progress.finish();
+    cli::write_stdout(fmt::format("{}/{}: tp{} pp{}, {}\n", out.final_path(),
+                                  base_name(result.path), args.parallel.tensor,
+                                  args.parallel.pipeline, human_size(result.bytes)));
+    return 0;
+}
+
+}  // namespace
+
+void add_reshard(cli::Options& options) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb =
+        options.verb("reshard", "write a step as another layout would have, optimizer state too",
+                     [args] { return run(*args); });
+    verb.positional("CKPT", &args->path,
+                    "a global_step* directory, or a directory of them: then its latest step");
+    verb.positional("OUT", &args->out, "directory to make, with that step as its one step");
+    verb.value("--tensor-model-parallel-size", &args->parallel.tensor, "T",
+               "tensor ranks of the layout");
+    verb.value("--pipeline-model-parallel-size", &args->parallel.pipeline, "P",
+               "pipeline stages of the layout");
+    verb.flag("--force", &args->force, "replace OUT when it exists");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
+}
+
+}  // namespace lm::ckpt_tool

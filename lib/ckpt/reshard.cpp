@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/reshard.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+SaveInfo info_of(const Manifest& manifest) {
+    SaveInfo info;
+    info.model = manifest.model;
+    info.parallel = manifest.parallel;
+    info.counters = manifest.counters;
+    info.tokenizer = manifest.tokenizer;
+    info.seed = manifest.seed;
+    info.state = manifest.state;
+    info.command_line = manifest.command_line;
+    info.weights = manifest.tensors.at(0).dtype;
+    return info;
+}
+
+class Resharder {
+  public:
+    Resharder(const Checkpoint& from, i64 tp, i64 pp, const std::function<void(i64)>& progress)
+        : from_(from),
+          info_(info_of(from.manifest())),
+          table_(spec::tensor_table(info_.model)),
+          progress_(progress) {
+        info_.parallel.tp = tp;
+        info_.parallel.pp = pp;
+        info_.parallel.dp = 1;
+        // Padding is in no checkpoint: a run asks for its own.
+        if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
+        (void)spec::first_layer(info_.model, info_.parallel, 0);  // checks the stages
+    }
+
+    SaveResult save_in(const std::string& directory) {
+        const Generation generation{directory, 0};
+        const i64 iteration = info_.counters.iteration;
+        try {
+            const std::string temporary = begin_save(generation, iteration);
+            std::vector<IndexReference> parts;
+            const i64 n_ranks = checked_mul(info_.parallel.tp, info_.parallel.pp);
+            for (i64 rank = 0; rank < n_ranks; ++rank) {
+                parts.push_back(write_part(temporary, info_, rank, pieces_of_rank(rank)));
+            }
+            return commit_save(generation, info_, parts);
+        } catch (...) {
+            abandon_save(generation, iteration);
+            throw;
+        }
+    }
+
+  private:
+    // As lm-train's ranks share it: what several hold, the first of them writes.
+    std::vector<Piece> pieces_of_rank(i64 rank) {
+        const i64 tp_rank = rank % info_.parallel.tp;
+        const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,
+                                                          tp_rank, rank / info_.parallel.tp);
+        std::vector<Piece> pieces;
+        for (const Kind kind : all_kinds) {
+            if (!from_.has(kind)) continue;
+            for (const spec::LocalTensor& local : layout.tensors) {
+                if (local.copy || (local.replicated && tp_rank > 0)) continue;
+                pieces.push_back(piece_of(local, kind));
+            }
+        }
+        return pieces;
+    }
+
+    Piece piece_of(const spec::LocalTensor& local, Kind kind) {
+        Piece piece{.tensor = local.index,
+                    .kind = kind,
+                    .dtype = kind == Kind::weight ? info_.weights : DType::fp32,
+                    .box = local.box,
+                    .flat_begin = 0,
+                    .flat_end = local.box.shape().numel()};
+        piece.read = [this, kind, dtype = piece.dtype, box = local.box,
+                      index = static_cast<size_t>(local.index)](std::span<std::byte> to,
+                                                                i64 offset) {
+            const i64 begin = offset / size_of(dtype);
+            const auto n_bytes = static_cast<i64>(to.size());
+            from_.load(table_[index].name, kind,
+                       {.box = box,
+                        .flat_begin = begin,
+                        .flat_end = begin + n_bytes / size_of(dtype),
+                        .dtype = dtype,
+                        .data = to.data()});
+            n_written_ += n_bytes;
+            if (progress_) progress_(n_written_);
+        };
+        return piece;
+    }
+
+    const Checkpoint& from_;
+    SaveInfo info_;
+    std::vector<spec::TensorSpec> table_;
+    const std::function<void(i64)>& progress_;
+    i64 n_written_ = 0;
+};
+
+}  // namespace
+
+SaveResult reshard(const Checkpoint& from, i64 tp, i64 pp, const std::string& directory,
+                   const std::function<void(i64 n_bytes)>& progress) {
+    return Resharder(from, tp, pp, progress).save_in(directory);
+}
+
+}  // namespace lm::ckpt
