@@ -88,11 +88,12 @@ TEST_CASE("copy: the whole step, and its weights alone") {
     CHECK(again.documents.size() == 2);
 }
 
-TEST_CASE(
-    "copy: one that fails or is killed at any operation leaves nothing, and is gone on with") {
+TEST_CASE("copy: one that fails or is killed anywhere shows nothing, and is gone on with") {
     const auto config = test::small_model();
     const test::ScratchDirectory source;
-    const std::string step = save_step(source.path(), config, 1, 1);
+    const std::string step = save_step(source / "a", config, 1, 1);
+    const std::string other = save_step(source / "other", config, 1, 2);
+    const bool replaces = GENERATE(false, true);
     for (const auto action :
          {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
         i64 n_cut = 0;
@@ -100,11 +101,12 @@ TEST_CASE(
         for (i64 at = 1;; ++at) {
             const test::ScratchDirectory scratch;
             const std::string to = scratch / "global_step1";
+            if (replaces) copy_all(other, to);
             const pid_t child = ::fork();
             if (child == 0) {
                 io::fault::arm(action, at);
                 try {
-                    copy_all(step, to);
+                    copy_all(step, to, replaces);
                 } catch (const Error& error) {
                     ::_exit(static_cast<int>(error.code()));
                 }
@@ -114,12 +116,13 @@ TEST_CASE(
             REQUIRE(::waitpid(child, &status, 0) == child);
             INFO("operation " << at << " status " << status);
             const bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-            if (io::exists(to)) {
-                CHECK(good(to));
-            } else {
-                REQUIRE_FALSE(done);
-                most_kept = std::max(most_kept, copy_all(step, to).n_kept);
-                CHECK(good(to));
+            const bool there = is_copied(plan_copy(Checkpoint(step), false), to);
+            REQUIRE((there || !done));
+            CHECK(io::exists(to) == (there || replaces));
+            if (io::exists(to)) CHECK(good(to));
+            if (!there) most_kept = std::max(most_kept, copy_all(step, to, replaces).n_kept);
+            CHECK(good(to));
+            if (!there || done) {
                 CHECK(io::list_directory(scratch.path()) ==
                       std::vector<std::string>{"global_step1"});
             }
