@@ -11,9 +11,11 @@ int main(int argc, char** argv) {
     lm::estimate::add_batch_verb(options);
     lm::estimate::add_checkpoint_verb(options);
     lm::estimate::add_time_verb(options);
+    lm::estimate::add_layout_verb(options);
     lm::estimate::add_eta_verb(options);
     options.exits_with(lm::Exit::answer_is_no,
-                       "memory: the model does not fit in --gpu-memory; batch: one of --nodes "
+                       "memory: the model does not fit in --gpu-memory; layout: in no layout; "
+                       "batch: one of --nodes "
                        "cannot run the ramp");
     options.epilogue(
         "Examples:\n"

@@ -11,6 +11,7 @@ void add_memory_verb(cli::Options& program);
 void add_batch_verb(cli::Options& program);
 void add_checkpoint_verb(cli::Options& program);
 void add_time_verb(cli::Options& program);
+void add_layout_verb(cli::Options& program);
 void add_eta_verb(cli::Options& program);
 
 }  // namespace lm::estimate

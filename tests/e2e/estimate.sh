@@ -79,7 +79,7 @@ fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks are more than' \
     memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 5
 fails 2 '^lm-estimate: --tflops: must be given and positive: TFLOP/s of one GPU' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
 fails 2 '^lm-estimate: --train-samples: give one of' batch --global-batch-size 8
-fails 2 '^lm-estimate: layout: unknown command: use one of params,' layout --model 104b
+fails 2 '^lm-estimate: forecast: unknown command: use one of params,' forecast --model 104b
 fails 2 '^lm-estimate: --micro-batch-size: 0 is not at least 1' \
     memory "${tiny[@]}" --num-attention-heads 4 --micro-batch-size 0
 for verb in params memory batch checkpoint time; do

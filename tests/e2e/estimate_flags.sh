@@ -15,7 +15,7 @@ line=(--model bloom-176b --data-path corpus_text_document --vocab-size 250680 --
     --distributed-backend nccl --num-workers 2 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path bigscience/tokenizer
     --save checkpoints --save-interval 100 --load checkpoints --log-interval 10 --eval-interval 1000 --eval-iters 1
     --exit-duration-in-mins 1190 --tensorboard-dir tb --log-json log.json --data-order megatron --threads 1)
-for verb in params memory batch checkpoint "time --gpus 384 --tflops 149"; do
+for verb in params memory batch checkpoint "time --gpus 384 --tflops 149" "layout --gpus 384 --gpu-memory 80GB"; do
     read -ra words <<<"$verb"
     run "${words[0]}.txt" lm-estimate "${words[@]}" "${line[@]}"
 done

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-estimate layout: all cuts that fit and no other, the memory that lm-estimate memory tells of each, the fastest first.
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+model=(--num-layers 6 --hidden-size 256 --num-attention-heads 8 --seq-length 128 --vocab-size 1000 --bf16 --zero-stage 1)
+args=("${model[@]}" --global-batch-size 24 --gpus 12 --gpus-per-node 4)
+run all.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --json
+rows() { jq -c "select(.kind == \"layout\") | $2" "$1"; }
+
+# TP divides 8 heads and a node of 4; PP divides 6 layers; DP the batch; TP x PP x DP = 12; 3 ways to recompute.
+for tp in 1 2 4; do
+    for pp in 1 2 3 6; do
+        ((12 % (tp * pp) == 0)) || continue
+        dp=$((12 / (tp * pp)))
+        ((24 % dp == 0)) || continue
+        for ((micro = 1; micro <= 24 / dp; micro++)); do
+            ((24 / dp % micro == 0)) || continue
+            for recompute in none selective full; do echo "[$tp,$pp,$dp,$micro,$((24 / dp / micro)),\"$recompute\"]"; done
+        done
+    done
+done | sort >expected.txt
+rows all.json '[.tp, .pp, .dp, .micro_batch, .micro_batches, .recompute]' | sort >got.txt
+diff expected.txt got.txt || fail "other layouts"
+[ "$(jq 'select(.kind == "layouts").tried' all.json)" = "$(wc -l <expected.txt)" ] || fail "$(tail -1 all.json)"
+rows all.json .step >steps.txt
+sort -g steps.txt | cmp - steps.txt || fail "not the fastest first"
+[ "$(rows all.json 'select(.step - (.compute + .tensor + .bubble + .data) | fabs > 1e-12)')" = "" ] || fail "parts that do not sum up"
+
+# Each has the memory of lm-estimate memory.
+rows all.json '[.tp, .pp, .micro_batch, .recompute, .memory] | join(" ")' | tr -d '"' | awk 'NR % 9 == 1' >some.txt
+while read -r tp pp micro recompute memory; do
+    again=()
+    [ "$recompute" = none ] || again=(--recompute-granularity "$recompute")
+    [ "$recompute" != full ] || again+=(--recompute-method uniform)
+    lm-estimate memory "${model[@]}" --tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" \
+        --micro-batch-size "$micro" --global-batch-size 24 --world-size 12 --gpu-memory 80GB "${again[@]}" --json >memory.json 2>memory.err ||
+        fail "$tp $pp $micro $recompute: $(cat memory.err)"
+    [ "$(jq 'select(.kind == "verdict") | .largest + .allowance + (.nccl // 0)' memory.json)" = "$memory" ] ||
+        fail "$tp $pp $micro $recompute: not $memory: $(tail -1 memory.json)"
+done <some.txt
+
+# Less memory: those that fit, in the same order; none: exit 1, and how much it takes.
+rows all.json .memory | sort -g >memories.txt
+middle=$(sed -n "$(($(wc -l <memories.txt) / 2))p" memories.txt)
+run half.json lm-estimate layout "${args[@]}" --gpu-memory "$middle" --json
+cmp <(rows all.json "select(.memory <= $middle)") <(rows half.json .) || fail "others fit in $middle"
+least=$(head -1 memories.txt)
+expect 1 '' lm-estimate layout "${args[@]}" --gpu-memory $((least - 1)) --json
+[ "$(jq -c 'select(.kind == "layouts") | [.fitting, .least_memory]' out)" = "[0,$least]" ] || fail "$(cat out)"
+
+# What flags say stays.
+run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-parallel-size 2 --pipeline-model-parallel-size 3 \
+    --micro-batch-size 4 --recompute-activations --train-samples 24_000 --json
+[ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"
+[ "$(rows some.json '(.training / .step | round)')" = 1000 ] || fail "$(cat some.json)"
+run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
+grep -Eq '^TP +PP +DP +micro batch +in a step +recompute +memory +step ' text.txt || fail "$(cat text.txt)"
+grep -q '  TFLOP/s: --tflops, of the products of one GPU: an assumption' text.txt || fail "$(cat text.txt)"
+
+expect 2 '--gpus: must be given' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
+expect 2 '--gpu-memory: must be given' lm-estimate layout "${args[@]}"
+expect 2 '--global-batch-size: must be given' lm-estimate layout "${model[@]}" --gpus 4 --gpu-memory 80GB
+expect 2 '--gpus: no way to cut the model over 7 GPUs' lm-estimate layout "${args[@]}" --gpus 7 --gpu-memory 80GB
+expect 2 '--tflops: 0 is not positive' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0
