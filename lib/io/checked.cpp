@@ -76,6 +76,15 @@ bool unsupported(int error_number) {
            error_number == EPERM || error_number == EMLINK;
 }
 
+// Whether `from` and `to` are two names of one file: a link was made, but the process was killed,
+// or the server's answer lost, before the old name was removed.
+bool is_linked(const std::string& from, const std::string& to) {
+    struct stat a {
+    }, b{};
+    return ::lstat(from.c_str(), &a) == 0 && ::lstat(to.c_str(), &b) == 0 && S_ISREG(a.st_mode) &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_nlink > 1;
+}
+
 }  // namespace
 
 void system_error(std::string_view path, std::string_view action, int error_number) {
@@ -193,10 +202,21 @@ void rename(const std::string& from, const std::string& to) {
     }
 }
 
+namespace {
+
+// False when `to` is another file than `from`.
+bool finish_link(const std::string& from, const std::string& to) {
+    if (!is_linked(from, to)) return false;
+    unlink(from);
+    return true;
+}
+
+}  // namespace
+
 bool rename_new(const std::string& from, const std::string& to) {
     if (faulted("rename", to)) system_error(to, "rename " + from + " to this name", errno);
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
-    if (errno == EEXIST) return false;
+    if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
     // NFS and others lack RENAME_NOREPLACE: a hard link is as exclusive. Directories, and file
     // systems without links, are left with a look before the rename.
@@ -205,7 +225,7 @@ bool rename_new(const std::string& from, const std::string& to) {
             unlink(from);
             return true;
         }
-        if (errno == EEXIST) return false;
+        if (errno == EEXIST) return finish_link(from, to);
         if (!unsupported(errno)) system_error(to, "link " + from + " to this name", errno);
     }
     if (exists(to)) return false;

@@ -34,7 +34,8 @@ void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // a file or directory by name
 void fsync_parent_of(const std::string& path);  // the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
-bool rename_new(const std::string& from, const std::string& to);  // false: `to` exists; no change
+// False: `to` exists as another file; no change. What a kill cut short is completed.
+bool rename_new(const std::string& from, const std::string& to);
 // `old` gets the content of `fresh` and the other way round, in one step where the file system can;
 // elsewhere (NFS) a kill in between leaves the old content as temporary_name(old) + ".old".
 void exchange_directories(const std::string& fresh, const std::string& old);

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
 #include "support/temp_dir.hpp"
@@ -236,6 +237,31 @@ TEST_CASE("without exclusive rename an existing file is still not replaced") {
     const int status = run_in_child(meanwhile, dir.path(), Action::none, 0, renames);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
     CHECK(io::read_file(dir / "out") == old_content);
+}
+
+TEST_CASE("a rename to a new name that was killed at any operation is completed by the next one") {
+    const Renames renames = GENERATE(Renames::all, Renames::links_only, Renames::plain);
+    const Scenario scenario = {nothing,
+                               [](const std::string& path) {
+                                   if (!io::checked::rename_new(path + "/from", path + "/out"))
+                                       ::_exit(1);
+                               },
+                               nullptr};
+    bool ended = false;
+    for (i64 k = 1; !ended; ++k) {
+        INFO("operation " << k);
+        const test::TempDir dir(test::memory_root());
+        io::write_file(dir / "from", new_content, Overwrite::no);
+        int status = run_in_child(scenario, dir.path(), Action::kill, k, renames);
+        ended = WIFEXITED(status);
+        if (!ended) status = run_in_child(scenario, dir.path(), Action::none, 0, renames);
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+        CHECK(io::list_directory(dir.path()) == Names{"out"});
+        CHECK(look_at_file(dir / "out", false) == "new");
+        io::write_file(dir / "other", new_content, Overwrite::no);
+        CHECK(!io::checked::rename_new(dir / "other", dir / "out"));
+        CHECK(io::exists(dir / "other"));
+    }
 }
 
 TEST_CASE("a file is durable before it is renamed, and its directory afterwards") {
