@@ -14,19 +14,32 @@ std::string text_of(XXH128_hash_t hash) {
     return fmt::format("xxh3:{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// The digest of a large file, from the one over the digests of its blocks.
+std::string text_of_blocks(const Digester& blocks) {
+    return "xxh3-64m:" + blocks.finish().substr(std::strlen("xxh3:"));
+}
+
 }  // namespace
 
 struct Digester::State {
     XXH3_state_t* xxh = XXH3_createState();
     State() { XXH3_128bits_reset(xxh); }
     ~State() { XXH3_freeState(xxh); }
-    State(const State&) = delete;
+    State(const State& other) { XXH3_copyState(xxh, other.xxh); }
     State& operator=(const State&) = delete;
 };
 
 Digester::Digester() : state_(std::make_unique<State>()) {}
 Digester::~Digester() = default;
+Digester::Digester(const Digester& other) : state_(std::make_unique<State>(*other.state_)) {}
 Digester::Digester(Digester&&) noexcept = default;
+Digester& Digester::operator=(const Digester& other) {
+    return *this = Digester(other);
+}
 Digester& Digester::operator=(Digester&&) noexcept = default;
 
 void Digester::update(std::span<const std::byte> bytes) {
@@ -39,28 +52,28 @@ std::string Digester::finish() const {
 
 void BlockDigester::update(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        const auto room = static_cast<size_t>(block_bytes - n_in_block_);
+        const auto room = static_cast<size_t>(block_bytes - n_bytes_ % block_bytes);
         const std::span<const std::byte> part = bytes.first(std::min(bytes.size(), room));
         block_.update(part);
-        n_in_block_ += static_cast<i64>(part.size());
+        n_bytes_ += static_cast<i64>(part.size());
         bytes = bytes.subspan(part.size());
-        if (n_in_block_ < block_bytes) continue;
-        blocks_.push_back(block_.finish());
+        if (n_bytes_ % block_bytes > 0) continue;
+        blocks_.update(bytes_of(block_.finish()));
         block_ = Digester();
-        n_in_block_ = 0;
     }
 }
 
 std::string BlockDigester::finish() const {
-    std::vector<std::string> blocks = blocks_;
-    if (n_in_block_ > 0) blocks.push_back(block_.finish());
-    return combine(blocks);
+    if (n_bytes_ % block_bytes == 0) return text_of_blocks(blocks_);
+    Digester all = blocks_;
+    all.update(bytes_of(block_.finish()));
+    return text_of_blocks(all);
 }
 
 std::string BlockDigester::combine(const std::vector<std::string>& blocks) {
-    std::string text;
-    for (const std::string& block : blocks) text += block;
-    return "xxh3-64m:" + digest(std::string_view(text)).substr(std::strlen("xxh3:"));
+    Digester all;
+    for (const std::string& block : blocks) all.update(bytes_of(block));
+    return text_of_blocks(all);
 }
 
 u64 hash64(std::string_view bytes) {
@@ -72,7 +85,7 @@ std::string digest(std::span<const std::byte> bytes) {
 }
 
 std::string digest(std::string_view bytes) {
-    return digest(std::as_bytes(std::span(bytes.data(), bytes.size())));
+    return digest(bytes_of(bytes));
 }
 
 }  // namespace lm

@@ -23,7 +23,9 @@ class Digester {
   public:
     Digester();
     ~Digester();
+    Digester(const Digester&);
     Digester(Digester&&) noexcept;
+    Digester& operator=(const Digester&);
     Digester& operator=(Digester&&) noexcept;
     void update(std::span<const std::byte> bytes);
     std::string finish() const;  // of all that was added up to now; more may be added
@@ -40,14 +42,16 @@ class BlockDigester {
     static constexpr i64 block_bytes = i64{64} << 20;
 
     void update(std::span<const std::byte> bytes);
-    std::string finish() const;  // of all that was added up to now; more may be added
+    // Of all that was added up to now; more may be added. It takes the same time however much.
+    std::string finish() const;
+    i64 n_bytes() const { return n_bytes_; }  // that were added
     // The same from the digests of the blocks, in order.
     static std::string combine(const std::vector<std::string>& blocks);
 
   private:
-    std::vector<std::string> blocks_;
-    Digester block_;
-    i64 n_in_block_ = 0;
+    Digester blocks_;  // over the digests of the whole ones
+    Digester block_;   // over what comes behind them
+    i64 n_bytes_ = 0;
 };
 
 }  // namespace lm

@@ -29,8 +29,37 @@ TEST_CASE("a digest over pieces is the digest of the whole") {
         REQUIRE(digester.finish() == digest(text.substr(0, begin + n)));
     }
     CHECK(digester.finish() == digest(text));
+    Digester copy = digester;
     Digester moved = std::move(digester);
     CHECK(moved.finish() == digest(text));
+    copy.update(std::as_bytes(std::span("b", 1)));
+    CHECK(copy.finish() == digest(text + "b"));
+    CHECK(moved.finish() == digest(text));
+}
+
+TEST_CASE("the digest of a large file is the one over its blocks' digests, at any time") {
+    // Values that side files hold.
+    BlockDigester digester;
+    CHECK(digester.finish() == "xxh3-64m:99aa06d3014798d86001c324468d497f");
+    std::string block(static_cast<size_t>(BlockDigester::block_bytes), 'x');
+    const auto bytes = std::as_bytes(std::span(block));
+    std::string whole;  // digests of whole blocks
+    const auto want = [&](const std::string& rest) {
+        const std::string text = whole + (rest.empty() ? "" : digest(rest));
+        return "xxh3-64m:" + digest(text).substr(5);
+    };
+    for (int i = 0; i < 2; ++i) {
+        digester.update(bytes.first(1000));
+        CHECK(digester.finish() == want(std::string(1000, 'x')));
+        const BlockDigester copy = digester;
+        digester.update(bytes.subspan(1000));
+        whole += digest(block);
+        CHECK(digester.finish() == want(""));
+        CHECK(copy.finish() != digester.finish());
+        CHECK(digester.n_bytes() == (i + 1) * BlockDigester::block_bytes);
+    }
+    CHECK(digester.finish() == "xxh3-64m:7f5a1e9291105154aa4b3aaf40850cfb");
+    CHECK(BlockDigester::combine({digest(block), digest(block)}) == digester.finish());
 }
 
 TEST_CASE("products are checked for overflow") {
