@@ -133,21 +133,23 @@ ChunkReader::ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> 
 bool ChunkReader::open_next() {
     if (next_piece_ >= static_cast<i64>(pieces_.size())) return false;
     const InputPiece& piece = pieces_[static_cast<size_t>(next_piece_)];
-    const std::string& path = inputs_[static_cast<size_t>(piece.file)].path;
+    const InputFile& file = inputs_[static_cast<size_t>(piece.file)];
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
-    const bool cut = piece.begin > 0 || piece.end >= 0;
+    const bool cut = piece.begin > 0 || piece.end >= 0 || (resumed && file.divisible);
     offset_ = resumed ? start_.offset : piece.begin;
+    std::unique_ptr<io::InputStream> stream;  // of no use to fail() before its first whole line
     if (cut) {
         // The byte before tells whether a line begins here.
         const bool look_back = !resumed && piece.begin > 0;
         stream_begin_ = offset_ - (look_back ? 1 : 0);
-        stream_ = io::open_plain_stream(path, stream_begin_);
-        if (look_back) skip_partial_line();
+        stream = io::open_plain_stream(file.path, stream_begin_);
+        if (look_back) skip_partial_line(*stream);
     } else {
         stream_begin_ = 0;
-        stream_ = io::open_stream(path, threads_, decoding_memory_, interrupt_.get());
-        if (resumed) skip(start_.offset);
+        stream = io::open_stream(file.path, threads_, decoding_memory_, interrupt_.get());
+        if (resumed) skip(*stream, start_.offset);
     }
+    stream_ = std::move(stream);
     at_start_ = !resumed;
     ++next_piece_;
     return true;
@@ -163,23 +165,24 @@ void ChunkReader::close() {
     stream_.reset();
 }
 
-void ChunkReader::skip(i64 n) {
+void ChunkReader::skip(io::InputStream& stream, i64 n) const {
     std::vector<std::byte> scratch(size_t{1} << 20);
     while (n > 0) {
+        if (interrupted_) throw io::Interrupted();
         const auto want = static_cast<size_t>(std::min(n, static_cast<i64>(scratch.size())));
-        const i64 got = stream_->read(std::span(scratch).first(want));
+        const i64 got = stream.read(std::span(scratch).first(want));
         if (got == 0) return;
         n -= got;
     }
 }
 
 // The line that the byte before the piece belongs to is another share's.
-void ChunkReader::skip_partial_line() {
+void ChunkReader::skip_partial_line(io::InputStream& stream) {
     std::string block(size_t{1} << 16, '\0');
     --offset_;
     for (;;) {
-        const auto got =
-            static_cast<size_t>(stream_->read(std::as_writable_bytes(std::span(block))));
+        if (interrupted_) throw io::Interrupted();
+        const auto got = static_cast<size_t>(stream.read(std::as_writable_bytes(std::span(block))));
         const size_t end = std::string_view(block.data(), got).find('\n');
         if (end != std::string_view::npos) {
             offset_ += static_cast<i64>(end) + 1;
@@ -202,6 +205,7 @@ void ChunkReader::grow(LineChunk& chunk, size_t bytes) {
 }
 
 void ChunkReader::interrupt() {
+    interrupted_ = true;
     ::eventfd_write(interrupt_.get(), 1);
 }
 

@@ -4,6 +4,7 @@
 // lies in.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -63,7 +64,6 @@ class LineChunk {
     bool behind_others = false;  // the piece begins in the middle of its input
     ReadPosition next;           // where the following chunk begins
 
-    char* data() { return buffer_.get(); }
     i64 memory() const { return static_cast<i64>(capacity_); }
     void release();  // gives memory back that only a long line needed
 
@@ -113,7 +113,8 @@ class ChunkReader {
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
     // Side by side, no more is decompressed than fits in there (io::open_stream).
     void limit_decoding(i64 memory) { decoding_memory_ = memory; }
-    // By any thread: a next() that waits for a pipe throws io::Interrupted.
+    // By any thread: a next() that waits for a pipe, or passes over what lies before its first
+    // line, throws io::Interrupted.
     void interrupt();
 
     const std::vector<InputFile>& inputs() const { return inputs_; }
@@ -126,8 +127,8 @@ class ChunkReader {
     bool open_next();
     void close();
     const InputFile& input() const;  // that is being read
-    void skip(i64 n);
-    void skip_partial_line();
+    void skip(io::InputStream& stream, i64 n) const;
+    void skip_partial_line(io::InputStream& stream);
     void fill(LineChunk& chunk);
     void grow(LineChunk& chunk, size_t bytes);
     void cut_at_end(LineChunk& chunk);
@@ -140,6 +141,7 @@ class ChunkReader {
     i64 decoding_memory_ = io::usual_decoding_memory;
     std::function<void(i64)> allow_;
     io::Fd interrupt_;  // an eventfd
+    std::atomic<bool> interrupted_{false};
     i64 next_piece_ = 0;
     std::unique_ptr<io::InputStream> stream_;
     i64 stream_begin_ = 0;   // offset of its first byte

@@ -16,6 +16,14 @@ using namespace lm::data;
 
 namespace {
 
+// What this process has read so far, from files and pipes.
+i64 n_bytes_read() {
+    const std::string text = io::read_file("/proc/self/io");
+    const std::string key = "rchar: ";
+    REQUIRE(text.starts_with(key));
+    return std::stoll(text.substr(key.size()));
+}
+
 std::string padded(const std::string& line) {
     return line + std::string(LineChunk::padding, '\0');
 }
@@ -164,6 +172,52 @@ TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
     n_checks = 0;
     CHECK(message(member + rest + flipped, &n_checks) == "here: bad");
     CHECK(n_checks <= 5);
+}
+
+TEST_CASE("a reader that goes on in the middle gives the rest, of plain files reads no more") {
+    const test::TempDir scratch;
+    std::string lines;
+    while (lines.size() < 20'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    io::write_file(scratch / "plain", lines, io::Overwrite::no);
+    io::write_file(scratch / "gzip", test::gzip(lines), io::Overwrite::no);
+    const i64 half = static_cast<i64>(lines.find('\n', lines.size() / 2)) + 1;
+    for (const auto* name : {"plain", "gzip"}) {
+        INFO(name);
+        for (const i64 offset : {i64{0}, half, std::ssize(lines)}) {
+            const auto inputs = examine_inputs({scratch / name});
+            ChunkReader reader(inputs, {{0, 0, -1}}, 1'000'000, {0, offset}, 1);
+            LineChunk chunk;
+            std::string got;
+            const i64 before = n_bytes_read();
+            while (reader.next(chunk)) {
+                CHECK_FALSE(chunk.first);
+                CHECK(chunk.offset == offset + std::ssize(got));
+                got += chunk.text();
+            }
+            CHECK((got == lines.substr(static_cast<size_t>(offset))));
+            if (name == "plain"sv) CHECK(n_bytes_read() - before < std::ssize(got) + 3'000'000);
+            CHECK(reader.compressed_bytes_read() == inputs[0].size);
+        }
+    }
+}
+
+TEST_CASE("a reader on its way to where it goes on can be stopped") {
+    const test::TempDir scratch;
+    std::string lines;
+    while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    io::write_file(scratch / "a.gz", test::gzip(lines), io::Overwrite::no);
+    io::write_file(scratch / "long", std::string(2'000'000, 'x') + "\nx\n", io::Overwrite::no);
+    LineChunk chunk;
+    ChunkReader packed(examine_inputs({scratch / "a.gz"}), {{0, 0, -1}}, 1'000'000, {0, 4'000'000},
+                       1);
+    packed.interrupt();
+    CHECK_THROWS_AS(packed.next(chunk), io::Interrupted);
+    ChunkReader plain(examine_inputs({scratch / "long"}), {{0, 1'000, -1}}, 1'000'000, {}, 1);
+    plain.interrupt();
+    CHECK_THROWS_AS(plain.next(chunk), io::Interrupted);
+    // There is no stream that it could read on in.
+    chunk.next = {0, 3'000'000};
+    CHECK_THROWS_WITH(plain.fail(BadLineError(chunk, "here", "bad"), [] {}), "here: bad");
 }
 
 TEST_CASE("lines come whole and in order for any chunk size") {
