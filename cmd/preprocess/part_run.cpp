@@ -47,13 +47,17 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
 
 PartRun::PartRun(const std::string& journal, const std::vector<std::string>& stems,
                  data::TokenType type, io::ReadAgain read_again)
-    : journal_(journal), wide_(type == data::TokenType::i32) {
+    : journal_(journal) {
     if (!journal_.lock()) usage_error(journal, "another process works on this part");
     for (const std::string& stem : stems) parts_.emplace_back(stem, type, read_again);
     for (data::DatasetPart& part : parts_) record_.keys.push_back(part.state());
 }
 
-void PartRun::resume() {
+void PartRun::resume(const std::function<void()>& check_others) {
+    const auto check = [&] {
+        if (cli::stop_requested() != cli::StopRequest::none) throw Stopped();
+        check_others();
+    };
     std::string text;
     journal_.for_each_block(journal_.size(), [&](std::span<const std::byte> block) {
         text.append(reinterpret_cast<const char*>(block.data()), block.size());
@@ -73,12 +77,12 @@ void PartRun::resume() {
     for (size_t k = 0; k < parts_.size(); ++k) {
         std::vector<data::PartState> states;
         for (const PartRecord& record : records) states.push_back(record.keys[k]);
-        n = std::min(n, parts_[k].count_intact(states));
+        n = std::min(n, parts_[k].count_intact(states, check));
     }
     if (n > 0) record_ = records[n - 1];
     journal_.truncate(n > 0 ? ends[n - 1] : 0);
     for (size_t k = 0; k < parts_.size(); ++k)
-        parts_[k].resume(n > 0 ? record_.keys[k] : data::PartState());
+        parts_[k].resume(n > 0 ? record_.keys[k] : data::PartState(), check);
 }
 
 void PartRun::write_record() {

@@ -39,8 +39,9 @@ class PartRun {
     PartRun(const std::string& journal, const std::vector<std::string>& stems, data::TokenType type,
             io::ReadAgain read_again);
 
-    // Goes back to the last point at which all files are whole.
-    void resume();
+    // Goes back to the last point at which all files are whole. `check` is called often and may
+    // throw. Throws Stopped when a signal asks for it; a later process finds what this one found.
+    void resume(const std::function<void()>& check);
     const PartRecord& record() const { return record_; }
 
     // Where the part's text comes from, and what everything is done with.
@@ -66,7 +67,6 @@ class PartRun {
 
     io::AppendFile journal_;
     std::vector<data::DatasetPart> parts_;
-    bool wide_;
     PartRecord record_;
     std::optional<BadLineReport> bad_lines_;  // of the run() that goes on
     i64 unrecorded_bytes_ = 0;

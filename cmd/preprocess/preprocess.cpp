@@ -225,7 +225,11 @@ class Run {
                 }
                 PartRun run(work_.journal(part), stems, type_,
                             plan_.n_parts() > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
-                run.resume();
+                const auto check = [&] {
+                    if (failed) throw LaneStopped();
+                    ranks.check();
+                };
+                run.resume(check);
                 reporter.found(run.record().totals, 0);
                 {
                     const std::lock_guard lock(mutex);
@@ -233,10 +237,7 @@ class Run {
                 }
                 run.run({&plan_.files, plan_.part(part), &rules_, tokenizer_.get(),
                          std::max(1, n_workers_ / n_lanes), &budget,
-                         io::usual_decoding_memory / n_lanes, &reporter, [&] {
-                             if (failed) throw LaneStopped();
-                             ranks.check();
-                         }});
+                         io::usual_decoding_memory / n_lanes, &reporter, check});
                 records_[static_cast<size_t>(own)] = run.record();
             } catch (const LaneStopped&) {
                 return;

@@ -15,41 +15,59 @@ bool is_one(i32 n) {
     return n == 1;
 }
 
-using SizeAndDigest = std::pair<i64, std::string>;
+}  // namespace
 
-// How many of the leading `wanted` the file agrees with; their sizes ascend.
-size_t count_matching(io::AppendFile& file, std::span<const SizeAndDigest> wanted) {
-    BlockDigester digester;
-    i64 at = 0;
+DigestedFile::DigestedFile(const std::string& path, io::ReadAgain read_again)
+    : file_(path, read_again) {}
+
+size_t DigestedFile::count_matching(std::span<const SizeAndDigest> wanted,
+                                    const std::function<void()>& check) {
     size_t n = 0;
+    BlockDigester digester;
     const auto compare = [&] {
-        while (n < wanted.size() && wanted[n].first == at &&
+        while (n < wanted.size() && wanted[n].first == digester.n_bytes() &&
                wanted[n].second == digester.finish()) {
+            digest_ = digester;
             ++n;
         }
     };
+    digest_ = BlockDigester();
     compare();
     if (wanted.empty()) return n;
-    file.for_each_block(std::min(wanted.back().first, file.size()),
-                        [&](std::span<const std::byte> block) {
-                            while (n < wanted.size() && wanted[n].first > at && !block.empty()) {
-                                const auto size = static_cast<size_t>(
-                                    std::min(static_cast<i64>(block.size()), wanted[n].first - at));
-                                digester.update(block.first(size));
-                                at += static_cast<i64>(size);
-                                block = block.subspan(size);
-                                compare();
-                            }
-                        });
+    const i64 most = std::min(wanted.back().first, file_.size());
+    file_.for_each_block(most, [&](std::span<const std::byte> block) {
+        check();
+        while (n < wanted.size() && wanted[n].first > digester.n_bytes() && !block.empty()) {
+            const i64 missing = wanted[n].first - digester.n_bytes();
+            const auto size =
+                static_cast<size_t>(std::min(static_cast<i64>(block.size()), missing));
+            digester.update(block.first(size));
+            block = block.subspan(size);
+            compare();
+        }
+    });
     return n;
 }
 
-void append(io::AppendFile& file, BlockDigester& digester, std::span<const std::byte> bytes) {
-    file.write(bytes);
-    digester.update(bytes);
+void DigestedFile::cut_back(i64 size, const std::function<void()>& check) {
+    file_.truncate(size);
+    if (digest_.n_bytes() == size) return;
+    digest_ = BlockDigester();
+    file_.for_each_block(size, [&](std::span<const std::byte> block) {
+        check();
+        digest_.update(block);
+    });
 }
 
-}  // namespace
+void DigestedFile::append(std::span<const std::byte> bytes) {
+    file_.write(bytes);
+    digest_.update(bytes);
+}
+
+std::string DigestedFile::flush_and_digest() {
+    file_.flush();
+    return digest_.finish();
+}
 
 io::OrderedJson PartState::to_json() const {
     io::OrderedJson j;
@@ -83,33 +101,27 @@ DatasetPart::DatasetPart(const std::string& stem, TokenType type, io::ReadAgain 
       lengths_(lengths_of(stem)),
       documents_(documents_of(stem)) {}
 
-size_t DatasetPart::count_intact(std::span<const PartState> states) {
-    std::vector<std::pair<i64, std::string>> bin, lengths, documents;
+size_t DatasetPart::count_intact(std::span<const PartState> states,
+                                 const std::function<void()>& check) {
+    std::vector<DigestedFile::SizeAndDigest> bin, lengths, documents;
     for (const PartState& s : states) {
         bin.emplace_back(s.bytes, s.bin_digest);
         lengths.emplace_back(4 * s.sequences, s.lengths_digest);
         documents.emplace_back(s.counted ? 4 * s.documents : 0, s.documents_digest);
     }
-    return std::min({count_matching(bin_, bin), count_matching(lengths_, lengths),
-                     count_matching(documents_, documents)});
+    return std::min({bin_.count_matching(bin, check), lengths_.count_matching(lengths, check),
+                     documents_.count_matching(documents, check)});
 }
 
-void DatasetPart::resume(const PartState& state) {
+void DatasetPart::resume(const PartState& state, const std::function<void()>& check) {
     state_ = state;
-    bin_.truncate(state.bytes);
-    lengths_.truncate(4 * state.sequences);
-    documents_.truncate(state.counted ? 4 * state.documents : 0);
-    const auto digest_all = [](io::AppendFile& file, BlockDigester& digester) {
-        digester = BlockDigester();
-        file.for_each_block(file.size(), [&](auto block) { digester.update(block); });
-    };
-    digest_all(bin_, bin_digest_);
-    digest_all(lengths_, lengths_digest_);
-    digest_all(documents_, documents_digest_);
+    bin_.cut_back(state.bytes, check);
+    lengths_.cut_back(4 * state.sequences, check);
+    documents_.cut_back(state.counted ? 4 * state.documents : 0, check);
 }
 
 void DatasetPart::add_tokens(std::span<const std::byte> tokens, i64 largest) {
-    append(bin_, bin_digest_, tokens);
+    bin_.append(tokens);
     const auto n_bytes = static_cast<i64>(tokens.size());
     state_.bytes += n_bytes;
     ahead_ += n_bytes;
@@ -127,25 +139,20 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
         const std::vector<i32> ones(static_cast<size_t>(block_entries), 1);
         for (i64 begin = 0; begin < state_.documents; begin += block_entries) {
             const i64 n = std::min(block_entries, state_.documents - begin);
-            append(documents_, documents_digest_,
-                   std::as_bytes(std::span(ones).first(static_cast<size_t>(n))));
+            documents_.append(std::as_bytes(std::span(ones).first(static_cast<size_t>(n))));
         }
     }
-    append(lengths_, lengths_digest_, std::as_bytes(lengths));
-    if (state_.counted)
-        append(documents_, documents_digest_, std::as_bytes(sequences_per_document));
+    lengths_.append(std::as_bytes(lengths));
+    if (state_.counted) documents_.append(std::as_bytes(sequences_per_document));
     state_.sequences += static_cast<i64>(lengths.size());
     state_.documents += static_cast<i64>(sequences_per_document.size());
 }
 
 PartState DatasetPart::state() {
     LM_CHECK(ahead_ == 0, "a document is not complete");
-    bin_.flush();
-    lengths_.flush();
-    documents_.flush();
-    state_.bin_digest = bin_digest_.finish();
-    state_.lengths_digest = lengths_digest_.finish();
-    state_.documents_digest = documents_digest_.finish();
+    state_.bin_digest = bin_.flush_and_digest();
+    state_.lengths_digest = lengths_.flush_and_digest();
+    state_.documents_digest = documents_.flush_and_digest();
     return state_;
 }
 

@@ -4,9 +4,10 @@
 // parts together.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.hpp"
@@ -30,6 +31,27 @@ struct PartState {
     static PartState parse(const io::Json& object, const std::string& path);
 };
 
+// A growing file and the digest of what it holds.
+class DigestedFile {
+  public:
+    explicit DigestedFile(const std::string& path, io::ReadAgain read_again = io::ReadAgain::yes);
+
+    using SizeAndDigest = std::pair<i64, std::string>;
+    // Reads the file and returns how many of the leading `wanted` it agrees with; their sizes
+    // ascend. `check` is called often and may throw.
+    size_t count_matching(std::span<const SizeAndDigest> wanted,
+                          const std::function<void()>& check);
+    // Reads the file once more, unless count_matching() found just that much of it in order.
+    void cut_back(i64 size, const std::function<void()>& check);
+    void append(std::span<const std::byte> bytes);
+    std::string flush_and_digest();
+    void sync() { file_.sync(); }
+
+  private:
+    io::AppendFile file_;
+    BlockDigester digest_;
+};
+
 class DatasetPart {
   public:
     // Opens STEM.bin, STEM.lengths and STEM.documents, which may hold work of an earlier process:
@@ -39,9 +61,11 @@ class DatasetPart {
                 io::ReadAgain read_again = io::ReadAgain::yes);
 
     // Reads what the files hold and returns how many of `states` (ascending) they agree with.
-    size_t count_intact(std::span<const PartState> states);
-    // Cuts everything back to `state`, one of those that count_intact() agreed with.
-    void resume(const PartState& state);
+    // Nothing is changed. `check` is called often and may throw.
+    size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
+    // Cuts everything back to `state`, one of those that count_intact() agreed with. A file that
+    // agreed with later ones is read once more.
+    void resume(const PartState& state, const std::function<void()>& check);
 
     // Appends documents: `tokens` back to back, the lengths of their sequences, and how many
     // sequences each document has. `largest` is the largest id among the tokens.
@@ -53,7 +77,6 @@ class DatasetPart {
 
     // What was added so far, handed to the system; not within a document.
     PartState state();
-    i64 n_tokens() const { return state_.bytes / size_of(type_); }
     void sync();
 
     static std::string bin_of(const std::string& stem) { return stem + ".bin"; }
@@ -62,10 +85,9 @@ class DatasetPart {
 
   private:
     TokenType type_;
-    io::AppendFile bin_, lengths_, documents_;
+    DigestedFile bin_, lengths_, documents_;
     PartState state_;
     i64 ahead_ = 0;  // bytes of tokens without a length
-    BlockDigester bin_digest_, lengths_digest_, documents_digest_;
 };
 
 }  // namespace lm::data
