@@ -16,12 +16,15 @@ namespace {
 
 constexpr auto most_silence = std::chrono::milliseconds(200);  // between two checks
 
-// What a long line of so many bytes may need beside itself: for the text without escapes, for what
-// the tokenizer's normalizer makes of it, and for a token a byte, as long as they are held.
+// What a long line of so many bytes may need beside itself: for the text without escapes, for the
+// line without bad bytes, for what the tokenizer's normalizer makes of it, and for a token a byte,
+// as long as they are held.
 i64 most_beside(i64 bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
     const i64 ids = std::min((rules.wide ? 4 : 2) * bytes,
                              static_cast<i64>(rules.keys.size()) * KeyTokens::most_bytes);
-    return bytes * (tokenizer.normalizes() ? 4 : 1) + ids;
+    const i64 copies =
+        1 + (rules.on_bad_line == OnBadLine::replace ? 1 : 0) + (tokenizer.normalizes() ? 2 : 0);
+    return copies * bytes + ids;
 }
 
 // A chunk of ordinary lines and its ids, for which there is room without asking.

@@ -171,9 +171,17 @@ class Reader {
         }
     }
 
+    // Of a string's source, from behind the quote that opens it.
+    size_t source_length() const {
+        size_t end = at_;
+        while (end < line_.size() && line_[end] != '"') end += line_[end] == '\\' ? 2 : 1;
+        return end - at_;
+    }
+
     std::string string() {
         std::string out;
         ++at_;
+        out.reserve(source_length());  // growing would need a long text twice
         for (;;) {
             const size_t begin = at_;
             while (!at_end() && line_[at_] != '"' && line_[at_] != '\\' &&
@@ -182,7 +190,10 @@ class Reader {
             }
             out.append(line_, begin, at_ - begin);
             if (at_end()) error("the line ends inside a string");
-            if (line_[at_] == '"') return ++at_, out;
+            if (line_[at_] == '"') {
+                ++at_;
+                return out;
+            }
             if (line_[at_] != '\\') error("a control character in a string");
             escape(out);
         }

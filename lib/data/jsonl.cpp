@@ -119,6 +119,7 @@ void LineParser::State::parse_slow(std::string_view line) {
         read_json_line(line, keys, replace ? LoneSurrogates::replace : LoneSurrogates::refuse);
     replaced = replaced || read.n_replaced > 0;
     slow = std::move(read.values);
+    cleaned = {};
     for (size_t k = 0; k < keys.size(); ++k) adopt(k);
 }
 
@@ -139,7 +140,10 @@ std::span<const LineValue> LineParser::parse(std::string_view line) {
     if (state_->parser.capacity() > keep_bytes && line.size() <= keep_bytes) {
         state_->parser = simdjson::dom::parser();
     }
-    if (!state_->parse_fast(line)) state_->parse_slow(line);
+    if (!state_->parse_fast(line)) {
+        if (state_->parser.capacity() > keep_bytes) state_->parser = simdjson::dom::parser();
+        state_->parse_slow(line);
+    }
     for (const LineValue& value : state_->values) {
         check_length(value.text);
         for (const std::string_view sentence : value.sentences) check_length(sentence);

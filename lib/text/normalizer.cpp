@@ -263,6 +263,26 @@ void replace(std::string_view text, const NormalizerStep& step, std::string& out
     }
 }
 
+// Before such a character a text may be cut whatever local steps there are: it begins every normal
+// form of itself, is no second one of a composition, and whatever case becomes of it is not either.
+// ASCII, kana, CJK, Hangul, private characters.
+bool stands_alone(u32 cp) {
+    return cp < 0x80 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA) ||
+           (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
+           (cp >= 0xE000 && cp <= 0xF8FF);
+}
+
+// The first place behind `at` bytes where the text may be cut, or its end.
+size_t place_to_cut(std::string_view text, size_t at) {
+    while (at < text.size() && (static_cast<u8>(text[at]) & 0xC0) == 0x80) ++at;
+    while (at < text.size()) {
+        const Decoded c = decode_utf8(text.substr(at));
+        if (stands_alone(c.code_point)) return at;
+        at += static_cast<size_t>(c.length);
+    }
+    return text.size();
+}
+
 void apply_step(const NormalizerStep& step, std::string_view text, std::string& out) {
     switch (step.kind) {
         case Kind::nfc:
@@ -288,9 +308,31 @@ void apply_step(const NormalizerStep& step, std::string_view text, std::string& 
 
 }  // namespace
 
+Normalizer::Normalizer(std::vector<NormalizerStep> steps)
+    : steps_(std::move(steps)),
+      is_local_(std::ranges::none_of(steps_, [](const NormalizerStep& step) {
+          return step.kind == Kind::strip || step.kind == Kind::replace ||
+                 step.kind == Kind::prepend;
+      })) {}
+
 std::string_view Normalizer::apply(std::string_view text, Buffers& buffers) const {
+    constexpr size_t window = size_t{1} << 20;
+    if (steps_.empty() || !is_local_ || text.size() <= window) return apply_steps(text, buffers);
+    buffers.whole.clear();
+    buffers.whole.reserve(text.size() + text.size() / 16);
+    while (!text.empty()) {
+        const std::string_view part = text.substr(0, place_to_cut(text, window));
+        buffers.whole.append(apply_steps(part, buffers));
+        check_length(buffers.whole);
+        text.remove_prefix(part.size());
+    }
+    return buffers.whole;
+}
+
+std::string_view Normalizer::apply_steps(std::string_view text, Buffers& buffers) const {
     for (const NormalizerStep& step : steps_) {
         buffers.next.clear();
+        buffers.next.reserve(text.size() + text.size() / 16);
         apply_step(step, text, buffers.next);
         check_length(buffers.next);
         buffers.text.swap(buffers.next);

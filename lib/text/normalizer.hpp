@@ -29,11 +29,12 @@ class TextTooLong : public Error {
 class Normalizer {
   public:
     Normalizer() = default;
-    explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+    explicit Normalizer(std::vector<NormalizerStep> steps);
 
     // Memory that is kept from text to text.
     struct Buffers {
-        std::string text, next;
+        std::string text, next;  // behind one step and the next one
+        std::string whole;       // of a long text that is normalized part by part
     };
 
     bool empty() const { return steps_.empty(); }
@@ -45,7 +46,10 @@ class Normalizer {
     std::string_view apply(std::string_view text, Buffers& buffers) const;
 
   private:
+    std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
+
     std::vector<NormalizerStep> steps_;
+    bool is_local_ = true;  // parts of a text may be normalized alone (stands_alone)
 };
 
 }  // namespace lm::text

@@ -76,7 +76,12 @@ i64 append_lossy(std::string& out, std::string_view bytes) {
         return 0;
     }
     i64 replaced = 0;
+    out.reserve(out.size() + bytes.size() + bytes.size() / 16);
     for (size_t i = 0; i < bytes.size();) {
+        const size_t begin = i;
+        while (i < bytes.size() && static_cast<u8>(bytes[i]) < 0x80) ++i;
+        out.append(bytes.substr(begin, i - begin));
+        if (i == bytes.size()) break;
         const Decoded d = decode_utf8(bytes.substr(i));
         const auto length = static_cast<size_t>(d.length);
         if (d.valid) {

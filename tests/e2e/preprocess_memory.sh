@@ -48,7 +48,7 @@ for name in "ordinary", "long", "private":
     check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
     check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
 
-# One giant: its own size, and twice that for a normalizer. A token a byte, of 32 bits: they are not held.
+# One giant: its own size, and as much for a normalizer. A token a byte, of 32 bits: they are not held.
 lm = json.load(open("wide/tokenizer.json"))
 lm["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
 os.mkdir("normal")
@@ -60,7 +60,17 @@ for name, one in ("words", (text * 100)[:giant]), ("private", "\ue000" * (giant 
     run = (*encode, "1", "--input", "giant.jsonl")
     check(f"giant of {name}", base + giant // MIB, *run)
     check(f"giant of {name}, 32 bits", base + giant // MIB, *run, "--tokenizer-model", "wide")
-    check(f"giant of {name}, normalized", base + 3 * giant // MIB, *run, "--tokenizer-model", "normal")
+    check(f"giant of {name}, normalized", base + 2 * giant // MIB, *run, "--tokenizer-model", "normal")
+# What is not a text alone; what has to be mended.
+words = (text * 100)[:giant].encode()
+for what, begin, more, most in (("giant beside another member", b'{"id":1,"text":"', (), 2),
+                                ("giant beside NaN", b'{"score":NaN,"text":"', (), 2),
+                                ("giant with a bad byte", b'{"text":"\xff\\n', ("--on-bad-line", "replace"), 3)):
+    with open("giant.jsonl", "wb") as out:
+        out.write(begin + words + b'"}\n')
+    check(what, base + most * giant // MIB, *encode, "1", "--input", "giant.jsonl", *more)
+    check(f"{what}, normalized", base + (most + 1) * giant // MIB, *encode, "1", "--input", "giant.jsonl", *more,
+          "--tokenizer-model", "normal")
 os.remove("giant.jsonl")
 
 # Sixteen windows of 64 MiB and more.

@@ -95,3 +95,19 @@ TEST_CASE("normal forms: every mark finds its place before any number of others"
         CHECK(n_moved > 700);
     }
 }
+
+TEST_CASE("long texts are normalized part by part: no part's end shows") {
+    using Kind = NormalizerStep::Kind;
+    test::NastyText nasty(1);
+    std::string text;
+    while (text.size() < 5'000'000) text += nasty.next(12);
+    for (const char* item : {"e\u0301", "\u304B\u3099", "\u1100\u1161\u11A8", "\uAC00\u11A8",
+                             "\uE000", "\u4E00\u0301"})
+        for (int i = 0; i < 300'000; ++i) text += item;
+    for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::strip_accents}) {
+        const Normalizer by_parts({{kind}, {Kind::lowercase}});
+        const Normalizer at_once({{kind}, {Kind::lowercase}, {Kind::prepend}});  // of nothing
+        Normalizer::Buffers buffers, others;
+        CHECK((by_parts.apply(text, buffers) == at_once.apply(text, others)));
+    }
+}
