@@ -2,8 +2,6 @@
 // lm-shmcheck: is there enough shared memory on this host, and who holds it?
 #include "cli/main.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/host_name.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -47,12 +46,6 @@ double parse_percent(std::string_view flag, std::string text) {
     const double value = parse_number(flag, text);
     if (!(value >= 0 && value <= 100)) usage_error(flag, "{} is not between 0 and 100 %", value);
     return value / 100;
-}
-
-std::string host_name() {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    return name;
 }
 
 void judge(Sample& sample, const Thresholds& thresholds) {

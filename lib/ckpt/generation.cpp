@@ -4,12 +4,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <span>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -44,10 +44,8 @@ i64 newest_in(const std::string& directory) {
 }
 
 std::string who_we_are() {
-    std::array<char, 256> host{};
-    if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
     const std::string job = slurm_job();
-    return fmt::format("host {}, process {}{}{}, started {}", host.data(), ::getpid(),
+    return fmt::format("host {}, process {}{}{}, started {}", host_name(), ::getpid(),
                        job.empty() ? "" : ", job ", job, iso_time(static_cast<i64>(unix_time_s())));
 }
 

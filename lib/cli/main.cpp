@@ -14,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/host_name.hpp"
 #include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
@@ -64,9 +65,7 @@ std::string one_line(std::string_view text) {
 class Reporter {
   public:
     explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {
-        char host[256] = "";
-        gethostname(host, sizeof host - 1);
-        where_ = fmt::format("rank {} on {}: ", launched_.rank, host);
+        where_ = fmt::format("rank {} on {}: ", launched_.rank, host_name());
     }
 
     void log(Severity severity, std::string_view message) const {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -19,6 +18,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/host_name.hpp"
 #include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "io/checked.hpp"
@@ -41,12 +41,6 @@ std::string draw_number() {
     const std::string text =
         fmt::format("{} {} {} {}", device(), device(), ::getpid(), monotonic_s());
     return fmt::format("{:016x}", hash64(text));
-}
-
-std::string host_name() {
-    std::array<char, 256> text{};
-    if (::gethostname(text.data(), text.size() - 1) != 0) return "?";
-    return text.data();
 }
 
 // The text of a small file, or "" while it is not there.

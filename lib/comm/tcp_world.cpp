@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <numeric>
 
 #include "base/clock.hpp"
+#include "base/host_name.hpp"
 #include "base/joint_error.hpp"
 #include "base/log.hpp"
 #include "comm/tcp_group.hpp"
@@ -25,12 +25,6 @@ constexpr double forever_s = 1e9;  // the other side's end wakes a thread that w
 constexpr double answer_time_s = 2;
 // How long a rank may compute on after the job has failed before it is ended.
 constexpr auto ignored = std::chrono::seconds(20);
-
-std::string host_name() {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    return name;
-}
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of a job come to NCCL: each with a GPU of its own.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/host_name.hpp"
 #include "base/joint_error.hpp"
 #include "cuda/nccl_group.hpp"
 #include "cuda/nccl_library.hpp"
@@ -33,11 +33,9 @@ void promise_order() {
 // This machine as NCCL tells machines apart.
 std::string machine() {
     if (const char* const id = std::getenv("NCCL_HOSTID")) return id;
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
     std::string boot;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-    return host + boot;
+    return host_name() + boot;
 }
 
 // Where a rank is, as it tells its neighbours.

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
@@ -23,15 +23,6 @@ namespace {
 
 constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
-
-const std::string& host_name() {
-    static const std::string name = [] {
-        std::array<char, 256> text{};
-        if (::gethostname(text.data(), text.size() - 1) != 0) text[0] = '\0';
-        return std::string(text.data());
-    }();
-    return name;
-}
 
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
     if (path.empty()) usage_error("output", "an empty file name");

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "io/checked.hpp"
 
@@ -80,12 +81,6 @@ std::string framed(std::string_view payload) {
     out += payload;
     put_fixed(out, masked_crc(payload));
     return out;
-}
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-    return name.data();
 }
 
 }  // namespace

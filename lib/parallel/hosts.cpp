@@ -2,21 +2,15 @@
 #include "parallel/hosts.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/hash.hpp"
+#include "base/host_name.hpp"
 #include "base/threads.hpp"
 
 namespace lm::parallel {
-std::string host_name() {
-    std::array<char, 256> host{};
-    return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "an unnamed host";
-}
-
 namespace {
 
 // Among the ranks that are at the same place as this one, in their order.

@@ -6,8 +6,6 @@
 
 namespace lm::parallel {
 
-std::string host_name();
-
 // The cores that this rank may use, shared equally with the ranks of its host that may use the same
 // ones: its own where the launcher has bound it. Collective.
 i64 cores_of_rank(comm::Group& world);

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/host_name.hpp"
 #include "base/joint_error.hpp"
-#include "parallel/hosts.hpp"
 
 namespace lm::parallel {
 namespace {

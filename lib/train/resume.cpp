@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
-#include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
 #include "train/load_choice.hpp"
@@ -143,8 +143,8 @@ std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, co
         } catch (const ckpt::DamageError& error) {
             if (!may_try_another) throw;
             damage = world.rank() == 0 ? error.what()
-                                       : fmt::format("rank {} on {}: {}", world.rank(),
-                                                     parallel::host_name(), error.what());
+                                       : fmt::format("rank {} on {}: {}", world.rank(), host_name(),
+                                                     error.what());
         }
     });
     return parallel::first_text(world, damage);

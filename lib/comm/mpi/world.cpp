@@ -11,6 +11,7 @@
 #include <exception>
 
 #include "base/clock.hpp"
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "comm/mpi/group.hpp"
 #include "comm/mpi/plugin.hpp"
@@ -45,12 +46,6 @@ bool job_is_over = true;
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
-}
-
-std::string host_name() {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    return name;
 }
 
 template <size_t n>
