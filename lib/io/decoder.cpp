@@ -32,7 +32,6 @@ class SourceStream : public InputStream {
     i64 compressed_bytes_read() const override { return source_.consumed(); }
     i64 verified_bytes() const override { return verified_; }
     int descriptor() const override { return source_.fd(); }
-    Compression compression() const override { return compression_; }
 
     i64 read(std::span<std::byte> out) override {
         size_t filled = 0;

@@ -164,12 +164,6 @@ std::string_view MappedFile::text() const {
 }
 
 // Advice only: the answer is of no interest.
-void MappedFile::advise_sequential() const {
-    if (data_) {
-        ::madvise(const_cast<std::byte*>(data_), static_cast<size_t>(size_), MADV_SEQUENTIAL);
-    }
-}
-
 void MappedFile::advise_will_need(i64 offset, i64 length) const {
     static const i64 page = ::sysconf(_SC_PAGESIZE);
     const i64 begin = std::clamp<i64>(offset, 0, size_) / page * page;

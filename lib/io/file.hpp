@@ -52,7 +52,6 @@ class MappedFile {
     std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
     std::string_view text() const;
     const std::string& path() const { return path_; }
-    void advise_sequential() const;
     void advise_will_need(i64 offset, i64 length) const;
 
   private:

@@ -176,12 +176,11 @@ class RingStream : public InputStream {
 class AheadStream final : public RingStream {
   public:
     explicit AheadStream(std::unique_ptr<InputStream> inner)
-        : RingStream(3), inner_(std::move(inner)), compression_(inner_->compression()) {
+        : RingStream(3), inner_(std::move(inner)) {
         start(1);
     }
     ~AheadStream() override { stop(); }
     int descriptor() const override { return inner_->descriptor(); }
-    Compression compression() const override { return compression_; }
 
   private:
     static constexpr size_t block_bytes = size_t{1} << 20;
@@ -197,7 +196,6 @@ class AheadStream final : public RingStream {
     std::unique_ptr<InputStream> go_on_at(i64) override { return nullptr; }
 
     std::unique_ptr<InputStream> inner_;
-    Compression compression_;
 };
 
 class UnitStream final : public RingStream {
@@ -212,7 +210,6 @@ class UnitStream final : public RingStream {
     }
     ~UnitStream() override { stop(); }
     int descriptor() const override { return file_->descriptor(); }
-    Compression compression() const override { return compression_; }
 
   private:
     static constexpr size_t read_bytes = size_t{1} << 20;

@@ -34,7 +34,6 @@ class InputStream {
     virtual i64 verified_bytes() const = 0;
     // The file, to look at: reading from it or moving in it would lose data.
     virtual int descriptor() const = 0;
-    virtual Compression compression() const = 0;
 };
 
 // What reading a pipe throws once the `interrupt` of open_stream() has become readable.

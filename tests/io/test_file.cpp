@@ -85,7 +85,6 @@ TEST_CASE("a mapping shows the file, an empty one is empty") {
     io::MappedFile file(dir / "f");
     CHECK(file.text() == "mapped");
     CHECK(file.path() == dir / "f");
-    file.advise_sequential();
     file.advise_will_need(2, 100);
     file.advise_will_need(100, 1);
     const io::MappedFile moved = std::move(file);
