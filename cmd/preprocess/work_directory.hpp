@@ -22,7 +22,7 @@ namespace lm::preprocess {
 
 class WorkDirectory {
   public:
-    // `outputs`: the prefixes P_KEY_document, one per key.
+    // For one output per key.
     WorkDirectory(std::string output_prefix, std::vector<std::string> keys);
 
     const std::string& path() const { return path_; }

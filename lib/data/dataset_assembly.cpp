@@ -4,8 +4,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <functional>
 
 #include "base/error.hpp"
@@ -14,16 +12,14 @@
 namespace lm::data {
 namespace {
 
-constexpr i64 block_entries = i64{1} << 18;
-
 // Calls use(first, values) on the n numbers of `path`, or on n ones when the path is empty.
 void for_each_block(const std::string& path, i64 n,
                     const std::function<void(i64 first, const std::vector<i32>&)>& use) {
     io::Fd fd;
     if (!path.empty()) fd = io::open_read(path);
     std::vector<i32> values;
-    for (i64 begin = 0; begin < n; begin += block_entries) {
-        values.assign(static_cast<size_t>(std::min(block_entries, n - begin)), 1);
+    for (i64 begin = 0; begin < n; begin += idx_entries_at_once) {
+        values.assign(static_cast<size_t>(std::min(idx_entries_at_once, n - begin)), 1);
         if (fd.valid())
             io::read_exact(fd, path, std::as_writable_bytes(std::span(values)), 4 * begin);
         use(begin, values);
@@ -76,15 +72,7 @@ void DatasetAssembly::place_index(i64 i, const std::string& stem, int idx) {
         io::checked::write_at(idx, idx_, bytes, offset);
     };
     if (i == 0) {
-        std::array<std::byte, idx_header_bytes> header{};
-        const u64 version = 1;
-        const i64 entries = total_.documents + 1;
-        std::memcpy(header.data(), "MMIDIDX\0\0", 9);
-        std::memcpy(header.data() + 9, &version, 8);
-        std::memcpy(header.data() + 17, &type_, 1);
-        std::memcpy(header.data() + 18, &total_.sequences, 8);
-        std::memcpy(header.data() + 26, &entries, 8);
-        write(header, 0);
+        write(to_bytes({type_, total_.sequences, total_.documents + 1}), 0);
         const i64 zero = 0;
         write(std::as_bytes(std::span(&zero, 1)), documents);
     }

@@ -9,8 +9,6 @@
 namespace lm::data {
 namespace {
 
-constexpr i64 block_entries = i64{1} << 18;
-
 bool is_one(i32 n) {
     return n == 1;
 }
@@ -136,9 +134,9 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
         state_.counted = true;
-        const std::vector<i32> ones(static_cast<size_t>(block_entries), 1);
-        for (i64 begin = 0; begin < state_.documents; begin += block_entries) {
-            const i64 n = std::min(block_entries, state_.documents - begin);
+        const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
+        for (i64 begin = 0; begin < state_.documents; begin += idx_entries_at_once) {
+            const i64 n = std::min(idx_entries_at_once, state_.documents - begin);
             documents_.append(std::as_bytes(std::span(ones).first(static_cast<size_t>(n))));
         }
     }

@@ -30,6 +30,7 @@ void convert(const std::byte* from, std::span<To> out, const std::string& path) 
 
 constexpr std::string_view magic("MMIDIDX\0\0", 9);
 constexpr std::string_view old_magic("TNTIDX\0\0", 8);
+constexpr u64 version = 1;
 
 TokenType checked_type(u8 code, const std::string& path) {
     switch (code) {
@@ -116,6 +117,16 @@ std::string side_path(std::string_view prefix) {
     return std::string(prefix) + ".json";
 }
 
+std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header) {
+    std::array<std::byte, idx_header_bytes> bytes{};
+    std::memcpy(bytes.data(), magic.data(), magic.size());
+    std::memcpy(bytes.data() + 9, &version, 8);
+    std::memcpy(bytes.data() + 17, &header.type, 1);
+    std::memcpy(bytes.data() + 18, &header.n_sequences, 8);
+    std::memcpy(bytes.data() + 26, &header.n_document_entries, 8);
+    return bytes;
+}
+
 IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& path) {
     const i64 size = static_cast<i64>(idx.size());
     const std::string_view head(reinterpret_cast<const char*>(idx.data()), idx.size());
@@ -126,8 +137,8 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
         run_error(path, "is not an indexed dataset (wrong magic)");
     if (size < idx_header_bytes)
         run_error(path, "is cut short: {} bytes, the header alone has 34", size);
-    const u64 version = load<u64>(idx.data() + 9);
-    if (version != 1) run_error(path, "has version {}, only 1 is known", version);
+    const u64 found = load<u64>(idx.data() + 9);
+    if (found != version) run_error(path, "has version {}, only {} is known", found, version);
     const TokenType type = checked_type(load<u8>(idx.data() + 17), path);
     const u64 sequences = load<u64>(idx.data() + 18);
     const u64 entries = load<u64>(idx.data() + 26);
@@ -142,7 +153,7 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
         run_error(path, "{} bytes, but its header ({} sequences, {} documents) asks for {}: {}",
                   size, n, d - 1, want, size < want ? "cut short" : "has trailing bytes");
     }
-    return {type, n, d, n > 0 && size == want + n};
+    return {type, n, d};
 }
 
 void require_dataset(const std::string& prefix) {

@@ -2,12 +2,13 @@
 // Reading a Megatron indexed dataset: P.bin (raw token ids) and P.idx (sequence lengths, pointers
 // and document boundaries), as MMapIndexedDataset / IndexedDataset of Megatron-LM write them.
 // Layout:
-//   0 "MMIDIDX\0\0" | 9 u64 version 1 | 17 u8 dtype code | 18 u64 S sequences | 26 u64 D =
-//   documents+1 34 i32 length[S] | i64 pointer[S] (bytes into .bin) | i64 document[D] | optional i8
-//   mode[S]
+//   0  "MMIDIDX\0\0" | 9 u64 version 1 | 17 u8 dtype code | 18 u64 S sequences |
+//   26 u64 D = documents + 1 |
+//   34 i32 length[S] | i64 pointer[S] (bytes into .bin) | i64 document[D] | optional i8 mode[S]
 // all little endian and unaligned. Training splits by sequence, so "sequence" is the unit here.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,11 +49,14 @@ class IndexedDataset {
     i64 n_tokens() const { return n_tokens_; }
     TokenType token_type() const { return type_; }
 
+    i64 bin_bytes() const { return static_cast<i64>(bin_.bytes().size()); }
+    i64 idx_bytes() const { return static_cast<i64>(idx_.bytes().size()); }
+
     i64 length(i64 sequence) const;  // in tokens
-    i64 position(i64 sequence)
-        const;  // of its first token in the flat stream; n_sequences() gives n_tokens()
-    i64 document(
-        i64 index) const;  // first sequence of document `index`; n_documents() gives n_sequences()
+    // Of its first token in the flat stream; n_sequences() gives n_tokens().
+    i64 position(i64 sequence) const;
+    // The first sequence of document `index`; n_documents() gives n_sequences().
+    i64 document(i64 index) const;
     struct Extent {
         i64 begin, end;
     };
@@ -90,16 +94,18 @@ class IndexedDataset {
     const std::byte* documents_ = nullptr;
 };
 
-// The header's fields after the checks that need nothing but the .idx itself.
 struct IdxHeader {
     TokenType type;
     i64 n_sequences;
     i64 n_document_entries;  // documents + 1
-    bool has_modes;
 };
 constexpr i64 idx_header_bytes = 34;
+// Of one kind, how many are held in memory while an index is made.
+constexpr i64 idx_entries_at_once = i64{1} << 18;
 
-// Throws Error(failure) naming `path`.
+// As it stands at the beginning of an .idx.
+std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header);
+// After the checks that need nothing but the .idx itself. Throws Error(failure) naming `path`.
 IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& path);
 
 }  // namespace lm::data

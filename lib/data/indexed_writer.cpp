@@ -2,8 +2,6 @@
 #include "data/indexed_writer.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -12,8 +10,6 @@
 
 namespace lm::data {
 namespace {
-
-constexpr i64 block_entries = i64{1} << 18;
 
 template <typename T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -24,8 +20,8 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 template <typename Use>
 void for_each_block(io::AtomicFile& file, i64 offset, i64 n, Use use) {
     std::vector<i32> values;
-    for (i64 begin = 0; begin < n; begin += block_entries) {
-        values.resize(static_cast<size_t>(std::min(block_entries, n - begin)));
+    for (i64 begin = 0; begin < n; begin += idx_entries_at_once) {
+        values.resize(static_cast<size_t>(std::min(idx_entries_at_once, n - begin)));
         file.read_back(std::as_writable_bytes(std::span(values)), offset + 4 * begin);
         use(values);
     }
@@ -80,9 +76,9 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
 
 void IndexedWriter::start_document_spool() {
     spool_.emplace(prefix_ + ".documents", io::Overwrite::no);
-    const std::vector<i32> ones(static_cast<size_t>(block_entries), 1);
-    for (i64 begin = 0; begin < n_documents_; begin += block_entries) {
-        const i64 n = std::min(block_entries, n_documents_ - begin);
+    const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
+    for (i64 begin = 0; begin < n_documents_; begin += idx_entries_at_once) {
+        const i64 n = std::min(idx_entries_at_once, n_documents_ - begin);
         spool_->write(bytes_of(ones).first(static_cast<size_t>(4 * n)));
     }
 }
@@ -111,7 +107,7 @@ void IndexedWriter::write_documents() {
     };
     if (spool_) return for_each_block(*spool_, 0, n_documents_, write_block);
     while (sequence < n_sequences_) {
-        const i64 n = std::min(block_entries, n_sequences_ - sequence);
+        const i64 n = std::min(idx_entries_at_once, n_sequences_ - sequence);
         write_block(std::vector<i32>(static_cast<size_t>(n), 1));
     }
 }
@@ -130,15 +126,7 @@ std::string IndexedWriter::idx_digest() {
 void IndexedWriter::complete_idx() {
     write_pointers();
     write_documents();
-    std::array<std::byte, idx_header_bytes> header{};
-    const u64 version = 1;
-    const i64 entries = n_documents_ + 1;
-    std::memcpy(header.data(), "MMIDIDX\0\0", 9);
-    std::memcpy(header.data() + 9, &version, 8);
-    std::memcpy(header.data() + 17, &type_, 1);
-    std::memcpy(header.data() + 18, &n_sequences_, 8);
-    std::memcpy(header.data() + 26, &entries, 8);
-    idx_.write_at(header, 0);
+    idx_.write_at(to_bytes({type_, n_sequences_, n_documents_ + 1}), 0);
 }
 
 void IndexedWriter::publish(bool with_side_file) {

@@ -103,6 +103,8 @@ std::optional<SideFile> read_side_file(const IndexedDataset& dataset) {
     check_equal(side->sequences, dataset.n_sequences(), "sequences", prefix);
     check_equal(side->documents, dataset.n_documents(), "documents", prefix);
     check_equal(side->tokens, dataset.n_tokens(), "tokens", prefix);
+    check_equal(side->bin.bytes, dataset.bin_bytes(), "bytes of tokens", prefix);
+    check_equal(side->idx.bytes, dataset.idx_bytes(), "bytes of index", prefix);
     if (side->dtype != dataset.token_type()) {
         run_error(side_path(prefix), "says dtype {}, but the dataset has {}", name_of(side->dtype),
                   name_of(dataset.token_type()));

@@ -6,12 +6,13 @@
 //   documents, sequences, tokens     counts; documents > sequences only with --keep-empty
 //   dtype                            "uint16" | "int32" | ...
 //   largest_id                       the largest id that occurs (-1 without tokens)
-//   eod_id, appended_eod             id of end-of-document or null; whether each document ends with
-//   it tokenizer { type, digest, vocab_size, padded_vocab_size }
+//   eod_id                           id of end-of-document or null
+//   appended_eod                     whether each document ends with it
+//   tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest of the tokenizer's tables (text::Tokenizer::digest)
-//   bin { bytes, digest }, idx { bytes, digest }    of the whole files (lm::BlockDigester)
+//   bin { bytes, digest }, idx { bytes, digest }
+//                                    of the whole files (lm::BlockDigester)
 //   origin { ... }                   optional: the run that made it, for that program to know it
-//   again
 #pragma once
 
 #include <optional>

@@ -193,6 +193,25 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     CHECK(verify_dataset(prefix, rules).faults.size() == 2);
 }
 
+TEST_CASE("a side file that states other sizes of its files is told by verify") {
+    const test::TempDir scratch;
+    const std::string prefix = write_small(scratch, "a");
+    const auto faults_with = [&](i64 bin_bytes, i64 idx_bytes) {
+        SideFile side = *read_side_file(prefix);
+        side.bin.bytes = bin_bytes;
+        side.idx.bytes = idx_bytes;
+        io::write_file(side_path(prefix), side.to_json(), io::Overwrite::yes);
+        return verify_dataset(prefix, {}).faults;
+    };
+    CHECK(faults_with(12, 102).empty());
+    CHECK(faults_with(14, 102) ==
+          std::vector{side_path(prefix) + ": says 14 bytes of tokens, but the dataset has 12: it "
+                                          "belongs to other files"});
+    CHECK(faults_with(12, 101) ==
+          std::vector{side_path(prefix) + ": says 101 bytes of index, but the dataset has 102: it "
+                                          "belongs to other files"});
+}
+
 TEST_CASE("verify tells each fault of the index once, and accuses no sound entry") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "a";
