@@ -3,7 +3,8 @@
 
 #include <sys/stat.h>
 
-#include <regex>
+#include <algorithm>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -22,15 +23,45 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
+// Takes what a name begins with off it, when it does.
+bool take(std::string_view& name, std::string_view beginning) {
+    if (!name.starts_with(beginning)) return false;
+    name.remove_prefix(beginning.size());
+    return true;
+}
+
+bool take_number(std::string_view& name, size_t fewest_digits) {
+    const size_t n = std::min(name.find_first_not_of("0123456789"), name.size());
+    name.remove_prefix(n);
+    return n >= fewest_digits;
+}
+
+bool is_of_part(std::string_view name) {
+    if (!take(name, "part-") || !take_number(name, 4) || !take(name, ".")) return false;
+    if (name == "journal") return true;
+    return take_number(name, 1) && (name == ".bin" || name == ".lengths" || name == ".documents");
+}
+
+// Written under a temporary name first.
+bool is_of_whole(std::string_view name) {
+    name = name.substr(0, name.find(".tmp."));
+    if (name == "run.json" || name == "complete") return true;
+    return take(name, "key-") && take_number(name, 1) &&
+           (name == ".bin" || name == ".idx" || name == ".json");
+}
+
+bool is_of_ranks(std::string_view name) {
+    constexpr const char* launch = "0123456789abcdefghijklmnopqrstuvwxyz";
+    if (!take(name, "ranks")) return false;
+    return name.empty() ||
+           (take(name, ".") && !name.empty() && name.find_first_not_of(launch) == name.npos);
+}
+
 bool is_own(const std::string& directory, const std::string& name) {
-    static const std::regex files(
-        R"(lock|part-[0-9]{4,}\.(journal|[0-9]+\.(bin|lengths|documents)))"
-        R"(|(run\.json|complete|key-[0-9]+\.(bin|idx|json))(\.tmp\..*)?)");
-    static const std::regex directories(R"(ranks(\.[0-9a-z]+)?)");
     struct stat status {};
     if (::lstat((directory + "/" + name).c_str(), &status) != 0) return true;  // it has gone
-    if (S_ISDIR(status.st_mode)) return std::regex_match(name, directories);
-    return S_ISREG(status.st_mode) && std::regex_match(name, files);
+    if (S_ISDIR(status.st_mode)) return is_of_ranks(name);
+    return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
 
 // A name in the directory that is not ours; "" when there is none.
