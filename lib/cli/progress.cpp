@@ -16,7 +16,8 @@ namespace {
 
 constexpr double redraw_s = 1.0 / 6.0;
 constexpr double plain_line_s = 60.0;
-constexpr double rate_memory_s = 10.0;  // the rate is a mean over about this time
+constexpr std::string_view separator = ", ";  // of the fields
+constexpr double rate_memory_s = 10.0;        // the rate is a mean over about this time
 
 // A terminal that can clear a line, and this process in its foreground.
 bool can_redraw() {
@@ -38,7 +39,7 @@ std::string amount(double done, i64 total, std::string_view unit) {
 }
 
 std::string rate_text(double rate, std::string_view unit) {
-    if (unit == "B") return fmt::format("{:.1f} MB/s", rate / 1e6);
+    if (unit == "B") return fmt::format("{:.{}f} MB/s", rate / 1e6, rate < 999.95e6 ? 1 : 0);
     return rate < 100 ? fmt::format("{:.1f} {}/s", rate, unit)
                       : fmt::format("{}/s", human_count(rate) + " " + std::string(unit));
 }
@@ -64,7 +65,8 @@ struct Progress::State {
     bool finished = false;
 
     void bring_rate_up_to_date(double now_s);
-    std::string line() const;
+    std::string line_within(size_t width) const;
+    std::string line(bool with_amount) const;
     void show(double now_s);
     void finish();
 };
@@ -80,18 +82,29 @@ void Progress::State::bring_rate_up_to_date(double now_s) {
     shown_done = done;
 }
 
-std::string Progress::State::line() const {
+// Whole fields: where not all fit, the amount, which the percentage tells as well, goes first.
+std::string Progress::State::line_within(size_t width) const {
+    std::string text = line(true);
+    if (text.size() > width && total > 0) text = line(false);
+    if (text.size() <= width) return text;
+    const size_t end = text.rfind(separator, width);
+    return end == text.npos ? what.substr(0, width) : text.substr(0, end);
+}
+
+std::string Progress::State::line(bool with_amount) const {
     std::string text = what + ":";
     if (total > 0) {
         text += fmt::format(" {:3.0f} %", std::floor(100.0 * static_cast<double>(done) /
                                                      static_cast<double>(total)));
     }
-    text += fmt::format(" {}, {}", amount(static_cast<double>(done), total, unit),
-                        rate_text(rate, unit));
+    if (with_amount) text += " " + amount(static_cast<double>(done), total, unit);
+    text += separator;
+    text += rate_text(rate, unit);
     if (total >= 0 && done < total && rate > 0) {
-        text += fmt::format(", {} left", human_duration(static_cast<double>(total - done) / rate));
+        text += separator;
+        text += fmt::format("{} left", human_duration(static_cast<double>(total - done) / rate));
     }
-    if (!extra.empty()) text += ", " + extra;
+    if (!extra.empty()) text += std::string(separator) + extra;
     return text;
 }
 
@@ -99,12 +112,12 @@ void Progress::State::show(double now_s) {
     bring_rate_up_to_date(now_s);
     due_s = now_s + (redraws ? redraw_s : plain_line_s);
     if (!redraws) {
-        print_line(line());
+        print_line(line(true));
         printed_plain = true;
     } else if (in_foreground()) {
         // The last column stays free: some terminals wrap when it is written.
         const int width = terminal_width(STDERR_FILENO, 80) - 1;
-        set_status_line(line().substr(0, static_cast<size_t>(width)));
+        set_status_line(line_within(static_cast<size_t>(width)));
     }
 }
 

@@ -23,7 +23,8 @@ class Progress {
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    // Cheap when nothing is due; may be called from any thread.
+    // Cheap when nothing is due; may be called from any thread. `extra` is fields with ", " between
+    // them: what does not fit into a terminal's line is left out by the field.
     void update(i64 done, std::string_view extra = {});
     // Clears the terminal line. Elsewhere prints a last line if any was printed before.
     void finish();

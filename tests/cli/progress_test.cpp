@@ -71,10 +71,33 @@ TEST_CASE("on a terminal one line is redrawn at most six times a second and clea
     CHECK(text.ends_with("\r\x1b[K"));
 }
 
-TEST_CASE("a terminal line is cut to the width, without colours") {
-    const std::string text = on_terminal(20, [] { return work(20'000'000, false, 1); });
-    CHECK_THAT(text, Catch::Contains("\r\x1b[Kreading:   1 % 0.3/\r"));
-    CHECK(count(text, "\x1b[") == count(text, "\x1b[K"));
+TEST_CASE("a terminal line is cut to the width by whole fields, without colours") {
+    const auto line = [](unsigned short columns) {
+        const std::string text = on_terminal(columns, [] { return work(20'000'000, false, 1); });
+        CHECK(count(text, "\x1b[") == count(text, "\x1b[K"));
+        const size_t begin = text.find("\x1b[K") + 3;
+        return text.substr(begin, text.find('\r', begin) - begin);
+    };
+    CHECK(line(80) == "reading:   0 % 0.2/20.0 MB, 1.0 MB/s, 19.8 s left");
+    CHECK(line(50) == "reading:   0 % 0.2/20.0 MB, 1.0 MB/s, 19.8 s left");
+    CHECK(line(49) == "reading:   0 %, 1.0 MB/s, 19.8 s left");
+    CHECK(line(37) == "reading:   0 %, 1.0 MB/s");
+    CHECK(line(24) == "reading:   0 %");
+    CHECK(line(10) == "reading");
+}
+
+TEST_CASE("the largest usual figures of lm-preprocess fit in 80 columns") {
+    const std::string text = on_terminal(80, [] {
+        now_s = 0;
+        Progress progress("tokenizing", "B", 2'000'000'000'000, false, test_clock);
+        now_s = 100;
+        progress.update(200'000'000'000, "320.1k docs/s, 272.1M tokens/s");
+        return 0;
+    });
+    CHECK_THAT(
+        text,
+        Catch::Contains(
+            "tokenizing:  10 %, 2000 MB/s, 15 min 00 s left, 320.1k docs/s, 272.1M tokens/s\r"));
 }
 
 TEST_CASE("messages and the progress line do not run into each other") {
