@@ -163,17 +163,28 @@ std::vector<i32> parse_binary_ids(std::string_view bytes) {
     return ids;
 }
 
+// The bytes of ids that come from `where`.
+std::string bytes_of(std::span<const i32> ids, const text::Tokenizer& tokenizer,
+                     const std::string& where) {
+    std::string bytes;
+    for (const i32 id : ids) {
+        try {
+            bytes += tokenizer.token(id);
+        } catch (const Error&) {
+            const i64 n = tokenizer.vocab_size();
+            if (id >= 0 && id < n) run_error(where, "no token has the id {}", id);
+            run_error(where, "there is no id {}: the vocabulary has {} ids, from 0", id, n);
+        }
+    }
+    return bytes;
+}
+
 void decode_line(const CodecArgs& args, const text::Tokenizer& tokenizer, std::string_view text,
                  i64 line) {
     const bool object =
         text.find_first_not_of(" \t") < text.size() && text[text.find_first_not_of(" \t")] == '{';
-    std::string bytes;
-    try {
-        tokenizer.decode(object ? parse_json_ids(text, line) : parse_ids(text, line), bytes);
-    } catch (const Error& error) {
-        if (std::string_view(error.what()).starts_with(stdin_name)) throw;
-        run_error(fmt::format("{}:{}", stdin_name, line), "{}", error.what());
-    }
+    std::string bytes = bytes_of(object ? parse_json_ids(text, line) : parse_ids(text, line),
+                                 tokenizer, fmt::format("{}:{}", stdin_name, line));
     if (args.json) {
         std::string valid;
         text::append_lossy(valid, bytes);
@@ -188,11 +199,9 @@ int decode(const CodecArgs& args) {
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
     for_each_text(args.binary, [&](std::string_view text, i64 line) {
         if (!args.binary) return decode_line(args, *tokenizer, text, line);
-        std::string bytes;
-        tokenizer->decode(
+        cli::write_stdout(bytes_of(
             is_narrow(*tokenizer) ? parse_binary_ids<u16>(text) : parse_binary_ids<i32>(text),
-            bytes);
-        cli::write_stdout(bytes);
+            *tokenizer, stdin_name));
     });
     return 0;
 }

@@ -133,6 +133,7 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     if (head.substr(0, old_magic.size()) == old_magic) {
         run_error(path, "is in the old TNTIDX format: run the preprocessing again");
     }
+    if (size == 0) run_error(path, "is empty: it should be an indexed dataset");
     if (head.substr(0, magic.size()) != magic)
         run_error(path, "is not an indexed dataset (wrong magic)");
     if (size < idx_header_bytes)

@@ -71,7 +71,10 @@ lm-preprocess decode --binary <ids.bin | cmp - text || fail "binary"
 feed() { local input=$1; shift; printf %b "$input" | "$@"; }
 fed() { local code=$1 pattern=$2 got=0; shift 2; "$@" >out 2>err || got=$?
     if [ $got != "$code" ] || ! grep -Eq -- "$pattern" err; then fail "$*: exit $got: $(cat err)"; fi; }
-fed 3 'standard input:2: .*there is no id 50257' feed '1\n2 50257\n' lm-preprocess decode
+no_id='there is no id 50257: the vocabulary has 50257 ids, from 0$'
+fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n2 50257\n' lm-preprocess decode
+fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n{"ids":[50257]}\n' lm-preprocess decode
+fed 3 "^lm-preprocess: standard input: $no_id" feed '\0121\0304' lm-preprocess decode --binary
 fed 3 'standard input:1:3: an id is expected' feed '1 x\n' lm-preprocess decode
 fed 3 'ends in the middle of an id' feed 'abc' lm-preprocess decode --binary
 fed 3 'standard input:1:2: not valid UTF-8' feed 'a\0377\n' lm-preprocess encode
