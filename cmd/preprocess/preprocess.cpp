@@ -81,7 +81,10 @@ class Run {
                 ranks.publish("begin", complete ? "complete" : "");
                 const bool for_all =
                     launch_.size > 1 ? !ranks.gather("begin")[0].empty() : complete;
-                return for_all ? publish(ranks) : make(ranks);
+                if (!for_all) return make(ranks);
+                publish(ranks);
+                if (is_first()) report_found(args_, prefixes());
+                return 0;
             } catch (const Error& error) {
                 if (ranks.leave(error.what())) throw JointError(error.code(), error.what());
                 throw;
@@ -109,7 +112,7 @@ class Run {
         if (!why_not_.empty()) return false;
         if (is_first()) work_.remove();  // killed while it was cleared away
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
-        if (is_first() && args_.json) report_found(prefixes());
+        if (is_first()) report_found(args_, prefixes());
         return true;
     }
 
@@ -172,12 +175,11 @@ class Run {
     // The parts are cut as the run that began the work cut them.
     void adopt_plan() { plan_.parts_per_rank = parts_of_same_run(work_.run_file(), description()); }
 
-    int publish(cluster::FileRendezvous& ranks) {
+    void publish(cluster::FileRendezvous& ranks) {
         ranks.publish_last("end", "");
-        if (!is_first()) return 0;
+        if (!is_first()) return;
         if (launch_.size > 1) (void)ranks.gather("end");
         work_.publish(args_.output.force);
-        return 0;
     }
 
     int make(cluster::FileRendezvous& ranks) {
@@ -197,7 +199,7 @@ class Run {
         put_together(ranks);
         publish(ranks);
         if (!is_first()) return 0;
-        report(args_, totals, resumed_bytes_, reporter.finish(), prefixes());
+        report(args_, {totals, resumed_bytes_, reporter.finish()}, prefixes());
         return 0;
     }
 

@@ -2,10 +2,10 @@
 #include "report.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "bad_lines.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
@@ -29,7 +29,45 @@ constexpr Count counts[] = {
     {"replaced_lines", &Totals::replaced},
 };
 
+// Documents without tokens that each output lacks.
+std::vector<i64> left_out_of(const Totals& totals, const std::vector<std::string>& prefixes) {
+    std::vector<i64> left_out;
+    for (const std::string& prefix : prefixes) {
+        const auto side = data::read_side_file(prefix);
+        LM_CHECK(side.has_value(), "outputs without a side file");
+        left_out.push_back(totals.documents - side->documents);
+    }
+    return left_out;
+}
+
+void say_left_out(const Totals& totals, const std::vector<i64>& left_out,
+                  const std::vector<std::string>& prefixes) {
+    for (size_t k = 0; k < prefixes.size(); ++k) {
+        if (left_out[k] == 0) continue;
+        note("{}: {} of {} documents are left out, without tokens: --keep-empty keeps them{}",
+             prefixes[k], left_out[k], totals.documents,
+             prefixes.size() > 1 ? ", and the numbers of documents alike for all keys" : "");
+    }
+}
+
+void write_statistics(const Args& args, const Outcome& outcome, const std::vector<i64>& left_out,
+                      const std::vector<std::string>& prefixes) {
+    io::OrderedJson j = outcome.totals.to_json();
+    for (size_t k = 0; k < args.keys.size(); ++k)
+        j["left_out_documents"][args.keys[k]] = left_out[k];
+    j["resumed_bytes"] = outcome.resumed_bytes;
+    j["seconds"] = outcome.seconds;
+    j["MB_per_s"] = outcome.mb_per_s();
+    j["prefixes"] = prefixes;
+    cli::write_stdout(io::json_line(j));
+}
+
 }  // namespace
+
+double Outcome::mb_per_s() const {
+    const i64 bytes = totals.input_bytes - resumed_bytes;
+    return static_cast<double>(bytes) / std::max(seconds, 1e-9) / 1e6;
+}
 
 Totals& Totals::operator+=(const Totals& other) {
     for (const Count& count : counts) this->*count.value += other.*count.value;
@@ -69,7 +107,7 @@ void Reporter::add(const Totals& chunk, i64 disk_bytes) {
     const double elapsed_s = std::max(watch_.elapsed_s(), 1e-9);
     if (terminal_) {
         bar_.update(disk_bytes_,
-                    fmt::format("{} documents/s, {} tokens/s",
+                    fmt::format("{} docs/s, {} tokens/s",
                                 human_count(static_cast<double>(totals_.documents) / elapsed_s),
                                 human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
     }
@@ -88,10 +126,9 @@ void Reporter::add(const Totals& chunk, i64 disk_bytes) {
 
 void Reporter::say_processed(i64 documents, double elapsed_s) const {
     if (quiet_) return;
-    std::fprintf(stderr, "Processed %lld documents (%.1f docs/s, %.1f MB/s).\n",
-                 static_cast<long long>(documents),
-                 static_cast<double>(documents - before_.documents) / elapsed_s,
-                 static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6);
+    cli::print_line(fmt::format("Processed {} documents ({:.1f} docs/s, {:.1f} MB/s).", documents,
+                                static_cast<double>(documents - before_.documents) / elapsed_s,
+                                static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6));
 }
 
 void Reporter::say_skipped() {
@@ -104,43 +141,30 @@ double Reporter::finish() {
     return watch_.elapsed_s();
 }
 
-void report(const Args& args, const Totals& totals, i64 resumed_bytes, double seconds,
-            const std::vector<std::string>& prefixes) {
-    const double mb_per_s =
-        static_cast<double>(totals.input_bytes - resumed_bytes) / std::max(seconds, 1e-9) / 1e6;
-    if (args.json) {
-        io::OrderedJson j = totals.to_json();
-        j["resumed_bytes"] = resumed_bytes;
-        j["seconds"] = seconds;
-        j["MB_per_s"] = mb_per_s;
-        j["prefixes"] = prefixes;
-        cli::write_stdout(io::json_line(j));
-    }
+void report(const Args& args, const Outcome& outcome, const std::vector<std::string>& prefixes) {
+    const std::vector<i64> left_out = left_out_of(outcome.totals, prefixes);
+    if (args.json) write_statistics(args, outcome, left_out, prefixes);
     if (args.quiet) return;
-    std::fprintf(stderr, "lm-preprocess: %lld documents, %lld tokens in %.1f s (%.1f MB/s)%s%s\n",
-                 static_cast<long long>(totals.documents), static_cast<long long>(totals.tokens),
-                 seconds, mb_per_s,
-                 totals.bad > 0 ? fmt::format(", {} lines skipped", totals.bad).c_str() : "",
-                 totals.replaced > 0
-                     ? fmt::format(", {} lines with replaced characters", totals.replaced).c_str()
-                     : "");
+    const Totals& totals = outcome.totals;
+    cli::print_line(fmt::format(
+        "lm-preprocess: {} documents, {} tokens in {:.1f} s ({:.1f} MB/s){}{}", totals.documents,
+        totals.tokens, outcome.seconds, outcome.mb_per_s(),
+        totals.bad > 0 ? fmt::format(", {} lines skipped", totals.bad) : "",
+        totals.replaced > 0 ? fmt::format(", {} lines with replaced characters", totals.replaced)
+                            : ""));
+    say_left_out(totals, left_out, prefixes);
 }
 
-void report_found(const std::vector<std::string>& prefixes) {
+void report_found(const Args& args, const std::vector<std::string>& prefixes) {
     const auto side = data::read_side_file(prefixes[0]);
     LM_CHECK(side.has_value(), "outputs without a side file");
-    io::OrderedJson j;
-    if (side->origin.contains("totals")) {
-        j = io::OrderedJson(side->origin["totals"]);
-    } else {
-        j["documents"] = side->documents;
-        j["tokens"] = side->tokens;
-    }
-    j["resumed_bytes"] = j.value("input_bytes", i64{0});
-    j["seconds"] = 0.0;
-    j["MB_per_s"] = 0.0;
-    j["prefixes"] = prefixes;
-    cli::write_stdout(io::json_line(j));
+    const std::string path = data::side_path(prefixes[0]);
+    Outcome outcome;
+    outcome.totals = Totals::parse(io::json_get<io::Json>(side->origin, "totals", path), path);
+    outcome.resumed_bytes = outcome.totals.input_bytes;
+    const std::vector<i64> left_out = left_out_of(outcome.totals, prefixes);
+    if (args.json) write_statistics(args, outcome, left_out, prefixes);
+    if (!args.quiet) say_left_out(outcome.totals, left_out, prefixes);
 }
 
 }  // namespace lm::preprocess

@@ -53,9 +53,17 @@ class Reporter {
     double next_line_s_ = 0;
 };
 
-void report(const Args& args, const Totals& totals, i64 resumed_bytes, double seconds,
-            const std::vector<std::string>& prefixes);
-// As JSON, of the run that made these outputs, as far as their side files keep it.
-void report_found(const std::vector<std::string>& prefixes);
+struct Outcome {
+    Totals totals;
+    i64 resumed_bytes = 0;  // of the input, which earlier runs did
+    double seconds = 0;
+
+    double mb_per_s() const;
+};
+
+// The outputs, one for each key, are in their places.
+void report(const Args& args, const Outcome& outcome, const std::vector<std::string>& prefixes);
+// What is worth telling of an earlier run, whose outputs these are: their side files keep it.
+void report_found(const Args& args, const std::vector<std::string>& prefixes);
 
 }  // namespace lm::preprocess

@@ -203,6 +203,14 @@ done
 "$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
 [ "$(grep -o 'Processed [0-9]* documents (.* docs/s, .* MB/s)\.' err | cut -d' ' -f2 | xargs)" = "700 1400 2100 2800" ] ||
     fail "--log-interval: $(cat err)"
+# On a terminal, too, each has a line of its own.
+script -qec "TERM=xterm lm-preprocess --input a.jsonl --output-prefix lines --force --workers 2 --log-interval 100" /dev/null > screen < /dev/null
+python3 - <<'PY' || fail "Processed behind the bar"
+import re
+lines = [line.split("\r\x1b[K")[-1] for line in open("screen", newline="").read().split("\r\n")]
+assert sum(line.startswith("Processed ") for line in lines) == 30, lines
+assert not any(re.search(".Processed", line) for line in lines), lines
+PY
 # Left out it is Megatron's 1000, though not for every one where they rush by.
 "$lm" --input a.jsonl --output-prefix lines --force --workers 2 2> err
 grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fail "no progress: $(cat err)"

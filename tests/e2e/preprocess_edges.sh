@@ -219,8 +219,25 @@ python3 -c '
 import json
 first, again = (json.load(open(name)) for name in ("first", "out"))
 timed = "seconds", "MB_per_s", "resumed_bytes"
+assert list(again) == list(first), (list(again), list(first))
 assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in first.items() if k not in timed}, again
 assert again["documents"] == 2 and again["resumed_bytes"] == first["input_bytes"]'
+# Documents without tokens are left out, and that is told, by a run that finds nothing to do as well.
+printf '{"a":"x","b":"y"}\n\n{"a":"x2","b":""}\n{"a":"","b":"y3"}\n{"a":"","b":""}\n' > gaps.jsonl
+gaps=(--input gaps.jsonl --json-keys a b --output-prefix gaps --tokenizer-type ByteTokenizer --json)
+for again in '' --resume; do
+    # shellcheck disable=SC2086
+    expect 0 'note: gaps_a_document: 2 of 4 documents are left out, without tokens: --keep-empty keeps them, and' "$lm" "${gaps[@]}" $again
+    grep -q 'note: gaps_b_document: 2 of 4 documents' err || fail "of b nothing is told: $(cat err)"
+    grep -q '"documents":4,.*"left_out_documents":{"a":2,"b":2}' out || fail "statistics: $(cat out)"
+done
+expect 0 '' "$lm" "${gaps[@]}" --keep-empty --force
+grep -q '"left_out_documents":{"a":0,"b":0}' out || fail "statistics: $(cat out)"
+! grep 'left out' err || fail "--keep-empty leaves out"
+expect 0 '' "$lm" "${gaps[@]}" --force --quiet
+[ ! -s err ] || fail "--quiet: $(cat err)"
+: > gaps_a_document.idx
+expect 3 '^lm-preprocess: gaps_a_document.idx: is empty' "$lm" info gaps_a_document
 expect 2 'vocab-size: must be at least 1' "$lm" verify twice_text_document --vocab-size 0
 expect 2 'num-workers: that is --workers here' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
 expect 2 'max-documents: all documents are taken' "$lm" --input one.jsonl --output-prefix bad --max-documents 2

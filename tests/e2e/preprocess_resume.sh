@@ -162,7 +162,8 @@ kill_everywhere() { # FILE
         if [ -e f.unfinished/complete ]; then
             expect 2 'begun with 1 inputs, now there are 2|complete but made of 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
         fi
-        "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet 2> err || fail "$1: resume after kill $k: $(cat err)"
+        "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --json > stats 2> err || fail "$1: resume after kill $k: $(cat err)"
+        grep -Eq '"documents":[1-9].*"left_out_documents":\{"text":[0-9]+\}' stats || fail "$1: kill $k: statistics: $(cat stats)"
         same f
         [ ! -e f.unfinished ] || fail "$1: kill $k: the work directory stayed"
         rm -f f_text_document.*
