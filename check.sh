@@ -9,7 +9,7 @@ Usage: ./check.sh [--all] [--preset NAME] [--jobs N]
   (nothing)  build and the quick suite: about 20 minutes on 2 cores, dependencies included
   --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
              the long forms, the unit tests under the address and undefined-behaviour sanitizers, and
-             the fuzzers, a few hundred runs of each: about 45 minutes
+             the fuzzers, 2,000 runs of each: about 45 minutes
   --preset NAME  which build (release; dev has debug information and shares its build with yours)
   --jobs N   how many compilers and tests at once (default: all cores)
 END
