@@ -24,13 +24,17 @@ target_include_directories(lm_options INTERFACE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_
 
 set(LM_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/lm-utils)
 
-# lm_library(NAME LAYERS a b c LIBS x y): one shared library made of the sources of some layers.
+# lm_library(NAME LAYERS a b c [EXCEPT d/e...] LIBS x y): one shared library from the sources of some layers, with
+# their subfolders, except the folders of plugins.
 function(lm_library name)
-    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
+    cmake_parse_arguments(arg "" "" "LAYERS;EXCEPT;LIBS" ${ARGN})
     set(sources)
     foreach(layer IN LISTS arg_LAYERS)
-        file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/${layer}/*.cpp)
+        file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/${layer}/*.cpp)
         list(APPEND sources ${files})
+    endforeach()
+    foreach(folder IN LISTS arg_EXCEPT)
+        list(FILTER sources EXCLUDE REGEX "/lib/${folder}/")
     endforeach()
     add_library(${name} SHARED ${sources})
     target_link_libraries(${name} PUBLIC lm_options ${arg_LIBS})

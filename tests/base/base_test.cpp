@@ -91,7 +91,7 @@ TEST_CASE("errors carry an exit code and one line") {
     CHECK(caught([] { run_error("f", "gone"); }).code == Exit::failure);
     const auto ours = caught([] { LM_CHECK(1 > 2, "odd"); });
     CHECK(ours.code == Exit::bug);
-    CHECK(ours.says("test_base.cpp:"));
+    CHECK(ours.says("base_test.cpp:"));
     CHECK(ours.says("odd"));
 }
 

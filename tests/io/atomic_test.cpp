@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Atomic files and directories: what is there before, during and after; overwriting; leftovers.
-// test_fault.cpp puts a fault at every operation.
+// fault_test.cpp puts a fault at every operation.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
