@@ -2,8 +2,8 @@
 #include "args.hpp"
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "config/tokenizer_flags.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -98,7 +98,7 @@ void check(const Args& args) {
         if (args.keys[i].empty() || args.keys[i].find('/') != std::string::npos) {
             usage_error("--json-keys", "'{}' cannot be part of a file name", args.keys[i]);
         }
-        if (!text::is_valid_utf8(args.keys[i]))
+        if (!is_valid_utf8(args.keys[i]))
             usage_error("--json-keys", "'{}' is not valid UTF-8: no line has it", args.keys[i]);
         for (size_t j = 0; j < i; ++j) {
             if (args.keys[i] == args.keys[j])

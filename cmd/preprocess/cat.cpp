@@ -6,11 +6,11 @@
 #include "args.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "data/indexed_dataset.hpp"
 #include "data/side_file.hpp"
 #include "io/json.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -87,7 +87,7 @@ std::string ids_text(const std::vector<i32>& ids) {
 std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tokenizer) {
     std::string bytes, text;
     tokenizer.decode(ids, bytes);
-    text::append_lossy(text, bytes);
+    append_utf8_lossy(text, bytes);
     io::OrderedJson j;
     j["text"] = text;
     return j.dump() + "\n";

@@ -13,6 +13,7 @@
 
 #include "args.hpp"
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
 #include "data/indexed_dataset.hpp"
@@ -20,7 +21,6 @@
 #include "io/json.hpp"
 #include "text/byte_map.hpp"
 #include "text/normalizer.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -91,8 +91,7 @@ void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::
     const auto refuse = [&](const char* why) {
         run_error(fmt::format("{}:{}", stdin_name, line), "{}", why);
     };
-    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
-        refuse("the text is longer than 2 GiB");
+    if (static_cast<i64>(text.size()) > max_text_bytes) refuse("the text is longer than 2 GiB");
     try {
         encoder.encode(text, ids);
     } catch (const text::TextTooLong& error) {
@@ -110,7 +109,7 @@ int encode(const CodecArgs& args) {
     const auto encoder = tokenizer->make_encoder();
     text::IdBuffer buffer(true);
     for_each_text(args.whole, [&](std::string_view text, i64 line) {
-        if (const i64 bad = text::find_invalid_utf8(text); bad >= 0) {
+        if (const i64 bad = find_invalid_utf8(text); bad >= 0) {
             run_error(fmt::format("{}:{}:{}", stdin_name, line, bad + 1), "not valid UTF-8");
         }
         buffer.clear();
@@ -187,7 +186,7 @@ void decode_line(const CodecArgs& args, const text::Tokenizer& tokenizer, std::s
                                  tokenizer, fmt::format("{}:{}", stdin_name, line));
     if (args.json) {
         std::string valid;
-        text::append_lossy(valid, bytes);
+        append_utf8_lossy(valid, bytes);
         bytes = io::OrderedJson{{"text", valid}}.dump();
     }
     if (!args.no_newline || args.json) bytes += '\n';

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "data/jsonl.hpp"
@@ -19,7 +20,6 @@
 #include "io/json.hpp"
 #include "text/piece_counts.hpp"
 #include "text/tokenizer_files.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -124,7 +124,7 @@ void check(const TrainArgs& args) {
     if (std::ranges::find(args.special, "") != args.special.end())
         usage_error("--special-tokens", "a token is empty");
     for (const std::string& token : args.special) {
-        if (!text::is_valid_utf8(token))
+        if (!is_valid_utf8(token))
             usage_error("--special-tokens", "'{}' is not valid UTF-8", token);
     }
     if (!io::exists(args.output)) return;

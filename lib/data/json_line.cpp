@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace lm::data {
 namespace {
@@ -240,7 +240,7 @@ class Reader {
             if (n_lone_++ == 0) first_lone_ = static_cast<i64>(begin) + 1;
             cp = 0xFFFD;
         }
-        text::append_utf8(out, cp);
+        append_utf8(out, cp);
     }
 
     std::string_view line_;

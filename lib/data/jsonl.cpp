@@ -7,9 +7,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "data/plain_line.hpp"
-#include "text/tokenizer.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::data {
 namespace {
@@ -33,7 +32,7 @@ const char* wide_encoding(std::string_view line) {
 }
 
 void check_length(std::string_view text) {
-    if (static_cast<i64>(text.size()) > text::Tokenizer::longest_text)
+    if (static_cast<i64>(text.size()) > max_text_bytes)
         throw LineError{1, "the text is longer than 2 GiB"};
 }
 
@@ -108,10 +107,10 @@ void LineParser::State::parse_slow(std::string_view line) {
             1, fmt::format("the text is {0}: make it UTF-8 (iconv -f {0} -t UTF-8)", encoding),
             Fault::encoding};
     }
-    if (const i64 bad = text::find_invalid_utf8(line); bad >= 0) {
+    if (const i64 bad = find_invalid_utf8(line); bad >= 0) {
         if (!replace) throw LineError{bad + 1, "not valid UTF-8", Fault::character};
         cleaned.clear();
-        text::append_lossy(cleaned, line);
+        append_utf8_lossy(cleaned, line);
         line = cleaned;
         replaced = true;
     }

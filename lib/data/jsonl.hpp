@@ -32,7 +32,7 @@ class LineParser {
 
     // The values of the keys, in the order of the keys; valid until the next call. `line` is
     // followed by LineChunk::padding readable bytes. Throws LineError, also for a text that is
-    // longer than text::Tokenizer::longest_text.
+    // longer than max_text_bytes.
     std::span<const LineValue> parse(std::string_view line);
 
     // When `rest` begins with a line that is the object of one string under the only key: its text,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/utf8.hpp"
 #include "text/unicode.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::text {
 namespace {
@@ -87,7 +87,7 @@ size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, siz
 
 size_t AddedTokenMatcher::strip_behind(std::string_view whole, size_t end) {
     while (end < whole.size()) {
-        const Decoded c = decode_utf8(whole.substr(end));
+        const DecodedChar c = decode_utf8(whole.substr(end));
         if (class_table()[c.code_point] != CharClass::space) break;
         end += static_cast<size_t>(c.length);
     }

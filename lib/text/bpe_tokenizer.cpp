@@ -7,9 +7,9 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/threads.hpp"
+#include "base/utf8.hpp"
 #include "text/bpe_encoder.hpp"
 #include "text/byte_map.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::text {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "text/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace lm::text {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
+#include "base/utf8.hpp"
 #include "text/unicode.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::text {
 
@@ -27,7 +27,7 @@ class CharReader {
         if (position >= text_.size()) return {0, 0, CharClass::other};
         const auto byte = static_cast<u8>(text_[position]);
         if (byte < 0x80) return {byte, 1, (*classes_)[byte]};
-        const Decoded d = decode_utf8(text_.substr(position));
+        const DecodedChar d = decode_utf8(text_.substr(position));
         if (!d.valid) return {0xFFFD, 1, CharClass::other};
         return {d.code_point, static_cast<u32>(d.length), (*classes_)[d.code_point]};
     }

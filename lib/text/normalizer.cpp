@@ -9,9 +9,9 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "text/tokenizer.hpp"
 #include "text/unicode.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::text {
 namespace {
@@ -34,7 +34,7 @@ bool may_cut_before(u32 cp, utf8proc_option_t options) {
            property->category != UTF8PROC_CATEGORY_MC && property->category != UTF8PROC_CATEGORY_ME;
 }
 
-constexpr auto longest = static_cast<size_t>(Tokenizer::longest_text);
+constexpr auto longest = static_cast<size_t>(max_text_bytes);
 
 void check_length(const std::string& text) {
     if (text.size() > longest) throw TextTooLong();
@@ -57,7 +57,7 @@ int options_of(Kind kind) {
 size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i32>& out) {
     size_t n = 0;
     for (size_t i = 0; i < run.size();) {
-        const Decoded c = decode_utf8(run.substr(i));
+        const DecodedChar c = decode_utf8(run.substr(i));
         const auto room = static_cast<utf8proc_ssize_t>(out.size() - n);
         int boundary = 0;  // of no use here
         const auto size = utf8proc_decompose_char(static_cast<i32>(c.code_point), out.data() + n,
@@ -143,7 +143,7 @@ class NormalForm {
     }
 
     size_t add_wide(std::string_view text, size_t at) {
-        const Decoded c = decode_utf8(text.substr(at));
+        const DecodedChar c = decode_utf8(text.substr(at));
         const size_t end = at + static_cast<size_t>(c.length);
         if (is_newer_than_unicode_9(c.code_point)) {
             flush(text, at);
@@ -174,7 +174,7 @@ class NormalForm {
 template <typename Use>
 void for_each_char(std::string_view text, Use use) {
     for (size_t i = 0; i < text.size();) {
-        const Decoded c = decode_utf8(text.substr(i));
+        const DecodedChar c = decode_utf8(text.substr(i));
         use(c.code_point);
         i += static_cast<size_t>(c.length);
     }
@@ -208,7 +208,7 @@ void lowercase(std::string_view text, std::string& out) {
             ++i;
             continue;
         }
-        const Decoded c = decode_utf8(text.substr(i));
+        const DecodedChar c = decode_utf8(text.substr(i));
         i += static_cast<size_t>(c.length);
         if (c.code_point == 0x130) {
             out += "i\u0307";
@@ -228,7 +228,7 @@ std::string_view strip(std::string_view text, bool left, bool right) {
     size_t begin = text.size();
     size_t end = 0;
     for (size_t i = 0; i < text.size();) {
-        const Decoded c = decode_utf8(text.substr(i));
+        const DecodedChar c = decode_utf8(text.substr(i));
         const size_t next = i + static_cast<size_t>(c.length);
         if (class_table()[c.code_point] != CharClass::space) {
             begin = std::min(begin, i);
@@ -276,7 +276,7 @@ bool stands_alone(u32 cp) {
 size_t place_to_cut(std::string_view text, size_t at) {
     while (at < text.size() && (static_cast<u8>(text[at]) & 0xC0) == 0x80) ++at;
     while (at < text.size()) {
-        const Decoded c = decode_utf8(text.substr(at));
+        const DecodedChar c = decode_utf8(text.substr(at));
         if (stands_alone(c.code_point)) return at;
         at += static_cast<size_t>(c.length);
     }

@@ -19,7 +19,7 @@ class Encoder {
   public:
     virtual ~Encoder() = default;
 
-    // Puts the ids of `text` (valid UTF-8, at most Tokenizer::longest_text bytes) behind those in
+    // Puts the ids of `text` (valid UTF-8, at most max_text_bytes) behind those in
     // `out` and returns how many there are. Ids of 16 bits require vocab_size <= 65536. Throws
     // TextTooLong (normalizer.hpp) for a text that normalizers make longer than that.
     virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
@@ -33,8 +33,6 @@ class Encoder {
 
 class Tokenizer {
   public:
-    static constexpr i64 longest_text = i64{1} << 31;
-
     virtual ~Tokenizer() = default;
 
     virtual std::string_view type() const = 0;   // as --tokenizer-type names it
@@ -49,7 +47,7 @@ class Tokenizer {
     // The bytes of one id; throws Error(failure) when there is no such id.
     virtual std::string_view token(i32 id) const = 0;
 
-    // Appends the bytes of `ids`; not always valid UTF-8 (see append_lossy in utf8.hpp).
+    // Appends the bytes of `ids`; not always valid UTF-8 (see append_utf8_lossy in utf8.hpp).
     void decode(std::span<const i32> ids, std::string& out) const;
     // One text with a fresh encoder: for tests and small work.
     std::vector<i32> encode(std::string_view text) const;

@@ -5,10 +5,10 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "data/side_file.hpp"
 #include "io/json.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::train {
 namespace {
@@ -50,7 +50,7 @@ io::OrderedJson piece_json(const data::Piece& piece, std::span<const i32> ids,
     std::string bytes;
     std::string text;
     tokenizer->decode(ids, bytes);
-    text::append_lossy(text, bytes);
+    append_utf8_lossy(text, bytes);
     json["text"] = text;
     return json;
 }

@@ -4,9 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/utf8.hpp"
 #include "data/json_line.hpp"
 #include "data/line_chunks.hpp"
-#include "text/utf8.hpp"
 
 using namespace lm;
 using namespace lm::data;
@@ -97,7 +97,7 @@ TEST_CASE("plain lines as the slow reader reads them") {
         REQUIRE(taken(narrow, line) == got);
         if (got == stood_back) continue;
         ++n_taken;
-        REQUIRE(text::find_invalid_utf8(line) < 0);
+        REQUIRE(find_invalid_utf8(line) < 0);
         REQUIRE(read_json_line(line, keys, LoneSurrogates::refuse).values[0].text == got);
     }
     CHECK(n_taken > 2000);

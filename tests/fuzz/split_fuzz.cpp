@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "support/slow_split.hpp"
 #include "text/splitter.hpp"
-#include "text/utf8.hpp"
 
 namespace {
 
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
     const auto fast = ends_of(*lm::text::make_splitter(rule), text);
     const auto portable = ends_of(*lm::text::make_scalar_splitter(rule), text);
-    if (!lm::text::is_valid_utf8(text)) return 0;
+    if (!lm::is_valid_utf8(text)) return 0;
     require(fast == portable);
     require(fast == lm::test::slow_ends(rule, text));
     return 0;

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/utf8.hpp"
 #include "text/normalizer.hpp"
-#include "text/utf8.hpp"
 
 namespace {
 
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::string again, lossy;
     i64 first_invalid = -1, n_invalid = 0;
     for (std::size_t i = 0; i < size;) {
-        const Decoded d = decode_utf8(std::string_view(bytes).substr(i));
+        const DecodedChar d = decode_utf8(std::string_view(bytes).substr(i));
         require(d.length >= 1 && i + static_cast<std::size_t>(d.length) <= size);
         if (!d.valid && n_invalid++ == 0) first_invalid = static_cast<i64>(i);
         require(d.valid || d.code_point == 0xFFFD);
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         i += static_cast<std::size_t>(d.length);
     }
     require(find_invalid_utf8(bytes) == first_invalid);
-    require(append_lossy(lossy, bytes) == n_invalid && lossy == again && is_valid_utf8(lossy));
+    require(append_utf8_lossy(lossy, bytes) == n_invalid && lossy == again && is_valid_utf8(lossy));
     check_normal_forms(lossy);
     return 0;
 }

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "text/byte_map.hpp"
 #include "text/splitter.hpp"
 #include "text/unicode.hpp"
-#include "text/utf8.hpp"
 
 namespace lm::test {
 
@@ -19,7 +19,7 @@ class SlowSplit {
   public:
     SlowSplit(text::SplitRule rule, std::string_view bytes) : rule_(rule) {
         for (size_t i = 0; i < bytes.size();) {
-            const text::Decoded d = text::decode_utf8(bytes.substr(i));
+            const DecodedChar d = decode_utf8(bytes.substr(i));
             chars_.push_back(d.code_point);
             i += static_cast<size_t>(d.length);
             ends_.push_back(static_cast<u32>(i));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "text/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace lm::test {
 
@@ -51,7 +51,7 @@ class NastyText {
             0x1F1E9, 0x1F469, 0x1F3FD, 0x1F600, 0x20000, 0x10FFFF};
         for (const u32 cp : points) {
             std::string item;
-            text::append_utf8(item, cp);
+            append_utf8(item, cp);
             a.push_back(item);
         }
         a.push_back("\U0001F469\u200D\U0001F4BB");

@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "base/utf8.hpp"
 #include "nasty_text.hpp"
-#include "text/utf8.hpp"
 
 using namespace lm;
 using namespace lm::text;

@@ -9,7 +9,10 @@
 
 #include "base/types.hpp"
 
-namespace lm::text {
+namespace lm {
+
+// The longest text that tokenizers accept, in bytes: offsets in a text fit in 32 bits.
+inline constexpr i64 max_text_bytes = i64{1} << 31;
 
 // Byte offset of the first sequence that is not valid UTF-8, or -1.
 i64 find_invalid_utf8(std::string_view bytes);
@@ -17,16 +20,16 @@ inline bool is_valid_utf8(std::string_view bytes) {
     return find_invalid_utf8(bytes) < 0;
 }
 
-struct Decoded {
+struct DecodedChar {
     u32 code_point;  // U+FFFD when not valid
     int length;      // bytes consumed: the whole character, or the maximal subpart of a broken one
     bool valid;
 };
 // Decodes the sequence at bytes[0]; `bytes` is not empty.
-Decoded decode_utf8(std::string_view bytes);
+DecodedChar decode_utf8(std::string_view bytes);
 
 void append_utf8(std::string& out, u32 code_point);
 // Appends `bytes` with everything that is not valid replaced. Returns how many replacements.
-i64 append_lossy(std::string& out, std::string_view bytes);
+i64 append_utf8_lossy(std::string& out, std::string_view bytes);
 
-}  // namespace lm::text
+}  // namespace lm

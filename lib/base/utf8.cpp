@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <simdjson.h>
 
-namespace lm::text {
+namespace lm {
 namespace {
 
 struct Lead {
@@ -27,7 +27,7 @@ constexpr u32 replacement = 0xFFFD;
 
 }  // namespace
 
-Decoded decode_utf8(std::string_view bytes) {
+DecodedChar decode_utf8(std::string_view bytes) {
     const auto at = [&](size_t i) { return static_cast<u8>(bytes[i]); };
     const u8 first = at(0);
     if (first < 0x80) return {first, 1, true};
@@ -47,7 +47,7 @@ Decoded decode_utf8(std::string_view bytes) {
 i64 find_invalid_utf8(std::string_view bytes) {
     if (simdjson::validate_utf8(bytes.data(), bytes.size())) return -1;
     for (size_t i = 0; i < bytes.size();) {
-        const Decoded d = decode_utf8(bytes.substr(i));
+        const DecodedChar d = decode_utf8(bytes.substr(i));
         if (!d.valid) return static_cast<i64>(i);
         i += static_cast<size_t>(d.length);
     }
@@ -70,7 +70,7 @@ void append_utf8(std::string& out, u32 cp) {
     put(0x80 | (cp & 0x3F));
 }
 
-i64 append_lossy(std::string& out, std::string_view bytes) {
+i64 append_utf8_lossy(std::string& out, std::string_view bytes) {
     if (simdjson::validate_utf8(bytes.data(), bytes.size())) {
         out.append(bytes);
         return 0;
@@ -82,7 +82,7 @@ i64 append_lossy(std::string& out, std::string_view bytes) {
         while (i < bytes.size() && static_cast<u8>(bytes[i]) < 0x80) ++i;
         out.append(bytes.substr(begin, i - begin));
         if (i == bytes.size()) break;
-        const Decoded d = decode_utf8(bytes.substr(i));
+        const DecodedChar d = decode_utf8(bytes.substr(i));
         const auto length = static_cast<size_t>(d.length);
         if (d.valid) {
             out.append(bytes.substr(i, length));
@@ -95,4 +95,4 @@ i64 append_lossy(std::string& out, std::string_view bytes) {
     return replaced;
 }
 
-}  // namespace lm::text
+}  // namespace lm

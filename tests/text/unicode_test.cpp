@@ -1,50 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/utf8.hpp"
+#include "text/unicode.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "text/byte_map.hpp"
-#include "text/unicode.hpp"
-
 using namespace lm;
 using namespace lm::text;
-
-TEST_CASE("utf8 validation is strict") {
-    CHECK(is_valid_utf8(std::string_view("a\0\u00e9\u4e00\U0001F600", 11)));
-    CHECK(find_invalid_utf8("ab\xC0\x80") == 2);         // overlong
-    CHECK(find_invalid_utf8("\xE0\x9F\xBF") == 0);       // overlong
-    CHECK(find_invalid_utf8("\xED\xA0\x80") == 0);       // surrogate
-    CHECK(find_invalid_utf8("x\xF4\x90\x80\x80") == 1);  // above U+10FFFF
-    CHECK(find_invalid_utf8("abc\xE4\xB8") == 3);        // cut short
-}
-
-TEST_CASE("lossy decoding replaces maximal subparts") {
-    const auto lossy = [](std::string_view bytes) {
-        std::string out;
-        append_lossy(out, bytes);
-        return out;
-    };
-    CHECK(lossy("a\xF1\x80\x80\xE1\x80\xC2"
-                "b\x80"
-                "c\x80\xBF"
-                "d") ==
-          "a\uFFFD\uFFFD\uFFFD"
-          "b\uFFFD"
-          "c\uFFFD\uFFFD"
-          "d");  // Unicode 3.9, table 3-8
-    CHECK(lossy("\xED\xA0\x80") == "\uFFFD\uFFFD\uFFFD");
-    CHECK(lossy("\xE4\xB8") == "\uFFFD");
-}
-
-TEST_CASE("every code point goes there and back") {
-    for (u32 cp = 0; cp < 0x110000; cp += cp < 0x3000 ? 1 : 7) {
-        if (cp >= 0xD800 && cp < 0xE000) continue;
-        std::string bytes;
-        append_utf8(bytes, cp);
-        const Decoded d = decode_utf8(bytes);
-        CHECK((d.valid && d.code_point == cp && static_cast<size_t>(d.length) == bytes.size()));
-    }
-}
 
 TEST_CASE("character classes") {
     const ClassTable& table = class_table();
@@ -85,14 +45,4 @@ TEST_CASE("word characters") {
         CHECK(is_word_char(cp));  // the last one is of Unicode 16
     for (const u32 cp : {0x20u, 0x2Du, 0xB2u, 0x2460u, 0x1F600u, 0x200Bu, 0xD800u, 0x10FFFFu})
         CHECK_FALSE(is_word_char(cp));
-}
-
-TEST_CASE("the byte map") {
-    CHECK(token_of_bytes(" a\n") == "\u0120a\u010A");
-    CHECK(bytes_of_token("\u0120a\u010A\u0143") == std::string(" a\n\xAD"));
-    CHECK_FALSE(bytes_of_token(" a"));
-    for (int byte = 0; byte < 256; ++byte) {
-        const std::string raw(1, static_cast<char>(byte));
-        CHECK(bytes_of_token(token_of_bytes(raw)) == raw);
-    }
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/byte_map.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace lm;
+using namespace lm::text;
+
+TEST_CASE("the byte map") {
+    CHECK(token_of_bytes(" a\n") == "\u0120a\u010A");
+    CHECK(bytes_of_token("\u0120a\u010A\u0143") == std::string(" a\n\xAD"));
+    CHECK_FALSE(bytes_of_token(" a"));
+    for (int byte = 0; byte < 256; ++byte) {
+        const std::string raw(1, static_cast<char>(byte));
+        CHECK(bytes_of_token(token_of_bytes(raw)) == raw);
+    }
+}
