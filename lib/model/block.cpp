@@ -4,7 +4,7 @@
 // stream row-parallel (Shoeybi et al., 2019, section 3).
 #include <cmath>
 
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 #include "model/norm.hpp"
 
 namespace lm::model {
@@ -29,7 +29,7 @@ View as_rows(const View& view) {
 // ---- attention --------------------------------------------------------------------------------
 
 // Of the stream as `residual` holds it.
-device::ResidualNormForward Gpt::attention_norm(const Pass& pass, i64 layer) const {
+device::ResidualNormForward GptChunk::attention_norm(const Pass& pass, i64 layer) const {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
@@ -45,7 +45,7 @@ device::ResidualNormForward Gpt::attention_norm(const Pass& pass, i64 layer) con
 
 // `join`: the branch before this block joins the stream here; otherwise the stream lies in
 // `residual` already: a stage's input, or what recompute has kept.
-void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
+void GptChunk::attention_forward(const Pass& pass, i64 layer, bool join) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
@@ -82,7 +82,7 @@ void Gpt::attention_forward(const Pass& pass, i64 layer, bool join) {
 }
 
 // Queries and keys, or their gradients back.
-void Gpt::rotate(const Pass& pass, const View& qkv, bool inverse) {
+void GptChunk::rotate(const Pass& pass, const View& qkv, bool inverse) {
     if (config_.position != spec::PositionEmbedding::rope) return;
     device::rotary(pass.context, {.x = qkv,
                                   .positions = pass.act.positions,
@@ -92,7 +92,7 @@ void Gpt::rotate(const Pass& pass, const View& qkv, bool inverse) {
                                   .inverse = inverse});
 }
 
-void Gpt::attention_backward(const Pass& pass, i64 layer) {
+void GptChunk::attention_backward(const Pass& pass, i64 layer) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerParams& g = grad_.layers[index];
@@ -145,7 +145,7 @@ void Gpt::attention_backward(const Pass& pass, i64 layer) {
 // ---- MLP --------------------------------------------------------------------------------------
 
 // Of the stream as `residual_mid` holds it.
-device::ResidualNormForward Gpt::mlp_norm(const Pass& pass, i64 layer) const {
+device::ResidualNormForward GptChunk::mlp_norm(const Pass& pass, i64 layer) const {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
@@ -159,7 +159,7 @@ device::ResidualNormForward Gpt::mlp_norm(const Pass& pass, i64 layer) const {
             .rstd = a.mlp_norm_rstd};
 }
 
-void Gpt::mlp_forward(const Pass& pass, i64 layer) {
+void GptChunk::mlp_forward(const Pass& pass, i64 layer) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerActivations& a = pass.act.layers[index];
@@ -185,7 +185,7 @@ void Gpt::mlp_forward(const Pass& pass, i64 layer) {
 }
 
 // From mlp_up to mlp_activation.
-void Gpt::activate(const Pass& pass, const LayerActivations& a) {
+void GptChunk::activate(const Pass& pass, const LayerActivations& a) {
     if (spec::is_gated(config_.activation)) {
         device::gated_forward(
             pass.context,
@@ -198,7 +198,7 @@ void Gpt::activate(const Pass& pass, const LayerActivations& a) {
 }
 
 // Apart from the rest, because recompute needs it for the layers after this one only.
-void Gpt::mlp_branch_forward(const Pass& pass, i64 layer) {
+void GptChunk::mlp_branch_forward(const Pass& pass, i64 layer) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     device::linear_forward(pass.context, {.x = pass.act.layers[index].mlp_activation,
@@ -208,7 +208,7 @@ void Gpt::mlp_branch_forward(const Pass& pass, i64 layer) {
     tensor_.sum(shared_.branch);
 }
 
-void Gpt::mlp_backward(const Pass& pass, i64 layer) {
+void GptChunk::mlp_backward(const Pass& pass, i64 layer) {
     const auto index = static_cast<size_t>(layer);
     const LayerParams& w = weight_.layers[index];
     const LayerParams& g = grad_.layers[index];
@@ -254,7 +254,7 @@ void Gpt::mlp_backward(const Pass& pass, i64 layer) {
 }
 
 // What travels does so behind a product.
-View Gpt::column_backward(const Pass& pass, const Column& product) {
+View GptChunk::column_backward(const Pass& pass, const Column& product) {
     auto norm = tensor_.start_gather(product.norm, shared_.gathered);
     device::linear_backward_input(pass.context,
                                   {.dy = product.dy, .w = product.w, .dx = shared_.dnorm});
@@ -272,7 +272,7 @@ View Gpt::column_backward(const Pass& pass, const Column& product) {
 // ---- recompute ---------------------------------------------------------------------------------
 
 // The forward pass of some layers from the kept stream, up to what backward reads last.
-void Gpt::group_again(const Pass& pass, const spec::LayerGroup& group) {
+void GptChunk::group_again(const Pass& pass, const spec::LayerGroup& group) {
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         attention_forward(pass, layer, layer > group.begin);
         mlp_forward(pass, layer);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedding: words, normalized in BLOOM's way where the model asks for it, and a learned
 // position table. Each tensor rank has its part of the words.
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 #include "model/norm.hpp"
 
 namespace lm::model {
 
-void Gpt::embedding_forward(const Pass& pass) {
+void GptChunk::embedding_forward(const Pass& pass) {
     if (config_.embedding_norm) return embedding_norm_forward(pass);
     // The positions are added once.
     const bool positions = weight_.position && tensor_.first();
@@ -22,7 +22,7 @@ void Gpt::embedding_forward(const Pass& pass) {
 
 // Only the words are normalized; positions join behind the norm (as in Megatron's
 // VocabParallelEmbedding with --embed-layernorm).
-void Gpt::embedding_norm_forward(const Pass& pass) {
+void GptChunk::embedding_norm_forward(const Pass& pass) {
     const View words = tensor_.cuts_rows() ? shared_.branch : pass.act.embedding;
     device::embedding_forward(pass.context, {.tokens = pass.act.tokens.flat(),
                                              .table = weight_.word,
@@ -48,7 +48,7 @@ void Gpt::embedding_norm_forward(const Pass& pass) {
                                   {.branch = positions, .residual = normed, .sum = normed});
 }
 
-void Gpt::embedding_backward(const Pass& pass) {
+void GptChunk::embedding_backward(const Pass& pass) {
     View dwords = branch_gradient();
     if (config_.embedding_norm) {
         if (grad_.position) {
@@ -69,7 +69,7 @@ void Gpt::embedding_backward(const Pass& pass) {
                                 .dposition_table = positions ? grad_.position : View{}});
 }
 
-View Gpt::embedding_norm_backward(const Pass& pass, const View& dy) {
+View GptChunk::embedding_norm_backward(const Pass& pass, const View& dy) {
     const View dwords = tensor_.own_rows(shared_.dnorm);
     device::residual_norm_backward(pass.context, {.norm = norm_of(config_.normalization),
                                                   .dy = dy,

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 
 namespace lm::model {
 namespace {
@@ -35,7 +35,7 @@ void combine(device::Context& context, const TensorParallel& tensor, const RowSt
 
 }  // namespace
 
-void Gpt::loss(device::Context& context, const MicroBatch& micro_batch, double grad_scale) {
+void GptChunk::loss(device::Context& context, const MicroBatch& micro_batch, double grad_scale) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = pass.act;
     const View x = tensor_.gather(act.final_norm, shared_.gathered);
@@ -85,7 +85,7 @@ void Gpt::loss(device::Context& context, const MicroBatch& micro_batch, double g
                                    .accumulate = true});
 }
 
-void Gpt::logits(device::Context& context, int slot, i64 begin, i64 end, const View& out) {
+void GptChunk::logits(device::Context& context, int slot, i64 begin, i64 end, const View& out) {
     LM_CHECK(!tensor_.cuts_rows(), "logits of rows that are cut over ranks");
     device::linear_forward(
         context, {.x = this->slot(slot).final_norm.rows(begin, end), .w = weight_.head, .y = out});

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 #include "parallel/data_parallel.hpp"
 
 namespace lm::parallel {

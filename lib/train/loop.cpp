@@ -23,6 +23,7 @@
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
 #include "train/device.hpp"
+#include "train/distributed_save.hpp"
 #include "train/evaluation.hpp"
 #include "train/gpu_memory.hpp"
 #include "train/host_memory.hpp"
@@ -30,7 +31,6 @@
 #include "train/report.hpp"
 #include "train/resume.hpp"
 #include "train/rules.hpp"
-#include "train/save.hpp"
 
 namespace lm::train {
 namespace {
@@ -95,7 +95,7 @@ class Run {
         if (config.trainer.cuda) compare_with_driver(memory(), device_->name());
         trainer_.watch(&watch);
         report_.restore(position_.interval);
-        if (rules_.saves) generation_ = claim(world, config.output.save);
+        if (rules_.saves) generation_ = claim_generation(world, config.output.save);
     }
 
     Exit go() {
@@ -296,9 +296,9 @@ class Run {
         watch_.enter("save");
         const Stopwatch watch;
         position_.interval = report_.unlogged();
-        const ckpt::SaveResult saved =
-            train::save(world_, generation_,
-                        save_info(config_, trainer_, position_, training_data_), trainer_.state());
+        const ckpt::SaveResult saved = train::save_distributed(
+            world_, generation_, save_info(config_, trainer_, position_, training_data_),
+            trainer_.state());
         if (!is_first()) return;
         report_.saved(saved, watch.elapsed_s());
         if (!config_.output.save_switch.empty()) {

@@ -161,7 +161,7 @@ void Trainer::build_chunks() {
                                                .hooks = overlap_.get()},
                              map_.bind(weights_, chunk), map_.bind(gradients_, chunk),
                              std::move(activations[static_cast<size_t>(chunk)]));
-        const model::Gpt& gpt = chunks_.back();
+        const model::GptChunk& gpt = chunks_.back();
         borders.emplace_back();
         for (int slot = 0; slot < gpt.n_slots(); ++slot) {
             if (const device::View& view = gpt.slot(slot).positions) {
@@ -231,7 +231,7 @@ model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {
 void Trainer::forward(i64 chunk, i64 micro_batch) {
     enter(pass_.training ? "forward" : "evaluation", micro_batch);
     Context context = this->context();
-    model::Gpt& gpt = chunks_[static_cast<size_t>(chunk)];
+    model::GptChunk& gpt = chunks_[static_cast<size_t>(chunk)];
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
     leave_multiprocessors(at.first && config_.data_parallel.overlap_param_gather);
     copy_in(batch_of(chunk, micro_batch), gpt.slot(at.slot));
@@ -311,7 +311,7 @@ Trainer::StepSums Trainer::global_sums() {
 void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
     LM_CHECK(grid_.world->size() == 1, "logits of a part of the model");
     Context context = this->context();
-    model::Gpt& gpt = chunks_.front();
+    model::GptChunk& gpt = chunks_.front();
     begin_pass({nullptr, 1, false});
     copy_in(batch, gpt.slot(0));
     gpt.forward(context, {.training = false});

@@ -18,7 +18,7 @@
 #include "comm/watch.hpp"
 #include "data/loader.hpp"
 #include "device/device.hpp"
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
@@ -168,7 +168,7 @@ class Trainer {
     i64 seq_length_ = 0;
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<parallel::Overlap> overlap_;
-    std::vector<model::Gpt> chunks_;
+    std::vector<model::GptChunk> chunks_;
     std::unique_ptr<parallel::Pipeline> pipeline_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
     std::vector<Range> counted_;  // of what this rank owns: the elements that no other rank counts

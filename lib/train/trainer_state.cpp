@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/init.hpp"
-#include "parallel/replicas.hpp"
+#include "parallel/replica_check.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::train {

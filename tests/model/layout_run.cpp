@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "comm/threads.hpp"
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 #include "model/init.hpp"
 #include "model/positions.hpp"
 
@@ -66,14 +66,14 @@ class Stage {
                 .seed = 11,
                 .tensor = &tensor,
                 .hooks = hooks_.back().get()};
-            chunks_.push_back(
-                std::make_unique<Gpt>(setup, map_.bind(weights_.view(DType::fp32, flat), chunk),
-                                      map_.bind(gradients_.view(DType::fp32, flat), chunk),
-                                      chunks[static_cast<size_t>(chunk)]));
+            chunks_.push_back(std::make_unique<GptChunk>(
+                setup, map_.bind(weights_.view(DType::fp32, flat), chunk),
+                map_.bind(gradients_.view(DType::fp32, flat), chunk),
+                chunks[static_cast<size_t>(chunk)]));
         }
     }
 
-    Gpt& chunk(i64 index) { return *chunks_[static_cast<size_t>(index)]; }
+    GptChunk& chunk(i64 index) { return *chunks_[static_cast<size_t>(index)]; }
     const Recorder& hooks(i64 index) const { return *hooks_[static_cast<size_t>(index)]; }
     const ParamMap& map() const { return map_; }
     View gradients() const { return gradients_.view(DType::fp32, {map_.layout().n_elements}); }
@@ -141,7 +141,7 @@ class Stage {
     device::Buffer weights_, gradients_, activations_;
     View workspace_;
     std::vector<std::unique_ptr<Recorder>> hooks_;
-    std::vector<std::unique_ptr<Gpt>> chunks_;
+    std::vector<std::unique_ptr<GptChunk>> chunks_;
 };
 
 // All stages of one tensor rank.
@@ -189,7 +189,7 @@ class Rank {
   private:
     Stage& stage(i64 part) { return *stages_[static_cast<size_t>(part % run_.parallel.pp)]; }
     i64 chunk(i64 part) const { return part / run_.parallel.pp; }
-    Gpt& gpt(i64 part) { return stage(part).chunk(chunk(part)); }
+    GptChunk& gpt(i64 part) { return stage(part).chunk(chunk(part)); }
     int slot(i64 part, i64 i) { return stage(part).micro_batch(chunk(part), i).slot; }
 
     void forward(i64 part, i64 i) {

@@ -11,7 +11,7 @@
 #include "ckpt/checkpoint.hpp"
 #include "parallel/training.hpp"
 #include "support/temp_dir.hpp"
-#include "train/save.hpp"
+#include "train/distributed_save.hpp"
 
 using namespace lm;
 using namespace lm::test;
@@ -70,7 +70,8 @@ void save(train::Trainer& trainer, const train::TrainerConfig& config, const std
     info.counters.optimizer_step = trainer.optimizer_step();
     info.weights = config.precision.weights;
     comm::Group& world = *trainer.grid().world;
-    train::save(world, train::claim(world, directory), info, trainer.state());
+    train::save_distributed(world, train::claim_generation(world, directory), info,
+                            trainer.state());
 }
 
 }  // namespace

@@ -46,11 +46,12 @@ struct ChunkSetup {
     ChunkHooks* hooks = nullptr;    // or none
 };
 
-class Gpt {
+class GptChunk {
   public:
     // `weights` and `gradients` are bound by ParamMap::bind(flat, chunk), `activations` by
     // bind_activations(); all views outlive the model.
-    Gpt(const ChunkSetup& setup, Params weights, Params gradients, ChunkActivations activations);
+    GptChunk(const ChunkSetup& setup, Params weights, Params gradients,
+             ChunkActivations activations);
 
     const spec::ModelPart& part() const { return part_; }
     const SharedActivations& shared() const { return shared_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/save.hpp"
+#include "train/distributed_save.hpp"
 
 #include <algorithm>
 #include <array>
@@ -96,7 +96,7 @@ ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
 
 }  // namespace
 
-ckpt::Generation claim(comm::Group& world, const std::string& directory) {
+ckpt::Generation claim_generation(comm::Group& world, const std::string& directory) {
     ckpt::Generation generation{directory, 0};
     together(world, [&] {
         if (world.rank() == 0) generation = ckpt::claim(directory);
@@ -105,8 +105,9 @@ ckpt::Generation claim(comm::Group& world, const std::string& directory) {
     return generation;
 }
 
-ckpt::SaveResult save(comm::Group& world, const ckpt::Generation& generation,
-                      const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces) {
+ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& generation,
+                                  const ckpt::SaveInfo& info,
+                                  const std::vector<ckpt::Piece>& pieces) {
     if (world.size() == 1) return ckpt::save(generation, info, pieces);
     try {
         return write(world, generation, info, pieces);

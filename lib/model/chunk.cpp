@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/gpt.hpp"
+#include "model/chunk.hpp"
 
 #include "base/error.hpp"
 #include "model/norm.hpp"
@@ -10,7 +10,8 @@ using device::Context;
 using device::Dropout;
 using device::DropoutSite;
 
-Gpt::Gpt(const ChunkSetup& setup, Params weights, Params gradients, ChunkActivations activations)
+GptChunk::GptChunk(const ChunkSetup& setup, Params weights, Params gradients,
+                   ChunkActivations activations)
     : config_(setup.config),
       recompute_(setup.parallel.recompute),
       part_(setup.part),
@@ -27,11 +28,11 @@ Gpt::Gpt(const ChunkSetup& setup, Params weights, Params gradients, ChunkActivat
              "weights of another chunk");
 }
 
-Gpt::Pass Gpt::pass_of(Context& context, const MicroBatch& micro_batch) const {
+GptChunk::Pass GptChunk::pass_of(Context& context, const MicroBatch& micro_batch) const {
     return {context, slot(micro_batch.slot), micro_batch.training, !micro_batch.first};
 }
 
-Dropout Gpt::dropout(const Pass& pass, double p, i64 layer, DropoutSite site) const {
+Dropout GptChunk::dropout(const Pass& pass, double p, i64 layer, DropoutSite site) const {
     return {.p = pass.training ? p : 0.0,
             .seed = seed_,
             .layer = static_cast<i32>(part_.first_layer + layer),
@@ -42,7 +43,7 @@ Dropout Gpt::dropout(const Pass& pass, double p, i64 layer, DropoutSite site) co
             .sample_rows = pass.act.layers.front().qkv[1]};
 }
 
-Dropout Gpt::dropout_before(const Pass& pass, i64 layer) const {
+Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
     const double p = config_.hidden_dropout;
     return part_.first_layer + layer == 0 ? dropout(pass, p, 0, device::embedding_site)
                                           : dropout(pass, p, layer - 1, device::mlp_output_site);
@@ -50,7 +51,7 @@ Dropout Gpt::dropout_before(const Pass& pass, i64 layer) const {
 
 // ---- forward ----------------------------------------------------------------------------------
 
-void Gpt::forward(Context& context, const MicroBatch& micro_batch) {
+void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
@@ -66,7 +67,7 @@ void Gpt::forward(Context& context, const MicroBatch& micro_batch) {
 }
 
 // The last branch joins the stream; the head wants it normalized, the next stage does not.
-void Gpt::final_forward(const Pass& pass) {
+void GptChunk::final_forward(const Pass& pass) {
     const bool head = part_.head;
     if (head) before_forward(spec::head_unit(config_));
     device::residual_norm_forward(pass.context,
@@ -85,7 +86,7 @@ void Gpt::final_forward(const Pass& pass) {
 
 // ---- backward ---------------------------------------------------------------------------------
 
-void Gpt::backward(Context& context, const MicroBatch& micro_batch) {
+void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     if (micro_batch.first) zero_accumulated(pass);
     final_backward(pass);
@@ -113,7 +114,7 @@ void Gpt::backward(Context& context, const MicroBatch& micro_batch) {
     after_backward(micro_batch, spec::embedding_unit);
 }
 
-void Gpt::final_backward(const Pass& pass) {
+void GptChunk::final_backward(const Pass& pass) {
     if (!part_.head) {
         device::ResidualNormBackward join{.dropout = dropout_before(pass, part_.n_layers())};
         join.dsum_in = pass.act.final_residual;  // here the gradient of what it was
@@ -131,7 +132,7 @@ void Gpt::final_backward(const Pass& pass) {
 
 // Completes what all residual joins share: the gradient of the stream is updated in place, the
 // branch's gradient is the stream's own unless dropout lay between them.
-void Gpt::residual_norm_backward(const Pass& pass, device::ResidualNormBackward args) {
+void GptChunk::residual_norm_backward(const Pass& pass, device::ResidualNormBackward args) {
     args.norm = norm_of(config_.normalization);
     if (!args.dsum) args.dsum = shared_.dresidual;
     args.dbranch = args.dropout.on() ? shared_.dbranch : View{};
@@ -139,7 +140,7 @@ void Gpt::residual_norm_backward(const Pass& pass, device::ResidualNormBackward 
 }
 
 // Gradients that operations only ever add to start a step at zero; the others are overwritten.
-void Gpt::zero_accumulated(const Pass& pass) {
+void GptChunk::zero_accumulated(const Pass& pass) {
     const auto zero = [&pass](const View& view) {
         if (view) device::fill(pass.context, {.x = view, .value = 0});
     };
@@ -162,7 +163,7 @@ void Gpt::zero_accumulated(const Pass& pass) {
 }
 
 // Activations, gradients of norms, and the numbers of each row of logits.
-void Gpt::rehearse() const {
+void GptChunk::rehearse() const {
     if (!tensor_.several()) return;
     comm::Group& group = tensor_.group();
     const auto sum = comm::Reduction::sum;
@@ -183,7 +184,7 @@ void Gpt::rehearse() const {
 }
 
 // Norms see this rank's rows alone when rows are cut.
-void Gpt::sum_over_rows(const View& weight, const View& bias) {
+void GptChunk::sum_over_rows(const View& weight, const View& bias) {
     if (!tensor_.cuts_rows()) return;
     tensor_.all_sum(weight);
     if (bias) tensor_.all_sum(bias);

@@ -10,11 +10,12 @@
 namespace lm::train {
 
 // Takes the next generation of `directory` for the job.
-ckpt::Generation claim(comm::Group& world, const std::string& directory);
+ckpt::Generation claim_generation(comm::Group& world, const std::string& directory);
 
 // Throws JointError naming the rank that failed, and its host: nothing of the checkpoint stays. The
 // result's size is known on rank 0.
-ckpt::SaveResult save(comm::Group& world, const ckpt::Generation& generation,
-                      const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces);
+ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& generation,
+                                  const ckpt::SaveInfo& info,
+                                  const std::vector<ckpt::Piece>& pieces);
 
 }  // namespace lm::train

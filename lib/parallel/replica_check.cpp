@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/replicas.hpp"
+#include "parallel/replica_check.hpp"
 
 #include <algorithm>
 #include <cstring>
