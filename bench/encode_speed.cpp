@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/version.hpp"
-#include "data/jsonl.hpp"
+#include "data/jsonl/line_parser.hpp"
 #include "text/splitter.hpp"
 #include "text/tokenizer.hpp"
 

@@ -14,7 +14,7 @@
 #include "base/clock.hpp"
 #include "base/rng.hpp"
 #include "base/threads.hpp"
-#include "data/datasets.hpp"
+#include "data/sampling/datasets.hpp"
 
 using namespace lm;
 

@@ -5,7 +5,7 @@
 #include "base/log.hpp"
 #include "config/deepspeed.hpp"
 #include "config/schedule_flags.hpp"
-#include "data/datasets.hpp"
+#include "data/sampling/datasets.hpp"
 #include "text/tokenizer_choice.hpp"
 
 namespace lm::estimate {

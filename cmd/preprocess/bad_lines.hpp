@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/jsonl.hpp"
+#include "data/jsonl/line_parser.hpp"
 
 namespace lm::preprocess {
 

@@ -8,8 +8,8 @@
 #include "base/log.hpp"
 #include "base/utf8.hpp"
 #include "cli/main.hpp"
-#include "data/indexed_dataset.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {
@@ -50,30 +50,31 @@ Range parse_range(const std::string& text, i64 n) {
     return {first, last + 1};
 }
 
-std::shared_ptr<const text::Tokenizer> tokenizer_for(const CatArgs& args,
-                                                     const std::optional<data::SideFile>& side) {
+std::shared_ptr<const text::Tokenizer> tokenizer_for(
+    const CatArgs& args, const std::optional<data::DatasetMetadata>& metadata) {
     text::TokenizerChoice choice = args.tokenizer;
-    if (!choice.type && !choice.vocab_file && side && side->tokenizer.type == "ByteTokenizer") {
-        choice.type = side->tokenizer.type;
+    if (!choice.type && !choice.vocab_file && metadata &&
+        metadata->tokenizer.type == "ByteTokenizer") {
+        choice.type = metadata->tokenizer.type;
     }
     auto tokenizer = text::load_tokenizer(choice);
-    const bool other = side && side->tokenizer.digest != tokenizer->digest();
+    const bool other = metadata && metadata->tokenizer.digest != tokenizer->digest();
     const bool named = choice.type || choice.vocab_file || choice.model;
     if (other && !named) {
         usage_error(args.prefix, "was made by a {}: name it with {}, or print --ids",
-                    side->tokenizer.type,
-                    side->tokenizer.type == "HFTokenizer" ? "--tokenizer-model"
-                                                          : "--vocab-file and --merge-file");
+                    metadata->tokenizer.type,
+                    metadata->tokenizer.type == "HFTokenizer" ? "--tokenizer-model"
+                                                              : "--vocab-file and --merge-file");
     }
     if (other) {
         if (!args.force) {
             run_error(args.prefix,
                       "was made by another tokenizer ({}) than the one that would decode it: name "
                       "that one, or give --force",
-                      side->tokenizer.type);
+                      metadata->tokenizer.type);
         }
         warn("{}: was made by another tokenizer ({}) than the one that decodes it", args.prefix,
-             side->tokenizer.type);
+             metadata->tokenizer.type);
     }
     return tokenizer;
 }
@@ -95,12 +96,13 @@ std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tok
 
 int cat(const CatArgs& args) {
     const auto dataset = data::IndexedDataset::open(args.prefix);
-    const auto side = data::read_side_file(dataset);
+    const auto metadata = data::read_metadata(dataset);
     const Range range = args.documents ? parse_range(*args.documents, dataset.n_documents())
                                        : Range{0, dataset.n_documents()};
-    const auto tokenizer = args.ids ? nullptr : tokenizer_for(args, side);
-    const bool cut_eod = side && side->eod_id && side->appended_eod && !args.keep_eod && !args.ids;
-    const i64 eod = cut_eod ? *side->eod_id : -1;
+    const auto tokenizer = args.ids ? nullptr : tokenizer_for(args, metadata);
+    const bool cut_eod =
+        metadata && metadata->eod_id && metadata->appended_eod && !args.keep_eod && !args.ids;
+    const i64 eod = cut_eod ? *metadata->eod_id : -1;
     std::vector<i32> ids;
     for (i64 d = range.first; d < range.end; ++d) {
         const auto [begin, end] = dataset.document_extent(d);

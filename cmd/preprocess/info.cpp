@@ -7,8 +7,8 @@
 #include "args.hpp"
 #include "base/error.hpp"
 #include "cli/main.hpp"
-#include "data/indexed_dataset.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {
@@ -59,7 +59,7 @@ i64 smallest_of(size_t bits) {
 }
 
 void print_json(const data::IndexedDataset& d, const Lengths& lengths,
-                const std::optional<data::SideFile>& side) {
+                const std::optional<data::DatasetMetadata>& metadata) {
     io::OrderedJson j;
     j["prefix"] = d.prefix();
     j["documents"] = d.n_documents();
@@ -76,12 +76,12 @@ void print_json(const data::IndexedDataset& d, const Lengths& lengths,
                                   {"to", smallest_of(b + 1) - 1},
                                   {"sequences", lengths.histogram[b]}});
     }
-    if (side) j["side_file"] = io::OrderedJson::parse(side->to_json());
+    if (metadata) j["side_file"] = io::OrderedJson::parse(metadata->to_json());
     cli::write_stdout(io::json_line(j));
 }
 
 void print_text(const data::IndexedDataset& d, const Lengths& lengths,
-                const std::optional<data::SideFile>& side) {
+                const std::optional<data::DatasetMetadata>& metadata) {
     const double mean = d.n_sequences() > 0 ? static_cast<double>(d.n_tokens()) /
                                                   static_cast<double>(d.n_sequences())
                                             : 0.0;
@@ -92,14 +92,14 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
         out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
                            lengths.shortest, mean, lengths.longest, lengths.longest_at);
     }
-    if (side) {
-        out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n", side->tokenizer.type,
-                           side->tokenizer.vocab_size, side->tokenizer.padded_vocab_size,
-                           side->tokenizer.digest);
-        out += fmt::format("  largest id {}; end of document {}{}\n", side->largest_id,
-                           side->eod_id ? fmt::format("{}", *side->eod_id) : "none",
-                           side->appended_eod ? ", appended" : ", not appended");
-        out += fmt::format("  made by    {}\n", side->tool);
+    if (metadata) {
+        out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n", metadata->tokenizer.type,
+                           metadata->tokenizer.vocab_size, metadata->tokenizer.padded_vocab_size,
+                           metadata->tokenizer.digest);
+        out += fmt::format("  largest id {}; end of document {}{}\n", metadata->largest_id,
+                           metadata->eod_id ? fmt::format("{}", *metadata->eod_id) : "none",
+                           metadata->appended_eod ? ", appended" : ", not appended");
+        out += fmt::format("  made by    {}\n", metadata->tool);
     }
     if (d.n_sequences() > 0) out += "  tokens per sequence\n";
     const i64 most = lengths.histogram.empty()
@@ -117,10 +117,10 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
 
 int info(const InfoArgs& args) {
     const auto dataset = data::IndexedDataset::open(args.prefix);
-    const auto side = data::read_side_file(dataset);
+    const auto metadata = data::read_metadata(dataset);
     check_documents(dataset);
     const Lengths lengths = measure(dataset);
-    args.json ? print_json(dataset, lengths, side) : print_text(dataset, lengths, side);
+    args.json ? print_json(dataset, lengths, metadata) : print_text(dataset, lengths, metadata);
     return 0;
 }
 

@@ -9,8 +9,8 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "cli/progress.hpp"
-#include "data/indexed_writer.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_writer.hpp"
 #include "outputs.hpp"
 
 namespace lm::preprocess {
@@ -33,9 +33,9 @@ bool is_same_dataset(const std::string& a, const std::string& b) {
 
 // Checks that all inputs belong together; returns the facts of the output's side file, if it can
 // have one.
-std::optional<data::SideFile> merged_facts(const std::vector<std::string>& inputs,
-                                           data::TokenType* type, i64* bytes) {
-    std::optional<data::SideFile> merged;
+std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>& inputs,
+                                                  data::TokenType* type, i64* bytes) {
+    std::optional<data::DatasetMetadata> merged;
     bool all_have_one = true, some_end = false, some_do_not = false;
     for (const std::string& input : inputs) {
         const auto dataset = data::IndexedDataset::open(input);
@@ -45,18 +45,18 @@ std::optional<data::SideFile> merged_facts(const std::vector<std::string>& input
                       inputs.front(), name_of(*type));
         }
         *bytes += dataset.n_tokens() * size_of(*type);
-        const auto side = data::read_side_file(dataset);
-        all_have_one = all_have_one && side.has_value();
-        if (!side) continue;
-        if (!merged) merged = side;
-        if (side->tokenizer.digest != merged->tokenizer.digest) {
+        const auto metadata = data::read_metadata(dataset);
+        all_have_one = all_have_one && metadata.has_value();
+        if (!metadata) continue;
+        if (!merged) merged = metadata;
+        if (metadata->tokenizer.digest != merged->tokenizer.digest) {
             run_error(input,
                       "was made by another tokenizer ({} {}) than the inputs before it ({} {})",
-                      side->tokenizer.type, side->tokenizer.digest, merged->tokenizer.type,
+                      metadata->tokenizer.type, metadata->tokenizer.digest, merged->tokenizer.type,
                       merged->tokenizer.digest);
         }
-        merged->largest_id = std::max(merged->largest_id, side->largest_id);
-        if (side->documents > 0) (side->appended_eod ? some_end : some_do_not) = true;
+        merged->largest_id = std::max(merged->largest_id, metadata->largest_id);
+        if (metadata->documents > 0) (metadata->appended_eod ? some_end : some_do_not) = true;
     }
     if (!all_have_one) {
         note("not every input has a side file, so the output gets none");
@@ -125,7 +125,7 @@ int merge(const MergeArgs& args) {
         append(data::IndexedDataset::open(input), writer,
                [&](i64 n) { progress.update(done += n); });
     }
-    facts ? void(writer.commit(*facts)) : writer.commit_without_side_file();
+    facts ? void(writer.commit(*facts)) : writer.commit_without_metadata();
     progress.finish();
     return 0;
 }

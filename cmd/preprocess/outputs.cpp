@@ -5,14 +5,14 @@
 #include <filesystem>
 
 #include "base/log.hpp"
-#include "data/indexed_dataset.hpp"
+#include "data/indexed/indexed_dataset.hpp"
 #include "io/file.hpp"
 
 namespace lm::preprocess {
 namespace {
 
 std::array<std::string, 3> files_of(const std::string& prefix) {
-    return {data::bin_path(prefix), data::side_path(prefix), data::idx_path(prefix)};
+    return {data::bin_path(prefix), data::metadata_path(prefix), data::idx_path(prefix)};
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset_part.hpp"
-#include "data/line_chunks.hpp"
+#include "data/indexed/dataset_part.hpp"
+#include "data/jsonl/line_chunks.hpp"
 #include "pipeline.hpp"
 #include "report.hpp"
 

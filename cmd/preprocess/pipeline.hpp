@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bad_lines.hpp"
-#include "data/jsonl.hpp"
+#include "data/jsonl/line_parser.hpp"
 #include "memory_budget.hpp"
 #include "text/tokenizer.hpp"
 

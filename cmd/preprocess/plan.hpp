@@ -9,7 +9,7 @@
 
 #include "args.hpp"
 #include "base/launcher.hpp"
-#include "data/line_chunks.hpp"
+#include "data/jsonl/line_chunks.hpp"
 #include "io/json.hpp"
 #include "text/tokenizer.hpp"
 

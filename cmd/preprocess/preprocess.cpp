@@ -16,8 +16,8 @@
 #include "cli/main.hpp"
 #include "cli/signals.hpp"
 #include "cluster/file_rendezvous.hpp"
-#include "data/dataset_assembly.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_assembly.hpp"
+#include "data/indexed/dataset_metadata.hpp"
 #include "io/checked.hpp"
 #include "io/json.hpp"
 #include "outputs.hpp"
@@ -42,8 +42,8 @@ EncodeRules rules_of(const Args& args, const text::Tokenizer& tokenizer, data::T
     return rules;
 }
 
-data::SideFile facts_of(const Args& args, const text::Tokenizer& tokenizer) {
-    data::SideFile facts;
+data::DatasetMetadata facts_of(const Args& args, const text::Tokenizer& tokenizer) {
+    data::DatasetMetadata facts;
     facts.tool = fmt::format("lm-preprocess {}", version());
     if (tokenizer.eod()) facts.eod_id = *tokenizer.eod();
     facts.appended_eod = args.append_eod;
@@ -125,15 +125,15 @@ class Run {
     // Between the outputs of a key that are there and what this run would make of it.
     std::string difference_of(size_t key) {
         const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
-        const auto side = data::read_side_file(dataset);
-        if (!side) return "without a side file that says of what";
-        const data::TokenizerFacts& theirs = side->tokenizer;
+        const auto metadata = data::read_metadata(dataset);
+        if (!metadata) return "without a side file that says of what";
+        const data::TokenizerFacts& theirs = metadata->tokenizer;
         if (theirs.digest != tokenizer_->digest()) return "made with another tokenizer";
         if (theirs.padded_vocab_size != facts_.tokenizer.padded_vocab_size) {
             return fmt::format("its side file states a padded vocabulary of {}, not {}",
                                theirs.padded_vocab_size, facts_.tokenizer.padded_vocab_size);
         }
-        return difference(side->origin, origin_of(description()));
+        return difference(metadata->origin, origin_of(description()));
     }
 
     // Of the plan; the inputs are looked at once.
@@ -339,7 +339,7 @@ class Run {
     void complete(const std::vector<data::DatasetAssembly>& outputs, const BlockDigests& digests) {
         if (!is_first()) return;
         for (size_t k = 0; k < outputs.size(); ++k) {
-            data::SideFile facts = facts_;
+            data::DatasetMetadata facts = facts_;
             facts.origin = origin_of(description());
             facts.origin["totals"] = io::Json::parse(io::json_text(totals_.to_json()));
             outputs[k].fill_in(facts, digests[k]);
@@ -353,7 +353,7 @@ class Run {
     std::shared_ptr<const text::Tokenizer> tokenizer_;
     data::TokenType type_;
     EncodeRules rules_;
-    data::SideFile facts_;
+    data::DatasetMetadata facts_;
     int n_workers_;
     Plan plan_;
     WorkDirectory work_;

@@ -9,7 +9,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {
@@ -33,9 +33,9 @@ constexpr Count counts[] = {
 std::vector<i64> left_out_of(const Totals& totals, const std::vector<std::string>& prefixes) {
     std::vector<i64> left_out;
     for (const std::string& prefix : prefixes) {
-        const auto side = data::read_side_file(prefix);
-        LM_CHECK(side.has_value(), "outputs without a side file");
-        left_out.push_back(totals.documents - side->documents);
+        const auto metadata = data::read_metadata(prefix);
+        LM_CHECK(metadata.has_value(), "outputs without a side file");
+        left_out.push_back(totals.documents - metadata->documents);
     }
     return left_out;
 }
@@ -156,11 +156,11 @@ void report(const Args& args, const Outcome& outcome, const std::vector<std::str
 }
 
 void report_found(const Args& args, const std::vector<std::string>& prefixes) {
-    const auto side = data::read_side_file(prefixes[0]);
-    LM_CHECK(side.has_value(), "outputs without a side file");
-    const std::string path = data::side_path(prefixes[0]);
+    const auto metadata = data::read_metadata(prefixes[0]);
+    LM_CHECK(metadata.has_value(), "outputs without a side file");
+    const std::string path = data::metadata_path(prefixes[0]);
     Outcome outcome;
-    outcome.totals = Totals::parse(io::json_get<io::Json>(side->origin, "totals", path), path);
+    outcome.totals = Totals::parse(io::json_get<io::Json>(metadata->origin, "totals", path), path);
     outcome.resumed_bytes = outcome.totals.input_bytes;
     const std::vector<i64> left_out = left_out_of(outcome.totals, prefixes);
     if (args.json) write_statistics(args, outcome, left_out, prefixes);

@@ -15,7 +15,7 @@
 #include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
-#include "data/jsonl.hpp"
+#include "data/jsonl/line_parser.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "text/piece_counts.hpp"

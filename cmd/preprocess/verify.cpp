@@ -6,8 +6,8 @@
 #include "base/error.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
-#include "data/indexed_dataset.hpp"
-#include "data/verify_dataset.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "data/indexed/verify_dataset.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {
@@ -37,7 +37,7 @@ int verify(const VerifyArgs& args) {
         j["sequences"] = result.sequences;
         j["tokens"] = result.tokens;
         j["largest_id"] = result.largest_id;
-        j["side_file"] = result.had_side_file;
+        j["side_file"] = result.had_metadata;
         j["faults"] = result.faults;
         cli::write_stdout(io::json_line(j));
     } else {
@@ -45,7 +45,7 @@ int verify(const VerifyArgs& args) {
         if (result.faults.empty()) {
             cli::write_stdout(fmt::format(
                 "{}: {} documents, {} tokens: all is right{}\n", args.prefix, result.documents,
-                result.tokens, result.had_side_file ? "" : " (no side file to compare with)"));
+                result.tokens, result.had_metadata ? "" : " (no side file to compare with)"));
         }
     }
     return static_cast<int>(result.faults.empty() ? Exit::done : Exit::answer_is_no);

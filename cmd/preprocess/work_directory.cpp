@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "data/indexed_writer.hpp"
+#include "data/indexed/indexed_writer.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -173,7 +173,7 @@ void WorkDirectory::refuse_existing_outputs(bool force) const {
     for (size_t k = 0; k < keys_.size(); ++k) {
         const std::string prefix = output_prefix(k);
         for (const std::string& path :
-             {data::bin_path(prefix), data::idx_path(prefix), data::side_path(prefix)}) {
+             {data::bin_path(prefix), data::idx_path(prefix), data::metadata_path(prefix)}) {
             if (!io::exists(path)) continue;
             if (!force) usage_error(path, "exists already: use --force to replace it");
             struct stat status {};
@@ -198,7 +198,7 @@ void WorkDirectory::publish(bool force) {
         const std::string idx = data::idx_path(prefix);
         if (force && io::exists(assembled(k, ".idx"))) data::withdraw(prefix);
         move(assembled(k, ".bin"), data::bin_path(prefix), force);
-        move(assembled(k, ".json"), data::side_path(prefix), force);
+        move(assembled(k, ".json"), data::metadata_path(prefix), force);
         io::checked::fsync_parent_of(idx);
         move(assembled(k, ".idx"), idx, force);
         io::checked::fsync_parent_of(idx);

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "data/dataset_identity.hpp"
+#include "data/indexed/dataset_identity.hpp"
 
 namespace lm::train {
 namespace {

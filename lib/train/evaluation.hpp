@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "comm/group.hpp"
-#include "data/datasets.hpp"
-#include "data/loader.hpp"
+#include "data/sampling/datasets.hpp"
+#include "data/sampling/loader.hpp"
 #include "train/report.hpp"
 #include "train/run_config.hpp"
 #include "train/trainer.hpp"

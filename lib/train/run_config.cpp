@@ -7,9 +7,9 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/deepspeed.hpp"
-#include "data/data_paths.hpp"
-#include "data/mock_source.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/sampling/data_paths.hpp"
+#include "data/sampling/mock_source.hpp"
 #include "optim/plan.hpp"
 #include "train/constraints.hpp"
 #include "train/schedule_flags.hpp"
@@ -72,16 +72,16 @@ void check_mock(const data::DataConfig& data, bool mock_data) {
 
 // The same tokenizer can come in other files, as GPT-2's does; but its end of document is one.
 void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
-    const auto side = data::read_side_file(prefix);
-    if (!side || side->tokenizer.digest == named.digest()) return;
-    if (side->eod_id && named.eod() && *side->eod_id != *named.eod()) {
-        usage_error(data::side_path(prefix),
+    const auto metadata = data::read_metadata(prefix);
+    if (!metadata || metadata->tokenizer.digest == named.digest()) return;
+    if (metadata->eod_id && named.eod() && *metadata->eod_id != *named.eod()) {
+        usage_error(data::metadata_path(prefix),
                     "the data was made with another tokenizer ({}, end of document {}) than the "
                     "one named (end of document {}): name that one, or none",
-                    side->tokenizer.type, *side->eod_id, *named.eod());
+                    metadata->tokenizer.type, *metadata->eod_id, *named.eod());
     }
     warn("{}: the data was made with another tokenizer ({}, {} ids) than the one named ({} ids)",
-         data::side_path(prefix), side->tokenizer.type, side->tokenizer.vocab_size,
+         data::metadata_path(prefix), metadata->tokenizer.type, metadata->tokenizer.vocab_size,
          named.vocab_size());
 }
 

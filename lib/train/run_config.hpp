@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ckpt/manifest.hpp"
-#include "data/datasets.hpp"
+#include "data/sampling/datasets.hpp"
 #include "io/json.hpp"
 #include "optim/schedule.hpp"
 #include "text/tokenizer.hpp"

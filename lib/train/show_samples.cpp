@@ -7,7 +7,7 @@
 #include "base/units.hpp"
 #include "base/utf8.hpp"
 #include "cli/main.hpp"
-#include "data/side_file.hpp"
+#include "data/indexed/dataset_metadata.hpp"
 #include "io/json.hpp"
 
 namespace lm::train {
@@ -37,7 +37,7 @@ class Iterations {
     i64 seq_length_ = 0;
 };
 
-io::OrderedJson piece_json(const data::Piece& piece, std::span<const i32> ids,
+io::OrderedJson piece_json(const data::TokenSpan& piece, std::span<const i32> ids,
                            const text::Tokenizer* tokenizer) {
     io::OrderedJson json = {{"data", piece.dataset->prefix()},
                             {"document", piece.sequence},
@@ -83,7 +83,7 @@ void show_samples(const RunConfig& config, const DataFlags& flags, const SampleR
         const Iterations::At at = iterations.of(sample);
         io::OrderedJson pieces = io::OrderedJson::array();
         auto rest = std::span<const i32>(tokens).first(static_cast<size_t>(at.seq_length) + 1);
-        for (data::Piece piece : data.train->pieces(sample)) {
+        for (data::TokenSpan piece : data.train->spans(sample)) {
             if (rest.empty()) break;  // a curriculum cuts the sample short
             piece.count = std::min(piece.count, static_cast<i64>(rest.size()));
             const size_t count = static_cast<size_t>(piece.count);

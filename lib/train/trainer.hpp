@@ -16,7 +16,7 @@
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/save.hpp"
 #include "comm/watch.hpp"
-#include "data/loader.hpp"
+#include "data/sampling/loader.hpp"
 #include "device/device.hpp"
 #include "model/chunk.hpp"
 #include "optim/loss_scaler.hpp"

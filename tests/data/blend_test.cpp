@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/blend.hpp"
+#include "data/sampling/blend.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 
 #include "base/rng.hpp"
-#include "data/blend_source.hpp"
+#include "data/sampling/blend_source.hpp"
 
 using namespace lm;
 using namespace lm::data;
@@ -23,7 +23,7 @@ class Labelled final : public SampleSource {
         tokens[1] = static_cast<i32>(sample % 1000);
         tokens[2] = static_cast<i32>(sample / 1000);
     }
-    std::vector<Piece> pieces(i64) const override { return {}; }
+    std::vector<TokenSpan> spans(i64) const override { return {}; }
     std::vector<DatasetUse> use(i64 n) const override {
         DatasetUse use;
         use.samples = n;

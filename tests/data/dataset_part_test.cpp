@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part that grows, is cut short anywhere, and goes on: what is read for that, and what it
 // becomes.
-#include "data/dataset_part.hpp"
+#include "data/indexed/dataset_part.hpp"
 
 #include <fcntl.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/datasets.hpp"
+#include "data/sampling/datasets.hpp"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "base/error.hpp"
-#include "data/indexed_dataset.hpp"
+#include "data/indexed/indexed_dataset.hpp"
 #include "small_dataset.hpp"
 
 using lm::i32;
@@ -31,7 +31,7 @@ DataConfig config(const std::string& prefix) {
 
 void write_side_file(const std::string& prefix, i64 vocab_size, const std::string& digest) {
     const auto dataset = lm::data::IndexedDataset::open(prefix);
-    lm::data::SideFile side;
+    lm::data::DatasetMetadata side;
     side.tool = "test";
     side.documents = dataset.n_documents();
     side.sequences = dataset.n_sequences();

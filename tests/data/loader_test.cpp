@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/loader.hpp"
+#include "data/sampling/loader.hpp"
 
 #include <catch2/catch.hpp>
 #include <thread>
 
 #include "base/error.hpp"
-#include "data/window_source.hpp"
+#include "data/sampling/window_source.hpp"
 #include "small_dataset.hpp"
 
 using lm::i32;
@@ -28,7 +28,7 @@ class Counting final : public SampleSource {
             tokens[t] = static_cast<i32>(sample * 100 + static_cast<i64>(t));
         }
     }
-    std::vector<lm::data::Piece> pieces(i64) const override { return {}; }
+    std::vector<lm::data::TokenSpan> spans(i64) const override { return {}; }
     std::vector<lm::data::DatasetUse> use(i64) const override { return {}; }
     i64 broken = -1;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden values of the indices, made by numpy and Megatron; megatron-core itself is asked
 // in tests/live/megatron_order.py.
-#include "data/megatron_source.hpp"
+#include "data/sampling/megatron_source.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -123,9 +123,9 @@ TEST_CASE("every sample is seq + 1 tokens that follow each other in shuffled doc
     CHECK(s.size() >= 40);
     for (i64 k = 0; k < s.size(); ++k) {
         i64 count = 0;
-        for (const auto& piece : s.pieces(k)) {
-            CHECK(piece.count > 0);
-            count += piece.count;
+        for (const auto& span : s.spans(k)) {
+            CHECK(span.count > 0);
+            count += span.count;
         }
         CHECK(count == 13);
         CHECK(sample(s, k).size() == 13);

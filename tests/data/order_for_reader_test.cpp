@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "data/datasets.hpp"
+#include "data/sampling/datasets.hpp"
 #include "io/json.hpp"
 
 using namespace lm;

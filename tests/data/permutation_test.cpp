@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/permutation.hpp"
+#include "data/sampling/permutation.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>

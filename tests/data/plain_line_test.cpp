@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fast reader of {"text": "..."} agrees with the slow one wherever it does not stand back.
-#include "data/plain_line.hpp"
+#include "data/jsonl/plain_line.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/utf8.hpp"
-#include "data/json_line.hpp"
-#include "data/line_chunks.hpp"
+#include "data/jsonl/json_line.hpp"
+#include "data/jsonl/line_chunks.hpp"
 
 using namespace lm;
 using namespace lm::data;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "data/indexed_dataset.hpp"
-#include "data/sample_source.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "data/sampling/sample_source.hpp"
 
 namespace lm::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of what Megatron's splits give, roundings old and new.
-#include "data/split.hpp"
+#include "data/sampling/split.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/window_source.hpp"
+#include "data/sampling/window_source.hpp"
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -76,18 +76,18 @@ TEST_CASE("epochs, keys and samples differ; the same call gives the same sample"
     CHECK(same_key < 10);
 }
 
-TEST_CASE("pieces name the documents of a sample, empty ones left out") {
+TEST_CASE("spans name the documents of a sample, empty ones left out") {
     const lm::test::TemporaryDirectory dir;
     lm::test::write_counting(dir / "p", {5, 3, 0, 7, 1, 4});
     const WindowSource source(lm::test::whole(dir / "p", 60000), 9, 0, "p");
     const std::vector<i64> starts = {0, 5, 8, 8, 15, 16};
     for (i64 k = 0; k < 10; ++k) {
         std::vector<i32> rebuilt;
-        for (const auto& piece : source.pieces(k)) {
-            CHECK(piece.count > 0);
-            for (i64 t = 0; t < piece.count; ++t) {
-                rebuilt.push_back(static_cast<i32>(starts[static_cast<size_t>(piece.sequence)] +
-                                                   piece.offset + t));
+        for (const auto& span : source.spans(k)) {
+            CHECK(span.count > 0);
+            for (i64 t = 0; t < span.count; ++t) {
+                rebuilt.push_back(
+                    static_cast<i32>(starts[static_cast<size_t>(span.sequence)] + span.offset + t));
             }
         }
         CHECK(rebuilt == sample(source, k));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "data/indexed_dataset.hpp"
-#include "data/verify_dataset.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "data/indexed/verify_dataset.hpp"
 #include "fuzz_files.hpp"
 
 namespace {

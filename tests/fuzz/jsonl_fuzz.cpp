@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "data/jsonl.hpp"
-#include "data/plain_line.hpp"
+#include "data/jsonl/line_parser.hpp"
+#include "data/jsonl/plain_line.hpp"
 
 namespace {
 

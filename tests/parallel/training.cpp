@@ -8,7 +8,7 @@
 
 #include "comm/threads.hpp"
 #include "cpu/cpu.hpp"
-#include "data/mock_source.hpp"
+#include "data/sampling/mock_source.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::test {

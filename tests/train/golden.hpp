@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ckpt/safetensors.hpp"
-#include "data/loader.hpp"
+#include "data/sampling/loader.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::test {

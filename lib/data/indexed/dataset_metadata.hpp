@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The side file P.json beside P.bin and P.idx: what the tokens mean, and checksums. Ours alone;
+// Megatron ignores it. Keys (version 1; a reader ignores keys it does not know, and refuses another
+// version):
+//   format "lm-utils indexed dataset", version 1, tool "lm-preprocess 0.1.0"
+//   documents, sequences, tokens     counts; documents > sequences only with --keep-empty
+//   dtype                            "uint16" | "int32" | ...
+//   largest_id                       the largest id that occurs (-1 without tokens)
+//   eod_id                           id of end-of-document or null
+//   appended_eod                     whether each document ends with it
+//   tokenizer { type, digest, vocab_size, padded_vocab_size }
+//                                    digest of the tokenizer's tables (text::Tokenizer::digest)
+//   bin { bytes, digest }, idx { bytes, digest }
+//                                    of the whole files (lm::BlockDigester)
+//   origin { ... }                   optional: the run that made it, for that program to know it
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/types.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "io/json.hpp"
+
+namespace lm::data {
+
+struct TokenizerFacts {
+    std::string type;    // "GPT2BPETokenizer"
+    std::string digest;  // "xxh3:..."
+    i64 vocab_size = 0;
+    i64 padded_vocab_size = 0;
+};
+
+struct FileFacts {
+    i64 bytes = 0;
+    std::string digest;
+};
+
+struct DatasetMetadata {
+    std::string tool;
+    i64 documents = 0;
+    i64 sequences = 0;
+    i64 tokens = 0;
+    TokenType dtype = TokenType::u16;
+    i64 largest_id = -1;
+    std::optional<i64> eod_id;
+    bool appended_eod = false;
+    TokenizerFacts tokenizer;
+    FileFacts bin, idx;
+    io::Json origin;  // null: not known
+
+    std::string to_json() const;
+    static DatasetMetadata parse(std::string_view text, const std::string& path);
+};
+
+// Reads PREFIX.json; nullopt when there is none. Throws Error(failure) when it is damaged.
+std::optional<DatasetMetadata> read_metadata(const std::string& prefix);
+// The same, and checks counts, dtype and file sizes against the opened dataset (checksums are the
+// business of verify_dataset).
+std::optional<DatasetMetadata> read_metadata(const IndexedDataset& dataset);
+
+}  // namespace lm::data

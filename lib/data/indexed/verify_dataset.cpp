@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/indexed/verify_dataset.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+
+namespace lm::data {
+namespace {
+
+constexpr i64 block_tokens = i64{1} << 20;
+
+class Verifier {
+  public:
+    Verifier(const std::string& prefix, const VerifyRules& rules,
+             const std::function<void(i64)>& progress)
+        : prefix_(prefix), rules_(rules), progress_(progress) {}
+
+    VerifyResult run() {
+        // What cannot be read is no fault of the dataset.
+        for (const std::string& path : {idx_path(prefix_), bin_path(prefix_)})
+            (void)io::MappedFile(path);
+        try {
+            const IndexedDataset dataset = IndexedDataset::open(prefix_);
+            result_.documents = dataset.n_documents();
+            result_.sequences = dataset.n_sequences();
+            result_.tokens = dataset.n_tokens();
+            read_side(dataset);
+            check_sequences(dataset);
+            check_documents(dataset);
+            check_tokens(dataset);
+            check_eod(dataset);
+            check_side(dataset);
+        } catch (const Full&) {
+            result_.faults.push_back(prefix_ + ": more faults were not looked for");
+        } catch (const Error& error) {
+            result_.faults.emplace_back(error.what());
+        }
+        return std::move(result_);
+    }
+
+  private:
+    struct Full {};
+
+    template <typename... Args>
+    void fault(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
+        result_.faults.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
+        if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+    }
+
+    // Runs `read`; an error of it is one more fault.
+    template <typename Read>
+    void guarded(Read read) {
+        try {
+            read();
+        } catch (const Error& error) {
+            result_.faults.emplace_back(error.what());
+            if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+        }
+    }
+
+    void read_side(const IndexedDataset& dataset) {
+        guarded([&] { metadata_ = read_metadata(dataset); });
+        result_.had_metadata = metadata_.has_value();
+    }
+
+    // Each sequence begins where the one before it ends; open() has seen to the first and the last.
+    void check_sequences(const IndexedDataset& dataset) {
+        // Of the sequence before: by its own pointer and, when that was not where it should have
+        // been, by the ones before it too, for either may be the wrong one. Not known behind a
+        // damaged entry.
+        std::optional<i64> end = 0, other_end;
+        for (i64 s = 0; s < dataset.n_sequences(); ++s) {
+            const auto begin = std::exchange(end, std::nullopt);
+            const auto other_begin = std::exchange(other_end, std::nullopt);
+            bool fits = false;
+            guarded([&] {
+                const i64 position = dataset.position(s);
+                fits = !begin || position == *begin || position == other_begin;
+                if (!fits) {
+                    fault(idx_path(prefix_),
+                          "sequence {} begins at token {}, but the one before it ends at {}", s,
+                          position, *begin);
+                }
+                const i64 length = dataset.length(s);
+                end = position + length;
+                if (!fits) other_end = *begin + length;
+            });
+            if (!fits) doubtful_.insert(s);
+        }
+    }
+
+    void check_documents(const IndexedDataset& dataset) {
+        i64 before = 0;
+        for (i64 d = 0; d <= dataset.n_documents(); ++d) {
+            guarded([&] {
+                const i64 at = dataset.document(d);
+                if (at < before)
+                    fault(idx_path(prefix_), "document {} begins before its forerunner", d);
+                before = at;
+            });
+        }
+    }
+
+    void check_tokens(const IndexedDataset& dataset) {
+        std::optional<i64> vocab = rules_.vocab_size;
+        if (!vocab && metadata_) vocab = metadata_->tokenizer.vocab_size;
+        std::vector<i64> ids;
+        BlockDigester digester;
+        for (i64 begin = 0; begin < dataset.n_tokens(); begin += block_tokens) {
+            const i64 end = std::min(begin + block_tokens, dataset.n_tokens());
+            ids.resize(static_cast<size_t>(end - begin));
+            dataset.read(begin, ids);
+            digester.update(dataset.raw(begin, end));
+            for (size_t i = 0; i < ids.size(); ++i) {
+                result_.largest_id = std::max(result_.largest_id, ids[i]);
+                if (ids[i] >= 0 && (!vocab || ids[i] < *vocab)) continue;
+                fault(bin_path(prefix_), "token {} is {}, outside the vocabulary{}",
+                      begin + static_cast<i64>(i), ids[i],
+                      vocab ? fmt::format(" of {}", *vocab) : "");
+            }
+            if (progress_) progress_(end * size_of(dataset.token_type()));
+        }
+        bin_digest_ = digester.finish();
+    }
+
+    void check_eod(const IndexedDataset& dataset) {
+        std::optional<i64> eod = rules_.eod_id;
+        if (!eod && metadata_ && metadata_->appended_eod) eod = metadata_->eod_id;
+        if (!eod) return;
+        for (i64 d = 0; d < dataset.n_documents(); ++d) {
+            const auto [begin, end] = tokens_of(dataset, d);
+            if (begin >= end) continue;
+            i64 last = 0;
+            dataset.read(end - 1, std::span(&last, 1));
+            if (last != *eod)
+                fault(bin_path(prefix_), "document {} ends with {}, not with {}", d, last, *eod);
+        }
+    }
+
+    // None where an entry has been found wrong: that has been told.
+    std::pair<i64, i64> tokens_of(const IndexedDataset& dataset, i64 document) const {
+        try {
+            const i64 first = dataset.document(document);
+            const i64 behind = dataset.document(document + 1);
+            if (doubtful_.contains(first) || doubtful_.contains(behind)) return {0, 0};
+            return {dataset.position(first), dataset.position(behind)};
+        } catch (const Error&) {
+            return {0, 0};
+        }
+    }
+
+    void check_side(const IndexedDataset& dataset) {
+        if (!metadata_) return;
+        const std::string path = metadata_path(prefix_);
+        if (metadata_->largest_id != result_.largest_id) {
+            fault(path, "says the largest id is {}, but it is {}", metadata_->largest_id,
+                  result_.largest_id);
+        }
+        if (metadata_->bin.digest != bin_digest_)
+            fault(bin_path(prefix_), "its bytes have changed since {} was written", path);
+        const io::MappedFile idx(idx_path(dataset.prefix()));
+        BlockDigester idx_digest;
+        idx_digest.update(idx.bytes());
+        if (metadata_->idx.digest != idx_digest.finish()) {
+            fault(idx_path(prefix_), "its bytes have changed since {} was written", path);
+        }
+    }
+
+    const std::string& prefix_;
+    const VerifyRules& rules_;
+    const std::function<void(i64)>& progress_;
+    std::optional<DatasetMetadata> metadata_;
+    std::set<i64> doubtful_;  // sequences that may begin elsewhere; at most most_faults
+    std::string bin_digest_;
+    VerifyResult result_;
+};
+
+}  // namespace
+
+VerifyResult verify_dataset(const std::string& prefix, const VerifyRules& rules,
+                            const std::function<void(i64)>& progress) {
+    return Verifier(prefix, rules, progress).run();
+}
+
+}  // namespace lm::data

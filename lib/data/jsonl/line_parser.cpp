@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/jsonl/line_parser.hpp"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "data/jsonl/plain_line.hpp"
+
+namespace lm::data {
+namespace {
+
+constexpr size_t keep_bytes = size_t{32} << 20;  // a parser grown beyond this is made anew
+
+// Other encodings than UTF-8, by their byte order mark or by the zeros that are every second byte
+// of ASCII in UTF-16, three of four in UTF-32. nullptr: neither.
+const char* wide_encoding(std::string_view line) {
+    const auto is_zero = [&](size_t i) { return i < line.size() && line[i] == '\0'; };
+    if (line.starts_with("\xFF\xFE"))
+        return is_zero(2) && is_zero(3) && !is_zero(4) ? "UTF-32" : "UTF-16";
+    if (line.starts_with("\xFE\xFF")) return "UTF-16";
+    if (line.size() > 3 && is_zero(0) && is_zero(1) && (line.substr(2, 2) == "\xFE\xFF"))
+        return "UTF-32";
+    if (line.size() < 2) return nullptr;
+    const bool big_32 = is_zero(0) && is_zero(1) && is_zero(2) && line.size() > 3 && !is_zero(3);
+    const bool little_32 = !is_zero(0) && is_zero(1) && is_zero(2) && is_zero(3);
+    if (big_32 || little_32) return "UTF-32";
+    return is_zero(0) != is_zero(1) ? "UTF-16" : nullptr;
+}
+
+void check_length(std::string_view text) {
+    if (static_cast<i64>(text.size()) > max_text_bytes)
+        throw LineError{1, "the text is longer than 2 GiB"};
+}
+
+}  // namespace
+
+struct LineParser::State {
+    std::vector<std::string> keys;
+    BadBytes bad_bytes;
+    simdjson::dom::parser parser;
+    std::vector<LineValue> values;
+    std::vector<JsonValue> slow;  // owns the strings that the slow path made
+    std::string cleaned;
+    bool replaced = false;
+    std::optional<PlainLineReader> plain;  // with a single key
+
+    bool parse_fast(std::string_view line);
+    bool take(LineValue& value, simdjson::dom::element element);
+    void parse_slow(std::string_view line);
+    void adopt(size_t k);
+};
+
+// False: anything out of the ordinary, left to the slow path.
+bool LineParser::State::parse_fast(std::string_view line) {
+    simdjson::dom::object object;
+    if (parser.parse(line.data(), line.size(), false).get_object().get(object) !=
+        simdjson::SUCCESS) {
+        return false;
+    }
+    size_t found = 0;
+    for (const auto field : object) {
+        for (size_t k = 0; k < keys.size(); ++k) {
+            if (field.key != keys[k]) continue;
+            if (found >> k & 1 || !take(values[k], field.value)) return false;
+            found |= size_t{1} << k;
+        }
+    }
+    return found == (size_t{1} << keys.size()) - 1;
+}
+
+bool LineParser::State::take(LineValue& value, simdjson::dom::element element) {
+    value.sentences.clear();
+    simdjson::dom::array sentences;
+    value.is_list = element.get_array().get(sentences) == simdjson::SUCCESS;
+    if (!value.is_list) return element.get_string().get(value.text) == simdjson::SUCCESS;
+    for (const simdjson::dom::element sentence : sentences) {
+        std::string_view text;
+        if (sentence.get_string().get(text) != simdjson::SUCCESS) return false;
+        value.sentences.push_back(text);
+    }
+    return true;
+}
+
+void LineParser::State::adopt(size_t k) {
+    JsonValue& from = slow[k];
+    LineValue& to = values[k];
+    if (from.kind == JsonValue::Kind::missing)
+        throw LineError{1, "there is no key '" + keys[k] + "'", LineError::Fault::key};
+    if (from.kind == JsonValue::Kind::other) {
+        throw LineError{from.byte, "'" + keys[k] + "' is " + from.what + ", not a string",
+                        LineError::Fault::key};
+    }
+    to.is_list = from.kind == JsonValue::Kind::strings;
+    to.text = from.text;
+    to.sentences.assign(from.sentences.begin(), from.sentences.end());
+}
+
+void LineParser::State::parse_slow(std::string_view line) {
+    const bool replace = bad_bytes == BadBytes::replace;
+    using Fault = LineError::Fault;
+    if (const char* encoding = wide_encoding(line)) {
+        throw LineError{
+            1, fmt::format("the text is {0}: make it UTF-8 (iconv -f {0} -t UTF-8)", encoding),
+            Fault::encoding};
+    }
+    if (const i64 bad = find_invalid_utf8(line); bad >= 0) {
+        if (!replace) throw LineError{bad + 1, "not valid UTF-8", Fault::character};
+        cleaned.clear();
+        append_utf8_lossy(cleaned, line);
+        line = cleaned;
+        replaced = true;
+    }
+    JsonLine read =
+        read_json_line(line, keys, replace ? LoneSurrogates::replace : LoneSurrogates::refuse);
+    replaced = replaced || read.n_replaced > 0;
+    slow = std::move(read.values);
+    cleaned = {};
+    for (size_t k = 0; k < keys.size(); ++k) adopt(k);
+}
+
+LineParser::LineParser(std::vector<std::string> keys, BadBytes bad_bytes)
+    : state_(std::make_unique<State>()) {
+    LM_CHECK(!keys.empty() && keys.size() < 64, "1 to 63 keys");
+    state_->values.resize(keys.size());
+    if (keys.size() == 1) state_->plain.emplace(keys[0]);
+    state_->keys = std::move(keys);
+    state_->bad_bytes = bad_bytes;
+}
+
+LineParser::~LineParser() = default;
+LineParser::LineParser(LineParser&&) noexcept = default;
+
+std::span<const LineValue> LineParser::parse(std::string_view line) {
+    state_->replaced = false;
+    if (state_->parser.capacity() > keep_bytes && line.size() <= keep_bytes) {
+        state_->parser = simdjson::dom::parser();
+    }
+    if (!state_->parse_fast(line)) {
+        if (state_->parser.capacity() > keep_bytes) state_->parser = simdjson::dom::parser();
+        state_->parse_slow(line);
+    }
+    for (const LineValue& value : state_->values) {
+        check_length(value.text);
+        for (const std::string_view sentence : value.sentences) check_length(sentence);
+    }
+    return state_->values;
+}
+
+std::optional<std::string_view> LineParser::take_plain(std::string_view& rest) {
+    if (!state_->plain) return std::nullopt;
+    const auto text = state_->plain->take(rest);
+    if (text) check_length(*text);
+    return text;
+}
+
+void LineParser::release() {
+    constexpr size_t keep = size_t{2} << 20;
+    if (state_->parser.capacity() > keep) state_->parser = simdjson::dom::parser();
+    state_->slow = {};
+    for (LineValue& value : state_->values) value = {};
+    state_->cleaned = {};
+    if (state_->plain) state_->plain.emplace(state_->keys[0]);
+}
+
+bool LineParser::replaced() const {
+    return state_->replaced;
+}
+
+}  // namespace lm::data

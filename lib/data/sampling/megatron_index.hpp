@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The document, sample and shuffle index of Megatron's GPTDataset, bit-identical (gpt_dataset.py,
+// helpers.cpp build_sample_idx, numpy's RandomState): which windows over which shuffled documents a
+// training sees, and in which order.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/types.hpp"
+#include "data/sampling/sample_source.hpp"
+
+namespace lm::data {
+
+// The last epoch is shuffled apart when less than this part of it is needed.
+constexpr double nvidia_last_epoch = 0.80;      // Megatron-LM
+constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
+
+// numpy.random.RandomState(seed): MT19937, seed below 2^32.
+class NumpyRandom {
+  public:
+    explicit NumpyRandom(u32 seed) : engine_(seed) {}
+    // random_interval: uniform in [0, max] by masked rejection.
+    u64 interval(u64 max);
+    // Fisher-Yates from the end. Places are drawn a block ahead, so that memory can be fetched
+    // while others are swapped: most of the time of a large shuffle is waiting for it.
+    template <typename T>
+    void shuffle(std::span<T> values) {
+        std::array<u64, 64> places;
+        for (size_t left = values.size(); left > 1;) {
+            const size_t n = std::min(places.size(), left - 1);
+            for (size_t k = 0; k < n; ++k) {
+                places[k] = interval(left - 1 - k);
+                __builtin_prefetch(&values[places[k]], 1);
+            }
+            for (size_t k = 0; k < n; ++k) std::swap(values[--left], values[places[k]]);
+        }
+    }
+
+  private:
+    std::mt19937 engine_;
+};
+
+struct EpochPlan {
+    i64 n_epochs = 1;
+    bool separate_last = false;
+    i64 samples_before_last = 0;  // when separate
+    i64 n_samples = 0;            // of all epochs, at least what was asked for
+};
+// Requires n_tokens >= seq_length + 1. n_samples 0: one epoch.
+EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
+
+struct MegatronIndex {
+    std::span<const i32> documents;  // sequence numbers, all epochs
+    // Sample k is the window from (documents[position[k]], offset[k]) up to and including the token
+    // at (position[k+1], offset[k+1]).
+    std::span<const i64> position;
+    std::span<const i32> offset;
+    std::span<const i64> order;          // shuffled sample numbers
+    std::shared_ptr<const void> memory;  // that the spans lie in
+
+    // The same bits for any number of threads. The shuffles are one chain of random numbers, so
+    // they are made by one thread, while others cut the documents into samples.
+    static MegatronIndex build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
+                               u32 seed, int n_threads = 1);
+};
+
+}  // namespace lm::data

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sampling/megatron_source.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace lm::data {
+namespace {
+
+u32 checked_seed(u64 seed) {
+    if (seed > 0xFFFFFFFFU) usage_error("--seed", "Megatron's order takes a seed below 2^32");
+    return static_cast<u32>(seed);
+}
+
+}  // namespace
+
+MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
+                               double last_epoch_threshold, const std::string& what,
+                               const IndexCache& cache, int n_threads)
+    : SampleSource(seq_length), range_(std::move(range)), n_tokens_(range_.n_tokens()) {
+    check_tokens(n_tokens_, seq_length, what);
+    plan_ = plan_epochs(n_tokens_, seq_length, n_samples, last_epoch_threshold);
+    index_ = shared_index(cache, range_, seq_length, plan_, checked_seed(seed), n_threads);
+}
+
+std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
+    LM_CHECK(sample >= 0 && sample < size(), "sample number outside the data");
+    const size_t window = static_cast<size_t>(index_.order[static_cast<size_t>(sample)]);
+    std::vector<TokenSpan> spans;
+    i64 offset = index_.offset[window];
+    i64 left = seq_length() + 1;
+    for (size_t d = static_cast<size_t>(index_.position[window]); left > 0; ++d) {
+        const i64 sequence = d < index_.documents.size() ? index_.documents[d] : -1;
+        if (sequence < range_.sequences.begin || sequence >= range_.sequences.end) {
+            run_error(range_.dataset->prefix(), "the index of its samples is damaged: remove it");
+        }
+        const i64 count = std::min(left, range_.dataset->length(sequence) - offset);
+        if (count > 0) spans.push_back({range_.dataset.get(), sequence, offset, count});
+        left -= count;
+        offset = 0;
+    }
+    return spans;
+}
+
+void MegatronSource::fill(i64 sample, std::span<i32> tokens) const {
+    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1, "wrong sample length");
+    for (const TokenSpan& span : spans(sample)) {
+        const size_t count = static_cast<size_t>(span.count);
+        read_checked(*range_.dataset, range_.vocab_size,
+                     range_.dataset->position(span.sequence) + span.offset, tokens.first(count));
+        tokens = tokens.subspan(count);
+    }
+}
+
+std::vector<DatasetUse> MegatronSource::use(i64 n_samples) const {
+    return {dataset_use(range_, n_tokens_, seq_length(), n_samples)};
+}
+
+}  // namespace lm::data

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The samples of one dataset in Megatron's order (--data-order megatron): for runs that must see
+// what a Megatron-LM run saw. Needs an index (20 bytes a sample and 4 a document and epoch), in
+// memory or in a file that the processes of a node share, and the number of samples beforehand:
+// another number is another order.
+#pragma once
+
+#include "data/sampling/index_cache.hpp"
+#include "data/sampling/sample_source.hpp"
+
+namespace lm::data {
+
+class MegatronSource final : public SampleSource {
+  public:
+    // `n_samples`: asked for; 0: one epoch. Throws Error(usage) naming --seq-length when the range
+    // has fewer than seq_length + 1 tokens; `what` describes it: "the train split of P".
+    MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
+                   double last_epoch_threshold, const std::string& what,
+                   const IndexCache& cache = {}, int n_threads = 1);
+
+    i64 size() const override { return plan_.n_samples; }
+    void fill(i64 sample, std::span<i32> tokens) const override;
+    std::vector<TokenSpan> spans(i64 sample) const override;
+    std::vector<DatasetUse> use(i64 n_samples) const override;
+
+    const EpochPlan& plan() const { return plan_; }
+    const MegatronIndex& index() const { return index_; }
+
+  private:
+    TokenRange range_;
+    i64 n_tokens_;
+    EpochPlan plan_;
+    MegatronIndex index_;
+};
+
+}  // namespace lm::data

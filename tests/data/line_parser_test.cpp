@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON Lines: what Python's json.loads takes and refuses, with the place; lines across chunks.
+#include "data/jsonl/line_parser.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "io/compress.hpp"
+#include "io/file.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace lm;
+using namespace std::string_view_literals;
+using namespace lm::data;
+
+namespace {
+
+// What this process has read so far, from files and pipes.
+i64 n_bytes_read() {
+    const std::string text = io::read_file("/proc/self/io");
+    const std::string key = "rchar: ";
+    REQUIRE(text.starts_with(key));
+    return std::stoll(text.substr(key.size()));
+}
+
+std::string padded(const std::string& line) {
+    return line + std::string(LineChunk::padding, '\0');
+}
+
+std::string text_of(const std::string& line, BadBytes bad = BadBytes::refuse) {
+    LineParser parser({"text"}, bad);
+    const std::string buffer = padded(line);
+    try {
+        const auto values = parser.parse(std::string_view(buffer).substr(0, line.size()));
+        if (!values[0].is_list) return std::string(values[0].text);
+        std::string joined;
+        for (const auto sentence : values[0].sentences) joined += std::string(sentence) + "|";
+        return joined;
+    } catch (const LineError& error) {
+        return "ERROR " + std::to_string(error.byte) + " " + error.reason;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("what json.loads takes") {
+    CHECK(text_of(R"({"text": "a"})") == "a");
+    CHECK(text_of(" {\"text\"\t:\"a\" } \r") == "a");
+    CHECK(text_of(R"({"x":[1,{"text":"no"}],"text":"yes","y":null})") == "yes");
+    CHECK(text_of(R"({"text":"first","text":"last"})") == "last");
+    CHECK(text_of(R"({"te\u0078t":"escaped key"})") == "escaped key");
+    CHECK(text_of(R"({"a":NaN,"b":-Infinity,"c":123456789012345678901234567890,"text":"a"})") ==
+          "a");
+    CHECK(text_of(R"({"text":"\ud83d\ude00\n\/\u00e9"})") == "\U0001F600\n/\u00E9");
+    CHECK(text_of(R"({"text":["a","","b"]})") == "a||b|");
+    CHECK(text_of(R"({"text":"\u0000"})") == std::string(1, '\0'));
+}
+
+TEST_CASE("what json.loads refuses, with the byte") {
+    CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
+    CHECK(text_of("[1]") == "ERROR 1 not valid JSON: an object {...} is expected");
+    CHECK(text_of(R"({"text":"a"} x)") == "ERROR 14 not valid JSON: something follows the object");
+    CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
+    CHECK(text_of(R"({"text":"a",})").starts_with("ERROR 13 "));
+    CHECK(text_of(R"({"text":"a)") == "ERROR 11 not valid JSON: the line ends inside a string");
+    CHECK(text_of("{\"text\":\"a\tb\"}") ==
+          "ERROR 11 not valid JSON: a control character in a string");
+    CHECK(text_of(R"({"text":"\x"})").starts_with("ERROR 11 "));
+    CHECK(text_of(R"({"text":"\u12"})").starts_with("ERROR 14 "));
+    CHECK(text_of(R"({"text":"a","n":01})").starts_with("ERROR 18 "));
+    CHECK(text_of(R"({"text":"a","n":1.})").starts_with("ERROR 19 "));
+    CHECK(text_of(R"({"text":"a","n":nul})").starts_with("ERROR 17 "));
+    CHECK(text_of(R"({"text":null})") == "ERROR 9 'text' is null, not a string");
+    CHECK(text_of(R"({"text":["a",1]})") ==
+          "ERROR 9 'text' is an array with other things than strings, not a string");
+    CHECK(text_of(R"({"title":"a"})") == "ERROR 1 there is no key 'text'");
+    CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
+    CHECK(
+        text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
+    // What nobody asked for need not be text.
+    CHECK(text_of(R"({"o":"\ud800","text":"a"})") == "a");
+    CHECK(text_of(R"({"o":{"\udc00":["\ud800",1]},"\ud800":5,"text":"a"})") == "a");
+    CHECK(text_of(R"({"text":"\ud800","text":"a"})") == "a");  // the last one wins
+    CHECK(text_of(R"({"text":"a","text":"b\uD800"})")
+              .starts_with("ERROR 22 not valid JSON: \\uD800 is half"));
+    CHECK(text_of(R"({"text":["a","\ud800"]})").starts_with("ERROR 15 not valid JSON: \\ud800"));
+    CHECK(text_of(R"({"o":"\ud800","text":"\ud8})").starts_with("ERROR 27 not valid JSON: \\u "));
+    CHECK(text_of("{\"text\":" + std::string(3000, '[') + "}").find("nested too deeply") !=
+          std::string::npos);
+}
+
+TEST_CASE("what other systems make of text files") {
+    CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}\r") == "a");  // a byte order mark
+    CHECK(text_of("\xEF\xBB\xBF{\"text\":5}") == "ERROR 12 'text' is a number, not a string");
+    CHECK(text_of("{\"text\":\"a\"}\r{\"text\":\"b\"}\r")
+              .starts_with("ERROR 14 not valid JSON: lines end in carriage returns alone"));
+    for (const std::string_view line :
+         {"\xFF\xFE{\0\"\0t\0"sv, "\xFE\xFF\0{\0\"\0t"sv, "{\0\"\0t\0"sv, "\0{\0\"\0t"sv}) {
+        for (const BadBytes rule : {BadBytes::refuse, BadBytes::replace})
+            CHECK(text_of(std::string(line), rule).starts_with("ERROR 1 the text is UTF-16: "));
+    }
+    for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
+                                        "{\0\0\0\"\0\0\0"sv, "\0\0\0{\0\0\0\""sv})
+        CHECK(text_of(std::string(line)).starts_with("ERROR 1 the text is UTF-32: "));
+    CHECK(text_of(std::string(20, '\0')) == "ERROR 1 not valid JSON: an object {...} is expected");
+}
+
+TEST_CASE("broken characters are replaced on request") {
+    CHECK(text_of("{\"text\":\"a\xC3\"}", BadBytes::replace) == "a\uFFFD");
+    CHECK(text_of(R"({"text":"a\ud800b\udc00\ud83d\u0041"})", BadBytes::replace) ==
+          "a\uFFFDb\uFFFD\uFFFDA");
+    LineParser parser({"text"}, BadBytes::replace);
+    const std::string line = R"({"o":"\ud800","text":"\ud800","text":"a"})";
+    const std::string buffer = padded(line);
+    CHECK(parser.parse(std::string_view(buffer).substr(0, line.size()))[0].text == "a");
+    CHECK(!parser.replaced());
+    CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
+}
+
+TEST_CASE("a file that is another one than when it was examined is an error once it is read") {
+    const test::TempDir scratch;
+    const std::string path = scratch / "a.jsonl";
+    const auto read_after = [&](const std::string& content, int piece_end) {
+        io::write_file(path, "{}\n{}\n", io::Overwrite::yes);
+        const std::vector<InputFile> inputs = examine_inputs({path});
+        if (!content.empty()) io::write_file(path, content, io::Overwrite::yes);
+        ChunkReader reader(inputs, {{0, 0, piece_end}}, 1000, {}, 1);
+        LineChunk chunk;
+        i64 n = 0;
+        while (reader.next(chunk)) n += static_cast<i64>(chunk.text().size());
+        return n;
+    };
+    CHECK(read_after("", -1) == 6);
+    CHECK(read_after("", 3) == 3);
+    for (const int piece_end : {-1, 3}) {
+        CHECK_THROWS_WITH(read_after("{}\n", piece_end),
+                          Catch::Contains("has changed while it was read (it had 6 bytes, now 3)"));
+        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), Catch::Contains("now 9"));
+    }
+}
+
+TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
+    const test::TempDir scratch;
+    const std::string path = scratch / "a.jsonl.gz";
+    std::string lines;
+    while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    const std::string member = test::gzip(lines);
+    std::string flipped = member;
+    flipped[member.size() - 6] ^= 1;  // of the checksum
+    // The message of what ends the work on a line of chunk 1, and how many blocks that took.
+    const auto message = [&](const std::string& content, int* n_checks) {
+        io::write_file(path, content, io::Overwrite::yes);
+        ChunkReader reader(examine_inputs({path}), 1'000'000);
+        LineChunk chunk, later;
+        REQUIRE((reader.next(chunk) && reader.next(chunk)));
+        const BadLineError bad(chunk, "here", "bad");
+        try {
+            while (later.next.offset < 3'000'000 && reader.next(later)) continue;
+            reader.fail(bad, [&] { ++*n_checks; });
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+    };
+    int n_checks = 0;
+    CHECK(message(member, &n_checks) == "here: bad");
+    CHECK(n_checks >= 1);
+    CHECK_THAT(message(flipped, &n_checks), Catch::Contains("damaged"));
+    CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), Catch::Contains("trunc"));
+    std::string rest;  // of which none is read
+    for (int i = 0; i < 5; ++i) rest += member;
+    n_checks = 0;
+    CHECK(message(member + rest + flipped, &n_checks) == "here: bad");
+    CHECK(n_checks <= 5);
+}
+
+TEST_CASE("a reader that goes on in the middle gives the rest, of plain files reads no more") {
+    const test::TempDir scratch;
+    std::string lines;
+    while (lines.size() < 20'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    io::write_file(scratch / "plain", lines, io::Overwrite::no);
+    io::write_file(scratch / "gzip", test::gzip(lines), io::Overwrite::no);
+    const i64 half = static_cast<i64>(lines.find('\n', lines.size() / 2)) + 1;
+    for (const auto* name : {"plain", "gzip"}) {
+        INFO(name);
+        for (const i64 offset : {i64{0}, half, std::ssize(lines)}) {
+            const auto inputs = examine_inputs({scratch / name});
+            ChunkReader reader(inputs, {{0, 0, -1}}, 1'000'000, {0, offset}, 1);
+            LineChunk chunk;
+            std::string got;
+            const i64 before = n_bytes_read();
+            while (reader.next(chunk)) {
+                CHECK_FALSE(chunk.first);
+                CHECK(chunk.offset == offset + std::ssize(got));
+                got += chunk.text();
+            }
+            CHECK((got == lines.substr(static_cast<size_t>(offset))));
+            if (name == "plain"sv) CHECK(n_bytes_read() - before < std::ssize(got) + 3'000'000);
+            CHECK(reader.compressed_bytes_read() == inputs[0].size);
+        }
+    }
+}
+
+TEST_CASE("a reader on its way to where it goes on can be stopped") {
+    const test::TempDir scratch;
+    std::string lines;
+    while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
+    io::write_file(scratch / "a.gz", test::gzip(lines), io::Overwrite::no);
+    io::write_file(scratch / "long", std::string(2'000'000, 'x') + "\nx\n", io::Overwrite::no);
+    LineChunk chunk;
+    ChunkReader packed(examine_inputs({scratch / "a.gz"}), {{0, 0, -1}}, 1'000'000, {0, 4'000'000},
+                       1);
+    packed.interrupt();
+    CHECK_THROWS_AS(packed.next(chunk), io::Interrupted);
+    ChunkReader plain(examine_inputs({scratch / "long"}), {{0, 1'000, -1}}, 1'000'000, {}, 1);
+    plain.interrupt();
+    CHECK_THROWS_AS(plain.next(chunk), io::Interrupted);
+    // There is no stream that it could read on in.
+    chunk.next = {0, 3'000'000};
+    CHECK_THROWS_WITH(plain.fail(BadLineError(chunk, "here", "bad"), [] {}), "here: bad");
+}
+
+TEST_CASE("lines come whole and in order for any chunk size") {
+    const std::string dir = "/tmp/lm-jsonl-test." + std::to_string(::getpid());
+    io::make_directories(dir);
+    std::string want;
+    std::vector<std::string> files;
+    for (int f = 0; f < 3; ++f) {
+        std::string content;
+        for (int i = 0; i < 200; ++i) {
+            content +=
+                std::string(static_cast<size_t>(i * 7 % 311), static_cast<char>('a' + i % 26)) +
+                "\n";
+        }
+        if (f == 1) content += "no newline at the end";
+        if (f == 2) content.clear();
+        files.push_back(dir + "/" + std::to_string(f));
+        io::write_file(files.back(), content, io::Overwrite::yes);
+        want += content;
+    }
+    for (const i64 chunk_bytes : {1, 7, 64, 1000, 1'000'000}) {
+        ChunkReader reader(examine_inputs(files), chunk_bytes);
+        LineChunk chunk;
+        std::string got;
+        int n_first = 0;
+        while (reader.next(chunk)) {
+            got += chunk.text();
+            n_first += chunk.first;
+            CHECK((chunk.text().ends_with('\n') || chunk.text().ends_with("the end")));
+        }
+        CHECK(got == want);
+        CHECK(n_first == 2);
+    }
+    io::remove_tree(dir);
+}
