@@ -12,7 +12,7 @@
 
 #include "base/version.hpp"
 #include "data/jsonl/line_parser.hpp"
-#include "text/splitter.hpp"
+#include "text/pretokenizer/pretokenizer.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;

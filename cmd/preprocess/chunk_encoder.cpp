@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "pipeline.hpp"
-#include "text/normalizer.hpp"
+#include "text/normalizer/normalizer.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -19,8 +19,8 @@
 #include "data/indexed/indexed_dataset.hpp"
 #include "data/jsonl/line_parser.hpp"
 #include "io/json.hpp"
-#include "text/byte_map.hpp"
-#include "text/normalizer.hpp"
+#include "text/bpe/byte_map.hpp"
+#include "text/normalizer/normalizer.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -18,8 +18,8 @@
 #include "data/jsonl/line_parser.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "text/piece_counts.hpp"
-#include "text/tokenizer_files.hpp"
+#include "text/bpe/pretoken_counts.hpp"
+#include "text/tokenizer_json/write_tokenizer.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/hash.hpp"
 #include "base/threads.hpp"
 #include "base/utf8.hpp"
-#include "text/bpe_encoder.hpp"
-#include "text/byte_map.hpp"
+#include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe/byte_map.hpp"
 
 namespace lm::text {
 namespace {

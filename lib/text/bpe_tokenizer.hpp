@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/added_tokens.hpp"
-#include "text/bpe.hpp"
-#include "text/normalizer.hpp"
-#include "text/splitter.hpp"
+#include "text/added_tokens/added_tokens.hpp"
+#include "text/bpe/bpe_model.hpp"
+#include "text/normalizer/normalizer.hpp"
+#include "text/pretokenizer/pretokenizer.hpp"
 #include "text/text_encoder.hpp"
 #include "text/tokenizer.hpp"
 

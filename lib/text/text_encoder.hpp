@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "text/added_tokens.hpp"
-#include "text/normalizer.hpp"
+#include "text/added_tokens/added_tokens.hpp"
+#include "text/normalizer/normalizer.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::text {

@@ -67,11 +67,11 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_pa
                                                      SpecialInText special);
 
 // Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
-// pretokenizers of splitter.hpp, added tokens with their flags, ignore_merges, templates, Unicode
-// normal forms and the other simple normalizers.
-// Throws Error(failure) that names whatever else the file asks for. The end of document is
-// eos_token of a tokenizer_config.json or special_tokens_map.json beside it, else the first of
-// end_of_document_names (hf_parts.hpp) that is an added token. Ids without a token are allowed.
+// pretokenizers of pretokenizer.hpp, added tokens with their flags, ignore_merges, templates,
+// Unicode normal forms and the other simple normalizers. Throws Error(failure) that names whatever
+// else the file asks for. The end of document is eos_token of a tokenizer_config.json or
+// special_tokens_map.json beside it, else the first of end_of_document_names (parts.hpp) that is an
+// added token. Ids without a token are allowed.
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
 
 // Every byte is its own id; 256 is the end of document.

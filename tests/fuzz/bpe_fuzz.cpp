@@ -17,8 +17,8 @@
 #include "support/all_mergers.hpp"
 #include "support/ids.hpp"
 #include "support/slow_merges.hpp"
-#include "text/bpe.hpp"
-#include "text/bpe_encoder.hpp"
+#include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe/bpe_model.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/utf8.hpp"
-#include "text/normalizer.hpp"
+#include "text/normalizer/normalizer.hpp"
 
 namespace {
 

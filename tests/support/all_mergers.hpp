@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "text/piece_merger.hpp"
+#include "text/bpe/pretoken_merger.hpp"
 
 namespace lm::test {
 

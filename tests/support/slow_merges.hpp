@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "support/slow_split.hpp"
-#include "text/bpe.hpp"
+#include "text/bpe/bpe_model.hpp"
 
 namespace lm::test {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/utf8.hpp"
-#include "text/byte_map.hpp"
-#include "text/splitter.hpp"
-#include "text/unicode.hpp"
+#include "text/bpe/byte_map.hpp"
+#include "text/pretokenizer/pretokenizer.hpp"
+#include "text/unicode/char_classes.hpp"
 
 namespace lm::test {
 

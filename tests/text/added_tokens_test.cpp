@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matcher of added tokens against one that tries every token at every place.
-#include "text/added_tokens.hpp"
+#include "text/added_tokens/added_tokens.hpp"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The encoder with its caches and batches against the merging of one piece after the other.
-#include "text/bpe_encoder.hpp"
+#include "text/bpe/bpe_encoder.hpp"
 
 #include <catch2/catch.hpp>
 

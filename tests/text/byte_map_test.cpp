@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/byte_map.hpp"
+#include "text/bpe/byte_map.hpp"
 
 #include <catch2/catch.hpp>
 

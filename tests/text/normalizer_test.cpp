@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalizers on their own: long runs of marks, cuts, letters of new versions of Unicode.
-#include "text/normalizer.hpp"
+#include "text/normalizer/normalizer.hpp"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// From pieces, a batch at a time, to their ids: the caches, and what they do not know merged many
+// pieces at once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/pretoken_cache.hpp"
+#include "text/bpe/pretoken_loops.hpp"
+#include "text/bpe/pretoken_merger.hpp"
+
+namespace lm::text {
+
+// Of one batch after the other: load() as often as it has room, find(), copy() of all its pieces in
+// their order, keep(). Several batches may be loaded, but only one is between find() and keep().
+template <typename Id>
+class PieceIds {
+  public:
+    using Cache = PieceCache<Id>;
+    using Batch = PieceBatch<Id>;
+
+    explicit PieceIds(const BpeModel& model)
+        : model_(&model), pieces_(model), merger_(make_merger(model)) {
+        elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
+    }
+
+    const Cache& cache() const { return short_; }
+    u64 operations() const { return pieces_.operations() + merger_->operations(); }
+
+    // Keys and places of the pieces from batch.n on, which becomes `n`; the places are fetched.
+    void load(std::string_view text, i64 n, Batch& batch) {
+        const i64 n_long = batch.n_long;
+        // Near the end of the text 16 bytes may not be readable.
+        i64 i = n;
+        while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
+        loops_.load(text.data(), batch.n, i, batch, short_);
+        for (; i < n; ++i) {
+            batch.keys[i] = PieceKey::of(batch.piece(text, i));
+            batch.at[i] = loops_.place_of(batch.keys[i], short_);
+            if (!batch.keys[i].is_short()) batch.long_pieces[batch.n_long++] = static_cast<u32>(i);
+        }
+        batch.n = n;
+        for (const u32 m : batch.longs().subspan(static_cast<size_t>(n_long)))
+            fetch_long(batch, m, batch.piece(text, m));
+    }
+
+    // Has `at` of the short pieces from `i` to before `n` say where their ids are.
+    void find(Batch& batch, i64 i, i64 n) {
+        n_beside_ = n_fresh_ = n_new_ = 0;
+        size_t n_maybe_long = 0;
+        const i64 n_missing = loops_.find_missing(batch, i, n, missing_);
+        for (const u32 m : std::span(missing_).first(static_cast<size_t>(n_missing))) {
+            const PieceKey& key = batch.keys[m];
+            const Entry* const beside = short_.neighbour_of(batch.at[m]);
+            if (!key.is_short()) {
+                batch.at[m] = &elsewhere_;
+            } else if (beside->key == key) {
+                batch.at[m] = beside;
+                beside_[n_beside_++] = m;
+            } else if (may_be_long(key)) {
+                fetch_long(batch, m, key.text());
+                maybe_long_[n_maybe_long++] = m;
+            } else {
+                add_fresh(batch, m);
+            }
+        }
+        for (const u32 m : std::span(maybe_long_).first(n_maybe_long)) {
+            if (long_.has(batch.long_places[m], batch.keys[m].text())) {
+                batch.at[m] = &elsewhere_;
+            } else {
+                add_fresh(batch, m);
+            }
+        }
+        merge_new();
+    }
+
+    Id* copy(const Batch& batch, std::string_view text, i64 i, i64 n, Id* out) {
+        for (; (i = copy_ids(batch, i, n, out)) < n; ++i) out = copy_long(batch, text, i, out);
+        return out;
+    }
+
+    // What find() learned goes into the cache, where nothing may move before all is copied.
+    void keep(const Batch& batch) {
+        for (const u32 m : std::span(beside_).first(n_beside_))
+            short_.bring(short_.neighbour_of(batch.at[m]), batch.keys[m]);
+        for (const Fresh& fresh : std::span(fresh_).first(n_fresh_)) {
+            if (fresh.entry.ids.count() <= Packed::most) short_.insert(fresh.place, fresh.entry);
+        }
+    }
+
+    // Long pieces of a batch that is loaded. They may be pushed out between all calls; copy()
+    // merges what it does not find.
+    bool knows_long(const Batch& batch, std::string_view text, u32 m) const {
+        return long_.has(batch.long_places[m], batch.piece(text, m));
+    }
+    void keep_long(const Batch& batch, std::string_view text, u32 m, std::span<const Id> ids) {
+        long_.insert(batch.long_places[m], batch.piece(text, m), ids.data(), ids.size());
+    }
+
+    // Merges those that are new, and not too long to be merged together; as much is readable at
+    // each as PieceMerger asks for.
+    void merge_longs(const Batch& batch, std::string_view text) {
+        const std::span<const u32> longs = batch.longs();
+        for (size_t i = 0; i < longs.size();) {
+            size_t n = 0;
+            for (; n < most_medium && i < longs.size(); ++i) {
+                const std::string_view piece = batch.piece(text, longs[i]);
+                if (piece.size() > MediumIds::longest || knows_long(batch, text, longs[i]))
+                    continue;
+                medium_[n] = piece;
+                medium_pieces_[n++] = longs[i];
+            }
+            merger_->merge(std::span(medium_).first(n), medium_ids_);
+            for (size_t k = 0; k < n; ++k) {
+                Id ids[MediumIds::longest];
+                const u32 count = medium_ids_[k].count;
+                std::copy_n(medium_ids_[k].ids, count, ids);
+                keep_long(batch, text, medium_pieces_[k], {ids, count});
+            }
+        }
+    }
+
+    // Of a piece of any length, without the caches.
+    void merge(std::string_view piece, IdBuffer& out) {
+        pieces_.encode(piece, [&](std::span<const i32> ids) {
+            for (const i32 id : ids) out.push(id);
+        });
+    }
+
+  private:
+    using Entry = typename Cache::Entry;
+    using Packed = PackedIds<Id>;
+
+    // A short piece that no cache knew.
+    struct Fresh {
+        Entry entry;
+        const Entry* place;  // in the cache
+    };
+
+    // Whether a short piece is sought among the long ones, which may have more ids. That is rare
+    // but for scripts beyond ASCII and for whitespace.
+    static bool may_be_long(const PieceKey& key) {
+        return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
+    }
+
+    void fetch_long(Batch& batch, u32 m, std::string_view piece) {
+        batch.long_places[m] = long_.place_of(piece);
+        long_.prefetch(batch.long_places[m]);
+    }
+
+    void add_fresh(Batch& batch, u32 m) {
+        // A new word comes more than once.
+        u16& latest = latest_[short_.index_of(batch.at[m]) % latest_.size()];
+        if (latest < n_fresh_ && fresh_[latest].entry.key == batch.keys[m]) {
+            batch.at[m] = &fresh_[latest].entry;
+            return;
+        }
+        latest = static_cast<u16>(n_fresh_);
+        Fresh& fresh = fresh_[n_fresh_];
+        fresh.place = batch.at[m];
+        fresh.entry.key = batch.keys[m];
+        batch.at[m] = &fresh.entry;
+        const i32 whole = model_->find_whole(batch.keys[m].text());
+        if (whole >= 0) {
+            fresh.entry.ids.set(std::array<i32, Packed::most>{whole}.data(), 1);
+        } else {
+            new_[n_new_] = batch.keys[m];
+            fresh_of_new_[n_new_++] = static_cast<u32>(n_fresh_);
+        }
+        ++n_fresh_;
+    }
+
+    void merge_new() {
+        merger_->merge(std::span(new_).first(n_new_), new_ids_);
+        for (size_t k = 0; k < n_new_; ++k) {
+            const ShortIds& merged = new_ids_[k];
+            fresh_[fresh_of_new_[k]].entry.ids.set(merged.ids, merged.count);
+            if (merged.count > Packed::most) put_elsewhere(new_[k].text(), merged);
+        }
+    }
+
+    // Too many ids for an entry go into the other cache.
+    void put_elsewhere(std::string_view piece, const ShortIds& merged) {
+        Id ids[PieceKey::longest];
+        std::copy_n(merged.ids, merged.count, ids);
+        long_.insert(long_.place_of(piece), piece, ids, merged.count);
+    }
+
+    Id* copy_long(const Batch& batch, std::string_view text, i64 i, Id* out) {
+        const std::string_view piece = batch.piece(text, i);
+        const PieceKey& key = batch.keys[i];
+        const bool has_place = !key.is_short() || may_be_long(key);
+        const u32 place = has_place ? batch.long_places[i] : long_.place_of(piece);
+        if (const size_t count = long_.find(place, piece, out)) return out + count;
+        pieces_.encode(piece, [&](std::span<const i32> ids) {
+            for (const i32 id : ids) *out++ = static_cast<Id>(id);
+        });
+        return out;
+    }
+
+    static PieceLoops<Id> fastest_loops() {
+        return has_aes_loops() ? aes_loops<Id>() : portable_loops<Id>();
+    }
+
+    static constexpr size_t most_medium = 256;
+
+    const BpeModel* model_;
+    PieceEncoder pieces_;
+    Cache short_;
+    LongPieceCache<Id> long_;
+    PieceLoops<Id> loops_ = fastest_loops();
+    std::unique_ptr<PieceMerger> merger_;
+    Entry elsewhere_{};
+    // Of a batch.
+    u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
+    size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
+    u32 beside_[Batch::capacity];
+    Fresh fresh_[Batch::capacity];
+    std::array<u16, 1024> latest_{};  // of fresh_, by place in the cache
+    PieceKey new_[Batch::capacity];   // those of fresh_ that are to be merged
+    u32 fresh_of_new_[Batch::capacity];
+    ShortIds new_ids_[Batch::capacity];
+    std::string_view medium_[most_medium];  // long ones that are to be merged
+    u32 medium_pieces_[most_medium];
+    MediumIds medium_ids_[most_medium];
+};
+
+}  // namespace lm::text

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "text/bpe/pretoken_merger.hpp"
+
+namespace lm::text {
+namespace {
+
+constexpr i32 none = static_cast<i32>(BpeModel::no_rank << 4);  // and everything above it
+
+i32 pack(u32 rank, u32 i) {
+    return static_cast<i32>(rank << 4 | i);
+}
+
+class PortableMerger : public PieceMerger {
+  public:
+    explicit PortableMerger(const BpeModel& model) : model_(&model), alone_(model) {
+        for (size_t i = 0; i < n_lanes; ++i) order_[i] = &lanes_[i];
+    }
+
+    void merge(std::span<const PieceKey> pieces, ShortIds* out) override {
+        size_t next = 0, n_busy = 0;
+        while (n_busy < n_lanes && next < pieces.size()) begin(n_busy++, pieces, next++);
+        while (n_busy > 0) {
+            for (size_t lane = 0; lane < n_busy; ++lane) settle(*order_[lane]);
+            for (size_t lane = 0; lane < n_busy;) {
+                Lane& own = *order_[lane];
+                if (step(own)) {
+                    ++lane;
+                    continue;
+                }
+                take_ids(own, out[own.piece]);
+                if (next < pieces.size()) {
+                    begin(lane++, pieces, next++);
+                } else {
+                    std::swap(order_[lane], order_[--n_busy]);
+                }
+            }
+        }
+    }
+
+    void merge(std::span<const std::string_view> pieces, MediumIds* out) override {
+        for (const std::string_view piece : pieces) {
+            const std::span<const i32> ids = alone_.encode(piece);
+            std::ranges::copy(ids, out->ids);
+            out->count = static_cast<u32>(ids.size());
+            ++out;
+        }
+    }
+
+    u64 operations() const override { return operations_ + alone_.operations(); }
+
+  private:
+    static constexpr size_t n_lanes = 8;
+    static constexpr u32 n_pairs = PieceKey::longest + 1;
+
+    // Tokens stay where their first byte was, from 1 on, linked by next and previous; before and
+    // behind them stands one that merges with nothing.
+    struct alignas(64) Lane {
+        i32 pairs[n_pairs];  // of the token at i and the one after it: rank << 4 | i
+        i32 ids[n_pairs + 1];
+        u8 next[n_pairs + 1], previous[n_pairs + 1];
+        u32 n_bytes;
+        size_t piece;
+        // The pairs whose ranks have been asked for.
+        u32 left, before;
+        PairTable::Probe left_probe, before_probe;
+    };
+
+    PairTable::Probe probe(i32 left, i32 right) const {
+        return model_->ranks().probe(PairTable::key_of(left, right));
+    }
+
+    void begin(size_t lane, std::span<const PieceKey> pieces, size_t piece) {
+        Lane& own = *order_[lane];
+        const PieceKey& key = pieces[piece];
+        own.piece = piece;
+        own.n_bytes = key.length();
+        const auto byte = [&](u32 i) { return key.byte(i - 1); };
+        for (u32 i = 0; i < n_pairs; ++i) own.pairs[i] = none;
+        for (u32 i = 0; i <= n_pairs; ++i) {
+            own.next[i] = static_cast<u8>(i + 1);
+            own.previous[i] = static_cast<u8>(i - 1);
+        }
+        own.ids[0] = own.ids[own.n_bytes + 1] = BpeModel::no_id;
+        for (u32 i = 1; i <= own.n_bytes; ++i) own.ids[i] = model_->byte_id(byte(i));
+        for (u32 i = 1; i < own.n_bytes; ++i)
+            own.pairs[i] = pack(model_->byte_rank(byte(i), byte(i + 1)), i);
+        own.left = own.before = 0;
+        own.left_probe = own.before_probe = probe(BpeModel::no_id, own.ids[1]);
+        operations_ += own.n_bytes;
+    }
+
+    static void settle(Lane& lane) {
+        lane.pairs[lane.left] = pack(lane.left_probe.rank(), lane.left);
+        lane.pairs[lane.before] = pack(lane.before_probe.rank(), lane.before);
+    }
+
+    // Makes the next merge, the smallest of (rank, position), and asks for the ranks of the two new
+    // pairs; false when there is none.
+    bool step(Lane& lane) {
+        operations_ += lane.n_bytes;
+        i32 best = none;
+        for (u32 i = 0; i < n_pairs; ++i) best = std::min(best, lane.pairs[i]);
+        if (best >= none) return false;
+        const u32 left = static_cast<u32>(best) & 15;
+        const u32 right = lane.next[left];
+        const u32 after = lane.next[right];
+        const u32 before = lane.previous[left];
+        const i32 id = model_->result(static_cast<u32>(best) >> 4);
+        lane.ids[left] = id;
+        lane.next[left] = static_cast<u8>(after);
+        lane.previous[after] = static_cast<u8>(left);
+        lane.pairs[right] = none;
+        lane.left = left;
+        lane.before = before;
+        lane.left_probe = probe(id, lane.ids[after]);
+        lane.before_probe = probe(lane.ids[before], id);
+        lane.left_probe.prefetch();
+        lane.before_probe.prefetch();
+        return true;
+    }
+
+    static void take_ids(const Lane& lane, ShortIds& out) {
+        out.count = 0;
+        for (u32 i = 1; i <= lane.n_bytes; i = lane.next[i]) out.ids[out.count++] = lane.ids[i];
+    }
+
+    const BpeModel* model_;
+    PieceEncoder alone_;
+    std::array<Lane, n_lanes> lanes_;
+    std::array<Lane*, n_lanes> order_;  // the busy ones first
+    u64 operations_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<PieceMerger> make_portable_merger(const BpeModel& model) {
+    return std::make_unique<PortableMerger>(model);
+}
+
+std::unique_ptr<PieceMerger> make_merger(const BpeModel& model) {
+    for (const MergerWords words : {MergerWords::narrow, MergerWords::wide})
+        if (auto merger = make_vector_merger(model, words)) return merger;
+    return make_portable_merger(model);
+}
+
+}  // namespace lm::text

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/pretokenizer/cased_rule.hpp"
+
+#include "text/pretokenizer/rules.hpp"
+
+namespace lm::text {
+namespace {
+
+bool in_both(CharKind kind) {
+    return kind == CharKind::caseless || kind == CharKind::mark;
+}
+
+// The end of U*L+ from `at`, or `at`: past all of U when lower case follows; else U gives back
+// what L+ cannot begin with, the capitals behind the last character that is in both.
+u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
+    u32 end = at;
+    u32 behind_both = at;
+    Char c = chars.at(end);
+    for (; c.length > 0; c = chars.at(end)) {
+        const CharKind kind = kinds[c.code_point];
+        if (kind != CharKind::upper && !in_both(kind)) break;
+        end += c.length;
+        if (in_both(kind)) behind_both = end;
+    }
+    if (c.length == 0 || kinds[c.code_point] != CharKind::lower) return behind_both;
+    for (; c.length > 0; c = chars.at(end)) {
+        const CharKind kind = kinds[c.code_point];
+        if (kind != CharKind::lower && !in_both(kind)) break;
+        end += c.length;
+    }
+    return end;
+}
+
+// The same of U+L* where U*L+ does not match: there L* is empty, and U+ capitals.
+u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
+    for (Char c = chars.at(at); c.length > 0 && kinds[c.code_point] == CharKind::upper;
+         c = chars.at(at))
+        at += c.length;
+    return at;
+}
+
+// The word at `begin`, or `begin`.
+u32 word_end(const CharReader& chars, u32 begin) {
+    const KindTable& kinds = kind_table();
+    const Char c = chars.at(begin);
+    const bool may_lead =
+        c.cls != CharClass::letter && c.cls != CharClass::number && !detail::is_line_end(c);
+    const u32 led = begin + c.length;
+    for (const auto end_of : {lower_word_end, upper_word_end}) {
+        if (may_lead) {
+            if (const u32 end = end_of(chars, kinds, led); end > led) return end;
+        }
+        if (const u32 end = end_of(chars, kinds, begin); end > begin) return end;
+    }
+    return begin;
+}
+
+u32 others_end(const CharReader& chars, u32 begin) {
+    u32 end = chars.skip(begin, CharClass::other);
+    while (detail::is_line_end(chars.at(end)) || chars.at(end).code_point == '/') ++end;
+    return end;
+}
+
+}  // namespace
+
+u32 cased_piece_end(const CharReader& chars, u32 begin, CasedRule rule) {
+    if (const u32 end = word_end(chars, begin); end > begin) {
+        const bool contraction = rule.contractions && chars.at(end).code_point == '\'';
+        return contraction ? detail::contraction_end(chars, end) : end;
+    }
+    const Char c = chars.at(begin);
+    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, rule.most_digits);
+    const u32 first = c.code_point == ' ' ? begin + 1 : begin;
+    const Char other = chars.at(first);
+    if (other.length > 0 && other.cls == CharClass::other) return others_end(chars, first);
+    return detail::space_run_end(chars, begin);
+}
+
+}  // namespace lm::text

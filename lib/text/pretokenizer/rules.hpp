@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pretokenizers of tokenizer.json files, as hand-written walks over code points. Each function
+// gives the end of the piece that begins at `begin` < text size; all are linear in the text. Reader
+// is CharReader or something faster with the same members.
+#pragma once
+
+#include "text/unicode/char_reader.hpp"
+
+namespace lm::text {
+namespace detail {
+
+inline bool is_line_end(const Char& c) {
+    return c.length == 1 && (c.code_point == '\r' || c.code_point == '\n');
+}
+
+// The letter that `c` is without regard to case; U+017F is an s too.
+inline u32 folded(const Char& c) {
+    if (c.code_point == 0x17F) return 's';
+    return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32 : c.code_point;
+}
+
+// End of the contraction that begins at the apostrophe `begin`, or `begin`.
+template <typename Reader>
+u32 contraction_end(const Reader& chars, u32 begin) {
+    const Char a = chars.at(begin + 1);
+    const u32 first = folded(a);
+    if (a.length == 0) return begin;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return begin + 1 + a.length;
+    const Char b = chars.at(begin + 1 + a.length);
+    const bool two = (first == 'r' && folded(b) == 'e') || (first == 'v' && folded(b) == 'e') ||
+                     (first == 'l' && folded(b) == 'l');
+    return two && b.length > 0 ? begin + 1 + a.length + b.length : begin;
+}
+
+template <typename Reader>
+u32 digits_end(const Reader& chars, u32 begin, int most) {
+    u32 end = begin;
+    for (int n = 0; n < most; ++n) {
+        const Char c = chars.at(end);
+        if (c.length == 0 || c.cls != CharClass::number) break;
+        end += c.length;
+    }
+    return end;
+}
+
+// A run of whitespace: up to its last line end if it has one; else all of it at the end of the
+// text, all but the last character before something else, and a lone character as it is.
+template <typename Reader>
+u32 space_run_end(const Reader& chars, u32 begin) {
+    u32 end = begin;
+    u32 last = begin;
+    u32 behind_line_end = begin;
+    for (Char c = chars.at(end); c.length > 0 && c.cls == CharClass::space; c = chars.at(end)) {
+        last = end;
+        end += c.length;
+        if (is_line_end(c)) behind_line_end = end;
+    }
+    if (behind_line_end > begin) return behind_line_end;
+    return end == chars.size() || last == begin ? end : last;
+}
+
+template <typename Reader>
+u32 others_end(const Reader& chars, u32 begin) {
+    u32 end = chars.skip(begin + chars.at(begin).length, CharClass::other);
+    while (is_line_end(chars.at(end))) ++end;
+    return end;
+}
+
+inline bool in_bloom_word(const Char& c) {
+    if (c.length == 0 || c.cls == CharClass::space) return false;
+    switch (c.code_point) {
+        case '(':
+        case ')':
+        case '|':
+        case '.':
+        case ',':
+        case '!':
+        case '?':
+        case 0x2026:
+        case 0x3002:
+        case 0xFF0C:
+        case 0x3001:
+        case 0x964:
+        case 0x6D4:
+        case 0x60C:
+            return false;
+        default:
+            return true;
+    }
+}
+
+// Whether a match begins at `at`; `*first` is where its first word character stands.
+template <typename Reader>
+bool bloom_match(const Reader& chars, u32 at, u32* first) {
+    const Char c = chars.at(at);
+    *first = c.code_point == ' ' && c.length == 1 ? at + 1 : at;
+    return in_bloom_word(*first == at ? c : chars.at(*first));
+}
+
+// Behind the last word character; most are letters and numbers.
+template <typename Reader>
+u32 bloom_word_end(const Reader& chars, u32 at) {
+    for (;;) {
+        at = chars.skip_letters_and_numbers(at);
+        const Char c = chars.at(at);
+        if (!in_bloom_word(c)) return at;
+        at += c.length;
+    }
+}
+
+}  // namespace detail
+
+// Llama-3 and GPT-4 (most_digits 3), Qwen2 (most_digits 1):
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+// \s*[\r\n]+|\s+(?!\S)|\s+
+template <typename Reader>
+u32 llama3_piece_end(const Reader& chars, u32 begin, int most_digits) {
+    const Char c = chars.at(begin);
+    if (c.code_point == '\'') {
+        if (const u32 end = detail::contraction_end(chars, begin); end > begin) return end;
+    }
+    if (c.cls == CharClass::letter) return chars.skip(begin + c.length, CharClass::letter);
+    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, most_digits);
+    const Char following = chars.at(begin + c.length);
+    const bool word = following.length > 0 && following.cls == CharClass::letter;
+    if (word && !detail::is_line_end(c)) return chars.skip(begin + c.length, CharClass::letter);
+    if (c.cls == CharClass::other) return detail::others_end(chars, begin);
+    const bool others = following.length > 0 && following.cls == CharClass::other;
+    if (c.code_point == ' ' && others) return detail::others_end(chars, begin + 1);
+    return detail::space_run_end(chars, begin);
+}
+
+// BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+  where the inner brackets are a nested class: everything but
+// whitespace, "(", ")", "|" and the punctuation listed. What lies between matches is a piece too.
+template <typename Reader>
+u32 bloom_piece_end(const Reader& chars, u32 begin) {
+    u32 first = begin;
+    if (detail::bloom_match(chars, begin, &first)) return detail::bloom_word_end(chars, first);
+    u32 at = begin;
+    while (at < chars.size() && !detail::bloom_match(chars, at, &first)) at += chars.at(at).length;
+    return at;
+}
+
+}  // namespace lm::text

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pretokenizers that are sequences of others, each of which cuts the pieces of those before it as
+// if each were a text of its own: DeepSeek's and Falcon's.
+#pragma once
+
+#include <memory>
+
+#include "text/pretokenizer/pretokenizer.hpp"
+
+namespace lm::text {
+
+// Linear in any text, in constant memory.
+std::unique_ptr<Splitter> make_staged_splitter(SplitRule rule);
+
+}  // namespace lm::text

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every byte of a character carries the character's class. With L, N, W, O the bits of letters,
+// numbers, whitespace and the rest, a piece starts
+//   where a run of L, N or O begins, unless U+0020 stands before it;
+//   where a run of W begins;
+//   at the last character of a run of W that something follows.
+// Behind the end of the text stands imaginary whitespace, so that a last run of W stays whole. Then
+// a start at an apostrophe is looked at for contractions, which move the start behind it.
+#pragma once
+
+#include "text/pretokenizer/x86/char_masks.hpp"
+
+#if defined(__x86_64__)
+
+namespace lm::text {
+
+class Gpt2Starts {
+  public:
+    void restart(const u8* text, u32 size) {
+        text_ = text;
+        size_ = size;
+        before_ = {};
+        spilled_space_ = 0;
+        clear_ = add_ = 0;
+    }
+
+    // Where pieces start in the block at `base`; the text itself does not count as a start.
+    LM_AVX2_INLINE u64 of_block(u32 base, const Masks& m, u64 space_ahead) {
+        u64 starts = piece_starts(base, m, space_ahead);
+        if (base == 0) starts &= ~u64{1};
+        if (size_ - base < block_bytes) starts = _bzhi_u64(starts, size_ - base);
+        return starts;
+    }
+
+  private:
+    // The last bits of the block before, as bit 0.
+    struct Before {
+        u64 letter = 0, number = 0, space = 1, other = 0, blank = 0;
+    };
+
+    LM_AVX2_INLINE u64 piece_starts(u32 base, const Masks& m, u64 space_ahead) {
+        const u64 other = ~(m.letter | m.number | m.space);
+        const u64 runs = (m.letter & ~(m.letter << 1 | before_.letter)) |
+                         (m.number & ~(m.number << 1 | before_.number)) |
+                         (other & ~(other << 1 | before_.other));
+        u64 starts = runs & ~(m.blank << 1 | before_.blank);
+        starts |= m.space & ~(m.space << 1 | before_.space);
+        const u64 wide = m.space2 | m.space3;
+        // One-byte whitespace: neither the first nor a later byte of a wide one.
+        const u64 narrow = wide == 0 ? m.space : m.space & ~(wide | wide << 1 | m.space3 << 2);
+        starts |= narrow & ~(m.space >> 1 | space_ahead << 63) & ~spilled_space_;
+        if (wide != 0) {
+            starts |= m.space2 & ~(m.space >> 2 | space_ahead << 62);
+            starts |= m.space3 & ~(m.space >> 3 | space_ahead << 61);
+        }
+        before_ = {m.letter >> 63, m.number >> 63, m.space >> 63, other >> 63, m.blank >> 63};
+        spilled_space_ = wide == 0 ? 0 : (wide >> 63 | m.space3 >> 62);
+        starts = (starts & ~clear_) | add_;
+        clear_ = add_ = 0;
+        return move_contractions(base, starts, m.apostrophe);
+    }
+
+    LM_AVX2_INLINE u64 move_contractions(u32 base, u64 starts, u64 apostrophes) {
+        for (u64 left = starts & apostrophes; left != 0; left &= left - 1) {
+            const auto at = static_cast<u32>(_tzcnt_u64(left));
+            const u32 length = contraction(base + at);
+            if (length == 0) continue;
+            const u32 behind = at + length;
+            if (at + 1 < 64) {
+                starts &= ~(u64{1} << (at + 1));
+            } else {
+                clear_ |= 1;
+            }
+            (behind < 64 ? starts : add_) |= u64{1} << (behind & 63);
+        }
+        return starts;
+    }
+
+    // Length of the contraction at `at`, where an apostrophe stands; 0: none.
+    u32 contraction(u32 at) const {
+        const u32 a = at + 1 < size_ ? text_[at + 1] : 0;
+        if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+        if (a != 'r' && a != 'v' && a != 'l') return 0;
+        const u32 b = at + 2 < size_ ? text_[at + 2] : 0;
+        return b == (a == 'l' ? 'l' : 'e') ? 3 : 0;
+    }
+
+    const u8* text_ = nullptr;
+    u32 size_ = 0;
+    Before before_;
+    u64 spilled_space_ = 0;    // bytes of the current block that end a wide space of the one before
+    u64 clear_ = 0, add_ = 0;  // changes to the next block's starts
+};
+
+}  // namespace lm::text
+
+#endif

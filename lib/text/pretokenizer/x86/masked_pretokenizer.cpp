@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/pretokenizer/x86/masked_pretokenizer.hpp"
+
+#include <bit>
+
+#include "base/error.hpp"
+#include "text/pretokenizer/rules.hpp"
+#include "text/pretokenizer/x86/ascii_blocks.hpp"
+#include "text/pretokenizer/x86/char_masks.hpp"
+
+#if defined(__x86_64__)
+
+namespace lm::text {
+namespace {
+
+class MaskReader {
+  public:
+    void start(std::string_view text) {
+        chars_ = CharReader(text);
+        begin_ = covered_ = 0;
+    }
+
+    // Skips are fast from `position` on, where a character begins.
+    void look_at(u32 position) {
+        if (position - begin_ >= refill && begin_ + covered_ < size()) cover(position);
+        if (covered_ == 0) cover(position);
+    }
+
+    u32 size() const { return chars_.size(); }
+    Char at(u32 position) const { return chars_.at(position); }
+
+    u32 skip(u32 position, CharClass cls) const {
+        const u64* mask = masks_[static_cast<int>(cls)];
+        const u32 end = run_end(position, [mask](u32 i) { return mask[i]; });
+        return end < begin_ + covered_ ? end : chars_.skip(end, cls);
+    }
+
+    u32 skip_letters_and_numbers(u32 position) const {
+        const u64* letters = masks_[static_cast<int>(CharClass::letter)];
+        const u64* numbers = masks_[static_cast<int>(CharClass::number)];
+        const u32 end = run_end(position, [&](u32 i) { return letters[i] | numbers[i]; });
+        return end < begin_ + covered_ ? end : chars_.skip_letters_and_numbers(end);
+    }
+
+  private:
+    static constexpr u32 n_blocks = 64;
+    static constexpr u32 window = n_blocks * block_bytes;
+    static constexpr u32 refill = window - 512;  // most runs are shorter than the rest
+
+    // The end of a run in the window, or the end of the window; or `position` when it lies beyond.
+    template <typename Mask>
+    u32 run_end(u32 position, Mask mask) const {
+        u32 at = position - begin_;
+        if (at >= covered_) return position;
+        u32 block = at / block_bytes;
+        u64 ends = ~mask(block) >> (at % block_bytes) << (at % block_bytes);
+        while (ends == 0 && ++block < n_blocks) ends = ~mask(block);
+        at = ends == 0 ? window : block * block_bytes + static_cast<u32>(std::countr_zero(ends));
+        return begin_ + std::min(at, covered_);
+    }
+
+    LM_AVX2 void cover(u32 position) {
+        const auto* bytes = reinterpret_cast<const u8*>(chars_.text().data());
+        begin_ = position;
+        masker_.restart();
+        for (u32 i = 0; i < n_blocks && begin_ + i * block_bytes < size(); ++i) {
+            const Masks m = masker_.classify_at(bytes, size(), begin_ + i * block_bytes);
+            masks_[static_cast<int>(CharClass::letter)][i] = m.letter;
+            masks_[static_cast<int>(CharClass::number)][i] = m.number;
+            masks_[static_cast<int>(CharClass::space)][i] = m.space;
+            masks_[static_cast<int>(CharClass::other)][i] = ~(m.letter | m.number | m.space);
+        }
+        // Only whole characters: what comes behind begins with one.
+        covered_ = std::min(window, size() - begin_);
+        if (begin_ + covered_ == size()) return;
+        while (covered_ > window - 4 && (bytes[begin_ + covered_] & 0xC0) == 0x80) --covered_;
+    }
+
+    CharReader chars_;
+    CharMasker masker_;
+    u32 begin_ = 0;    // of the window
+    u32 covered_ = 0;  // bytes of it
+    u64 masks_[4][n_blocks] = {};
+};
+
+struct Llama3Rule {
+    int most_digits;
+    u32 piece_end(const MaskReader& chars, u32 begin) const {
+        return llama3_piece_end(chars, begin, most_digits);
+    }
+    static constexpr bool stops = false;
+    LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8* text) const {
+        u64 all = certain_starts(b, llama3_starts(b, static_cast<u32>(most_digits)));
+        for (u64 left = all & b.apostrophe; left != 0; left &= left - 1) {
+            const auto at = static_cast<u32>(std::countr_zero(left));
+            if (at + 2 >= b.n && !b.at_end) return all & low_bits(at + 1);
+            const u32 end = at + contraction(text + at, b.n - at);
+            if (end > at && end < 64) all |= u64{1} << end;
+        }
+        return all;
+    }
+
+  private:
+    // Length of the contraction at `text`, an apostrophe with `n` bytes to the end; 0: none.
+    static u32 contraction(const u8* text, u32 n) {
+        const u32 a = n > 1 ? text[1] | 0x20U : 0;
+        if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+        if (a != 'r' && a != 'v' && a != 'l') return 0;
+        const u32 b = n > 2 ? text[2] | 0x20U : 0;
+        return b == (a == 'l' ? 'l' : 'e') ? 3 : 0;
+    }
+};
+
+struct BloomRule {
+    u32 piece_end(const MaskReader& chars, u32 begin) const {
+        return bloom_piece_end(chars, begin);
+    }
+    static constexpr bool stops = true;
+    LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
+};
+
+// Blocks of ASCII by bit operations, other pieces by walking.
+template <typename Rule>
+class MaskedSplitter final : public Splitter {
+  public:
+    explicit MaskedSplitter(Rule rule) : rule_(rule) {}
+
+    void start(std::string_view text) override {
+        chars_.start(text);
+        text_ = reinterpret_cast<const u8*>(text.data());
+        position_ = 0;
+        walk_ = 0;
+    }
+    i64 next(u32* ends, i64 capacity) override {
+        i64 n = 0;
+        while (n < capacity && position_ < chars_.size()) {
+            if (walk_ == 0) {
+                if (capacity - n < block_bytes + 8) break;  // never at n = 0
+                const i64 n_block = next_block(ends + n);
+                n += n_block;
+                if (n_block > 0) continue;
+                walk_ = pieces_to_walk;
+            }
+            --walk_;
+            chars_.look_at(position_);
+            // Broken UTF-8 may end in the middle of a character.
+            position_ = std::min(rule_.piece_end(chars_, position_), chars_.size());
+            ends[n++] = position_;
+        }
+        return n;
+    }
+
+  private:
+    static constexpr int pieces_to_walk = 8;  // where a block was of no use, the next one seldom is
+    static constexpr u32 least_block = 12;
+
+    LM_AVX2 i64 next_block(u32* ends) {
+        const AsciiBlock b = read_ascii_block(text_, chars_.size(), position_, Rule::stops);
+        if (b.n < least_block && !b.at_end) return 0;
+        if (b.n == 0) return 0;
+        u64 starts = rule_.starts(b, text_ + position_) & low_bits(b.n) & ~u64{1};
+        i64 n = std::popcount(starts);
+        for (i64 done = 0; done < n; done += 8) {
+            for (int k = 0; k < 8; ++k) {
+                ends[done + k] = position_ + static_cast<u32>(std::countr_zero(starts));
+                starts &= starts - 1;
+            }
+        }
+        if (b.at_end) ends[n++] = chars_.size();
+        if (n > 0) position_ = ends[n - 1];
+        return n;
+    }
+
+    Rule rule_;
+    MaskReader chars_;
+    const u8* text_ = nullptr;
+    u32 position_ = 0;
+    int walk_ = 0;  // pieces to walk before the next block is tried
+};
+
+}  // namespace
+
+std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule) {
+    if (rule == SplitRule::bloom) return std::make_unique<MaskedSplitter<BloomRule>>(BloomRule{});
+    LM_CHECK(rule == SplitRule::llama3 || rule == SplitRule::qwen2, "no masked splitter for it");
+    return std::make_unique<MaskedSplitter<Llama3Rule>>(
+        Llama3Rule{rule == SplitRule::llama3 ? 3 : 1});
+}
+
+}  // namespace lm::text
+
+#else
+
+namespace lm::text {
+
+std::unique_ptr<Splitter> make_masked_splitter(SplitRule) {
+    bug(__FILE__, __LINE__, "no masked splitter here");
+}
+
+}  // namespace lm::text
+
+#endif

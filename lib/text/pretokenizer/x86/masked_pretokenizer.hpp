@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CharReader that jumps over runs of one class by bit masks of the text (char_masks.hpp),
+// made for a window of it at a time: the walks of rules.hpp at several times the speed.
+#pragma once
+
+#include <memory>
+
+#include "text/pretokenizer/pretokenizer.hpp"
+
+namespace lm::text {
+
+// For llama3, qwen2 and bloom, on machines where has_vector_splitter().
+std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule);
+
+}  // namespace lm::text

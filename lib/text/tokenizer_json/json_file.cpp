@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer_json/json_file.hpp"
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::text {
+namespace {
+
+io::Json small(const simdjson::dom::element& value) {
+    return io::Json::parse(simdjson::minify(value));
+}
+
+}  // namespace
+
+HfFile::HfFile(const std::string& path) {
+    const std::string text = io::read_file(path);
+    try {
+        read(parser_.parse(text));
+    } catch (const simdjson::simdjson_error& error) {
+        io::parse_json(text, path);  // which says more, and where
+        run_error(path, "not valid JSON: {}", error.what());
+    }
+}
+
+void HfFile::read(const simdjson::dom::element& whole) {
+    if (!whole.is_object()) {
+        rest_ = small(whole);
+        return;
+    }
+    rest_ = io::Json::object();
+    for (const auto& [key, value] : simdjson::dom::object(whole)) {
+        const bool has_tables = key == "model" && value.is_object();
+        rest_[std::string(key)] = has_tables ? read_model(value) : small(value);
+    }
+}
+
+io::Json HfFile::read_model(const simdjson::dom::object& model) {
+    io::Json rest = io::Json::object();
+    for (const auto& [key, value] : model) {
+        if (key == "vocab" && value.is_object()) {
+            vocab_ = simdjson::dom::object(value);
+        } else if (key == "merges" && value.is_array()) {
+            merges_ = simdjson::dom::array(value);
+        } else {
+            rest[std::string(key)] = small(value);
+        }
+    }
+    return rest;
+}
+
+}  // namespace lm::text

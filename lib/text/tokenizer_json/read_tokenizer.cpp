@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face's tokenizer.json for byte-level BPE: everything in it is either done exactly or
+// refused by name; nothing is skipped.
+#include <algorithm>
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/file.hpp"
+#include "text/bpe_tokenizer.hpp"
+#include "text/tokenizer_json/json_file.hpp"
+#include "text/tokenizer_json/json_part.hpp"
+#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/special_tokens.hpp"
+
+namespace lm::text {
+namespace {
+
+using io::Json;
+
+constexpr i64 most_ids = i64{1} << 21;
+
+class Reader {
+  public:
+    Reader(const std::string& path, SpecialInText special)
+        : path_(path), file_(path), json_(file_.rest()) {
+        parts_.special = special;
+    }
+
+    BpeTokenizerParts read() {
+        if (!json_.is_object() || !json_.contains("model"))
+            run_error(path_, "is not a tokenizer.json: it has no model");
+        const HfPart whole(json_, "tokenizer", path_);
+        check_keys();
+        const auto version = io::json_get<std::string>(json_, "version", path_);
+        if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
+        for (const char* key : {"truncation", "padding"}) {
+            if (!whole.get(key).is_null())
+                note("{}: '{}' is not done: every text becomes all of its ids", path_, key);
+        }
+        parts_.type = "HFTokenizer";
+        parts_.origin = path_;
+        read_model(HfPart(json_.at("model"), "model", path_));
+        parts_.normalizer = read_normalizer(whole.get("normalizer"), path_);
+        const PreTokenizer pre = read_pre_tokenizer(whole.get("pre_tokenizer"), path_);
+        parts_.rule = pre.rule;
+        parts_.prefix_space = pre.prefix_space;
+        for (const Json& token : whole.get("added_tokens")) read_added(token);
+        NamedTokens named = read_named_tokens(path_);
+        for (AddedToken& token : named.tokens) add_named(std::move(token));
+        Template around = read_post_processor(whole.get("post_processor"), path_);
+        check_template(around);
+        parts_.prefix = std::move(around.prefix);
+        parts_.suffix = std::move(around.suffix);
+        parts_.eod = find_eod(named);
+        return std::move(parts_);
+    }
+
+  private:
+    void check_keys() const {
+        constexpr std::string_view known[] = {
+            "version",    "truncation",    "padding",        "added_tokens", "model",
+            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // which changes no id
+        };
+        for (const auto& [key, value] : json_.items()) {
+            if (std::ranges::find(known, key) == std::end(known))
+                refuse(path_, "the key '{}' of a tokenizer.json", key);
+        }
+    }
+
+    void read_model(const HfPart& model) {
+        if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
+        // Every byte has a token (BpeTokenizer sees to it), so that nothing is ever unknown, and
+        // unk_token, fuse_unk and byte_fallback change no id.
+        model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                    "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
+        const Json& dropout = model.get("dropout");
+        if (!dropout.is_null() && (!dropout.is_number() || dropout.get<double>() != 0.0))
+            refuse(path_, "model option 'dropout'");
+        for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+            const Json& value = model.get(key);
+            if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
+        }
+        parts_.whole_pieces = model.flag("ignore_merges");
+        if (!file_.vocab()) run_error(path_, "'vocab' is not an object of token: id");
+        read_vocab(*file_.vocab());
+        index_.emplace(parts_.files.tokens, path_);
+        if (!file_.merges()) run_error(path_, "model {} has no list 'merges'", model.type());
+        read_merges(*file_.merges());
+        warn_of_no_merges();
+    }
+
+    void read_merges(const simdjson::dom::array& merges) {
+        MergeReader reader(*index_, parts_.files.tokens.size(), path_);
+        i64 n = 0;
+        for (const simdjson::dom::element merge : merges) read_merge(merge, n++, reader);
+        parts_.files.merges = reader.take();
+    }
+
+    // Hugging Face tokenizers take it too; but a vocabulary that was learned has lost something.
+    void warn_of_no_merges() const {
+        constexpr i64 most_of_bytes = 1024;  // all bytes and many special tokens
+        if (parts_.files.merges.empty() && !parts_.whole_pieces && n_vocab_ > most_of_bytes) {
+            warn("{}: has a vocabulary of {} tokens and no merges: text becomes single bytes",
+                 path_, n_vocab_);
+        }
+    }
+
+    void read_vocab(const simdjson::dom::object& vocab) {
+        std::vector<std::string>& tokens = parts_.files.tokens;
+        tokens.resize(std::min(vocab.size(), static_cast<size_t>(most_ids)));
+        for (const auto& [token, value] : vocab) {
+            const i64 id = value.is_int64() ? i64{value} : -1;
+            if (id < 0 || id >= most_ids) run_error(path_, "token '{}' has no usable id", token);
+            ++n_vocab_;
+            const auto at = static_cast<size_t>(id);
+            if (at >= tokens.size()) tokens.resize(at + 1);
+            if (!tokens[at].empty())
+                run_error(path_, "id {} stands twice ('{}' and '{}')", id, tokens[at], token);
+            tokens[at] = token;
+        }
+    }
+
+    void read_merge(const simdjson::dom::element& merge, i64 n, MergeReader& merges) const {
+        const auto where = [&] { return fmt::format("{}: merge {}", path_, n); };
+        std::string_view text;
+        simdjson::dom::array pair;
+        if (merge.get(pair) == simdjson::SUCCESS) {
+            std::string_view left, right;
+            if (pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
+                pair.at(1).get(right) != simdjson::SUCCESS)
+                run_error(where(), "is not a pair of tokens");
+            return merges.add(left, right, where);
+        }
+        const bool is_text = merge.get(text) == simdjson::SUCCESS;
+        const size_t space = text.find(' ');
+        if (!is_text || space == text.npos || text.find(' ', space + 1) != text.npos)
+            run_error(where(), "is not a pair of tokens");
+        merges.add(text.substr(0, space), text.substr(space + 1), where);
+    }
+
+    void read_added(const Json& json) {
+        const HfPart part(json, "added token", path_);
+        part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+        AddedToken token;
+        token.content = part.text("content");
+        const i64 id = io::json_get<i64>(json, "id", path_);
+        token.special = part.flag("special");
+        token.normalized = part.flag("normalized", !token.special);
+        token.single_word = part.flag("single_word");
+        token.lstrip = part.flag("lstrip");
+        token.rstrip = part.flag("rstrip");
+        if (token.content.empty()) run_error(path_, "an added token is empty");
+        const auto [known, is_new] = added_.emplace(token.content, parts_.added.size());
+        if (is_new) check_id(token.content, id);
+        token.id = static_cast<i32>(id);
+        if (!is_new) return check_again(token, parts_.added[known->second]);
+        check_normalized(token);
+        parts_.added.push_back(std::move(token));
+    }
+
+    // Hugging Face tokenizers passes over a token that it has.
+    void check_again(const AddedToken& token, const AddedToken& before) const {
+        if (token != before)
+            run_error(path_, "the added token '{}' stands twice, with other flags or another id",
+                      token.content);
+    }
+
+    // The vocabulary's id where it has the token, else the next free one: Hugging Face tokenizers
+    // gives that, whatever the file says.
+    void check_id(const std::string& content, i64 id) {
+        const i32 in_vocab = index_->find(content);
+        const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
+        if (id != expected)
+            run_error(path_, "added token '{}' has id {}, where {} is due", content, id, expected);
+        next_added_ = std::max(next_added_, id + 1);
+    }
+
+    // transformers makes an added token of what stands in the vocabulary alone, and a new one,
+    // behind all others, of what does not: that changes what is trained, and is not done.
+    void add_named(AddedToken token) {
+        if (token.content.empty() || added_.contains(token.content)) return;
+        token.id = index_->find(token.content);
+        if (token.id < 0) return;
+        check_normalized(token);
+        added_.emplace(token.content, parts_.added.size());
+        parts_.added.push_back(std::move(token));
+    }
+
+    void check_normalized(const AddedToken& token) const {
+        Normalizer::Buffers buffers;
+        if (token.normalized && parts_.normalizer.apply(token.content, buffers).empty())
+            refuse(path_, "the added token '{}', of which the normalizer leaves nothing,",
+                   token.content);
+    }
+
+    void check_template(const Template& around) const {
+        const i64 n = std::max(static_cast<i64>(parts_.files.tokens.size()), next_added_);
+        for (const auto* ids : {&around.prefix, &around.suffix}) {
+            for (const i32 id : *ids) {
+                if (id >= n)
+                    run_error(path_, "the post_processor has the id {}: there are only {}", id, n);
+            }
+        }
+    }
+
+    std::optional<i32> added_id(std::string_view content) const {
+        const auto at = added_.find(std::string(content));
+        return at == added_.end() ? std::nullopt : std::optional(parts_.added[at->second].id);
+    }
+
+    // What Hugging Face keeps beside tokenizer.json; else the usual names.
+    std::optional<i32> find_eod(const NamedTokens& named) const {
+        if (named.eos) {
+            if (const auto id = added_id(*named.eos)) return id;
+            run_error(named.eos_path, "eos_token is '{}', which {} has not: give one of its tokens",
+                      *named.eos, path_);
+        }
+        for (const std::string_view name : end_of_document_names) {
+            if (const auto id = added_id(name)) return id;
+        }
+        return std::nullopt;
+    }
+
+    const std::string& path_;
+    HfFile file_;
+    const Json& json_;
+    BpeTokenizerParts parts_;
+    std::unordered_map<std::string, size_t> added_;  // where each content is in parts_.added
+    std::optional<TokenIndex> index_;                // of the model's tokens
+    i64 n_vocab_ = 0;                                // tokens of the model
+    i64 next_added_ = 0;                             // the id behind the largest added token
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special) {
+    const std::string file =
+        io::is_directory(path) ? (std::filesystem::path(path) / "tokenizer.json").string() : path;
+    return std::make_shared<BpeTokenizer>(Reader(file, special).read());
+}
+
+}  // namespace lm::text

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer_json/special_tokens.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::text {
+namespace {
+
+using io::Json;
+
+constexpr const char* roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                 "pad_token", "cls_token", "mask_token"};
+constexpr const char* other_tokens = "additional_special_tokens";
+
+// A file beside the tokenizer.json; empty where there is none.
+struct Beside {
+    std::string path;
+    Json json = Json::object();
+
+    Beside(const std::string& tokenizer, const char* name)
+        : path((std::filesystem::path(tokenizer).parent_path() / name).string()) {
+        if (!io::exists(path)) return;
+        json = io::read_json(path);
+        if (!json.is_object()) run_error(path, "is not a JSON object");
+    }
+    // Null where it says nothing.
+    Json get(const char* key) const { return json.contains(key) ? json[key] : Json(); }
+};
+
+// A text, or an object with flags.
+AddedToken token_of(const Json& json, const char* key, const std::string& path) {
+    AddedToken token;
+    if (json.is_object() && json.contains("content") && json["content"].is_string()) {
+        token.content = json["content"].get<std::string>();
+        token.special = io::json_get_or<bool>(json, "special", true, path);
+        token.normalized = io::json_get_or<bool>(json, "normalized", !token.special, path);
+        token.single_word = io::json_get_or<bool>(json, "single_word", false, path);
+        token.lstrip = io::json_get_or<bool>(json, "lstrip", false, path);
+        token.rstrip = io::json_get_or<bool>(json, "rstrip", false, path);
+    } else if (json.is_string()) {
+        token.content = json.get<std::string>();
+    } else {
+        run_error(path, "{} is {}: neither a text nor an object with a text 'content'", key,
+                  json.dump());
+    }
+    return token;
+}
+
+void add_others(const Beside& file, std::vector<AddedToken>& tokens) {
+    for (const Json& json : file.get(other_tokens))
+        tokens.push_back(token_of(json, other_tokens, file.path));
+}
+
+}  // namespace
+
+// As transformers: special_tokens_map.json, which older versions wrote, counts before
+// tokenizer_config.json, unless that lists the added tokens. Those come first: a token that stands
+// there has the flags from there.
+NamedTokens read_named_tokens(const std::string& path) {
+    constexpr const char* list = "added_tokens_decoder";
+    const Beside config(path, "tokenizer_config.json");
+    NamedTokens named;
+    std::optional<Beside> map;
+    if (config.json.contains(list)) {
+        for (const Json& json : config.json[list])
+            named.tokens.push_back(token_of(json, list, config.path));
+    } else {
+        map.emplace(path, "special_tokens_map.json");
+    }
+    for (const char* role : roles) {
+        const bool is_mapped = map && !map->get(role).is_null();
+        const Beside& file = is_mapped ? *map : config;
+        const Json json = file.get(role);
+        if (json.is_null()) continue;
+        AddedToken token = token_of(json, role, file.path);
+        token.special = true;
+        if (role == std::string_view("eos_token")) {
+            named.eos = token.content;
+            named.eos_path = file.path;
+        }
+        named.tokens.push_back(std::move(token));
+    }
+    add_others(config, named.tokens);
+    if (map) add_others(*map, named.tokens);
+    return named;
+}
+
+}  // namespace lm::text

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing a trained tokenizer: vocab.json and merges.txt as GPT-2 has them, tokenizer.json and
+// tokenizer_config.json for Hugging Face.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/bpe/bpe_trainer.hpp"
+#include "text/normalizer/normalizer.hpp"
+#include "text/pretokenizer/pretokenizer.hpp"
+
+namespace lm::text {
+
+struct TokenizerDesign {
+    std::vector<std::string> special;  // the first tokens, in this order
+    SplitRule rule = SplitRule::gpt2;
+    std::optional<NormalizerStep::Kind> form;  // one of the four normal forms
+};
+
+// The text of each file.
+std::string vocab_json(const TrainedBpe& bpe);
+std::string merges_txt(const TrainedBpe& bpe);
+std::string tokenizer_json(const TrainedBpe& bpe, const TokenizerDesign& design);
+std::string tokenizer_config_json(const TokenizerDesign& design);
+
+}  // namespace lm::text

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.json files against ids that Hugging Face tokenizers gave (golden/text/make_hf.py), and
+// the refusals by name.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "support/ids.hpp"
+#include "support/slow_split.hpp"
+#include "support/temp_dir.hpp"
+#include "text/pretokenizer/patterns.hpp"
+#include "text/tokenizer.hpp"
+#include "text/tokenizer_json/parts.hpp"
+
+using namespace lm;
+using namespace lm::text;
+using io::Json;
+
+namespace {
+
+// A whole tokenizer.json of a style over GPT-2's tables.
+Json whole(const Json& style) {
+    static const Json vocab = io::read_json(share_file("tokenizers/gpt2/vocab.json"));
+    static const Json merges = [] {
+        Json list = Json::array();
+        std::ifstream in(share_file("tokenizers/gpt2/merges.txt"));
+        std::string line;
+        std::getline(in, line);
+        while (std::getline(in, line)) list.push_back(line);
+        return list;
+    }();
+    Json j = style;
+    j.erase("ignore_merges");  // of the model
+    j["version"] = "1.0";
+    j["model"] = {{"type", "BPE"},
+                  {"vocab", vocab},
+                  {"merges", merges},
+                  {"ignore_merges", style.value("ignore_merges", false)}};
+    return j;
+}
+
+std::string failure_of(const test::TempDir& dir, const std::string& text) {
+    io::write_file(dir / "tokenizer.json", text, io::Overwrite::yes);
+    try {
+        load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return "loads";
+}
+
+std::string failure_of(const test::TempDir& dir, const Json& json) {
+    return failure_of(dir, json.dump());
+}
+
+}  // namespace
+
+TEST_CASE("ids of tokenizer.json files equal Hugging Face's") {
+    const test::TempDir dir;
+    const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
+    std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers;
+    std::map<std::string, std::unique_ptr<Encoder>> encoders;
+    for (const auto& [name, style] : styles.items()) {
+        const std::string path = dir / (name + ".json");
+        io::write_file(path, whole(style).dump(), io::Overwrite::no);
+        tokenizers[name] = load_hf_tokenizer(path, SpecialInText::parse);
+        encoders[name] = tokenizers[name]->make_encoder();
+    }
+    std::ifstream in(LM_TEST_DIR "/golden/text/hf-ids.jsonl");
+    int n = 0;
+    for (std::string line; std::getline(in, line); ++n) {
+        const Json j = Json::parse(line);
+        const auto text = j["text"].get<std::string>();
+        const auto style = j["style"].get<std::string>();
+        INFO(style << ": " << j["text"]);
+        CHECK(test::narrow_ids_of(*encoders[style], text) == j["ids"].get<std::vector<i32>>());
+    }
+    CHECK(n > 200);
+    CHECK(tokenizers["bloom"]->eod() == 50257);
+    CHECK(tokenizers["llama3"]->vocab_size() == 50260);
+    std::string back;
+    tokenizers["llama3"]->decode(std::vector<i32>{50257, 15496, 50259}, back);
+    CHECK(back == "<s>Hellothe own");
+}
+
+TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    const auto with = [&](const char* pointer, const Json& value) {
+        Json changed = base;
+        changed[Json::json_pointer(pointer)] = value;
+        return failure_of(dir, changed);
+    };
+    using Catch::Contains;
+    CHECK(with("/normalizer", nullptr) == "loads");
+    CHECK_THAT(with("/version", "2.0"), Contains("version 2.0"));
+    CHECK(with("/normalizer", {{"type", "NFC"}}) == "loads");
+    CHECK_THAT(with("/normalizer", {{"type", "BertNormalizer"}}), Contains("'BertNormalizer'"));
+    CHECK_THAT(with("/normalizer", {{"type", "NFC"}, {"odd", 1}}), Contains("option 'odd'"));
+    CHECK_THAT(with("/normalizer", {{"type", "Sequence"}}), Contains("no list 'normalizers'"));
+    const auto replace = [&](const Json& pattern) {
+        return with("/normalizer", {{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}});
+    };
+    CHECK(replace({{"String", " "}}) == "loads");
+    CHECK(with("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}) == "loads");
+    CHECK_THAT(with("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}),
+               Contains("Prepend of an empty text is not supported"));
+    for (const char* key : {"/truncation", "/padding", "/decoder", "/post_processor"})
+        CHECK(with(key, nullptr) == "loads");
+    CHECK_THAT(with("/frobnicate", 1), Contains("the key 'frobnicate' of a tokenizer.json is not"));
+    CHECK_THAT(with("/type", "BPE"), Contains("the key 'type'"));
+    CHECK_THAT(replace({{"String", ""}}), Contains("the empty pattern"));
+    CHECK_THAT(replace({{"Regex", " +"}}), Contains("\"Regex\":\" +\""));
+    CHECK_THAT(with("/model/type", "Unigram"), Contains("'Unigram' is not supported"));
+    CHECK(with("/model/byte_fallback", true) == "loads");  // no byte is ever unknown
+    CHECK_THAT(with("/model/continuing_subword_prefix", "##"), Contains("continuing_subword"));
+    CHECK_THAT(with("/model/end_of_word_suffix", "</w>"), Contains("end_of_word_suffix"));
+    CHECK_THAT(with("/model/new_option", 1), Contains("new_option"));
+    CHECK_THAT(with("/model/dropout", 0.1), Contains("dropout"));
+    const auto split = [&](const char* behavior, const Json& pattern, bool invert = false) {
+        const Json part = {
+            {"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
+        const Json bytes = {
+            {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+        return with("/pre_tokenizer",
+                    {{"type", "Sequence"}, {"pretokenizers", Json::array({part, bytes})}});
+    };
+    const auto digits = [&](const Json& part, bool use_regex) {
+        const Json bytes = {
+            {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}};
+        return with("/pre_tokenizer",
+                    {{"type", "Sequence"}, {"pretokenizers", Json::array({part, bytes})}});
+    };
+    const Json each = {{"type", "Digits"}, {"individual_digits", true}};
+    CHECK(digits(each, true) == "loads");
+    CHECK_THAT(digits(each, false), Contains("the parts (Digits with individual_digits, ByteLevel "
+                                             "without use_regex) is not supported"));
+    CHECK_THAT(
+        digits({{"type", "Punctuation"}}, true),
+        Contains("the parts (Punctuation with behavior Isolated, ByteLevel with use_regex)"));
+    CHECK_THAT(digits({{"type", "Punctuation"}, {"behavior", 1}}, true), Contains("'behavior'"));
+    const Json llama = {{"Regex", std::string(pattern::llama3)}};
+    CHECK(split("Isolated", llama) == "loads");
+    CHECK_THAT(split("Removed", llama), Contains("'Removed'"));
+    CHECK_THAT(split("Isolated", llama, true), Contains("invert"));
+    CHECK(split("Removed", llama, true) == "loads");  // there is nothing between the matches
+    const Json bloom = {{"Regex", std::string(pattern::bloom)}};
+    CHECK_THAT(split("Removed", bloom, true), Contains("'Removed' and invert true"));
+    CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}), Contains("pattern {\"Regex\":\"\\\\s+\"}"));
+    CHECK_THAT(split("Isolated", {{"String", " "}}), Contains("pattern {\"String\":\" \"}"));
+    CHECK_THAT(with("/pre_tokenizer", {{"type", "Whitespace"}}), Contains("'Whitespace'"));
+    CHECK_THAT(with("/added_tokens/0/id", 5), Contains("has id 5, where 50256 is due"));
+    CHECK_THAT(with("/added_tokens/0/content", ""), Contains("is empty"));
+    CHECK_THAT(with("/added_tokens/0/content", "<new>"), Contains("where 50257 is due"));
+    CHECK(with("/added_tokens/1", base["added_tokens"][0]) == "loads");
+    Json again = base["added_tokens"][0];
+    again["lstrip"] = true;
+    CHECK_THAT(with("/added_tokens/1", again), Contains("stands twice, with other flags"));
+    CHECK(with("/truncation", {{"max_length", 512}}) == "loads");
+    CHECK(with("/padding", {{"strategy", "BatchLongest"}}) == "loads");
+    CHECK_THAT(with("/model/vocab/beyond", (1 << 21) - 1), Contains("has 2097152 ids: more than"));
+    CHECK_THAT(with("/model/vocab/beyond", 1 << 21), Contains("has no usable id"));
+    CHECK_THAT(with("/model/vocab/minus", -1), Contains("'minus' has no usable id"));
+    CHECK_THAT(with("/model/merges", nullptr), Contains("has no list 'merges'"));
+    CHECK_THAT(with("/model/merges/7", "qqq zzz"), Contains("merge 7: token 'qqq' is not in"));
+    CHECK_THAT(with("/model/merges/7", base["model"]["merges"][6]),
+               Contains("merge 7: the merge") && Contains("stands twice"));
+    CHECK_THAT(with("/model/vocab/!", 1), Contains("stands twice"));
+    CHECK_THAT(with("/model/merges/7", "a"), Contains("merge 7: is not a pair"));
+    CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
+    CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("no list 'cls'"));
+    CHECK_THAT(with("/model/vocab/odd", 1.5), Contains("'odd' has no usable id"));
+    CHECK_THAT(with("/model/vocab", Json::array()), Contains("'vocab' is not an object"));
+    CHECK_THAT(with("/model", Json::array()), Contains("a model is not an object"));
+    Json pairs = Json::array();
+    for (const Json& merge : base["model"]["merges"]) {
+        const auto text = merge.get<std::string>();
+        const size_t space = text.find(' ');
+        pairs.push_back({text.substr(0, space), text.substr(space + 1)});
+    }
+    CHECK(with("/model/merges", pairs) == "loads");
+    pairs[9].push_back("three");
+    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: is not a pair"));
+    pairs[9] = {"a", 5};
+    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: is not a pair"));
+    CHECK_THAT(failure_of(dir, Json::object()), Contains("has no model"));
+    CHECK_THAT(failure_of(dir, Json::array()), Contains("has no model"));
+    const std::string text = base.dump();
+    CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
+               Contains("not valid JSON at byte "));
+    CHECK_THAT(failure_of(dir, std::string("{\"a\": \"\xFF\"}")),
+               Contains("not valid JSON at byte 8: "));
+    CHECK_THAT(failure_of(dir, std::string()), Contains("not valid JSON at byte 1: "));
+}
+
+TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens") {
+    const test::TempDir dir;
+    std::vector<std::string> warnings;
+    set_log_sink([&](Severity, std::string_view text) { warnings.emplace_back(text); });
+    Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    json["model"]["merges"] = Json::array();
+    const auto ids = [&](bool ignore_merges) {
+        json["model"]["ignore_merges"] = ignore_merges;
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse)->encode("Hello hello zq");
+    };
+    const std::vector<i32> bytes = {39, 68, 75, 75, 78, 220, 71, 68, 75, 75, 78, 220, 89, 80};
+    CHECK(ids(false) == bytes);
+    REQUIRE(warnings.size() == 1);
+    CHECK_THAT(warnings[0], Catch::Contains("50257 tokens and no merges: text becomes single"));
+    CHECK(ids(true) == std::vector<i32>{15496, 23748, 220, 89, 80});
+    CHECK(warnings.size() == 1);
+    set_log_sink({});
+}
+
+TEST_CASE("a rule is read as it is written") {
+    for (const SplitRule rule : test::all_rules) {
+        const io::OrderedJson written = pre_tokenizer_json(rule);
+        CHECK(read_pre_tokenizer(Json::parse(written.dump()), "here").rule == rule);
+    }
+}
+
+TEST_CASE("work grows linearly with every style") {
+    const test::TempDir dir;
+    const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
+    for (const char* style : {"bloom", "llama3", "flags"}) {
+        io::write_file(dir / "tokenizer.json", whole(styles[style]).dump(), io::Overwrite::yes);
+        const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+        for (const char* unit : {"a", " ", "\u4E00", "'s", "\n", "1", "\u0301", "<|", "of"}) {
+            u64 work[2];
+            for (const size_t k : {size_t{0}, size_t{1}}) {
+                std::string text;
+                while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
+                const auto encoder = tokenizer->make_encoder();
+                test::ids_of(*encoder, text);
+                work[k] = encoder->operations();
+            }
+            INFO(style << ", " << unit << ": " << work[0] << " then " << work[1]);
+            CHECK(work[1] < 11 * work[0] + 1000);
+        }
+    }
+}
+
+TEST_CASE("an error names a token that no longer is one, and an id that never was") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    std::string out;
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{1, 50257}, out),
+                      Catch::Contains("there is no id 50257"));
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{-1}, out),
+                      Catch::Contains("there is no id -1"));
+}
+
+TEST_CASE("the end of document is the eos_token that the files beside tokenizer.json name") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto write = [&](const char* name, const Json& json) {
+        io::write_file(dir / name, json.dump(), io::Overwrite::yes);
+    };
+    const auto eod = [&](const Json& config, const Json& map) -> std::string {
+        write("tokenizer_config.json", config);
+        write("special_tokens_map.json", map);
+        try {
+            const auto id = load_hf_tokenizer(dir.path(), SpecialInText::parse)->eod();
+            return id ? std::to_string(*id) : "none";
+        } catch (const Error& e) {
+            return e.what();
+        }
+    };
+    using Catch::Contains;
+    const Json nothing = Json::object();
+    CHECK(eod(nothing, nothing) == "50256");
+    CHECK(eod({{"eos_token", nullptr}}, nothing) == "50256");
+    CHECK(eod({{"eos_token", "!"}}, nothing) == "0");
+    CHECK(eod({{"eos_token", {{"content", "!"}}}}, nothing) == "0");
+    CHECK_THAT(eod({{"eos_token", "nope"}}, nothing),
+               Contains("tokenizer_config.json: eos_token is 'nope', which"));
+    CHECK_THAT(eod({{"eos_token", {{"content", nullptr}}}}, nothing),
+               Contains("tokenizer_config.json: eos_token is {\"content\":null}: neither"));
+    CHECK_THAT(eod({{"eos_token", 7}}, nothing), Contains("eos_token is 7: neither"));
+    CHECK_THAT(eod(Json::array(), nothing), Contains("tokenizer_config.json: is not a JSON"));
+    CHECK(eod(nothing, {{"eos_token", "\""}}) == "1");
+    CHECK(eod({{"eos_token", "!"}}, {{"eos_token", "\""}}) == "1");
+    const Json newer = {{"eos_token", "!"}, {"added_tokens_decoder", nothing}};
+    CHECK(eod(newer, {{"eos_token", "\""}}) == "0");
+    CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}), Contains("special_tokens_map.json: eos"));
+}
+
+TEST_CASE("special tokens that only the files beside tokenizer.json name") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    const auto write = [&](const char* name, const Json& json) {
+        io::write_file(dir / name, json.dump(), io::Overwrite::yes);
+    };
+    const auto ids = [&](const Json& config, const Json& map, std::string_view text,
+                         SpecialInText special = SpecialInText::parse) {
+        write("tokenizer_config.json", config);
+        write("special_tokens_map.json", map);
+        const auto tokenizer = load_hf_tokenizer(dir.path(), special);
+        IdBuffer buffer(true);
+        tokenizer->make_encoder()->encode(text, buffer);
+        return std::vector<i32>(buffer.ids<i32>().begin(), buffer.ids<i32>().end());
+    };
+    using Ids = std::vector<i32>;
+    const Json nothing = Json::object();
+    const std::string text = "hello hello";
+    const Ids merged = ids(nothing, nothing, text);
+    const i32 hello = merged.front();
+    REQUIRE(merged.size() == 2);
+    // transformers splits them out of text wherever they stand.
+    const Ids split = {hello, 220, hello};
+    for (const char* role : {"eos_token", "pad_token", "unk_token", "bos_token"}) {
+        CHECK(ids({{role, "hello"}}, nothing, text) == split);
+        CHECK(ids(nothing, {{role, {{"content", "hello"}}}}, text) == split);
+        CHECK(ids({{role, "hello"}}, nothing, text, SpecialInText::plain) == merged);
+    }
+    CHECK(ids({{"additional_special_tokens", {"x", "hello"}}}, nothing, text) == split);
+    CHECK(ids({{"eos_token", {{"content", "hello"}, {"lstrip", true}}}}, nothing, text) ==
+          Ids{hello, hello});
+    CHECK(ids({{"eos_token", "hello"}}, {{"eos_token", "!"}}, text) == merged);
+    const Json listed = {{"5", {{"content", "hello"}, {"rstrip", true}}}};
+    CHECK(ids({{"eos_token", "hello"}, {"added_tokens_decoder", listed}}, nothing, text) ==
+          Ids{hello, hello});
+    CHECK(ids({{"pad_token", "none of the vocabulary's"}}, nothing, text) == merged);
+}
+
+TEST_CASE("ids that no token has") {
+    const test::TempDir dir;
+    Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    json["model"]["vocab"]["beyond"] = 60000;
+    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+    const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    CHECK(tokenizer->vocab_size() == 60001);
+    CHECK(tokenizer->encode("Hello beyond") == std::vector<i32>{15496, 3675});
+    std::string out;
+    tokenizer->decode(std::vector<i32>{60000}, out);
+    CHECK(out == "beyond");
+    CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{55555}, out),
+                      Catch::Contains("no token has the id 55555"));
+}
+
+TEST_CASE("plain leaves special tokens alone, not the other added ones") {
+    const test::TempDir dir;
+    const Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["llama3"]);
+    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+    const auto plain = load_hf_tokenizer(dir.path(), SpecialInText::plain);
+    const auto parse = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    CHECK(parse->encode("<s>the own") == std::vector<i32>{50257, 50257, 50259});
+    CHECK(plain->encode("<s>the own") == std::vector<i32>{50257, 27, 82, 29, 50259});
+    CHECK(plain->digest() != parse->digest());
+}
+
+TEST_CASE("added tokens of whitespace that strip it count as in Hugging Face tokenizers") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    const auto ids_of = [&](bool lstrip, bool rstrip, const std::string& text) {
+        Json json = base;
+        json["added_tokens"].push_back({{"id", 50257},
+                                        {"content", "\n\n"},
+                                        {"lstrip", lstrip},
+                                        {"rstrip", rstrip},
+                                        {"special", true}});
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
+        return tokenizer->encode(text);
+    };
+    using Ids = std::vector<i32>;
+    const std::string text = "a \n\n\n\n \n\nb";
+    CHECK(ids_of(true, true, text) == Ids{64, 50257, 65});
+    CHECK(ids_of(false, true, text) == Ids{64, 220, 50257, 50257, 50257, 65});
+    CHECK(ids_of(true, false, text) == Ids{64, 50257, 50257, 50257, 65});
+    const std::string many(2'000'000, '\n');  // in time: quadratic work would take an hour
+    CHECK(ids_of(true, true, many) == Ids{50257});
+    CHECK(ids_of(false, true, many) == Ids(1'000'000, 50257));
+}
+
+TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
+    const test::TempDir dir;
+    const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    const auto load = [&](const std::string& content, i32 id, bool ignore_merges) {
+        Json json = base;
+        json["added_tokens"].push_back({{"id", id}, {"content", content}, {"special", true}});
+        json["model"]["ignore_merges"] = ignore_merges;
+        if (ignore_merges) std::erase(json["model"]["merges"].get_ref<Json::array_t&>(), "Ġt he");
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    };
+    const auto back = [](const Tokenizer& tokenizer, const std::vector<i32>& ids) {
+        std::string text;
+        tokenizer.decode(ids, text);
+        return text;
+    };
+    using Ids = std::vector<i32>;
+    // The id of the space, which text has anyway, and that of " the".
+    const auto space = load("Ġ", 220, false);
+    CHECK(space->encode("a Ġ the  b") == Ids{64, 220, 220, 262, 220, 275});
+    CHECK(back(*space, {64, 220, 220, 262, 220, 275}) == "a   the  b");
+    for (const bool ignore_merges : {false, true}) {
+        const auto the = load("Ġthe", 262, ignore_merges);
+        CHECK(the->encode("a the Ġthe") == Ids{64, 262, 220, 262});
+        CHECK(back(*the, {64, 262}) == "a the");
+    }
+    // One that no text becomes otherwise stays what it is.
+    const auto own = load("<é>", 50257, false);
+    CHECK(own->encode("a<é>é") == Ids{64, 50257, 2634});
+    CHECK(back(*own, {64, 50257, 2634}) == "a<é>é");
+}
+
+TEST_CASE("ids have the room that the normalized text needs, whatever normalizers may do") {
+    const test::TempDir dir;
+    const auto load = [&](const Json& steps) {
+        Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+        json["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+        io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    };
+    const auto replace = [](const char* pattern, const std::string& content) {
+        return Json{{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+    };
+    // 64 times twice as much is more than 64 bits count.
+    const Json twice = replace("\x01", "\x01\x01");
+    Json steps = Json::array();
+    for (int i = 0; i < 64; ++i) steps.push_back(twice);
+    const auto doubled = load(steps);
+    std::string text;
+    for (int i = 0; i < 20'000; ++i) text += "xyzw ";
+    CHECK(doubled->encode(text) == load(Json::array())->encode(text));
+
+    const auto folded = load({{{"type", "NFKC"}}, {{"type", "Lowercase"}}, replace(" ", "\u2581")});
+    IdBuffer ids(true);
+    folded->make_encoder()->encode(text, ids);
+    CHECK(ids.capacity() <= sizeof(i32) * (text.size() / 5 * 7 + 16));
+}
