@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "cpu/matmul.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 #include "device/ops.hpp"
 
 using namespace lm;

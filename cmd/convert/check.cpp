@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "convert/gpt2_reference.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::convert_tool {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 
 namespace lm::cpu {
 

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device object that the operations of this backend find behind their context.
+// The CPU backend: memory in huge pages, one thread pool, and two tables of operations: plain
+// reference loops (what the operation means) and the fast versions.
 #pragma once
 
+#include <memory>
+
 #include "base/error.hpp"
-#include "cpu/cpu.hpp"
 #include "device/ops.hpp"
 
 namespace lm::cpu {
+
+enum class Kernels { fast, reference };
+
+// Returns a CPU device with `n_threads` threads; 0: all cores this process may use.
+std::unique_ptr<device::Device> make_device(int n_threads, Kernels kernels = Kernels::fast);
 
 class Matmul;
 

@@ -8,7 +8,7 @@
 #include "cpu/matmul.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 
 namespace lm::cpu {
 namespace {

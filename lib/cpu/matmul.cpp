@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/processor.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 #include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {

@@ -3,7 +3,7 @@
 // of fp32 is used where it lies; a 16-bit one is widened into scratch and rounded on the way out.
 #pragma once
 
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 #include "device/view.hpp"
 
 namespace lm::cpu {

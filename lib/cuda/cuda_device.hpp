@@ -39,7 +39,7 @@ class CudaDevice final : public device::Device {
     InUse memory_in_use() override;
     void allow_tf32() override;
     void use_cudnn(bool deterministic) override;
-    void leave_multiprocessors(int n) override;
+    void reserve_sms(int n) override;
     void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
 

@@ -3,7 +3,7 @@
 
 #include "cuda/cuda_device.hpp"
 #include "cuda/driver.hpp"
-#include "cuda/nccl_group.hpp"
+#include "cuda/nccl/nccl_join.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -79,7 +79,7 @@ class Device {
     virtual void use_cudnn(bool deterministic) { (void)deterministic; }
     // Communication beside the operations from here on may hold so many of the device's
     // multiprocessors, or 0: products are planned for the others, where the device has such.
-    virtual void leave_multiprocessors(int n) { (void)n; }
+    virtual void reserve_sms(int n) { (void)n; }
     // From now on, until told nullptr, an operation that finds no choice for its shape measures the
     // ways to do it, which overwrites its outputs, and keeps the best. Before the first step only.
     virtual void tune(TunedChoices* choices) { (void)choices; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/ops.hpp"
 
-#include "device/check.hpp"
+#include "device/op_checks.hpp"
 #include "device/op_times.hpp"
 
 namespace lm::device {

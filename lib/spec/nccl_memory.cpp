@@ -7,7 +7,7 @@ namespace {
 constexpr i64 mib = i64{1} << 20;
 constexpr i64 unlimited_channels = 24;
 constexpr i64 connection_bytes = 10 * mib;
-constexpr i64 first_operations_bytes = mib;  // lib/cuda/nccl_channel.cpp
+constexpr i64 first_operations_bytes = mib;  // lib/cuda/nccl/nccl_channel.cpp
 
 i64 collectives_bytes(i64 n_channels) {
     return n_channels * 2 * connection_bytes + first_operations_bytes;

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "device/tuning.hpp"
+#include "device/tuned_choices.hpp"
 #include "train/trainer.hpp"
 
 namespace lm::train {

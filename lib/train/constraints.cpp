@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "optim/plan.hpp"
+#include "optim/schedule_summary.hpp"
 
 namespace lm::train {
 namespace {

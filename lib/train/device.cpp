@@ -13,7 +13,7 @@
 #include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
@@ -107,7 +107,7 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
         held.insert(spec::nccl_blocks(config.parallel, at.pp, true));
     }
     for (const int n : held) {
-        device.leave_multiprocessors(n);
+        device.reserve_sms(n);
         rehearse(device, config, linear_shapes(config, at.tp));
     }
     device.tune(nullptr);

@@ -7,7 +7,7 @@
 #include <ranges>
 
 #include "base/units.hpp"
-#include "optim/plan.hpp"
+#include "optim/schedule_summary.hpp"
 #include "spec/cost.hpp"
 #include "spec/nccl_memory.hpp"
 #include "train/layout_plan.hpp"

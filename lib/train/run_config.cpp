@@ -10,7 +10,7 @@
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/mock_source.hpp"
-#include "optim/plan.hpp"
+#include "optim/schedule_summary.hpp"
 #include "train/constraints.hpp"
 #include "train/schedule_flags.hpp"
 #include "train/unused_flags.hpp"

@@ -217,8 +217,8 @@ void Trainer::begin_pass(const Pass& pass) {
 
 // What may be under way beside the products that follow: by the order of the program, not by what
 // is, so that a product is done alike each time.
-void Trainer::leave_multiprocessors(bool collectives) {
-    device_.leave_multiprocessors(spec::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
+void Trainer::reserve_sms(bool collectives) {
+    device_.reserve_sms(spec::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
 
 model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {
@@ -233,7 +233,7 @@ void Trainer::forward(i64 chunk, i64 micro_batch) {
     Context context = this->context();
     model::GptChunk& gpt = chunks_[static_cast<size_t>(chunk)];
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
-    leave_multiprocessors(at.first && config_.data_parallel.overlap_param_gather);
+    reserve_sms(at.first && config_.data_parallel.overlap_param_gather);
     copy_in(batch_of(chunk, micro_batch), gpt.slot(at.slot));
     gpt.forward(context, at);
     if (gpt.part().head) gpt.loss(context, at, scaler_.scale());
@@ -243,7 +243,7 @@ void Trainer::backward(i64 chunk, i64 micro_batch) {
     enter("backward", micro_batch);
     Context context = this->context();
     const model::MicroBatch at = micro_batch_of(chunk, micro_batch);
-    leave_multiprocessors(at.last && config_.data_parallel.overlap_grad_reduce);
+    reserve_sms(at.last && config_.data_parallel.overlap_grad_reduce);
     chunks_[static_cast<size_t>(chunk)].backward(context, at);
 }
 

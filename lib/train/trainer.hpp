@@ -152,7 +152,7 @@ class Trainer {
         if (watch_) watch_->enter(phase, micro_batch);
     }
     void begin_pass(const Pass& pass);
-    void leave_multiprocessors(bool collectives);
+    void reserve_sms(bool collectives);
     void sum_tied_embedding();
     void add_gradient_squares();
     StepSums global_sums();

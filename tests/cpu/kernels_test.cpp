@@ -11,10 +11,10 @@
 
 #include "base/rng.hpp"
 #include "cpu/activation.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "cpu/dropout.hpp"
 #include "cpu/matmul.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 
 using namespace lm;
 using namespace lm::cpu;

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "device/op_times.hpp"
 #include "train/device.hpp"
 

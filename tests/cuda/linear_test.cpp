@@ -8,10 +8,10 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
-#include "device/tuning.hpp"
+#include "device/tuned_choices.hpp"
 #include "train/device.hpp"
 
 using namespace lm;
@@ -85,7 +85,7 @@ TEST_CASE("products are chosen apart for the multiprocessors that communication 
     ChoicesInMemory choices;
     gpu->tune(&choices);
     for (const int held : {0, 16, 1000, 0, 16}) {
-        gpu->leave_multiprocessors(held);
+        gpu->reserve_sms(held);
         run_case(*gpu, c, DType::bf16);
         check_against_reference(*gpu, op_case, DType::bf16, 0);
     }

@@ -10,7 +10,7 @@
 #include "comm/conformance.hpp"
 #include "comm/on_device.hpp"
 #include "comm/threads.hpp"
-#include "left_out.hpp"
+#include "skip.hpp"
 #include "train/device.hpp"
 
 using namespace lm;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
 #include "train/device.hpp"

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "compare.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "op_case.hpp"
 
 using namespace lm;

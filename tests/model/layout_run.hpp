@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "spec/layout.hpp"
 #include "support/odd_models.hpp"
 

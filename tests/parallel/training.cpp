@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "comm/threads.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "parallel/together.hpp"
 

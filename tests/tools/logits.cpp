@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "train/trainer.hpp"
 
 using namespace lm;

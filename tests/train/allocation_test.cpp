@@ -14,7 +14,7 @@
 #include <new>
 
 #include "comm/threads.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 
 namespace {

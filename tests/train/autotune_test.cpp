@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 
 using namespace lm;

@@ -8,7 +8,7 @@
 
 #include "base/half.hpp"
 #include "ckpt/generation.hpp"
-#include "cpu/cpu.hpp"
+#include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "block.hpp"
-#include "cuda/mma.cuh"
+#include "cuda/kernels/mma.cuh"
 
 namespace emulator {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "block.hpp"
-#include "cuda/launch.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/shared.cuh"
 #include "memory.hpp"
 #include "stream.hpp"
 

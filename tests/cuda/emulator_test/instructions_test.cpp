@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "cuda/launch.cuh"
-#include "cuda/mma.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/shared.cuh"
 
 using namespace lm;
 using namespace lm::cuda;

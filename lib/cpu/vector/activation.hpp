@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activation functions and their gates. A part of all_loops.hpp.
+//
+// GELU by tanh is computed as x / (1 + exp(-2u)), which does not cancel for negative x: relative
+// error below 1e-6. GELU by erf is x times the normal distribution, whose lower half has no
+// cancellation either.
+#pragma once
+
+namespace lm::cpu {
+namespace {
+
+// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+LM_INLINE Vec gelu_exponential(Vec x) {
+    return exponential(x * fma(x * x, splat(-0.0713548162726F), splat(-1.59576912161F)));
+}
+
+void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        Vec x = get(pre + i, lanes);
+        if (bias) {
+            x += get(bias + i, lanes);
+            put(pre + i, x, lanes);
+        }
+        put(y + i, x / (1.0F + gelu_exponential(x)), lanes);
+    });
+}
+
+// gelu' = s + x s (1 - s) 2u', with 1 - s = e s, which does not cancel.
+void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(pre + i, lanes);
+        const Vec e = gelu_exponential(x);
+        const Vec s = 1.0F / (1.0F + e);
+        const Vec slope = fma(x * x, splat(0.2140644488178F), splat(1.59576912161F));
+        const Vec derivative = fma(x * slope, e * s * s, s);
+        put(dx + i, get(dx + i, lanes) * derivative, lanes);
+    });
+}
+
+void gelu_erf(float* pre, const float* bias, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        Vec x = get(pre + i, lanes);
+        if (bias) {
+            x += get(bias + i, lanes);
+            put(pre + i, x, lanes);
+        }
+        put(y + i, x * normal(x).below, lanes);
+    });
+}
+
+void gelu_erf_backward(const float* pre, float* dx, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(pre + i, lanes);
+        const Normal at = normal(x);
+        put(dx + i, get(dx + i, lanes) * fma(x, at.density, at.below), lanes);
+    });
+}
+
+void geglu(const float* gate, const float* up, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        put(y + i, x * normal(x).below * get(up + i, lanes), lanes);
+    });
+}
+
+void geglu_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                    i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        const Normal at = normal(x);
+        const Vec d = get(dy + i, lanes);
+        put(dgate + i, d * get(up + i, lanes) * fma(x, at.density, at.below), lanes);
+        put(dup + i, d * x * at.below, lanes);
+    });
+}
+
+void swiglu(const float* gate, const float* up, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        put(y + i, x * sigmoid(x) * get(up + i, lanes), lanes);
+    });
+}
+
+// silu' = s (1 + x (1 - s)), and 1 - sigmoid(x) = sigmoid(-x), which does not cancel.
+void swiglu_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                     i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        const Vec s = sigmoid(x);
+        const Vec d = get(dy + i, lanes);
+        const Vec slope = s * fma(x, sigmoid(-x), splat(1.0F));
+        put(dgate + i, d * get(up + i, lanes) * slope, lanes);
+        put(dup + i, d * x * s, lanes);
+    });
+}
+
+}  // namespace
+}  // namespace lm::cpu

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of vector.hpp over vectors of `width` floats. Included by one source file per
+// instruction set, inside a region compiled for it; that file defines LM_VECTOR_AVX512,
+// LM_VECTOR_AVX2 or neither. Everything is local to that file, and the parts below include nothing:
+// what they use of other headers stands before the region.
+#include "cpu/vector/registers.hpp"
+// Loads of 16 bits and functions, which the rest uses.
+#include "cpu/vector/functions.hpp"
+#include "cpu/vector/half.hpp"
+// The loops.
+#include "cpu/vector/activation.hpp"
+#include "cpu/vector/elements.hpp"
+#include "cpu/vector/norm.hpp"
+#include "cpu/vector/product.hpp"
+#include "cpu/vector/softmax.hpp"
+
+namespace lm::cpu {
+namespace {
+
+constexpr VectorKernels kernels_of(const char* name) {
+    return {name,
+            small_product,
+            product,
+            transpose<float>,
+            online_softmax,
+            softmax_again,
+            softmax_backward,
+            scale,
+            multiply,
+            add,
+            scaled_copy,
+            dot,
+            gelu_tanh,
+            gelu_tanh_backward,
+            gelu_erf,
+            gelu_erf_backward,
+            swiglu,
+            swiglu_backward,
+            geglu,
+            geglu_backward,
+            rotate,
+            widen_row<Bf16>,
+            widen_row<Fp16>,
+            narrow_row<Bf16>,
+            narrow_row<Fp16>,
+            norm_row,
+            norm_backward_row,
+            online_sum,
+            softmax_gradient,
+            adamw,
+            dropout_factors};
+}
+
+}  // namespace
+}  // namespace lm::cpu

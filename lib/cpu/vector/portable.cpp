@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops for any processor.
+#include "cpu/vector/vector_kernels.hpp"
+// After what it uses.
+#include "cpu/vector/all_loops.hpp"
+
+namespace lm::cpu {
+const VectorKernels portable_kernels = kernels_of("portable");
+}  // namespace lm::cpu

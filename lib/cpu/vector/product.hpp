@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of one thread, small ones in place and large ones on packed operands. A part of
+// all_loops.hpp.
+#pragma once
+
+namespace lm::cpu {
+namespace {
+
+// ---- small matrix products ---------------------------------------------------------------------
+
+template <int rows, int vectors>
+LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, const float* b,
+                            i64 ldb, float* c, i64 ldc, bool accumulate, i64 last) {
+    Vec sum[rows][vectors];
+    const auto lanes = [last](int j) { return j == vectors - 1 ? last : i64{width}; };
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) {
+            sum[i][j] = accumulate ? get(c + i * ldc + j * width, lanes(j)) : Vec{};
+        }
+    }
+    for (i64 k = 0; k < k_end; ++k) {
+        Vec right[vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) right[j] = get(b + k * ldb + j * width, lanes(j));
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vec left = splat(a[i * a_row + k * a_col]);
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) put(c + i * ldc + j * width, sum[i][j], lanes(j));
+    }
+}
+
+// All rows of one column panel.
+template <int vectors, bool whole>
+void product_panel(i64 m, i64 k, const float* a, i64 a_row, i64 a_col, const float* b, i64 ldb,
+                   float* c, i64 ldc, bool accumulate, i64 last) {
+    const i64 lanes = whole ? i64{width} : last;
+    i64 i = 0;
+    for (; i + tile_rows <= m; i += tile_rows) {
+        product_tile<tile_rows, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                         accumulate, lanes);
+    }
+    for (; i + 2 <= m; i += 2) {
+        product_tile<2, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                 accumulate, lanes);
+    }
+    if (i < m) {
+        product_tile<1, vectors>(k, a + i * a_row, a_row, a_col, b, ldb, c + i * ldc, ldc,
+                                 accumulate, lanes);
+    }
+}
+
+void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
+                   i64 ldb, float* c, i64 ldc, bool accumulate) {
+    i64 j = 0;
+    for (; j + tile_vectors * width <= n; j += tile_vectors * width) {
+        product_panel<tile_vectors, true>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate,
+                                          width);
+    }
+    for (; j + width <= n; j += width) {
+        product_panel<1, true>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate, width);
+    }
+    if (j < n) {
+        product_panel<1, false>(m, k, a, a_row, a_col, b + j, ldb, c + j, ldc, accumulate, n - j);
+    }
+}
+
+// Transposes `width` vectors in registers: log2(width) rounds in which rows i and i + d exchange
+// the lanes whose number has, or lacks, bit d.
+template <int d, int... lane>
+LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
+    const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);
+    b = __builtin_shufflevector(a, b, ((lane & d) ? lane + width : lane + d)...);
+    a = low;
+}
+
+template <int d>
+LM_INLINE void exchange_rows(Vec (&v)[width]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < width; ++i) {
+        if ((i & d) == 0) exchange<d>(v[i], v[i + d], AllLanes{});
+    }
+}
+
+LM_INLINE void transpose_square(Vec (&v)[width]) {
+    if constexpr (width > 8) exchange_rows<8>(v);
+    if constexpr (width > 4) exchange_rows<4>(v);
+    exchange_rows<2>(v);
+    exchange_rows<1>(v);
+}
+
+template <typename T>
+__attribute__((noinline)) void transpose(i64 rows, i64 cols, const T* x, i64 ldx, float factor,
+                                         float* y, i64 ldy) {
+    i64 r = 0;
+    for (; r + width <= rows; r += width) {
+        i64 c = 0;
+        for (; c + width <= cols; c += width) {
+            Vec v[width];
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) v[i] = load(x + (r + i) * ldx + c) * factor;
+            transpose_square(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) store(y + (c + i) * ldy + r, v[i]);
+        }
+        for (; c < cols; ++c) {
+            for (int i = 0; i < width; ++i) {
+                y[c * ldy + r + i] = value(x + (r + i) * ldx + c) * factor;
+            }
+        }
+    }
+    for (int i = 0; i < width && r + i < rows; ++i) {
+        const T* const row = x + (r + i) * ldx;
+        for (i64 c = 0; c < cols; ++c) y[c * ldy + r + i] = value(row + c) * factor;
+    }
+}
+
+// ---- large matrix products ---------------------------------------------------------------------
+
+// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): pieces of a
+// and b are packed into strips of tile_rows and strip_cols, which the inner kernel reads in order.
+constexpr int strip_cols = tile_vectors * width;
+constexpr i64 pack_depth = product_depth;  // a strip of b and one of a fit the first cache
+constexpr i64 pack_rows = product_rows;    // a piece of a fits the second cache
+
+// Whole vectors at stride tile_rows: each store overwrites the surplus lanes of the one before, and
+// the last one's fall on what comes next in `packed`.
+template <typename T>
+LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
+    i64 k = 0;
+    if constexpr (width >= tile_rows) {
+        for (; a_col == 1 && k + width <= depth; k += width) {
+            Vec v[width];
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) v[i] = i < tile_rows ? load(a + i * a_row + k) : Vec{};
+            transpose_square(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < width; ++i) store(packed + (k + i) * tile_rows, v[i]);
+        }
+    }
+    for (; k < depth; ++k) {
+        for (int i = 0; i < tile_rows; ++i) {
+            packed[k * tile_rows + i] = value(a + i * a_row + k * a_col);
+        }
+    }
+}
+
+// A strip that sticks out of the operand: what is missing is zero. Element (k, i) of the strip is
+// at x[k * k_step + i * i_step].
+template <typename T>
+LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
+                         float* packed) {
+    for (i64 k = 0; k < depth; ++k) {
+        for (i64 i = 0; i < strip; ++i) {
+            packed[k * strip + i] = i < n ? value(x + k * k_step + i * i_step) : 0.0F;
+        }
+    }
+}
+
+// Rows that are walked together where an operand is read across its rows: few enough to stay in one
+// set of the first cache when they lie a multiple of 4 KiB apart.
+constexpr i64 rows_at_once = 8;
+
+// n rows or columns of `depth` as packed[strip][k][of_strip]; element (k, i) is at
+// x[k * k_step + i * i_step]. turn(x, packed) packs a whole strip whose i_step is not 1.
+template <i64 of_strip, typename T, typename Turn>
+LM_INLINE void pack(const T* x, i64 k_step, i64 i_step, i64 n, i64 depth, float* packed,
+                    Turn turn) {
+    const i64 whole = n / of_strip * of_strip;
+    if (i_step == 1) {
+        for (i64 first = 0; first < depth; first += rows_at_once) {
+            const i64 last = depth - first < rows_at_once ? depth : first + rows_at_once;
+            for (i64 strip = 0; strip < whole; strip += of_strip) {
+                for (i64 k = first; k < last; ++k) {
+                    copy_floats(packed + strip * depth + k * of_strip, x + k * k_step + strip,
+                                of_strip);
+                }
+            }
+        }
+    } else {
+        for (i64 strip = 0; strip < whole; strip += of_strip) {
+            turn(x + strip * i_step, packed + strip * depth);
+        }
+    }
+    if (whole < n) {
+        pack_part(x + whole * i_step, k_step, i_step, n - whole, of_strip, depth,
+                  packed + whole * depth);
+    }
+}
+
+template <typename T>
+void pack_a(const Operands& p, i64 row, i64 rows, i64 k_begin, i64 depth, float* packed) {
+    const T* const a = static_cast<const T*>(p.a) + row * p.a_row + k_begin * p.a_col;
+    pack<tile_rows>(a, p.a_col, p.a_row, rows, depth, packed, [&](const T* x, float* strip) {
+        pack_whole_strip(x, p.a_row, p.a_col, depth, strip);
+    });
+}
+
+template <typename T>
+void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) {
+    const T* const b = static_cast<const T*>(p.b) + k_begin * p.b_row;
+    pack<strip_cols>(b, p.b_row, p.b_col, cols, depth, packed, [&](const T* x, float* strip) {
+        transpose(strip_cols, depth, x, p.b_col, 1.0F, strip, strip_cols);
+    });
+}
+
+// c[tile_rows, strip_cols] += packed strips.
+LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, i64 ldc,
+                           bool accumulate) {
+    Vec sum[tile_rows][tile_vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < tile_rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) sum[i][j] = Vec{};
+    }
+    for (i64 k = 0; k < depth; ++k) {
+        Vec right[tile_vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) right[j] = load(b + k * strip_cols + j * width);
+#pragma GCC unroll 8
+        for (int i = 0; i < tile_rows; ++i) {
+            const Vec left = splat(a[k * tile_rows + i]);
+#pragma GCC unroll 8
+            for (int j = 0; j < tile_vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < tile_rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < tile_vectors; ++j) {
+            float* const at = c + i * ldc + j * width;
+            store(at, accumulate ? load(at) + sum[i][j] : sum[i][j]);
+        }
+    }
+}
+
+// A tile that sticks out of c goes through a small copy.
+LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, i64 ldc, i64 rows,
+                           i64 cols, bool accumulate) {
+    float tile[tile_rows * strip_cols];
+    packed_tile(depth, a, b, tile, strip_cols, false);
+    for (i64 i = 0; i < rows; ++i) {
+        for (i64 j = 0; j < cols; ++j) {
+            float& at = c[i * ldc + j];
+            at = accumulate ? at + tile[i * strip_cols + j] : tile[i * strip_cols + j];
+        }
+    }
+}
+
+template <typename T>
+void product_of(const Operands& p, float* scratch) {
+    float* const packed_b = scratch;
+    float* const packed_a = scratch + round_up(p.cols, strip_cols) * pack_depth;
+    for (i64 k = 0; k < p.depth; k += pack_depth) {
+        const i64 depth = p.depth - k < pack_depth ? p.depth - k : pack_depth;
+        const bool accumulate = p.accumulate || k > 0;
+        pack_b<T>(p, p.cols, k, depth, packed_b);
+        for (i64 row = 0; row < p.rows; row += pack_rows) {
+            const i64 rows = p.rows - row < pack_rows ? p.rows - row : pack_rows;
+            pack_a<T>(p, row, rows, k, depth, packed_a);
+            for (i64 j = 0; j < p.cols; j += strip_cols) {
+                const float* const b = packed_b + j * depth;
+                const i64 cols = p.cols - j;
+                for (i64 i = 0; i < rows; i += tile_rows) {
+                    const float* const a = packed_a + i * depth;
+                    float* const c = p.c + (row + i) * p.ldc + j;
+                    if (rows - i >= tile_rows && cols >= strip_cols) {
+                        packed_tile(depth, a, b, c, p.ldc, accumulate);
+                    } else {
+                        packed_edge(depth, a, b, c, p.ldc,
+                                    rows - i < tile_rows ? rows - i : i64{tile_rows},
+                                    cols < strip_cols ? cols : i64{strip_cols}, accumulate);
+                    }
+                }
+            }
+        }
+    }
+}
+
+void product(const Operands& p, float* scratch) {
+    if (p.type == DType::bf16) return product_of<Bf16>(p, scratch);
+    if (p.type == DType::fp16) return product_of<Fp16>(p, scratch);
+    product_of<float>(p, scratch);
+}
+
+}  // namespace
+}  // namespace lm::cpu

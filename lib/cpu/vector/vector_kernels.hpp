@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectorised inner loops, compiled once per instruction set and chosen when the program starts. The
+// code is all_loops.hpp; nothing here knows threads, views or workspaces. Every function's result
+// depends on its arguments alone, on one instruction set.
+#pragma once
+
+#include <span>
+
+#include "base/half.hpp"
+#include "device/adamw_step.hpp"
+
+namespace lm::cpu {
+
+using device::AdamWStep;
+
+// One row of residual + norm; nullptr where the operation has none. `sum` is never nullptr.
+struct NormRow {
+    const float* branch;
+    const float* factors;  // dropout factors of branch
+    const float* residual;
+    float* sum;
+    const float* weight;
+    const float* bias;
+    float* y;
+    float* mean;  // nullptr: RMSNorm
+    float* rstd;
+    float eps;
+};
+
+struct NormBackwardRow {
+    const float* dy;
+    const float* sum;
+    const float* weight;
+    float mean;
+    float rstd;
+    bool centred;  // LayerNorm
+    const float* dsum_in;
+    float* dsum;
+    const float* factors;
+    float* dbranch;
+    float* dweight;  // partial sums of a block of rows, added to
+    float* dbias;
+};
+
+// c[rows, cols] = (accumulate ? c : 0) + a b with a(i, k) at a[i * a_row + k * a_col], b(k, j) at
+// b[k * b_row + j * b_col]; one of a's and one of b's strides is 1. a and b are of `type`, fp32,
+// bf16 or fp16; 16-bit elements are widened when they are packed, sums are fp32.
+struct Operands {
+    i64 rows, cols, depth;
+    const void* a;
+    i64 a_row, a_col;
+    const void* b;
+    i64 b_row, b_col;
+    float* c;
+    i64 ldc;
+    bool accumulate;
+    DType type = DType::fp32;
+};
+
+// Pieces of a product that are packed at a time, and the floats of scratch that packing takes for
+// `cols` columns.
+constexpr i64 product_depth = 256;
+constexpr i64 product_rows = 96;
+constexpr i64 product_scratch_floats(i64 cols) {
+    return (round_up(cols, 64) + product_rows) * product_depth + 16;
+}
+
+struct VectorKernels {
+    const char* name;
+
+    // c[m, n] = (accumulate ? c : 0) + a b, for small operands that lie in the first caches.
+    // a(i, k) is at a[i * a_row + k * a_col]; b and c are row-major.
+    void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
+                          i64 ldb, float* c, i64 ldc, bool accumulate);
+    // A large product on one thread, operands packed piece by piece into `scratch`.
+    void (*product)(const Operands& operands, float* scratch);
+    // y[cols, rows] = factor * x[rows, cols]^T
+    void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
+    // Elements [begin, end) of `scores` become exp(score + slope * index - max'), all others of the
+    // n zero, where max' is the running maximum with this row; max and sum (of exponentials) are
+    // updated and the factor that rescales what was summed before is returned.
+    float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
+                            float first_index, float* max, float* sum);
+    // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
+    void (*softmax_again)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
+                          float lse);
+    // ds = p * (dp * factors - delta), p *= factors; factors may be nullptr.
+    void (*softmax_backward)(float* p, float* dp, const float* factors, float delta, i64 n);
+
+    void (*scale)(float* x, float factor, i64 n);                        // x *= factor
+    void (*multiply)(float* x, const float* factors, i64 n);             // x *= factors
+    void (*add)(float* x, const float* y, i64 n);                        // x += y
+    void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
+    double (*dot)(const float* x, const float* y, i64 n);                // in double precision
+
+    // GELU by tanh, and by erf: pre += bias (may be nullptr), y = gelu(pre).
+    void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
+    void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
+    void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
+    void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
+
+    // y = silu(gate) * up, and its gradients; then the same with GELU by erf for silu.
+    void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
+    void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
+                            float* dup, i64 n);
+    void (*geglu)(const float* gate, const float* up, float* y, i64 n);
+    void (*geglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
+                           float* dup, i64 n);
+    // (a, b) = (a cos - b sin, b cos + a sin), with sin times `sign`.
+    void (*rotate)(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n);
+
+    // 16-bit storage: exact one way, rounded to nearest even the other.
+    void (*widen_bf16)(float* y, const Bf16* x, i64 n);
+    void (*widen_fp16)(float* y, const Fp16* x, i64 n);
+    void (*narrow_bf16)(Bf16* y, const float* x, i64 n);
+    void (*narrow_fp16)(Fp16* y, const float* x, i64 n);
+
+    void (*norm_row)(const NormRow& row, i64 width);
+    void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
+
+    // The next piece of a row: max and the sum of exp(x - max) so far, from -infinity and 0 on.
+    void (*online_sum)(const float* x, i64 n, float* max, double* sum);
+    void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
+
+    // `weight` may be nullptr.
+    void (*adamw)(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
+                  float* v, i64 n);
+
+    // factors[i] = 0 or scale for elements first + i of `sample`, as device/dropout.hpp defines.
+    void (*dropout_factors)(u64 key, u64 sample, u64 first, u32 threshold, float scale,
+                            float* factors, i64 n);
+};
+
+// The best set for this processor.
+const VectorKernels& vector_kernels();
+// All sets that this processor can run, best first; for tests.
+std::span<const VectorKernels* const> all_vector_kernels();
+
+// The sets that this build has, one per instruction set; all_vector_kernels() lists those that this
+// processor can run.
+#if defined(__x86_64__)
+extern const VectorKernels avx512_kernels;
+extern const VectorKernels avx2_kernels;
+#endif
+extern const VectorKernels portable_kernels;
+
+}  // namespace lm::cpu

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops for AVX-512. Only what stands between the pragmas is compiled for it: nothing
+// that a header defines may hold instructions that the processor at hand lacks.
+#include "cpu/vector/vector_kernels.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define LM_VECTOR_AVX512
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
+#endif
+#include "cpu/vector/all_loops.hpp"
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace lm::cpu {
+const VectorKernels avx512_kernels = kernels_of("AVX-512");
+}  // namespace lm::cpu
+#endif

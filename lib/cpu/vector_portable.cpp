@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// The inner loops for any processor.
-#include "cpu/vector_sets.hpp"
-// After what it uses.
-#include "cpu/vector_impl.hpp"
-
-namespace lm::cpu {
-const VectorKernels portable_kernels = kernels_of("portable");
-}  // namespace lm::cpu

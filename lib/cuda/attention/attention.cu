@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's operations: what the kernels are given, and the sums that backward begins with.
+#include "cuda/attention/attention_kernels.cuh"
+#include "cuda/cuda_device.hpp"
+#include "cuda/ops.hpp"
+#include "spec/cuda_scratch.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::AttentionBackward;
+using device::AttentionForward;
+
+// `more` are the tensors of T besides qkv whose rows are moved 16 bytes at a time.
+template <typename T, typename Args>
+AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
+    check_attention(a.head_dim, a.qkv[2], a.scale);
+    AttentionInput input;
+    input.qkv = a.qkv.data;
+    input.doc_start = pointer<const i32>(a.doc_start);
+    input.slopes = pointer<const float>(a.alibi_slopes);
+    input.sample_ids = pointer<const i64>(a.dropout.sample_ids);
+    input.first_head = a.dropout.first_head;
+    input.dropout = dropout_numbers(a.dropout);
+    input.length = static_cast<int>(a.qkv[1]);
+    input.n_heads = static_cast<int>(a.n_heads);
+    input.n_groups = static_cast<int>(a.n_groups);
+    input.width = static_cast<int>(a.head_dim);
+    input.scale = static_cast<float>(a.scale);
+    input.vectors = a.head_dim % per_access<T> == 0 && aligned(pointer<T>(a.qkv));
+    for (const device::View& view : more) {
+        input.vectors = input.vectors && aligned(pointer<T>(view));
+    }
+    return input;
+}
+
+// delta = sum over a head's columns of dout * out. Eight lanes share a row of [B, T, H]; memory
+// bound: dout and out are read once.
+constexpr int delta_threads = 256;
+constexpr int delta_lanes = 8;
+constexpr int delta_rows = delta_threads / delta_lanes;
+
+template <typename T, int n>
+__device__ float dot_of_lane(const T* x, const T* y, int width) {
+    float sum = 0;
+    for (int i = static_cast<int>(threadIdx.x) % delta_lanes * n; i < width; i += delta_lanes * n) {
+        float a[n];
+        float b[n];
+        load(x + i, a);
+        load(y + i, b);
+#pragma unroll
+        for (int k = 0; k < n; ++k) sum = fmaf(a[k], b[k], sum);
+    }
+    return sum;
+}
+
+template <typename T>
+__global__ void attention_delta_kernel(AttentionInput input, const T* dout, const T* out, i64 rows,
+                                       float* delta) {
+    const i64 row = i64{blockIdx.x} * delta_rows + threadIdx.x / delta_lanes;
+    float sum = 0;
+    if (row < rows) {
+        const T* const x = dout + row * input.width;
+        const T* const y = out + row * input.width;
+        sum = input.vectors ? dot_of_lane<T, per_access<T>>(x, y, input.width)
+                            : dot_of_lane<T, 1>(x, y, input.width);
+    }
+    for (int distance = delta_lanes / 2; distance > 0; distance /= 2) {
+        sum += __shfl_xor_sync(all_lanes, sum, distance);
+    }
+    if (row >= rows || threadIdx.x % delta_lanes != 0) return;
+    const i64 token = row / input.n_heads;  // of all samples
+    const i64 head = row % input.n_heads;
+    const i64 sample = token / input.length;
+    delta[(sample * input.n_heads + head) * input.length + token % input.length] = sum;
+}
+
+}  // namespace
+
+namespace ops {
+
+void attention_forward(device::Context& context, const AttentionForward& a) {
+    if (cudnn_attention_forward(context, a)) return;
+    with_type(a.qkv.dtype, [&]<typename T>(T) {
+        const AttentionInput input = input_of<T>(a, {a.out});
+        const int batch = static_cast<int>(a.qkv[0]);
+        T* const out = pointer<T>(a.out);
+        float* const lse = a.lse.as<float>();
+        if constexpr (std::is_same_v<T, float>) {
+            fp32_attention_forward(stream_of(context), input, batch, out, lse);
+        } else {
+            flash_attention_forward(stream_of(context), input, batch, out, lse);
+        }
+    });
+}
+
+void attention_backward(device::Context& context, const AttentionBackward& a) {
+    if (cudnn_attention_backward(context, a)) return;
+    with_type(a.qkv.dtype, [&]<typename T>(T) {
+        const AttentionInput input = input_of<T>(a, {a.out, a.dout, a.dqkv});
+        const int batch = static_cast<int>(a.qkv[0]);
+        const T* const dout = pointer<T>(a.dout);
+        const float* const lse = a.lse.as<float>();
+        const i64 rows = spec::cuda_attention_floats(a.qkv[0], a.n_heads, a.qkv[1]);
+        float* const delta = Scratch(context.workspace).take<float>(rows);
+        launch(stream_of(context), attention_delta_kernel<T>, blocks_for(rows, delta_rows),
+               dim3(delta_threads), 0, input, dout, pointer<T>(a.out), rows, delta);
+        T* const dqkv = pointer<T>(a.dqkv);
+        if constexpr (std::is_same_v<T, float>) {
+            fp32_attention_backward(stream_of(context), input, batch, dout, lse, delta, dqkv);
+        } else {
+            flash_attention_backward(stream_of(context), input, batch, dout, lse, delta, dqkv);
+        }
+    });
+}
+
+}  // namespace ops
+}  // namespace lm::cuda

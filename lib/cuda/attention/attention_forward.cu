@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention forward on tensor cores: FlashAttention-2 (Dao, 2023, algorithm 1). A block holds a
+// tile of queries and walks the keys that they see; a warp has whole rows of scores, so that
+// softmax stays within four lanes. The copy of the values comes in during q k^T, that of the next
+// keys during the softmax and p v.
+#include "cuda/attention/attention_kernels.cuh"
+#include "cuda/attention/attention_tiles.cuh"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int n_warps = 4;
+constexpr int n_threads = n_warps * warp_size;
+
+// Tiles by head width: m_tiles x 16 queries of each warp, and keys of a step.
+template <int width, bool dropout>
+struct Plan {
+    static constexpr int m_tiles = width <= 64 || (width == 128 && !dropout) ? 2 : 1;
+    static constexpr int keys = width == (dropout ? 128 : 64) ? 64 : 32;
+    static constexpr int queries = n_warps * 16 * m_tiles;
+    static constexpr size_t bytes = Tile<u16, width>::bytes(queries + 2 * keys);
+};
+
+// Largest score and sum of the weights so far of a lane's rows; the sum is of the lane's own
+// columns until the end.
+template <int m_tiles>
+struct OnlineSoftmax {
+    float most[m_tiles][2];
+    float sum[m_tiles][2];
+};
+
+template <int m_tiles, int n_tiles, int out_tiles>
+__device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& softmax,
+                      Sums<m_tiles, out_tiles>& out, float scale_2) {
+    constexpr float none = -INFINITY;
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float most = softmax.most[m][half];
+#pragma unroll
+            for (int n = 0; n < n_tiles; ++n) {
+                most = fmaxf(most, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+            }
+            most = fmaxf(most, __shfl_xor_sync(all_lanes, most, 1));
+            most = fmaxf(most, __shfl_xor_sync(all_lanes, most, 2));
+            const float rescale =
+                most == none ? 1.0F : exp2_approximate((softmax.most[m][half] - most) * scale_2);
+            softmax.most[m][half] = most;
+            const float offset = most == none ? 0.0F : most * scale_2;
+            float sum = softmax.sum[m][half] * rescale;
+#pragma unroll
+            for (int n = 0; n < n_tiles; ++n) {
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; ++i) {
+                    scores[m][n][i] = exp2_approximate(fmaf(scores[m][n][i], scale_2, -offset));
+                    sum += scores[m][n][i];
+                }
+            }
+            softmax.sum[m][half] = sum;
+#pragma unroll
+            for (int n = 0; n < out_tiles; ++n) {
+                out[m][n][2 * half] *= rescale;
+                out[m][n][2 * half + 1] *= rescale;
+            }
+        }
+    }
+}
+
+// Adds ALiBi's bias and hides what a query does not see. `query` and `key` are the lane's first.
+template <typename T, int m_tiles, int n_tiles>
+__device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHead<T>& head,
+                              const int (&starts)[m_tiles][2], int query, int key, bool mask) {
+    if (head.slope != 0.0F) {
+        for_each(scores, [&](float& score, int m, int n, int i) {
+            const int distance = key - query + 8 * n + i % 2 - 16 * m - i / 2 * 8;
+            score = fmaf(head.slope, static_cast<float>(distance), score);
+        });
+    }
+    if (!mask) return;
+    for_each(scores, [&](float& score, int m, int n, int i) {
+        const int at_query = query + 16 * m + i / 2 * 8;
+        const int at_key = key + 8 * n + i % 2;
+        if (at_key > at_query || at_key < starts[m][i / 2]) score = -INFINITY;
+    });
+}
+
+template <typename T, int width, bool dropout>
+__global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionInput input, T* out,
+                                                                      float* lse) {
+    using P = Plan<width, dropout>;
+    constexpr int m_tiles = P::m_tiles;
+    constexpr int n_tiles = P::keys / 8;
+    const AttentionHead<T> head(input, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
+    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;  // longest first
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;  // the warp's
+    const int lane_query = first + row + lane / 4;
+
+    const Tile<T, width> q{dynamic_shared<T>()};
+    const Tile<T, width> k{q.data + P::queries * q.stride};
+    const Tile<T, width> v{k.data + P::keys * k.stride};
+    const Rows<const T> q_rows{head.q, input.qkv_stride(), input.length, input.width,
+                               input.vectors};
+    const Rows<const T> k_rows{head.k, input.qkv_stride(), input.length, input.width,
+                               input.vectors};
+    const Rows<const T> v_rows{head.v, input.qkv_stride(), input.length, input.width,
+                               input.vectors};
+
+    const int begin = first_key_of(head.starts, first) / P::keys * P::keys;
+    const int end = min(first + P::queries, input.length);
+    int starts[m_tiles][2];
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int query = lane_query + 16 * m + 8 * half;
+            starts[m][half] = head.starts && query < input.length ? head.starts[query] : 0;
+        }
+    }
+    // The latest of the warp's.
+    const int last_start =
+        first_key_of(head.starts, min(first + row + 16 * m_tiles, input.length) - 1);
+    OnlineSoftmax<m_tiles> softmax;
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+        softmax.most[m][0] = softmax.most[m][1] = -INFINITY;
+        softmax.sum[m][0] = softmax.sum[m][1] = 0.0F;
+    }
+    Sums<m_tiles, width / 8> result;
+    clear(result);
+
+    load_tile<P::queries, n_threads>(q, q_rows, first);
+    load_tile<P::keys, n_threads>(k, k_rows, begin);
+    commit_copies();
+    for (int key = begin; key < end; key += P::keys) {
+        wait_for_copies<0>();
+        __syncthreads();  // the keys are there; the last step's values are done with
+        load_tile<P::keys, n_threads>(v, v_rows, key);
+        commit_copies();
+        Sums<m_tiles, n_tiles> scores;
+        clear(scores);
+        add_rows_by_rows(scores, q, row, k);
+        wait_for_copies<0>();
+        __syncthreads();  // the values are there; the keys are done with
+        if (key + P::keys < end) load_tile<P::keys, n_threads>(k, k_rows, key + P::keys);
+        commit_copies();
+
+        const bool mask = last_start > key || key + P::keys > first + row + 1;
+        bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
+        weigh(scores, softmax, result, head.scale_2);
+        if constexpr (dropout) {
+            const KeptBits<m_tiles, n_tiles, false> bits(input, head, first + row, key);
+            for_each(scores, [&](float& weight, int m, int n, int i) {
+                if (!bits.kept(m, n, i)) weight = 0.0F;
+            });
+        }
+        Weights<m_tiles, n_tiles / 2> weights;
+        round_to_weights<T>(weights, scores);
+        add_weighted_rows(result, weights, v);
+    }
+    wait_for_copies<0>();
+
+    float factors[m_tiles][2];
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float sum = softmax.sum[m][half];
+            sum += __shfl_xor_sync(all_lanes, sum, 1);
+            sum += __shfl_xor_sync(all_lanes, sum, 2);
+            factors[m][half] = input.dropout.scale / sum;
+            const int query = lane_query + 16 * m + 8 * half;
+            if (lane % 4 == 0 && query < input.length) {
+                lse[head.row_offset(input) + query] =
+                    softmax.most[m][half] * input.scale + logf(sum);
+            }
+        }
+    }
+    const Rows<T> out_rows{out + head.out_offset(input), input.out_stride(), input.length,
+                           input.width, input.vectors};
+    store_sums(result, factors, q, row, out_rows, first);
+}
+
+template <typename T, int width, bool dropout>
+void run(cudaStream_t stream, const AttentionInput& input, int batch, T* out, float* lse) {
+    using P = Plan<width, dropout>;
+    const dim3 grid(static_cast<unsigned>(ceil_div(input.length, P::queries)),
+                    static_cast<unsigned>(input.n_heads), static_cast<unsigned>(batch));
+    launch(stream, attention_forward_kernel<T, width, dropout>, grid, dim3(n_threads), P::bytes,
+           input, out, lse);
+}
+
+}  // namespace
+
+template <typename T>
+void flash_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, T* out,
+                             float* lse) {
+    with_head_width(input.width, [&]<int width>(HeadWidth<width>) {
+        if (input.dropout.threshold != 0)
+            return run<T, width, true>(stream, input, batch, out, lse);
+        run<T, width, false>(stream, input, batch, out, lse);
+    });
+}
+
+template void flash_attention_forward(cudaStream_t, const AttentionInput&, int, bf16*, float*);
+template void flash_attention_forward(cudaStream_t, const AttentionInput&, int, fp16*, float*);
+
+}  // namespace lm::cuda

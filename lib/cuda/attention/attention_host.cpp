@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention does on the host before its kernels: argument checks, and the choice of cuDNN
+// instead of our kernels. Separate from attention.cu because nvcc does not compile text formatting.
+#include <dlfcn.h>
+
+#include <limits>
+#include <set>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cuda/cuda_device.hpp"
+#include "cuda/cudnn/cudnn_attention.hpp"
+#include "spec/cuda_scratch.hpp"
+
+namespace lm::cuda {
+
+void check_attention(i64 width, i64 row, double scale);
+bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a);
+bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);
+
+namespace {
+
+constexpr const char* flag = "--attention-backend fused";
+
+// Beside this plugin.
+std::string plugin_path() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
+    const std::string self = info.dli_fname;
+    return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
+}
+
+const CudnnAttention* open_plugin() {
+    void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        run_error(flag, "no attention by cuDNN: {}: take the kernels of lm-train without it",
+                  dlerror());
+    }
+    const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
+    if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
+        run_error(flag, "{} belongs to another build", plugin_path());
+    }
+    return entry();
+}
+
+bool aligned(const device::View& view) {
+    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+}
+
+// Says once for each reason why our kernels are used all the same.
+bool declined(const std::string& why) {
+    static std::set<std::string> said;
+    if (said.insert(why).second)
+        note("{}: instead of cuDNN, lm-train's own kernels are used: {}", flag, why);
+    return false;
+}
+
+template <typename Args>
+bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
+    const CudnnAttention* const cudnn = device_of(context).cudnn();
+    if (cudnn == nullptr) return false;
+    if (!is_half(a.qkv.dtype)) return declined("the type is fp32");
+    if (a.dropout.on()) return declined("attention has dropout");
+    if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
+        return declined("heads are not aligned to 16 bytes");
+    }
+    const CudnnProblem problem{.backward = backward,
+                               .deterministic = device_of(context).cudnn_is_deterministic(),
+                               .bf16 = a.qkv.dtype == DType::bf16,
+                               .batch = a.qkv[0],
+                               .length = a.qkv[1],
+                               .n_heads = a.n_heads,
+                               .n_groups = a.n_groups,
+                               .width = a.head_dim,
+                               .scale = static_cast<float>(a.scale),
+                               .alibi = bool{a.alibi_slopes},
+                               .documents = bool{a.doc_start}};
+    std::string why;
+    const i64 bytes = cudnn->workspace_bytes(problem, why);
+    if (bytes < 0) return declined(why);
+    if (bytes > context.workspace.bytes()) {
+        return declined(fmt::format("it needs {} bytes of workspace, the plan has {}", bytes,
+                                    context.workspace.bytes()));
+    }
+    tensors.slopes = a.alibi_slopes.data;
+    tensors.starts = a.doc_start.data;
+    const std::string failure =
+        cudnn->run(problem, tensors, begin_of(context.workspace), stream_of(context));
+    if (!failure.empty()) run_error("cuDNN", "attention: {}", failure);
+    return true;
+}
+
+}  // namespace
+
+void CudaDevice::use_cudnn(bool deterministic) {
+    cudnn_ = open_plugin();
+    cudnn_is_deterministic_ = deterministic;
+}
+
+bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a) {
+    return run(context, a, false, {a.qkv.data, a.out.data, a.lse.data});
+}
+
+bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a) {
+    return run(context, a, true, {a.qkv.data, a.out.data, a.lse.data, a.dout.data, a.dqkv.data});
+}
+
+void check_attention(i64 width, i64 row, double scale) {
+    LM_CHECK(width <= spec::cuda_widest_head, "a head is too wide for attention's kernels");
+    LM_CHECK(row <= std::numeric_limits<int>::max(), "a row of qkv is too long for attention");
+    LM_CHECK(scale > 0, "attention's scale must be positive");
+}
+
+}  // namespace lm::cuda

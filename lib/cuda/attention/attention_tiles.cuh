@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of 16-bit elements in shared memory, and the two products of a warp that attention is made
+// of, on tensor cores (mma.cuh): rows times rows, and weights in registers times columns.
+#pragma once
+
+#include "cuda/attention/attention.cuh"
+
+namespace lm::cuda {
+
+// Sums of a warp: m_tiles x n_tiles pieces of 16 x 8, in the layout of mma.cuh's d.
+template <int m_tiles, int n_tiles>
+using Sums = float[m_tiles][n_tiles][4];
+
+// Weights as the left side of a product: m_tiles x k_steps pieces of 16 x 16, mma.cuh's a.
+template <int m_tiles, int k_steps>
+using Weights = u32[m_tiles][k_steps][4];
+
+// Rows of `width` elements in shared memory, in pieces of 8 elements (16 bytes). Piece c of row r
+// lies at c ^ (r % 8), so that the eight rows of an 8 x 8 matrix lie in different banks.
+template <typename T, int width>
+struct Tile {
+    static constexpr int stride = (width + 63) / 64 * 64;
+    static constexpr int pieces = width / 8;
+    static constexpr size_t bytes(int rows) {
+        return sizeof(T) * stride * static_cast<size_t>(rows);
+    }
+    __device__ static int offset(int row, int c) { return row * stride + (c ^ (row & 7)) * 8; }
+    __device__ T* piece(int row, int c) const { return data + offset(row, c); }
+    // Piece c + dc of row r + dr, dr a multiple of 8 and dc even, from offset(r, c), c < 2: one
+    // instruction, where offset() would take several, or a register each.
+    __device__ T* piece_from(int offset, int dr, int dc) const {
+        return data + (offset ^ (dc & 7) * 8) + (dc >> 3) * 64 + dr * stride;
+    }
+    T* data;
+};
+
+// Where the rows of a tile lie in global memory: row r at base + r * stride, rows from `length` on
+// and columns from `width` on are not there.
+template <typename T>
+struct Rows {
+    T* base;
+    int stride;
+    int length;
+    int width;
+    bool vectors;
+    // Elements of piece c of a row that are there.
+    __device__ int there(int row, int c) const {
+        return row < length ? max(0, min(8, width - c * 8)) : 0;
+    }
+    __device__ T* at(int row, int c) const { return base + i64{row} * stride + c * 8; }
+};
+
+// Starts the copy of rows [first, first + n_rows) by the whole block; what is not there becomes 0.
+// A thread stays with one column of pieces.
+template <int n_rows, int threads, typename T, int width>
+__device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows, int first) {
+    constexpr int pieces = Tile<T, width>::pieces;
+    constexpr int rows_at_once = threads / pieces;
+    static_assert(threads % pieces == 0 && n_rows % rows_at_once == 0);
+    const int c = static_cast<int>(threadIdx.x) % pieces;
+    int row = static_cast<int>(threadIdx.x) / pieces;
+    const T* from = rows.at(first + row, c);
+    const i64 step = i64{rows_at_once} * rows.stride;
+#pragma unroll
+    for (int i = 0; i < n_rows / rows_at_once; ++i, row += rows_at_once, from += step) {
+        const int n = rows.there(first + row, c);
+        if (rows.vectors) {
+            copy_async_16(tile.piece(row, c), from, n * static_cast<int>(sizeof(T)));
+            continue;
+        }
+        for (int e = 0; e < 8; ++e) tile.piece(row, c)[e] = e < n ? from[e] : from_float<T>(0.0F);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// sums[m][n] += rows row + 16 m + (0..15) of a, times rows 8 n + (0..7) of b: a b^T.
+template <typename T, int width, int m_tiles, int n_tiles>
+__device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, width>& a, int row,
+                                 const Tile<T, width>& b) {
+    static_assert(n_tiles % 2 == 0);
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int a_lane = a.offset(row + lane % 16, lane / 16);
+    const int b_lane = b.offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll
+    for (int k = 0; k < width / 16; ++k) {
+        u32 left[m_tiles][4];
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+            load_matrices(left[m], a.piece_from(a_lane, 16 * m, 2 * k));
+        }
+#pragma unroll
+        for (int n = 0; n < n_tiles; n += 2) {
+            u32 right[4];
+            load_matrices(right, b.piece_from(b_lane, 8 * n, 2 * k));
+#pragma unroll
+            for (int m = 0; m < m_tiles; ++m) {
+                multiply_add(T{}, sums[m][n], left[m], right[0], right[1]);
+                multiply_add(T{}, sums[m][n + 1], left[m], right[2], right[3]);
+            }
+        }
+    }
+}
+
+// sums[m][n] += weights[m] times columns 8 (first + n) + (0..7) of b, whose rows are the weights'
+// columns.
+template <typename T, int width, int m_tiles, int k_steps, int n_tiles>
+__device__ void add_weighted_rows(Sums<m_tiles, n_tiles>& sums,
+                                  const Weights<m_tiles, k_steps>& weights, const Tile<T, width>& b,
+                                  int first = 0) {
+    static_assert(n_tiles % 2 == 0);
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int b_lane = b.offset(lane % 16, lane / 16);
+#pragma unroll
+    for (int k = 0; k < k_steps; ++k) {
+#pragma unroll
+        for (int n = 0; n < n_tiles; n += 2) {
+            u32 right[4];
+            load_matrices_transposed(right, b.piece_from(b_lane, 16 * k, first + n));
+#pragma unroll
+            for (int m = 0; m < m_tiles; ++m) {
+                multiply_add(T{}, sums[m][n], weights[m][k], right[0], right[1]);
+                multiply_add(T{}, sums[m][n + 1], weights[m][k], right[2], right[3]);
+            }
+        }
+    }
+}
+
+// Two neighbouring pieces of sums, rounded, are one of weights: the layouts agree.
+template <typename T, int m_tiles, int n_tiles>
+__device__ void round_to_weights(Weights<m_tiles, n_tiles / 2>& weights,
+                                 const Sums<m_tiles, n_tiles>& sums) {
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < n_tiles; ++n) {
+            weights[m][n / 2][n % 2 * 2] = pack(T{}, sums[m][n][0], sums[m][n][1]);
+            weights[m][n / 2][n % 2 * 2 + 1] = pack(T{}, sums[m][n][2], sums[m][n][3]);
+        }
+    }
+}
+
+template <int m_tiles, int n_tiles>
+__device__ void clear(Sums<m_tiles, n_tiles>& sums) {
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < n_tiles; ++n) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0F;
+        }
+    }
+}
+
+// body(element, m, n, i) of every sum of a lane; its row is 16 m + g + 8 (i / 2), its column
+// 8 n + 2 q + i % 2.
+template <int m_tiles, int n_tiles, typename Body>
+__device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < n_tiles; ++n) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) body(sums[m][n][i], m, n, i);
+        }
+    }
+}
+
+// Writes a warp's sums, times factors[m][half] of their rows, through the tile's rows row + (0..16
+// m_tiles - 1), which no other warp uses any more, to rows first + (the same) and columns from
+// 8 * first_piece on.
+template <typename T, int width, int m_tiles, int n_tiles>
+__device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&factors)[m_tiles][2],
+                           const Tile<T, width>& tile, int row, const Rows<T>& rows, int first,
+                           int first_piece = 0) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < n_tiles; ++n) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float factor = factors[m][half];
+                T* const piece = tile.piece(row + 16 * m + 8 * half + lane / 4, n);
+                reinterpret_cast<u32*>(piece)[lane % 4] =
+                    pack(T{}, sums[m][n][2 * half] * factor, sums[m][n][2 * half + 1] * factor);
+            }
+        }
+    }
+    __syncwarp();
+    for (int i = lane; i < 16 * m_tiles * n_tiles; i += warp_size) {
+        const int r = row + i / n_tiles;
+        const int c = i % n_tiles;
+        const int there = rows.there(first + r, first_piece + c);
+        if (there == 0) continue;
+        T* const to = rows.at(first + r, first_piece + c);
+        const T* const from = tile.piece(r, c);
+        if (rows.vectors) {
+            store_pack(to, load_pack(from));
+        } else {
+            for (int e = 0; e < there; ++e) to[e] = from[e];
+        }
+    }
+}
+
+// ---- dropout ------------------------------------------------------------------------------------
+
+// Which of a warp's 16 m_tiles rows x 8 n_tiles columns of weights dropout keeps. A Philox block
+// has eight neighbouring keys of one query: of a row, or, where `rows_are_keys`, of a column. Each
+// lane makes m_tiles * n_tiles / 2 blocks and hands them round.
+template <int m_tiles, int n_tiles, bool rows_are_keys>
+class KeptBits {
+  public:
+    static_assert(n_tiles % 2 == 0 && n_tiles <= 8);
+
+    template <typename T>
+    __device__ KeptBits(const AttentionInput& input, const AttentionHead<T>& head, int query,
+                        int key) {
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+            make(input, head, query + (rows_are_keys ? 0 : 16 * m),
+                 key + (rows_are_keys ? 16 * m : 0), got_[m]);
+        }
+    }
+
+    // Of element i of piece (m, n), as in for_each().
+    __device__ bool kept(int m, int n, int i) const {
+        const int lane = static_cast<int>(threadIdx.x) % warp_size;
+        const int bit = rows_are_keys ? lane / 4 : lane % 4 * 2 + i % 2;
+        const u32 bits = got_[m][i / 2][rows_are_keys ? 2 * (n % 2) + i % 2 : n % 2];
+        return (bits >> (8 * (n / 2) + bit) & 1U) != 0;
+    }
+
+  private:
+    static constexpr int per_half = rows_are_keys ? 4 : 2;
+
+    template <typename T>
+    __device__ static void make(const AttentionInput& input, const AttentionHead<T>& head,
+                                int query, int key, u32 (&got)[2][per_half]) {
+        const int lane = static_cast<int>(threadIdx.x) % warp_size;
+        u32 made = 0;
+#pragma unroll
+        for (int i = 0; i < n_tiles / 2; ++i) {
+            const int along = rows_are_keys ? 16 * i + lane % 16 : lane % 16;
+            const int eight = rows_are_keys ? lane / 16 : 2 * i + lane / 16;
+            const u64 element = head.element(input, query + along, key + 8 * eight);
+            made |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
+        }
+        // Rows are queries: [half][n % 2] is of row g + 8 half, columns of piece n. Rows are keys:
+        // [half][2 (n % 2) + e] is of column 2 q + e of piece n, rows from 8 half on.
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int j = 0; j < per_half; ++j) {
+                const int from = rows_are_keys ? 16 * half + 8 * (j / 2) + lane % 4 * 2 + j % 2
+                                               : 16 * j + 8 * half + lane / 4;
+                got[half][j] = __shfl_sync(all_lanes, made, from);
+            }
+        }
+    }
+
+    u32 got_[m_tiles][2][per_half];
+};
+
+struct AllKept {
+    __device__ bool kept(int, int, int) const { return true; }
+};
+
+}  // namespace lm::cuda

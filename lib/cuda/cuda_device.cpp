@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cuda/cuda_device.hpp"
+#include "cuda/driver.hpp"
+#include "cuda/gemm/matmul.hpp"
+#include "cuda/kernels/launch.cuh"
+#include "cuda/ops.hpp"
+
+namespace lm::cuda {
+namespace {
+
+// The table's entry of `operation`: tells the device its name, and finds a launch that failed.
+template <typename Args, void (*operation)(device::Context&, const Args&)>
+void run_named(device::Context& context, const Args& args, const char* name) {
+    CudaDevice& device = device_of(context);
+    device.enter(name);
+    operation(context, args);
+    device.check(cudaGetLastError());
+}
+
+#define LM_NAMED(name, Args)                                                \
+    void named_##name(device::Context& context, const device::Args& args) { \
+        run_named<device::Args, ops::name>(context, args, #name);           \
+    }
+LM_OPS(LM_NAMED)
+#undef LM_NAMED
+
+#define LM_ENTRY(name, Args) named_##name,
+const device::OpTable table{LM_OPS(LM_ENTRY)};
+#undef LM_ENTRY
+
+}  // namespace
+
+void no_such_type(DType dtype) {
+    fail(Exit::usage, name_of(dtype), "the operations of a GPU compute from fp32, bf16 and fp16");
+}
+
+// GPUs of capability 8.6, 8.9 and 12.0 have 99 KiB, those of data centers 163 or more.
+void too_little_shared_memory(size_t bytes) {
+    cudaGetLastError();  // it is told here
+    run_error("cuda",
+              "a block of this operation wants {} of shared memory, more than this GPU has: heads "
+              "of at most 128 (64 in fp32) want less",
+              human_size(static_cast<i64>(bytes)));
+}
+
+void out_of_workspace() {
+    LM_CHECK(false, "an operation needs more workspace than the plan gives it");
+    std::abort();
+}
+
+void misaligned_workspace() {
+    LM_CHECK(false, "a workspace that does not begin at a multiple of 256 bytes");
+    std::abort();
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+    claim_device(index);
+    check(cudaGetDeviceProperties(&properties_, index));
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    staging_.open();
+    matmul_ = std::make_unique<Matmul>(*this);
+    in_use_at_start_ = memory_in_use().now;
+}
+
+// Errors were told when they came up; the process may be on its way out.
+CudaDevice::~CudaDevice() {
+    cudaStreamSynchronize(stream_);
+    staging_.close();
+    timer_.close();
+    cudaStreamDestroy(stream_);
+}
+
+std::string CudaDevice::name() const {
+    return fmt::format("cuda:{} ({})", index_, properties_.name);
+}
+
+const device::OpTable& CudaDevice::ops() const {
+    return table;
+}
+
+void CudaDevice::give_up(cudaError_t status) const {
+    run_error(fmt::format("cuda:{}", index_), "{}: {} ({}){}", operation_,
+              cudaGetErrorString(status), cudaGetErrorName(status), advice_on(status));
+}
+
+void CudaDevice::copy_to_host(void* host, const device::View& source) {
+    if (source.bytes() == 0) return;
+    waited(staging_.to_host(host, source.data, source.bytes(), stream_));
+}
+
+void CudaDevice::copy_from_host(const device::View& target, const void* host) {
+    check(staging_.to_device(target.data, host, target.bytes(), stream_));
+}
+
+void CudaDevice::synchronize() {
+    waited(cudaStreamSynchronize(stream_));
+}
+
+// What stopped the GPU's work says more than the error that came of it.
+void CudaDevice::waited(cudaError_t status) {
+    if (on_wait_) on_wait_();
+    check(status);
+    check(timer_.collect());
+}
+
+bool CudaDevice::holds(const void* data) const {
+    const auto* const at = static_cast<const std::byte*>(data);
+    const auto next = allocations_.upper_bound(at);
+    if (next == allocations_.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(next);
+    return at < begin + bytes;
+}
+
+void CudaDevice::measure(const std::function<void()>& work, double& seconds) {
+    check(timer_.begin(stream_));
+    work();
+    check(timer_.end(stream_, seconds));
+}
+
+CudaDevice::InUse CudaDevice::memory_in_use() {
+    size_t free = 0;
+    size_t total = 0;
+    check(cudaMemGetInfo(&free, &total));
+    return {static_cast<i64>(total - free), in_use_at_start_, static_cast<i64>(total)};
+}
+
+void CudaDevice::allow_tf32() {
+    matmul_->allow_tf32();
+}
+
+void CudaDevice::reserve_sms(int n) {
+    matmul_->reserve_sms(n);
+}
+
+void CudaDevice::tune(device::TunedChoices* choices) {
+    matmul_->tune(choices);
+}
+
+void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();  // it is told here, not at the next launch
+        size_t free = 0;
+        size_t total = 0;
+        cudaMemGetInfo(&free, &total);
+        run_error(purpose, "cannot allocate {} on cuda:{}: {} of its {} are free",
+                  human_size(bytes), index_, human_size(static_cast<i64>(free)),
+                  human_size(static_cast<i64>(total)));
+    }
+    check(status);
+    check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_));
+    check(cudaStreamSynchronize(stream_));  // zero for every stream
+    allocations_[static_cast<const std::byte*>(data)] = bytes;
+    return data;
+}
+
+void CudaDevice::free_raw(void* data, i64) {
+    allocations_.erase(static_cast<const std::byte*>(data));
+    cudaFree(data);
+}
+
+}  // namespace lm::cuda

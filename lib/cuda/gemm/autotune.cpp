@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A choice is kept as text: "fused" or "apart", then the words of the library's algorithm, which
+// its header says may be stored and used again with the same version of the library. So the version
+// is part of the key, as is the GPU.
+#include "cuda/gemm/autotune.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.hpp"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int most_candidates = 8;
+// A GPU that did nothing needs a while to reach its clock; from product to product it keeps it.
+constexpr float warm_up_ms = 200;
+// Rounds in each of which every candidate has its turn, so that a clock that changes meanwhile
+// changes it for all of them.
+constexpr size_t n_rounds = 7;
+constexpr int n_runs = 5;  // timed together
+// Less is within what measurements differ by, and no reason to leave the library's first choice.
+constexpr float least_gain = 0.02F;
+
+std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
+    constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
+    constexpr std::string_view epilogues[] = {"none",      "bias",  "gelu",
+                                              "gelu_bias", "dgelu", "bias_gradient"};
+    const cudaDeviceProp& gpu = device.properties();
+    return fmt::format(
+        "{}, {} SMs{}, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
+        "epilogue {}{}, aligned {} {} {}, workspace {}",
+        gpu.name, gpu.multiProcessorCount,
+        k.multiprocessors > 0 ? fmt::format(" of which {} for products", k.multiprocessors) : "",
+        gpu.major, gpu.minor, cublasLtGetVersion(), forms[static_cast<size_t>(k.form)], k.rows,
+        k.cols, k.depth, name_of(k.type), name_of(k.c_type), k.tf32 ? " by TF32" : "",
+        epilogues[static_cast<size_t>(k.epilogue)], k.accumulate ? ", added" : "", k.align_a,
+        k.align_b, k.align_c, k.workspace);
+}
+
+std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {
+    return fmt::format("{} {:x}", plan.epilogue == wanted ? "fused" : "apart",
+                       fmt::join(plan.algorithm.data, " "));
+}
+
+// False: not the text of a plan that the library accepts.
+bool read_plan(const Matmul& matmul, const std::string& text, const Product& product,
+               const Matmul::Key& key, Matmul::Plan& plan) {
+    std::istringstream words(text);
+    std::string way;
+    words >> way >> std::hex;
+    if (way != "fused" && way != "apart") return false;
+    plan = matmul.described(product, way == "fused" ? key.epilogue : Epilogue::none);
+    for (u64& word : plan.algorithm.data) words >> word;
+    if (way == "apart" && is_gelu(key.epilogue)) return !words.fail();
+    return !words.fail() && matmul.accepts(plan, product) &&
+           static_cast<i64>(plan.workspace) <= key.workspace;
+}
+
+// Milliseconds between two points of a stream.
+class Timer {
+  public:
+    explicit Timer(CudaDevice& device) : device_(device) {
+        device_.check(cudaEventCreate(&begin_));
+        device_.check(cudaEventCreate(&end_));
+    }
+    ~Timer() {
+        cudaEventDestroy(begin_);
+        cudaEventDestroy(end_);
+    }
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+
+    template <typename Body>
+    float time(const Body& body) {
+        device_.check(cudaEventRecord(begin_, device_.stream()));
+        body();
+        device_.check(cudaEventRecord(end_, device_.stream()));
+        device_.check(cudaEventSynchronize(end_));
+        float milliseconds = 0;
+        device_.check(cudaEventElapsedTime(&milliseconds, begin_, end_));
+        return milliseconds;
+    }
+
+  private:
+    CudaDevice& device_;
+    cudaEvent_t begin_ = nullptr;
+    cudaEvent_t end_ = nullptr;
+};
+
+// What would be taken without measurements comes first (Matmul::first_choice()). A bias is quicker
+// fused, wherever it can be.
+std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
+                               const Matmul::Key& key) {
+    std::vector<Epilogue> epilogues = {key.epilogue};
+    if (key.epilogue != Epilogue::none) epilogues.push_back(Epilogue::none);
+    if (key.epilogue == Epilogue::bias_gradient) std::ranges::reverse(epilogues);
+    std::vector<Matmul::Plan> plans;
+    for (const Epilogue epilogue : epilogues) {
+        const auto more =
+            matmul.candidates(matmul.described(product, epilogue), product, key, most_candidates);
+        plans.insert(plans.end(), more.begin(), more.end());
+        if (epilogue == Epilogue::bias && !plans.empty()) break;
+        if (!is_gelu(key.epilogue)) continue;
+        plans.emplace_back();  // apart there is one way, that of the product without it
+        break;
+    }
+    return plans;
+}
+
+Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& product,
+                     const Matmul::Key& key, Rest rest) {
+    const auto plans = ways(matmul, product, key);
+    if (plans.empty()) {
+        run_error(device_of(context).name(), "cuBLASLt has no algorithm for {}",
+                  key_text(device_of(context), key));
+    }
+    Timer timer(device_of(context));
+    const auto time = [&](const Matmul::Plan& plan) {
+        return timer.time([&] {
+            for (int i = 0; i < n_runs; ++i) matmul.run_as(context, plan, product, rest);
+        });
+    };
+    if (matmul.begins_cold()) {
+        for (float spent = 0; spent < warm_up_ms;) spent += time(plans.front());
+    }
+    std::vector<std::vector<float>> times(plans.size());
+    for (size_t round = 0; round < n_rounds; ++round) {
+        for (size_t i = 0; i < plans.size(); ++i) times[i].push_back(time(plans[i]));
+    }
+    return plans[device::worth_taking(std::move(times), least_gain)];
+}
+
+}  // namespace
+
+Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
+                        const Product& product, const Matmul::Key& key, Rest rest) {
+    const std::string name = key_text(device_of(context), key);
+    std::string text = choices.find(name);
+    if (text.empty()) {
+        text =
+            choices.keep(name, text_of(fastest(matmul, context, product, key, rest), key.epilogue));
+    }
+    Matmul::Plan plan;
+    if (read_plan(matmul, text, product, key, plan)) return plan;
+    run_error("autotune",
+              "what is kept for \"{}\" is not an algorithm that cuBLASLt takes: {}: "
+              "remove it",
+              name, text);
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLASLt thinks in columns: a row-major [rows, cols] matrix is its cols x rows matrix with
+// leading dimension cols. So c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: b comes first
+// there, and "rows of D", the length of a bias, are our columns.
+#include "cuda/gemm/matmul.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "cuda/gemm/autotune.hpp"
+#include "spec/cuda_scratch.hpp"
+
+namespace lm::cuda {
+namespace {
+
+// Tensor cores want no more than this; memory of ours is aligned to more.
+constexpr u32 most_alignment = 16;
+
+u32 alignment_of(const void* data) {
+    const auto address = reinterpret_cast<uintptr_t>(data) | most_alignment;
+    return static_cast<u32>(address & (~address + 1));
+}
+
+cudaDataType_t library_type(DType type) {
+    if (type == DType::bf16) return CUDA_R_16BF;
+    if (type == DType::fp16) return CUDA_R_16F;
+    return CUDA_R_32F;
+}
+
+std::string text_of(const Product& p) {
+    return fmt::format("product of [{}, {}] and [{}, {}] in {}", p.rows, p.depth, p.depth, p.cols,
+                       name_of(p.type));
+}
+
+cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
+    switch (epilogue) {
+        case Epilogue::none:
+            return CUBLASLT_EPILOGUE_DEFAULT;
+        case Epilogue::bias:
+            return CUBLASLT_EPILOGUE_BIAS;
+        case Epilogue::gelu:
+            return CUBLASLT_EPILOGUE_GELU_AUX;
+        case Epilogue::gelu_bias:
+            return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+        case Epilogue::dgelu:
+            return CUBLASLT_EPILOGUE_DGELU;
+        case Epilogue::bias_gradient:
+            return CUBLASLT_EPILOGUE_BGRADB;  // our a is the library's B
+    }
+    return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool takes_bias(Epilogue epilogue) {
+    return epilogue == Epilogue::bias || epilogue == Epilogue::gelu_bias;
+}
+
+bool has_matrix(Epilogue epilogue) {
+    return epilogue == Epilogue::dgelu || is_gelu(epilogue);
+}
+
+template <typename T>
+cublasStatus_t set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute,
+                   const T& value) {
+    return cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value);
+}
+
+// Preferences of a search for algorithms.
+class Preference {
+  public:
+    Preference() { status_ = cublasLtMatmulPreferenceInit(&preference_); }
+    template <typename T>
+    void set(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+        if (status_ != CUBLAS_STATUS_SUCCESS) return;
+        status_ =
+            cublasLtMatmulPreferenceSetAttribute(&preference_, attribute, &value, sizeof value);
+    }
+    cublasStatus_t status() const { return status_; }
+    cublasLtMatmulPreference_t get() { return &preference_; }
+
+  private:
+    cublasLtMatmulPreferenceOpaque_t preference_;
+    cublasStatus_t status_;
+};
+
+}  // namespace
+
+// What the documentation asks of an epilogue's operands, and 16 bytes for vectors, on which the
+// heuristics do not look but some kernels rely. The library's GELU is approximate: 16-bit alone.
+bool Matmul::can_fuse(const Product& p) {
+    switch (p.epilogue) {
+        case Epilogue::none:
+            return true;
+        case Epilogue::bias:
+            return alignment_of(p.bias) == most_alignment;
+        case Epilogue::gelu:
+        case Epilogue::gelu_bias:
+        case Epilogue::dgelu:
+            return is_half(p.type) && p.cols % 8 == 0 &&
+                   alignment_of(p.pre_activation) == most_alignment &&
+                   (p.epilogue != Epilogue::gelu_bias || alignment_of(p.bias) == most_alignment);
+        case Epilogue::bias_gradient:
+            return alignment_of(p.bias_gradient) == most_alignment;
+    }
+    return false;
+}
+
+Matmul::Matmul(CudaDevice& device) : device_(device) {
+    const cublasStatus_t status = cublasLtCreate(&handle_);
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    run_error(fmt::format("cuda:{}", device.index()), "cuBLASLt does not start: {} ({})",
+              cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+}
+
+Matmul::~Matmul() {
+    cublasLtDestroy(handle_);
+}
+
+void Matmul::reserve_sms(int n) {
+    const int all = device_.properties().multiProcessorCount;
+    multiprocessors_ = n == 0 ? 0 : std::max(all - n, (all + 1) / 2);
+}
+
+void Matmul::check(cublasStatus_t status, const Product& product) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt, {}: {} ({})",
+              device_.operation(), text_of(product), cublasLtGetStatusString(status),
+              cublasLtGetStatusName(status));
+}
+
+// `epilogue` stands in for the product's own.
+Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
+    Plan plan;
+    plan.epilogue = epilogue;
+    const bool fast_tf32 = tf32_ && p.type == DType::fp32;
+    check(cublasLtMatmulDescInit(&plan.operation,
+                                 fast_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                 CUDA_R_32F),
+          p);
+    const cublasOperation_t first = p.form == Form::x_wt ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = p.form == Form::xt_w ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, first), p);
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, second), p);
+    check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(epilogue)), p);
+    if (multiprocessors_ > 0) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, i32{multiprocessors_}), p);
+    }
+    if (has_matrix(epilogue)) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.cols}), p);
+    }
+    if (takes_bias(epilogue) || epilogue == Epilogue::bias_gradient) {
+        const i32 type = library_type(p.c_type);
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type), p);
+    }
+    // Leading dimensions are the lengths of rows in memory.
+    const i64 a_width = p.form == Form::xt_w ? p.rows : p.depth;
+    const i64 a_height = p.form == Form::xt_w ? p.depth : p.rows;
+    const i64 b_width = p.form == Form::x_wt ? p.depth : p.cols;
+    const i64 b_height = p.form == Form::x_wt ? p.cols : p.depth;
+    const auto layout = [&](cublasLtMatrixLayoutOpaque_t& target, DType type, i64 width,
+                            i64 height) {
+        check(cublasLtMatrixLayoutInit(&target, library_type(type), static_cast<u64>(width),
+                                       static_cast<u64>(height), width),
+              p);
+    };
+    layout(plan.a, p.type, a_width, a_height);
+    layout(plan.b, p.type, b_width, b_height);
+    layout(plan.c, p.c_type, p.cols, p.rows);
+    return plan;
+}
+
+// Operands of the epilogue; the others are arguments of the call.
+void Matmul::point(Plan& plan, const Product& p) const {
+    if (takes_bias(plan.epilogue)) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
+    }
+    if (plan.epilogue == Epilogue::bias_gradient) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias_gradient), p);
+    }
+    if (has_matrix(plan.epilogue)) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation), p);
+    }
+}
+
+std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const Key& key,
+                                             int most) const {
+    point(plan, p);
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
+    // Parts of a sum that several blocks make are added in fp32, never in the type of the result.
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<u32>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_a);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
+    check(preference.status(), p);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
+    int n = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
+                                       preference.get(), most, found.data(), &n);
+    // The library may call an epilogue that it lacks for these operands invalid, too: the product
+    // without it then tells whether something is wrong.
+    const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                       (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
+    if (lacks) return {};
+    check(status, p);
+    std::vector<Plan> plans;
+    for (int i = 0; i < n; ++i) {
+        const auto& result = found[static_cast<size_t>(i)];
+        if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+        plan.algorithm = result.algo;
+        plan.workspace = result.workspaceSize;
+        plans.push_back(plan);
+    }
+    return plans;
+}
+
+bool Matmul::accepts(Plan& plan, const Product& p) const {
+    point(plan, p);
+    cublasLtMatmulHeuristicResult_t result;
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+        handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c, &plan.algorithm, &result);
+    const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                         status == CUBLAS_STATUS_INVALID_VALUE ||
+                         status == CUBLAS_STATUS_ARCH_MISMATCH;
+    if (refused) return false;
+    check(status, p);
+    plan.workspace = result.workspaceSize;
+    return true;
+}
+
+// Bias gradients are left to our own sums: measurements elsewhere have the epilogue slower.
+Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
+    std::vector<Epilogue> epilogues = {Epilogue::none};
+    const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
+    if (fuse && p.epilogue != Epilogue::none) epilogues.insert(epilogues.begin(), p.epilogue);
+    for (const Epilogue epilogue : epilogues) {
+        if (epilogue != p.epilogue && is_gelu(p.epilogue)) return {};
+        const auto plans = candidates(described(p, epilogue), p, key, 1);
+        if (!plans.empty()) return plans.front();
+    }
+    run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt has no algorithm for a {}",
+              device_.operation(), text_of(p));
+}
+
+const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, Rest rest) {
+    const i64 workspace = context.workspace ? context.workspace.bytes() : 0;
+    const Key key{.form = p.form,
+                  .rows = p.rows,
+                  .cols = p.cols,
+                  .depth = p.depth,
+                  .type = p.type,
+                  .c_type = p.c_type,
+                  .tf32 = tf32_,
+                  .epilogue = can_fuse(p) ? p.epilogue : Epilogue::none,
+                  .accumulate = p.accumulate,
+                  .align_a = alignment_of(p.a),
+                  .align_b = alignment_of(p.b),
+                  .align_c = alignment_of(p.c),
+                  .workspace = std::min(workspace, spec::cuda_product_bytes),
+                  .multiprocessors = multiprocessors_};
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    const Plan plan = choices_ == nullptr ? first_choice(p, key)
+                                          : tuned_plan(*this, *choices_, context, p, key, rest);
+    return plans_.emplace(key, plan).first->second;
+}
+
+void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest rest) const {
+    const bool fused = plan.epilogue == p.epilogue;
+    if (!fused && is_gelu(p.epilogue)) return rest();
+    const bool rest_first = !fused && p.epilogue == Epilogue::bias;
+    if (rest_first) rest();
+    point(plan, p);
+    const float alpha = 1.0F;
+    const float beta = p.accumulate || rest_first ? 1.0F : 0.0F;
+    check(cublasLtMatmul(handle_, &plan.operation, &alpha, p.b, &plan.b, p.a, &plan.a, &beta, p.c,
+                         &plan.c, p.c, &plan.c, &plan.algorithm, begin_of(context.workspace),
+                         plan.workspace, device_.stream()),
+          p);
+    if (!fused && !rest_first) rest();
+}
+
+bool Matmul::run(device::Context& context, const Product& product, Rest rest) {
+    if (product.rows == 0 || product.cols == 0) return false;
+    const Plan& plan = plan_of(context, product, rest);
+    run_as(context, plan, product, rest);
+    return plan.epilogue == product.epilogue;
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW (Loshchilov & Hutter, 2019) over a rank's parameters: reads gradient, moments and master
+// once, writes moments, master and the 16-bit weight once. The table of stretches goes along as an
+// argument of the kernel, so that all of a model are one launch, or a few.
+#include <algorithm>
+
+#include "cuda/cuda_device.hpp"
+#include "cuda/kernels/vector.cuh"
+#include "cuda/ops.hpp"
+#include "device/adamw_step.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::AdamW;
+using device::AdamWPart;
+using device::AdamWStep;
+
+constexpr int threads = 256;
+constexpr int width = 4;
+constexpr i64 tile = i64{threads} * width * 4;  // elements of a block
+
+// Stretches of one launch; block first_block[i] is the first of stretch i. Arguments of a kernel
+// are 4 KiB at most.
+constexpr int most_parts = 128;
+struct Parts {
+    i64 flat[most_parts];
+    i64 held[most_parts];
+    i64 size[most_parts];
+    int first_block[most_parts + 1];
+    bool decay[most_parts];
+    bool vectors[most_parts];  // accesses of 16 bytes
+    int n = 0;
+};
+
+template <typename T>
+struct Arrays {
+    float* master;  // in flat elements where there is no weight, else in held ones
+    T* weight;
+    const float* grad;
+    float* m;
+    float* v;
+};
+
+// The stretch that this block works on.
+__device__ inline int part_of_block(const Parts& parts) {
+    const int block = static_cast<int>(blockIdx.x);
+    int part = 0;
+    for (int end = parts.n; end - part > 1;) {
+        const int middle = (part + end) / 2;
+        (parts.first_block[middle] <= block ? part : end) = middle;
+    }
+    return part;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    adamw_kernel(const __grid_constant__ Parts parts, Arrays<T> a, AdamWStep s) {
+    const int part = part_of_block(parts);
+    const i64 begin = (i64{blockIdx.x} - parts.first_block[part]) * tile;
+    const i64 flat = parts.flat[part] + begin;
+    const i64 held = parts.held[part] + begin;
+    const i64 left = parts.size[part] - begin;
+    const float* const grad = a.grad + flat;
+    float* const m = a.m + held;
+    float* const v = a.v + held;
+    float* const master = a.master + (a.weight != nullptr ? held : flat);
+    const float decay = parts.decay[part] ? s.weight_decay : 0.0F;
+    const i64 n = left < tile ? left : tile;
+    for_turns<width>(threadIdx.x, threads, n, parts.vectors[part], [&]<int count>(i64 at) {
+        float g[count], first[count], second[count], p[count];
+        load(grad + at, g);
+        load(m + at, first);
+        load(v + at, second);
+        load(master + at, p);
+        for (int i = 0; i < count; ++i) {
+            g[i] *= s.grad_scale;
+            first[i] = s.beta1 * first[i] + s.one_minus_beta1 * g[i];
+            second[i] = s.beta2 * second[i] + s.one_minus_beta2 * g[i] * g[i];
+            const float step = first[i] * s.correct1 / (sqrtf(second[i] * s.correct2) + s.eps);
+            p[i] -= s.lr * (step + decay * p[i]);
+        }
+        store(m + at, first);
+        store(v + at, second);
+        store(master + at, p);
+        if (a.weight != nullptr) store(a.weight + flat + at, p);
+    });
+}
+
+// The next stretches that are not empty, as many as there is room for.
+Parts take_parts(std::span<const AdamWPart>& left, bool aligned_arrays) {
+    Parts parts;
+    i64 n_blocks = 0;
+    for (; !left.empty() && parts.n < most_parts; left = left.subspan(1)) {
+        const AdamWPart& part = left.front();
+        if (part.size == 0) continue;
+        const int i = parts.n++;
+        parts.flat[i] = part.flat;
+        parts.held[i] = part.held;
+        parts.size[i] = part.size;
+        parts.decay[i] = part.decay;
+        parts.vectors[i] = aligned_arrays && part.flat % width == 0 && part.held % width == 0;
+        parts.first_block[i] = static_cast<int>(n_blocks);
+        n_blocks += ceil_div(part.size, tile);
+    }
+    parts.first_block[parts.n] = static_cast<int>(n_blocks);
+    return parts;
+}
+
+}  // namespace
+
+void ops::adamw(device::Context& context, const AdamW& a) {
+    with_type(a.weight ? a.weight.dtype : DType::fp32, [&]<typename T>(T) {
+        const Arrays<T> arrays{a.master.as<float>(), pointer<T>(a.weight), a.grad.as<float>(),
+                               a.m.as<float>(), a.v.as<float>()};
+        const bool vectors = aligned(arrays.master) && aligned(arrays.weight, width) &&
+                             aligned(arrays.grad) && aligned(arrays.m) && aligned(arrays.v);
+        for (std::span<const AdamWPart> left = a.parts; !left.empty();) {
+            const Parts parts = take_parts(left, vectors);
+            launch(stream_of(context), adamw_kernel<T>,
+                   dim3(static_cast<unsigned>(parts.first_block[parts.n])), dim3(threads), 0, parts,
+                   arrays, device::adamw_step(a));
+        }
+    });
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross-entropy over one rank's share of the vocabulary. A block goes over a row of logits once for
+// the statistics and once for the gradient, which takes the logits' place: nothing of a row's size
+// is kept in full precision.
+#include "cuda/cuda_device.hpp"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/vector.cuh"
+#include "cuda/ops.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::CrossEntropyBackward;
+using device::CrossEntropyLoss;
+using device::CrossEntropyRescale;
+using device::CrossEntropyStats;
+
+constexpr int row_threads = 512;
+constexpr int flat_threads = 256;
+constexpr float log2_e = 1.44269504088896341F;
+
+// exp(x - most) is 2^(x log2(e) - offset), one multiplication less than as it is written. Where all
+// are -inf, the offset is 0 and each power too.
+__device__ inline float offset_of(float most) {
+    return most == -INFINITY ? 0.0F : most * log2_e;
+}
+__device__ inline float exp_below(float x, float offset) {
+    return exp2_approximate(fmaf(x, log2_e, -offset));
+}
+
+// turn.operator()<count>(begin) for parts of the row's columns [0, n), by the threads of the block.
+// Rows begin at any address when the vocabulary's size is odd: what lies before the first 16 bytes
+// comes one at a time, and so does the end.
+template <typename T, typename Turn>
+__device__ void for_columns(const T* row, i64 n_columns, const Turn& turn) {
+    constexpr int width = per_access<T>;
+    const int n = static_cast<int>(n_columns);
+    const int thread = static_cast<int>(threadIdx.x);
+    const int behind = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T) % width);
+    const int before = min(n, (width - behind) % width);
+    const int end = before + (n - before) / width * width;
+    if (thread < before) turn.template operator()<1>(thread);
+    for (int at = before + thread * width; at < end; at += row_threads * width) {
+        turn.template operator()<width>(at);
+    }
+    if (end + thread < n) turn.template operator()<1>(end + thread);
+}
+
+// The largest value so far, and the sum of exp(x - it).
+struct OnlineSum {
+    float most = -INFINITY;
+    float offset = 0;
+    float sum = 0;
+    template <int n>
+    __device__ void add(const float (&x)[n]) {
+        float largest = most;
+        for (int i = 0; i < n; ++i) largest = maximum(largest, x[i]);
+        if (largest != most) {
+            offset = offset_of(largest);
+            sum *= exp_below(most, offset);
+            most = largest;
+        }
+        for (int i = 0; i < n; ++i) sum += exp_below(x[i], offset);
+    }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(row_threads)
+    stats_kernel(const T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
+                 float* row_max, float* row_sum, float* target_logit) {
+    const i64 n = blockIdx.x;
+    const T* const row = logits + n * width;
+    OnlineSum own;
+    for_columns(row, n_valid, [&]<int count>(int at) {
+        float x[count];
+        load(row + at, x);
+        own.add(x);
+    });
+    const float most = block_reduce<row_threads, Max>(own.most);
+    const float share = own.sum * exp_below(own.most, offset_of(most));
+    const float sum = block_reduce<row_threads, Add>(share);
+    if (threadIdx.x != 0) return;
+    const i64 target = targets[n] - vocab_start;
+    row_max[n] = most;
+    row_sum[n] = sum;
+    target_logit[n] = target >= 0 && target < n_valid ? to_float(row[target]) : 0.0F;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(row_threads)
+    backward_kernel(T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
+                    const float* row_max, const float* row_sum, const float* weight,
+                    float grad_scale) {
+    const i64 n = blockIdx.x;
+    T* const row = logits + n * width;
+    const float offset = offset_of(row_max[n]);
+    const float factor = grad_scale * weight[n];
+    const float share = factor / row_sum[n];
+    const i64 column = targets[n] - vocab_start;
+    const int valid = static_cast<int>(n_valid);
+    const int target = column >= 0 && column < n_valid ? static_cast<int>(column) : -1;
+    for_columns(row, width, [&]<int count>(int at) {
+        float x[count];
+        load(row + at, x);
+        for (int i = 0; i < count; ++i) x[i] = share * exp_below(x[i], offset);
+        if (static_cast<u32>(target - at) < count) {
+            for (int i = 0; i < count; ++i) x[i] -= at + i == target ? factor : 0.0F;
+        }
+        if (at + count > valid) {
+            for (int i = 0; i < count; ++i) x[i] = at + i < valid ? x[i] : 0.0F;
+        }
+        store(row + at, x);
+    });
+}
+
+__global__ void rescale_kernel(const float* local_max, const float* row_max, float* row_sum,
+                               i64 rows) {
+    const i64 n = static_cast<i64>(blockIdx.x) * flat_threads + threadIdx.x;
+    if (n < rows) row_sum[n] *= expf(local_max[n] - row_max[n]);
+}
+
+__global__ void loss_kernel(const float* row_max, const float* row_sum, const float* target_logit,
+                            float* losses, i64 rows) {
+    const i64 n = static_cast<i64>(blockIdx.x) * flat_threads + threadIdx.x;
+    if (n < rows) losses[n] = logf(row_sum[n]) + (row_max[n] - target_logit[n]);
+}
+
+dim3 grid_of(i64 rows) {
+    return dim3(static_cast<unsigned>(rows));
+}
+
+}  // namespace
+
+namespace ops {
+
+void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
+    with_type(a.logits.dtype, [&]<typename T>(T) {
+        launch(stream_of(context), stats_kernel<T>, grid_of(a.logits[0]), dim3(row_threads), 0,
+               pointer<const T>(a.logits), a.logits[1], a.targets.as<i32>(), a.vocab_start,
+               a.n_valid, a.row_max.as<float>(), a.row_sum.as<float>(), a.target_logit.as<float>());
+    });
+}
+
+void cross_entropy_rescale(device::Context& context, const CrossEntropyRescale& a) {
+    const i64 rows = a.row_sum[0];
+    launch(stream_of(context), rescale_kernel, blocks_for(rows, flat_threads), dim3(flat_threads),
+           0, a.local_max.as<float>(), a.row_max.as<float>(), a.row_sum.as<float>(), rows);
+}
+
+void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
+    const i64 rows = a.losses[0];
+    launch(stream_of(context), loss_kernel, blocks_for(rows, flat_threads), dim3(flat_threads), 0,
+           a.row_max.as<float>(), a.row_sum.as<float>(), a.target_logit.as<float>(),
+           a.losses.as<float>(), rows);
+}
+
+void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
+    with_type(a.logits.dtype, [&]<typename T>(T) {
+        launch(stream_of(context), backward_kernel<T>, grid_of(a.logits[0]), dim3(row_threads), 0,
+               pointer<T>(a.logits), a.logits[1], a.targets.as<i32>(), a.vocab_start, a.n_valid,
+               a.row_max.as<float>(), a.row_sum.as<float>(), a.weight.as<float>(),
+               static_cast<float>(a.grad_scale));
+    });
+}
+
+}  // namespace ops
+}  // namespace lm::cuda

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on flat ranges: sums in double precision, fill, cast, scale. All are bound by memory
+// bandwidth: each thread moves `width` elements at a time and strides over the range.
+#include "cuda/cuda_device.hpp"
+#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/vector.cuh"
+#include "cuda/ops.hpp"
+#include "spec/cuda_scratch.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::Cast;
+using device::CountZeros;
+using device::Fill;
+using device::Scale;
+using device::SumSquares;
+using device::WeightedSum;
+
+constexpr int threads = 256;
+constexpr int width = 8;  // elements of a thread's turn
+// Blocks that keep a GPU of 132 multiprocessors, 8 blocks each, busy.
+constexpr i64 most_blocks = i64{132} * 16;
+
+dim3 blocks_of(i64 n) {
+    return blocks_for(n, threads * width, most_blocks);
+}
+
+// ---- Sums --------------------------------------------------------------------------------------
+
+// What an element adds to a sum; `weight` is another range's element where there is one.
+struct Square {
+    __device__ double operator()(float x, float) const { return static_cast<double>(x) * x; }
+};
+struct Product {
+    __device__ double operator()(float x, float weight) const {
+        return static_cast<double>(x) * weight;
+    }
+};
+struct Zero {
+    __device__ double operator()(float x, float) const { return x == 0.0F ? 1.0 : 0.0; }
+};
+
+// One sum per block; the grid depends on n alone. `weight` may be none.
+template <typename Term>
+__global__ void sum_kernel(const float* x, const float* weight, i64 n, bool vectors,
+                           double* partial) {
+    double sum = 0;
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
+        float a[count];
+        float b[count] = {};
+        load(x + at, a);
+        if (weight != nullptr) load(weight + at, b);
+        double turn = 0;
+        for (int i = 0; i < count; ++i) turn += Term()(a[i], b[i]);
+        sum += turn;
+    });
+    sum = block_reduce<threads, Add>(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void sum_of_sums_kernel(const double* partial, int count, double* out, bool accumulate) {
+    double sum = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];
+    sum = block_reduce<threads, Add>(sum);
+    if (threadIdx.x == 0) *out = accumulate ? *out + sum : sum;
+}
+
+template <typename Term>
+void reduce(device::Context& context, const device::View& view, const device::View& weights,
+            const device::View& out, bool accumulate) {
+    const float* const x = pointer<const float>(view);
+    const float* const weight = pointer<const float>(weights);
+    const i64 n = view.numel();
+    const dim3 blocks = blocks_for(n, threads * width * 4, spec::cuda_sum_blocks);
+    double* const partial = Scratch(context.workspace).take<double>(blocks.x);
+    launch(stream_of(context), sum_kernel<Term>, blocks, dim3(threads), 0, x, weight, n,
+           aligned(x) && aligned(weight), partial);
+    launch(stream_of(context), sum_of_sums_kernel, dim3(1), dim3(threads), 0, partial,
+           static_cast<int>(blocks.x), out.as<double>(), accumulate);
+}
+
+// ---- Element by element ------------------------------------------------------------------------
+
+template <typename T>
+__global__ void fill_kernel(T* x, i64 n, bool vectors, float value) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
+        float a[count];
+        for (int i = 0; i < count; ++i) a[i] = value;
+        store(x + at, a);
+    });
+}
+
+template <typename T, typename U>
+__global__ void cast_kernel(const T* x, U* y, i64 n, bool vectors) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
+        float a[count];
+        load(x + at, a);
+        store(y + at, a);
+    });
+}
+
+template <typename T>
+__global__ void scale_kernel(T* x, i64 n, bool vectors, float factor) {
+    for_grid_turns<width>(n, vectors, [&]<int count>(i64 at) {
+        float a[count];
+        load(x + at, a);
+        for (int i = 0; i < count; ++i) a[i] *= factor;
+        store(x + at, a);
+    });
+}
+
+}  // namespace
+
+namespace ops {
+
+void sum_squares(device::Context& context, const SumSquares& a) {
+    reduce<Square>(context, a.x, {}, a.out, a.accumulate);
+}
+
+void weighted_sum(device::Context& context, const WeightedSum& a) {
+    reduce<Product>(context, a.x, a.weight, a.out, a.accumulate);
+}
+
+void count_zeros(device::Context& context, const CountZeros& a) {
+    reduce<Zero>(context, a.x, {}, a.out, a.accumulate);
+}
+
+void fill(device::Context& context, const Fill& a) {
+    const i64 n = a.x.numel();
+    with_type(a.x.dtype, [&]<typename T>(T) {
+        T* const x = pointer<T>(a.x);
+        launch(stream_of(context), fill_kernel<T>, blocks_of(n), dim3(threads), 0, x, n,
+               aligned(x, width), static_cast<float>(a.value));
+    });
+}
+
+void cast(device::Context& context, const Cast& a) {
+    const i64 n = a.x.numel();
+    with_type(a.x.dtype, [&]<typename T>(T) {
+        with_type(a.y.dtype, [&]<typename U>(U) {
+            const T* const x = pointer<T>(a.x);
+            U* const y = pointer<U>(a.y);
+            launch(stream_of(context), cast_kernel<T, U>, blocks_of(n), dim3(threads), 0, x, y, n,
+                   aligned(x, width) && aligned(y, width));
+        });
+    });
+}
+
+void scale(device::Context& context, const Scale& a) {
+    const i64 n = a.x.numel();
+    with_type(a.x.dtype, [&]<typename T>(T) {
+        T* const x = pointer<T>(a.x);
+        launch(stream_of(context), scale_kernel<T>, blocks_of(n), dim3(threads), 0, x, n,
+               aligned(x, width), static_cast<float>(a.factor));
+    });
+}
+
+}  // namespace ops
+}  // namespace lm::cuda

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout, residual sum and norm in one: what forward and backward kernels share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <bit>
+
+#include "cuda/kernels/dropout.cuh"
+#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/rows.cuh"
+#include "device/ops.hpp"
+
+namespace lm::cuda {
+
+// Dropout of a row operation: the numbers, and where rows lie in their samples.
+struct RowDropout {
+    RowDropout(const device::Dropout& dropout, i64 rows, i64 row_width)
+        : numbers(dropout_numbers(dropout)) {
+        if (!dropout.on()) return;
+        samples = static_cast<const i64*>(dropout.sample_ids.data);
+        first_row = dropout.first_row;
+        sample_rows = dropout.sample_rows > 0 ? dropout.sample_rows : rows / dropout.sample_ids[0];
+        width = row_width;
+    }
+    DropoutNumbers numbers;
+    const i64* samples = nullptr;
+    i64 first_row = 0;
+    i64 sample_rows = 1;
+    i64 width = 0;
+};
+
+// One row of it. apply() multiplies W elements from `column` on by their factors; a block of
+// dropout numbers holds them all: W is 1, or 8 and divides the row's width.
+class DropoutRow {
+  public:
+    __device__ DropoutRow(const RowDropout& dropout, i64 row) : numbers_(dropout.numbers) {
+        if (numbers_.threshold == 0) return;
+        const u32 place = static_cast<u32>(dropout.first_row + row);
+        const u32 sample_rows = static_cast<u32>(dropout.sample_rows);
+        sample_ = static_cast<u64>(dropout.samples[place / sample_rows]);
+        first_ = u64{place % sample_rows} * static_cast<u64>(dropout.width);
+    }
+    template <int W>
+    __device__ void apply(i64 column, float (&x)[W]) const {
+        static_assert(W == 1 || W == row_step);
+        if (numbers_.threshold == 0) return;
+        const u64 element = first_ + static_cast<u64>(column);
+        const DropoutBlock block = dropout_block(numbers_.key, sample_, element / 8);
+        const int offset = W == 1 ? static_cast<int>(element % 8) : 0;
+#pragma unroll
+        for (int k = 0; k < W; ++k) {
+            const bool kept = block.number(offset + k) >= numbers_.threshold;
+            x[k] = kept ? x[k] * numbers_.scale : 0.0F;
+        }
+    }
+
+  private:
+    const DropoutNumbers& numbers_;
+    u64 sample_ = 0;
+    u64 first_ = 0;
+};
+
+// Sums over the threads of a row: blockDim.x of them, a multiple of 32; a block, of `most_threads`
+// at most, may hold several rows in y. All threads of the block call it, all of a row get its sums.
+// One call follows another with the other `turn`, 0 or 1, or after a barrier.
+template <int most_threads, int n>
+__device__ void sum_row(float (&values)[n], u32 turn) {
+    constexpr int most_warps = most_threads / warp_size;
+    static_assert(std::has_single_bit(static_cast<unsigned>(most_warps)) &&
+                  most_warps <= warp_size);
+    __shared__ Pack<float, n> shared[2][most_warps];
+    const int warps = static_cast<int>(blockDim.x) / warp_size;
+    const int first = static_cast<int>(threadIdx.y) * warps;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+    for (int i = 0; i < n; ++i) values[i] = warp_reduce<Add>(values[i]);
+    if (lane == 0) {
+        shared[turn][first + static_cast<int>(threadIdx.x) / warp_size].set(values);
+    }
+    __syncthreads();
+    Pack<float, n> part{};
+    if (lane % most_warps < warps) part = shared[turn][first + lane % most_warps];
+    part.get(values);
+#pragma unroll
+    for (int distance = most_warps / 2; distance > 0; distance /= 2) {
+#pragma unroll
+        for (int i = 0; i < n; ++i) values[i] += __shfl_xor_sync(all_lanes, values[i], distance);
+    }
+}
+
+}  // namespace lm::cuda

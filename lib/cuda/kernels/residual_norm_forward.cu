@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout, residual sum and norm forward: LayerNorm (Ba et al., 2016), RMSNorm (Zhang & Sennrich,
+// 2019). A block makes a row and keeps its sum in shared memory while it takes mean, then variance,
+// then writes: memory is read and written once.
+#include "cuda/cuda_device.hpp"
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/residual_norm.cuh"
+#include "cuda/kernels/shared.cuh"
+#include "cuda/kernels/vector.cuh"
+#include "cuda/ops.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::Norm;
+using device::ResidualNormForward;
+
+constexpr int most_threads = 512;
+// Rows up to here are kept in shared memory; of longer ones the sum is made again for each pass.
+constexpr i64 most_kept_bytes = i64{96} << 10;
+
+template <typename T>
+struct Forward {
+    const T* branch;
+    const T* residual;
+    T* sum;
+    const T* weight;
+    const T* bias;
+    T* y;
+    float* mean;  // nullptr: RMSNorm
+    float* rstd;
+    i64 width;
+    float eps;
+    bool kept;
+    RowDropout dropout;
+};
+
+// What is normalized is what is kept: the sum as rounded to storage.
+template <int W, typename T>
+__device__ void make_sum(const Forward<T>& a, const DropoutRow& dropout, i64 row, i64 column,
+                         float (&x)[W]) {
+    const i64 at = row * a.width + column;
+#pragma unroll
+    for (int k = 0; k < W; ++k) x[k] = 0.0F;
+    if (a.branch) {
+        load<W>(a.branch + at, x);
+        dropout.apply(column, x);
+    }
+    if (a.residual) {
+        float stream[W];
+        load<W>(a.residual + at, stream);
+#pragma unroll
+        for (int k = 0; k < W; ++k) x[k] += stream[k];
+    }
+#pragma unroll
+    for (int k = 0; k < W; ++k) x[k] = to_float(from_float<T>(x[k]));
+}
+
+template <typename T, int W>
+__global__ void forward(const Forward<T> a) {
+    const i64 row = blockIdx.x;
+    const DropoutRow dropout(a.dropout, row);
+    T* const kept = dynamic_shared<T>();
+    const i64 step = i64{blockDim.x} * W;
+    const i64 begin = i64{threadIdx.x} * W;
+    const auto again = [&](i64 column, float(&x)[W]) {
+        if (a.kept) return load<W>(kept + column, x);
+        make_sum<W>(a, dropout, row, column, x);
+    };
+    float total[1] = {0.0F};
+    float x[W];
+    for (i64 column = begin; column < a.width; column += step) {
+        make_sum<W>(a, dropout, row, column, x);
+        if (a.kept && a.y) store<W>(kept + column, x);
+        // In place only when nothing is made again.
+        if (a.sum && (a.kept || !a.y)) store<W>(a.sum + row * a.width + column, x);
+#pragma unroll
+        for (int k = 0; k < W; ++k) total[0] += x[k];
+    }
+    if (!a.y) return;
+    float mean = 0.0F;
+    if (a.mean) {
+        sum_row<most_threads>(total, 0);
+        mean = total[0] / static_cast<float>(a.width);
+    }
+    float square[1] = {0.0F};
+    for (i64 column = begin; column < a.width; column += step) {
+        again(column, x);
+#pragma unroll
+        for (int k = 0; k < W; ++k) square[0] += (x[k] - mean) * (x[k] - mean);
+    }
+    sum_row<most_threads>(square, 1);
+    const float rstd = 1.0F / sqrtf(square[0] / static_cast<float>(a.width) + a.eps);
+    if (threadIdx.x == 0) {
+        if (a.mean) a.mean[row] = mean;
+        a.rstd[row] = rstd;
+    }
+    for (i64 column = begin; column < a.width; column += step) {
+        again(column, x);
+        if (a.sum && !a.kept) store<W>(a.sum + row * a.width + column, x);
+        float scale[W];
+        load<W>(a.weight + column, scale);
+#pragma unroll
+        for (int k = 0; k < W; ++k) x[k] = (x[k] - mean) * rstd * scale[k];
+        if (a.bias) {
+            load<W>(a.bias + column, scale);
+#pragma unroll
+            for (int k = 0; k < W; ++k) x[k] += scale[k];
+        }
+        store<W>(a.y + row * a.width + column, x);
+    }
+}
+
+}  // namespace
+
+namespace ops {
+
+void residual_norm_forward(device::Context& context, const ResidualNormForward& a) {
+    const device::View& main = a.branch ? a.branch : a.residual;
+    const i64 rows = main[0];
+    const i64 width = main[1];
+    const auto views = {a.branch, a.residual, a.sum, a.weight, a.bias, a.y};
+    with_row_width(main.dtype, width, views, [&]<typename T, int W>(T, Width<W>) {
+        const i64 row_bytes = width * static_cast<i64>(sizeof(T));
+        const bool kept = row_bytes <= most_kept_bytes;
+        const Forward<T> args{.branch = pointer<T>(a.branch),
+                              .residual = pointer<T>(a.residual),
+                              .sum = pointer<T>(a.sum),
+                              .weight = pointer<T>(a.weight),
+                              .bias = pointer<T>(a.bias),
+                              .y = pointer<T>(a.y),
+                              .mean = a.norm == Norm::layer_norm ? pointer<float>(a.mean) : nullptr,
+                              .rstd = pointer<float>(a.rstd),
+                              .width = width,
+                              .eps = static_cast<float>(a.eps),
+                              .kept = kept,
+                              .dropout = RowDropout(a.dropout, rows, width)};
+        launch(stream_of(context), forward<T, W>, blocks_for(rows, 1),
+               row_threads(ceil_div(width, W), most_threads),
+               static_cast<size_t>(kept && a.y ? row_bytes : 0), args);
+    });
+}
+
+}  // namespace ops
+}  // namespace lm::cuda

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nccl/nccl_channel.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cuda/nccl/max_keys.hpp"
+#include "cuda/nccl/nccl_library.hpp"
+
+namespace lm::cuda {
+
+using comm::Kind;
+using comm::Operation;
+using comm::Reduction;
+
+namespace {
+
+// Keys of 16-bit floats do not fit in their place: maxima of them go through a buffer, in turns.
+constexpr i64 n_keys = i64{1} << 18;
+
+ncclDataType_t nccl_type(DType dtype) {
+    switch (dtype) {
+        case DType::fp32:
+            return ncclFloat32;
+        case DType::fp64:
+            return ncclFloat64;
+        case DType::bf16:
+            return ncclBfloat16;
+        case DType::fp16:
+            return ncclFloat16;
+        case DType::int32:
+            return ncclInt32;
+        case DType::int64:
+            return ncclInt64;
+        case DType::uint8:
+        case DType::uint16:
+            break;
+    }
+    return ncclUint8;
+}
+
+// NCCL has no 16-bit integers; they are only moved, as bytes.
+size_t nccl_count(DType dtype, i64 n) {
+    return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
+}
+
+ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking ? 1 : 0;
+    config.splitShare = 0;  // sharing, the two would wait for each other
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = name.c_str();
+#else
+    (void)name;
+#endif
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
+    return config;
+}
+
+bool is_float(DType dtype) {
+    return dtype == DType::fp32 || dtype == DType::fp64 || is_half(dtype);
+}
+
+std::byte* at(const void* base, i64 elements, DType dtype) {
+    return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(dtype);
+}
+
+bool takes_keys(const Operation& o) {
+    const bool reduces = o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter;
+    return reduces && o.reduction == Reduction::max && is_float(o.dtype);
+}
+
+}  // namespace
+
+Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
+                 int size, int peer, int most_blocks)
+    : device_(device),
+      name_(std::move(name)),
+      host_(std::move(host)),
+      rank_(rank),
+      size_(size),
+      peer_(peer),
+      most_blocks_(most_blocks),
+      keys_(device.allocate(n_keys * size_of(DType::int32), "NCCL")) {
+    LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
+    // Collectives go first where both want the GPU: other ranks wait for them.
+    int least = 0;
+    int greatest = 0;
+    device_.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    device_.check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+}
+
+Channel::~Channel() {
+    Communicators comms;
+    take(comms);
+    abort_together(comms);
+    for (const std::unique_ptr<Flight>& flight : flights_) {
+        cudaEventDestroy(flight->ready);
+        cudaEventDestroy(flight->end);
+    }
+    cudaStreamDestroy(stream_);
+}
+
+// The duplicate is NCCL's own until it is settled.
+void Channel::take(Communicators& comms) {
+    if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
+    if (state_ < State::leaving || comm_ == nullptr) return;
+    comms.formed.push_back(std::exchange(comm_, nullptr));
+}
+
+void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    run_error(fmt::format("group '{}'", name_), "{}: {}: {}", what, nccl().GetErrorString(result),
+              nccl().GetLastError(comm));
+}
+
+// ---- Forming -----------------------------------------------------------------------------------
+
+void Channel::join(std::vector<ncclUniqueId> ids) {
+    ncclConfig_t config = config_of(name_, false, most_blocks_);
+    if (ids.size() == 1) {
+        return check(nccl().CommInitRankConfig(&joined_, size_, ids[0], rank_, &config), joined_,
+                     "ncclCommInitRankConfig");
+    }
+    check(nccl().CommInitRankScalable(&joined_, size_, rank_, static_cast<int>(ids.size()),
+                                      ids.data(), &config),
+          joined_, "ncclCommInitRankScalable");
+}
+
+bool Channel::settled(ncclComm_t comm) {
+    ncclResult_t state = ncclSuccess;
+    check(nccl().CommGetAsyncError(comm, &state), comm, "ncclCommGetAsyncError");
+    check(state, comm, "NCCL");
+    return state == ncclSuccess;
+}
+
+bool Channel::formed() {
+    if (state_ == State::formed) return true;
+    if (joined_ == nullptr || !settled(joined_)) return false;
+    if (state_ == State::joining) {
+        // NCCL sets comm_ before joined_ is settled again.
+        ncclConfig_t config = config_of(name_, true, most_blocks_);
+        state_ = State::duplicating;
+        check(nccl().CommSplit(joined_, 0, rank_, &comm_, &config), joined_, "ncclCommSplit");
+    } else if (state_ == State::duplicating) {
+        state_ = State::leaving;
+        check(nccl().CommFinalize(joined_), joined_, "ncclCommFinalize");
+    } else {
+        check(nccl().CommDestroy(std::exchange(joined_, nullptr)), nullptr, "ncclCommDestroy");
+        state_ = State::formed;
+    }
+    return state_ == State::formed;
+}
+
+std::vector<Operation> Channel::first_operations() const {
+    std::vector<Operation> operations;
+    void* const all = keys_.data();
+    for (const i64 bytes : {i64{64}, keys_.bytes()}) {
+        const auto add = [&](Kind kind, i64 n, const void* in, void* out) {
+            if (n == 0) return;
+            operations.push_back(
+                {.kind = kind, .dtype = DType::uint8, .n = n, .peer = peer_, .in = in, .out = out});
+        };
+        if (peer_ >= 0) {
+            add(rank_ == 0 ? Kind::send : Kind::receive, bytes, all, all);
+            continue;
+        }
+        const i64 n = bytes / size_;
+        void* const part = at(all, rank_ * n, DType::uint8);
+        add(Kind::all_reduce, bytes, all, all);
+        add(Kind::reduce_scatter, n, all, part);
+        add(Kind::all_gather, n, part, all);
+    }
+    return operations;
+}
+
+// ---- Operations --------------------------------------------------------------------------------
+
+// NCCL_COMM_BLOCKING=0 has them in the background in spite of all.
+void Channel::call(ncclResult_t result, const char* what) {
+    check(result, comm_, what);
+    if (result != ncclInProgress) return;
+    while (!settled(comm_)) std::this_thread::yield();
+}
+
+Flight* Channel::unused() {
+    if (unused_.empty()) reap();
+    if (unused_.empty()) {
+        Flight& flight = *flights_.emplace_back(std::make_unique<Flight>());
+        device_.check(cudaEventCreateWithFlags(&flight.ready, cudaEventDisableTiming));
+        device_.check(cudaEventCreateWithFlags(&flight.end, cudaEventDisableTiming));
+        unused_.push_back(&flight);
+    }
+    Flight* const flight = unused_.back();
+    unused_.pop_back();
+    *flight = {.operation = {}, .ready = flight->ready, .end = flight->end};
+    return flight;
+}
+
+// The first ones end first.
+void Channel::reap() {
+    while (!under_way_.empty() && done(*under_way_.front())) {
+        Flight* const flight = under_way_.front();
+        under_way_.pop_front();
+        flight->complete = true;
+        if (!flight->held) unused_.push_back(flight);
+    }
+}
+
+bool Channel::idle() {
+    reap();
+    return under_way_.empty();
+}
+
+bool Channel::done(Flight& flight) {
+    if (flight.complete) return true;
+    const cudaError_t status = cudaEventQuery(flight.end);
+    if (status == cudaErrorNotReady) {
+        cudaGetLastError();  // no error that a launch should find
+        return false;
+    }
+    device_.check(status);
+    return true;
+}
+
+void Channel::release(Flight& flight) {
+    flight.held = false;
+    if (flight.complete) unused_.push_back(&flight);
+}
+
+Flight* Channel::start(const Operation& operation, i64 number, const Flight* behind) {
+    LM_CHECK(state_ == State::formed && comm_ != nullptr, "an operation without a communicator");
+    Flight* const flight = unused();
+    flight->operation = operation;
+    flight->number = number;
+    flight->held = true;
+    device_.check(cudaEventRecord(flight->ready, device_.stream()));
+    device_.check(cudaStreamWaitEvent(stream_, flight->ready));
+    if (behind != nullptr) device_.check(cudaStreamWaitEvent(stream_, behind->end));
+    tell(operation);
+    device_.check(cudaEventRecord(flight->end, stream_));
+    under_way_.push_back(flight);
+    return flight;
+}
+
+void Channel::tell(const Operation& o) {
+    if (takes_keys(o)) {
+        return keys_in_place(o.dtype) ? tell_maximum_in_place(o) : tell_maximum(o);
+    }
+    const ncclRedOp_t op = o.reduction == Reduction::sum ? ncclSum : ncclMax;
+    const ncclDataType_t type = nccl_type(o.dtype);
+    const size_t n = nccl_count(o.dtype, o.n);
+    switch (o.kind) {
+        case Kind::all_reduce:
+            return call(nccl().AllReduce(o.in, o.out, n, type, op, comm_, stream_),
+                        "ncclAllReduce");
+        case Kind::reduce_scatter:
+            return call(nccl().ReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
+                        "ncclReduceScatter");
+        case Kind::all_gather:
+            return call(nccl().AllGather(o.in, o.out, n, type, comm_, stream_), "ncclAllGather");
+        case Kind::broadcast:
+            return call(nccl().Broadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
+                        "ncclBroadcast");
+        case Kind::send:  // a channel of messages has two ranks
+            return call(nccl().Send(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
+        case Kind::receive:
+            return call(nccl().Recv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
+        case Kind::barrier:
+        case Kind::split:
+            break;
+    }
+    LM_CHECK(false, "an operation without data on a device");
+}
+
+// ---- Maxima ------------------------------------------------------------------------------------
+
+void Channel::tell_maximum_in_place(const Operation& o) {
+    const bool all = o.kind == Kind::all_reduce;
+    const i64 n_in = all ? o.n : size_ * o.n;
+    const auto n = static_cast<size_t>(o.n);
+    const ncclDataType_t type = nccl_type(key_type(o.dtype));
+    void* const keys = const_cast<void*>(o.in);
+    to_keys(stream_, o.dtype, o.in, keys, n_in);
+    call(all ? nccl().AllReduce(keys, o.out, n, type, ncclMax, comm_, stream_)
+             : nccl().ReduceScatter(keys, o.out, n, type, ncclMax, comm_, stream_),
+         "a maximum");
+    from_keys(stream_, o.dtype, o.out, o.out, o.n);
+    // What was read is given back as it was, unless the result lies in it.
+    const bool apart = !all && o.out != at(o.in, rank_ * o.n, o.dtype);
+    if (apart) from_keys(stream_, o.dtype, o.in, keys, n_in);
+}
+
+// In turns of what the buffer holds.
+void Channel::tell_maximum(const Operation& o) {
+    const bool all = o.kind == Kind::all_reduce;
+    const i64 n_parts = all ? 1 : size_;
+    const ncclDataType_t type = nccl_type(key_type(o.dtype));
+    void* const keys = keys_.data();
+    for (i64 begin = 0, n = 0; begin < o.n; begin += n) {
+        n = std::min(n_keys / n_parts, o.n - begin);
+        for (i64 part = 0; part < n_parts; ++part) {
+            to_keys(stream_, o.dtype, at(o.in, part * o.n + begin, o.dtype),
+                    at(keys, part * n, key_type(o.dtype)), n);
+        }
+        void* const result = all ? keys : at(keys, rank_ * n, DType::int32);
+        const auto count = static_cast<size_t>(n);
+        call(all ? nccl().AllReduce(keys, result, count, type, ncclMax, comm_, stream_)
+                 : nccl().ReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
+             "a maximum");
+        from_keys(stream_, o.dtype, result, at(o.out, begin, o.dtype), n);
+    }
+}
+
+// ---- Watching ----------------------------------------------------------------------------------
+
+std::optional<Trouble> Channel::look(double timeout_s) {
+    if (state_ != State::formed || comm_ == nullptr) return std::nullopt;
+    ncclResult_t state = ncclSuccess;
+    nccl().CommGetAsyncError(comm_, &state);
+    const auto trouble = [this](const std::string& text, double waited_s) {
+        return Trouble{under_way_.empty() ? Flight{} : *under_way_.front(), text, waited_s};
+    };
+    if (state != ncclSuccess && state != ncclInProgress) {
+        return trouble(
+            fmt::format("{}: {}", nccl().GetErrorString(state), nccl().GetLastError(comm_)), 0);
+    }
+    reap();
+    if (under_way_.empty()) return std::nullopt;
+    Flight& first = *under_way_.front();
+    const double now_s = monotonic_s();
+    if (first.since_s < 0) {
+        const cudaError_t status = cudaEventQuery(first.ready);
+        if (status == cudaSuccess) first.since_s = now_s;
+        cudaGetLastError();
+    } else if (now_s - first.since_s > timeout_s) {
+        return trouble("", now_s - first.since_s);
+    }
+    return std::nullopt;
+}
+
+// ---- The end -----------------------------------------------------------------------------------
+
+namespace {
+
+// A rank that ends goes on ending whatever NCCL says to it, but does not keep that to itself.
+void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm_t),
+              const char* what) {
+    if (comms.empty()) return;
+    ncclResult_t first = nccl().GroupStart();
+    const auto note = [&first](ncclResult_t result) {
+        if (first == ncclSuccess && result != ncclInProgress) first = result;
+    };
+    for (ncclComm_t comm : comms) note(end(comm));
+    note(nccl().GroupEnd());
+    if (first == ncclSuccess || first == ncclInProgress) return;
+    warn("NCCL: {}: {}: {}", what, nccl().GetErrorString(first), nccl().GetLastError(nullptr));
+}
+
+}  // namespace
+
+void end_together(const Communicators& comms) noexcept {
+    together(comms.formed, nccl().CommFinalize, "ncclCommFinalize");
+    together(comms.formed, nccl().CommDestroy, "ncclCommDestroy");
+}
+
+void abort_together(const Communicators& comms) noexcept {
+    if (comms.formed.empty() && comms.joining.empty()) return;
+    together(comms.formed, nccl().CommAbort, "ncclCommAbort");
+    together(comms.joining, nccl().CommAbort, "ncclCommAbort");
+}
+
+}  // namespace lm::cuda

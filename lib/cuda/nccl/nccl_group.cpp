@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nccl/nccl_group.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <future>
+#include <thread>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cuda/nccl/nccl_library.hpp"
+#include "spec/nccl_memory.hpp"
+
+namespace lm::cuda {
+
+using comm::Kind;
+using comm::Operation;
+
+namespace {
+
+constexpr double end_s = 30;  // for the communicators' orderly end
+
+ncclUniqueId new_id(const std::string& name) {
+    ncclUniqueId id{};
+    if (nccl().GetUniqueId(&id) != ncclSuccess) {
+        run_error(fmt::format("group '{}'", name), "ncclGetUniqueId: {}",
+                  nccl().GetLastError(nullptr));
+    }
+    return id;
+}
+
+device::View view_of(ncclUniqueId& id) {
+    return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
+}
+
+// One for so many ranks, where the library knows of several: as many as PyTorch gives one.
+int n_meeting_places(int n_ranks) {
+    constexpr int usual = 128;
+    const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
+    const int wanted = text != nullptr ? std::atoi(text) : usual;
+    const int ranks_each = wanted > 0 ? wanted : usual;
+    return nccl().CommInitRankScalable == nullptr ? 1
+                                                  : static_cast<int>(ceil_div(n_ranks, ranks_each));
+}
+
+// NCCL cuts ranks into that many parts of neighbours, the first ones longer by one where they do
+// not come out even (bootstrap.cc, rootIdFromRank); a part meets best at its first rank.
+int first_of_part(int n_ranks, int n_parts, int part) {
+    return part * (n_ranks / n_parts) + std::min(part, n_ranks % n_parts);
+}
+
+}  // namespace
+
+NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Group> host,
+                     std::string name)
+    : Group(std::move(name), host->rank(), host->size()),
+      world_(std::move(world)),
+      host_(std::move(host)),
+      exceptions_at_start_(std::uncaught_exceptions()) {
+    host_->watch(nullptr);  // this group tells of both
+    if (size() > 1) ids_ = host_->split(0, rank(), this->name());
+}
+
+NcclGroup::~NcclGroup() {
+    bool failing = world_->failed() || std::uncaught_exceptions() > exceptions_at_start_;
+    try {
+        if (!failing) end();
+    } catch (const std::exception& error) {
+        warn("{}", error.what());
+        failing = true;
+    }
+    if (failing) world_->fail("the rank fails");
+}
+
+void NcclGroup::end() {
+    std::vector<std::shared_ptr<Channel>> channels;
+    if (channel_) channels.push_back(channel_);
+    for (const auto& [key, link] : links_) channels.push_back(link);
+    if (channels.empty()) return;
+    for (const auto& channel : channels) {
+        world_->until([&] { return channel->idle(); });
+    }
+    Communicators comms;
+    {
+        const std::lock_guard lock(world_->mutex());
+        for (const auto& channel : channels) channel->take(comms);
+    }
+    // A rank that has died does not keep this one.
+    std::packaged_task<void()> task([comms, device = world_->device().index()] {
+        cudaSetDevice(device);
+        end_together(comms);
+    });
+    const std::future<void> ended = task.get_future();
+    std::thread(std::move(task)).detach();
+    const std::chrono::duration<double> patience(end_s);
+    if (ended.wait_for(patience) == std::future_status::timeout) {
+        warn("group '{}': NCCL did not end its communicators within {:.0f} s", name(), end_s);
+    }
+}
+
+// ---- Forming -----------------------------------------------------------------------------------
+
+// Both sides of each link come to it in the same order, and neighbours can form theirs at once.
+void NcclGroup::prepare(const comm::Traffic& traffic) {
+    if (size() == 1) return;
+    world_->require_whole();
+    if (traffic.collectives) form_collectives(traffic.beside_compute);
+    std::vector<std::pair<int, int>> links;
+    for (const int to : traffic.to) links.emplace_back(rank(), to);
+    for (const int from : traffic.from) links.emplace_back(from, rank());
+    std::ranges::sort(links, {}, [](const auto& link) {
+        return std::tuple(link.first % 2, link.first, link.second);
+    });
+    for (const auto& [from, to] : links) form_link(from, to);
+}
+
+void NcclGroup::form_collectives(bool beside_compute) {
+    LM_CHECK(!channel_, "a group that was prepared");
+    // Where all meet in one place, it has to serve each of them.
+    std::vector<ncclUniqueId> ids(static_cast<size_t>(n_meeting_places(size())));
+    for (size_t i = 0; i < ids.size(); ++i) {
+        const int root = first_of_part(size(), static_cast<int>(ids.size()), static_cast<int>(i));
+        if (rank() == root) ids[i] = new_id(name());
+        ids_->broadcast(view_of(ids[i]), root);
+    }
+    channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(), -1,
+                                         beside_compute ? spec::nccl_overlap_channels : 0);
+    world_->form(channel_, ids);
+}
+
+void NcclGroup::form_link(int from, int to) {
+    const bool sends = from == rank();
+    const int peer = sends ? to : from;
+    std::shared_ptr<Channel>& link = links_[{peer, sends ? Kind::send : Kind::receive}];
+    LM_CHECK(!link && peer != rank(), "a link that is there");
+    ncclUniqueId id{};
+    if (sends) {
+        id = new_id(name());
+        ids_->send(view_of(id), peer);
+    } else {
+        ids_->receive(view_of(id), peer);
+    }
+    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
+                                     spec::nccl_link_channels);
+    world_->form(link, {id});
+}
+
+// The connections of messages do not depend on their size.
+void NcclGroup::rehearse(const Operation& largest) {
+    if (size() == 1 || largest.n == 0) return;
+    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind), "nothing to rehearse");
+    world_->rehearse(channel_for(largest), largest);
+}
+
+void NcclGroup::abort(const std::string& reason) noexcept {
+    world_->fail(reason);
+    host_->abort(reason);
+}
+
+// ---- Operations --------------------------------------------------------------------------------
+
+bool NcclGroup::on_device(const Operation& operation) const {
+    const CudaDevice& device = world_->device();
+    const void* const data = operation.in != nullptr ? operation.in : operation.out;
+    const bool here = data != nullptr && device.holds(data);
+    const bool both = operation.in == nullptr || operation.out == nullptr ||
+                      device.holds(operation.in) == device.holds(operation.out);
+    LM_CHECK(both, "an operation between host and device memory");
+    return here;
+}
+
+i64 NcclGroup::start(const Operation& operation) {
+    world_->require_whole();
+    if (on_device(operation)) return start_on_device(operation, nullptr);
+    const comm::Work work = hand_on(*host_, operation);
+    const i64 ticket = under_way_.open();
+    *under_way_.find(ticket) = {.on_host = work};
+    return ticket;
+}
+
+bool NcclGroup::orders(i64 ticket) {
+    const Started* const started = under_way_.find(ticket);
+    return (started != nullptr && started->channel != nullptr) || done(ticket);
+}
+
+i64 NcclGroup::start_behind(const Operation& operation, Group& other, i64 ticket) {
+    auto* const group = dynamic_cast<NcclGroup*>(&other);
+    const Started* const behind = group != nullptr ? group->under_way_.find(ticket) : nullptr;
+    if (behind == nullptr || behind->channel == nullptr) {
+        return Group::start_behind(operation, other, ticket);
+    }
+    world_->require_whole();
+    LM_CHECK(on_device(operation), "host memory behind an operation of a device");
+    return start_on_device(operation, behind->flight);
+}
+
+i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind) {
+    const i64 number = comm::is_message(operation.kind) ? -1 : host_->count_collective();
+    if (operation.n == 0) return 0;
+    if (size() == 1) {
+        copy(operation);
+        return 0;
+    }
+    const std::shared_ptr<Channel>& channel = channel_for(operation);
+    Flight* const flight = world_->start(channel, operation, number, behind);
+    const i64 ticket = under_way_.open();
+    *under_way_.find(ticket) = {.on_host = {}, .channel = channel.get(), .flight = flight};
+    return ticket;
+}
+
+const std::shared_ptr<Channel>& NcclGroup::channel_for(const Operation& operation) const {
+    if (comm::is_message(operation.kind)) {
+        const auto link = links_.find({operation.peer, operation.kind});
+        LM_CHECK(link != links_.end(), "a message for which the group was not prepared");
+        return link->second;
+    }
+    LM_CHECK(channel_ != nullptr, "a collective for which the group was not prepared");
+    return channel_;
+}
+
+// A group of one rank.
+void NcclGroup::copy(const Operation& operation) {
+    if (operation.in == operation.out) return;
+    CudaDevice& device = world_->device();
+    device.check(cudaMemcpyAsync(operation.out, operation.in,
+                                 static_cast<size_t>(operation.bytes()), cudaMemcpyDeviceToDevice,
+                                 device.stream()));
+}
+
+void NcclGroup::wait(i64 ticket) {
+    Started* const started = under_way_.find(ticket);
+    if (started == nullptr) return;
+    world_->require_whole();
+    if (started->channel == nullptr) {
+        started->on_host.wait();
+    } else {
+        CudaDevice& device = world_->device();
+        device.check(cudaStreamWaitEvent(device.stream(), started->flight->end));
+        const std::lock_guard lock(world_->mutex());
+        started->channel->release(*started->flight);
+    }
+    under_way_.close(ticket);
+}
+
+bool NcclGroup::done(i64 ticket) {
+    Started* const started = under_way_.find(ticket);
+    if (started == nullptr) return true;
+    world_->require_whole();
+    if (started->channel == nullptr) {
+        if (!started->on_host.done()) return false;
+    } else {
+        const std::lock_guard lock(world_->mutex());
+        if (!started->channel->done(*started->flight)) return false;
+        started->channel->release(*started->flight);
+    }
+    under_way_.close(ticket);
+    return true;
+}
+
+// ---- Parts -------------------------------------------------------------------------------------
+
+std::unique_ptr<comm::Group> NcclGroup::make_part(int color, int key, std::string part_name) {
+    world_->require_whole();
+    std::shared_ptr<comm::Group> host = host_->split(color, key, part_name);
+    return std::make_unique<NcclGroup>(world_, std::move(host), std::move(part_name));
+}
+
+}  // namespace lm::cuda

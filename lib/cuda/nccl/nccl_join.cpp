@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nccl/nccl_join.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/host_name.hpp"
+#include "base/joint_error.hpp"
+#include "cuda/nccl/nccl_group.hpp"
+#include "cuda/nccl/nccl_library.hpp"
+
+namespace lm::cuda {
+namespace {
+
+using device::View;
+
+bool is_set(const char* variable) {
+    return std::getenv(variable) != nullptr;
+}
+
+// Sums inside of switches (NVLink SHARP) come in an order that NCCL does not promise; where nobody
+// asked for an algorithm they are left out, since a run must give the same bits twice.
+void promise_order() {
+    if (!is_set("NCCL_ALGO") && !is_set("NCCL_NVLS_ENABLE")) setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
+// This machine as NCCL tells machines apart.
+std::string machine() {
+    if (const char* const id = std::getenv("NCCL_HOSTID")) return id;
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    return host_name() + boot;
+}
+
+// Where a rank is, as it tells its neighbours.
+struct Place {
+    u64 gpu;
+    i64 rank;
+};
+
+// Two ranks on one GPU are a mistake that NCCL words badly, unless they were asked for. Only the
+// ranks of a machine need to know of each other.
+void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
+    const cudaDeviceProp& p = device.properties();
+    const std::string address =
+        fmt::format("{:04x}:{:02x}:{:02x}", p.pciDomainID, p.pciBusID, p.pciDeviceID);
+    const std::string here = machine();
+    const auto color = static_cast<int>(hash64(here) >> 33);
+    const auto neighbours = host.split(color, host.rank(), "machine");
+    const Place own{hash64(here + " " + address), host.rank()};
+    std::vector<Place> places(static_cast<size_t>(neighbours->size()));
+    constexpr i64 words = sizeof(Place) / sizeof(i64);
+    neighbours->all_gather({const_cast<Place*>(&own), DType::int64, {words}},
+                           {places.data(), DType::int64, {words * neighbours->size()}});
+    const char* const shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    if (shared != nullptr && std::strcmp(shared, "0") != 0) return;
+    for (const Place& other : places) {
+        if (other.rank == own.rank || other.gpu != own.gpu) continue;
+        throw JointError(
+            Exit::usage,
+            fmt::format("cuda:{}: ranks {} and {} share the GPU at {}: start as many ranks on a "
+                        "machine as it has GPUs, one for each",
+                        device.index(), std::min(other.rank, own.rank),
+                        std::max(other.rank, own.rank), address));
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_ptr<comm::Group> own,
+                                       double timeout_s) {
+    auto& device = static_cast<CudaDevice&>(any_device);
+    std::shared_ptr<comm::Group> host = std::move(own);
+    promise_order();
+    if (host->size() > 1) (void)nccl();
+    require_gpus_of_their_own(device, *host);
+    const auto world = std::make_shared<NcclWorld>(device, host, timeout_s);
+    std::string name = host->name();
+    return std::make_unique<NcclGroup>(world, std::move(host), std::move(name));
+}
+
+}  // namespace lm::cuda

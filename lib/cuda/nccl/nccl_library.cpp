@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nccl/nccl_library.hpp"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "base/error.hpp"
+
+namespace lm::cuda {
+namespace {
+
+constexpr const char* file = "libnccl.so.2";
+// Configurations of communicators that are split off came with 2.18; ones before 2.20 have not been
+// looked at.
+constexpr int oldest = NCCL_VERSION(2, 20, 0);
+constexpr int scalable = NCCL_VERSION(2, 23, 0);
+
+std::filesystem::path beside_plugin() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&beside_plugin), &info) == 0) return file;
+    return std::filesystem::path(info.dli_fname).parent_path() / file;
+}
+
+void* open_library() {
+    std::error_code ignored;
+    const std::filesystem::path beside = beside_plugin();
+    const bool there = std::filesystem::exists(beside, ignored);
+    void* const library = dlopen(there ? beside.c_str() : file, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        run_error("NCCL",
+                  "several GPUs need it, and it cannot be opened: {}: install NCCL {}.{} or later, "
+                  "or put the directory of {} on LD_LIBRARY_PATH",
+                  dlerror(), oldest / 10000, oldest / 100 % 100, file);
+    }
+    return library;
+}
+
+Nccl load() {
+    void* const library = open_library();
+    Nccl table;
+    const auto find = [library](const char* name) {
+        void* const function = dlsym(library, name);
+        if (function == nullptr) {
+            run_error("NCCL", "{} lacks {}: install NCCL {}.{} or later", file, name,
+                      oldest / 10000, oldest / 100 % 100);
+        }
+        return function;
+    };
+#define LM_FIND(name) table.name = reinterpret_cast<decltype(&nccl##name)>(find("nccl" #name));
+    LM_NCCL_FUNCTIONS(LM_FIND)
+#undef LM_FIND
+    int version = 0;
+    table.GetVersion(&version);
+    if (version < oldest) {
+        run_error("NCCL", "{} is version {}.{}, too old: install NCCL {}.{} or later", file,
+                  version / 10000, version / 100 % 100, oldest / 10000, oldest / 100 % 100);
+    }
+    if (version >= scalable) {
+        table.CommInitRankScalable = reinterpret_cast<decltype(table.CommInitRankScalable)>(
+            dlsym(library, "ncclCommInitRankScalable"));
+    }
+    return table;
+}
+
+}  // namespace
+
+const Nccl& nccl() {
+    static const Nccl table = load();
+    return table;
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/adamw_step.hpp"
+
+#include <cmath>
+
+namespace lm::device {
+
+AdamWStep adamw_step(const AdamW& a) {
+    const auto t = static_cast<double>(a.step);
+    return {.grad_scale = static_cast<float>(a.grad_scale),
+            .beta1 = static_cast<float>(a.beta1),
+            .one_minus_beta1 = static_cast<float>(1.0 - a.beta1),
+            .beta2 = static_cast<float>(a.beta2),
+            .one_minus_beta2 = static_cast<float>(1.0 - a.beta2),
+            .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, t))),
+            .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, t))),
+            .eps = static_cast<float>(a.eps),
+            .lr = static_cast<float>(a.lr),
+            .weight_decay = static_cast<float>(a.weight_decay)};
+}
+
+}  // namespace lm::device

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/schedule_summary.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace lm;
+using namespace lm::optim;
+
+namespace {
+
+ScheduleRequest bloom() {
+    ScheduleRequest r;
+    r.seq_length = 2048;
+    r.global_batch = 2048;
+    r.ramp_start = 192;
+    r.ramp_increment = 16;
+    r.ramp_samples = 9'765'625;
+    r.train_samples = 220'000'000;
+    r.lr = 6e-5;
+    r.min_lr = 6e-6;
+    r.decay_style = DecayStyle::cosine;
+    r.warmup_samples = 183'105;
+    r.decay_samples = 200'000'000;
+    return r;
+}
+
+}  // namespace
+
+TEST_CASE("the key rates of the 176B run") {
+    const Schedule schedule(bloom());
+    const auto points = key_rates(schedule);
+    REQUIRE(points.size() == 5);
+    CHECK(points[0].rate == 0.0);
+    CHECK(points[1].what == "end of the warm-up");
+    CHECK(points[1].done.samples >= 183'105);
+    CHECK(points[1].done.samples < 183'105 + 224);
+    CHECK(points[1].rate == Approx(6e-5).epsilon(1e-6));
+    CHECK(points[2].done.samples >= 100'091'552);
+    CHECK(points[2].rate == Approx(3.3e-5).epsilon(1e-4));
+    CHECK(points[3].rate == 6e-6);
+    CHECK(points[3].done.samples < 200'000'000 + 2048);
+    CHECK(points[4].done == schedule.end());
+}
+
+TEST_CASE("points that the training does not reach, or reaches at once, are left out") {
+    ScheduleRequest r = bloom();
+    r.ramp_start.reset();
+    r.train_samples = 204'800;
+    r.warmup_samples.reset();
+    const auto points = key_rates(Schedule(r));
+    REQUIRE(points.size() == 2);
+    CHECK(points[0].rate == Approx(6e-5));
+    CHECK(points[1].what == "end");
+    r.decay_style = DecayStyle::constant;
+    CHECK(key_rates(Schedule(r)).size() == 2);
+}
+
+TEST_CASE("a decay by tokens is followed in tokens") {
+    ScheduleRequest r = bloom();
+    r.decay_samples.reset();
+    r.decay_tokens = 100'000'000'000;
+    const auto points = key_rates(Schedule(r));
+    REQUIRE(points.size() == 5);
+    CHECK(points[3].done.tokens >= 100'000'000'000);
+    CHECK(points[3].done.tokens < 100'000'000'000 + 2048 * 2048);
+}
+
+TEST_CASE("the ramp's stages") {
+    const auto lines = describe_ramp(Schedule(bloom()));
+    REQUIRE(lines.size() == 117);
+    CHECK(lines.front() == "iterations 1 to 439: batch 192, from sample 0");
+    CHECK(lines.back() == "iterations 12659 to 115311: batch 2048, from sample 9765808");
+    ScheduleRequest r = bloom();
+    r.train_samples = 100'000;
+    CHECK(describe_ramp(Schedule(r)).size() == 2);
+    r.ramp_start.reset();
+    CHECK(describe_ramp(Schedule(r)).empty());
+}
+
+TEST_CASE("data-parallel sizes that fit every stage") {
+    CHECK(fitting_dp_sizes(BatchRamp(1024, 16, 16, 5'000'000), 1, 64) ==
+          std::vector<i64>{1, 2, 4, 8, 16});
+    CHECK(fitting_dp_sizes(BatchRamp(2048, 192, 16, 9'765'625), 2, 64) ==
+          std::vector<i64>{1, 2, 4, 8});
+    CHECK(fitting_dp_sizes(BatchRamp(288), 1, 20) ==
+          std::vector<i64>{1, 2, 3, 4, 6, 8, 9, 12, 16, 18});
+}
+
+TEST_CASE("samples of all validations") {
+    ScheduleRequest r;
+    r.seq_length = 2048;
+    r.global_batch = 288;
+    r.train_samples = 146'484'375;
+    r.lr = 6e-5;
+    CHECK(megatron_validation_samples(Schedule(r), 1000, 40) == 5'863'680);
+    CHECK(40 * Schedule(r).ramp().global_batch() == 11'520);
+}
