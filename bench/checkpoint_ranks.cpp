@@ -10,6 +10,8 @@
 
 #include "base/clock.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
 #include "io/file.hpp"
 

@@ -73,7 +73,7 @@ class Bench {
         noise_.resize(i64{1} << 22);
         for (size_t i = 0; i < noise_.size(); ++i) {
             const u64 bits = mix(1, i);
-            noise_[i] = bf16_from_f32(static_cast<float>(bits % 2001) / 1000 - 1);
+            noise_[i] = bf16_from_fp32(static_cast<float>(bits % 2001) / 1000 - 1);
         }
     }
     device::Context& context() { return context_; }

@@ -88,7 +88,7 @@ class Bench {
         }
         for (i64 i = 0; is_half(dtype) && i < view.numel(); ++i) {
             static_cast<u16*>(view.data)[i] =
-                dtype == DType::bf16 ? bf16_from_f32(value(i)) : f16_from_f32(value(i));
+                dtype == DType::bf16 ? bf16_from_fp32(value(i)) : fp16_from_fp32(value(i));
         }
         return view;
     }

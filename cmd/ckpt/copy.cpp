@@ -9,12 +9,13 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "cluster/shared_memory.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -5,8 +5,11 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/json.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -5,8 +5,10 @@
 
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/file.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -7,8 +7,11 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/json.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "paths.hpp"
+
 #include <algorithm>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "ckpt/manifest.hpp"
+#include "ckpt/steps.hpp"
 #include "io/file.hpp"
-#include "verbs.hpp"
 
 namespace lm::ckpt_tool {
 

@@ -11,8 +11,10 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/file.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -6,10 +6,13 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "config/model_flags.hpp"
-#include "convert/output.hpp"
+#include "convert/conversion.hpp"
+#include "io/atomic.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

@@ -6,9 +6,11 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "io/json.hpp"
+#include "paths.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

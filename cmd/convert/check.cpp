@@ -6,6 +6,8 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "convert/gpt2_reference.hpp"
 #include "cpu/cpu_device.hpp"
 #include "train/trainer.hpp"

@@ -7,9 +7,11 @@
 #include "base/units.hpp"
 #include "check.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
-#include "convert/gpt2.hpp"
+#include "convert/from_hf_gpt2.hpp"
+#include "convert/to_hf_gpt2.hpp"
 
 namespace {
 

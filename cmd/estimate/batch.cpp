@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "report.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "report.hpp"
 #include "run_flags.hpp"
 #include "spec/cost.hpp"

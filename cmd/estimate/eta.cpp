@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "io/inputs.hpp"
 #include "io/lines.hpp"
 #include "metrics/log_summary.hpp"
 #include "report.hpp"

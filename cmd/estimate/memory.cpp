@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "base/threads.hpp"
 #include "config/replicas.hpp"
 #include "report.hpp"

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "report.hpp"
 #include "run_flags.hpp"
 #include "spec/cost.hpp"

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "config/schedule_flags.hpp"
 
 namespace lm::estimate {

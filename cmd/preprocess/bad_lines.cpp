@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "io/inputs.hpp"
 #include "io/stream.hpp"
 
 namespace lm::preprocess {

@@ -11,6 +11,7 @@
 #include "cli/progress.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_writer.hpp"
+#include "io/atomic.hpp"
 #include "outputs.hpp"
 
 namespace lm::preprocess {

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "data/indexed/indexed_dataset.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::preprocess {

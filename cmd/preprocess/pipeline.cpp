@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/start_thread.hpp"
+#include "base/threads.hpp"
 
 namespace lm::preprocess {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "args.hpp"
 #include "base/error.hpp"
-#include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
@@ -18,6 +17,7 @@
 #include "cluster/file_rendezvous.hpp"
 #include "data/indexed/dataset_assembly.hpp"
 #include "data/indexed/dataset_metadata.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/json.hpp"
 #include "outputs.hpp"

@@ -9,9 +9,9 @@
 #include <string>
 #include <thread>
 
-#include "base/host_name.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
 #include "render.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "comm/launch.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"

@@ -50,21 +50,21 @@ DType dtype_from_name(std::string_view name) {
     usage_error("dtype", "unknown type '{}': use fp32, bf16 or fp16", name);
 }
 
-u16 bf16_from_f32(float value) {
+u16 bf16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<u16>((bits >> 16) | 0x40U);
     return static_cast<u16>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-float f32_from_bf16(u16 bits) {
+float fp32_from_bf16(u16 bits) {
     return std::bit_cast<float>(static_cast<u32>(bits) << 16);
 }
 
-u16 f16_from_f32(float value) {
+u16 fp16_from_fp32(float value) {
     return std::bit_cast<u16>(static_cast<_Float16>(value));
 }
 
-float f32_from_f16(u16 bits) {
+float fp32_from_fp16(u16 bits) {
     return static_cast<float>(std::bit_cast<_Float16>(bits));
 }
 

@@ -15,9 +15,39 @@ std::string_view name_of(DType dtype);         // "fp32", "bf16", "fp16", "int32
 DType dtype_from_name(std::string_view name);  // throws Error(usage) naming the value
 
 // bf16 is kept as its 16 bits (g++ 12 has no bf16 type). Round to nearest even; NaN stays NaN.
-u16 bf16_from_f32(float value);
-float f32_from_bf16(u16 bits);
-u16 f16_from_f32(float value);
-float f32_from_f16(u16 bits);
+u16 bf16_from_fp32(float value);
+float fp32_from_bf16(u16 bits);
+u16 fp16_from_fp32(float value);
+float fp32_from_fp16(u16 bits);
+
+// The 16-bit floats as stored: their bits and nothing else, so that no arithmetic happens in them
+// by accident.
+struct Bf16 {
+    u16 bits;
+};
+struct Fp16 {
+    u16 bits;
+};
+static_assert(sizeof(Bf16) == 2 && sizeof(Fp16) == 2);
+
+constexpr bool is_half(DType dtype) {
+    return dtype == DType::bf16 || dtype == DType::fp16;
+}
+
+// The distance from 1 to the next larger number; 0 for types that hold no fractions.
+constexpr double epsilon_of(DType dtype) {
+    switch (dtype) {
+        case DType::fp64:
+            return 0x1p-52;
+        case DType::fp32:
+            return 0x1p-23;
+        case DType::fp16:
+            return 0x1p-10;
+        case DType::bf16:
+            return 0x1p-7;
+        default:
+            return 0;
+    }
+}
 
 }  // namespace lm

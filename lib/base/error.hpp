@@ -34,6 +34,12 @@ class Error : public std::exception {
     std::string message_;  // "object: what is wrong[: what to do]"
 };
 
+// An error that every rank of a run throws alike, so that only rank 0 prints it.
+class JointError : public Error {
+  public:
+    using Error::Error;
+};
+
 // Throws Error(code, "object: text"). `object` is a file, an option, a tensor...
 template <typename... Args>
 [[noreturn]] void fail(Exit code, std::string_view object, fmt::format_string<Args...> format,

@@ -7,6 +7,14 @@
 
 namespace lm {
 
+i64 checked_mul(i64 a, i64 b) {
+    i64 product = 0;
+    if (__builtin_mul_overflow(a, b, &product)) {
+        usage_error("size", "{} x {} does not fit in 64 bits", a, b);
+    }
+    return product;
+}
+
 Shape::Shape(std::initializer_list<i64> dims)
     : Shape(std::span<const i64>(dims.begin(), dims.size())) {}
 

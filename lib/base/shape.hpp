@@ -12,6 +12,10 @@
 
 namespace lm {
 
+// Returns a * b; throws Error(usage) when the product does not fit 64 bits. Every product of sizes
+// goes through here.
+i64 checked_mul(i64 a, i64 b);
+
 class Shape {
   public:
     static constexpr int max_rank = 4;

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/start_thread.hpp"
 
 namespace lm {
 namespace {

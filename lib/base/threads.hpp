@@ -6,8 +6,10 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -69,6 +71,20 @@ class ThreadPool {
     std::mutex error_mutex_;
     std::exception_ptr error_;
 };
+
+// Throws Error(failure): the system refused to create a thread with `error` (an errno). The message
+// names the limits to look at.
+[[noreturn]] void no_thread(int error);
+
+// Starts a thread that runs `body`; throws as no_thread() does.
+template <typename Body>
+std::thread start_thread(Body&& body) {
+    try {
+        return std::thread(std::forward<Body>(body));
+    } catch (const std::system_error& failure) {
+        no_thread(failure.code().value());
+    }
+}
 
 // Cores this process may run on (its affinity mask): the default of --threads.
 int available_cores();

@@ -17,10 +17,6 @@ using u16 = std::uint16_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-// a*b, or an Error (exit 2) when the product does not fit: every product of sizes goes through
-// here.
-i64 checked_mul(i64 a, i64 b);
-
 constexpr i64 ceil_div(i64 a, i64 b) {
     return (a + b - 1) / b;
 }

@@ -8,11 +8,12 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/geometry.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/safetensors.hpp"
+#include "ckpt/steps.hpp"
 
 namespace lm::ckpt {
 

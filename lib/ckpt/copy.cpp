@@ -9,8 +9,9 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/steps.hpp"
 #include "io/append_file.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 
 namespace lm::ckpt {
@@ -188,12 +189,6 @@ class Copier {
 };
 
 }  // namespace
-
-bool is_copied(const CopyPlan& plan, const std::string& path) {
-    const auto& [name, text] = plan.documents.back();
-    const std::string file = path + "/" + name;
-    return io::exists(file) && io::read_file(file) == text;
-}
 
 std::string copy_temporary(const std::string& path) {
     return path + std::string(copy_mark);

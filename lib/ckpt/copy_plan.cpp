@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a copy of a step consists of.
+#include "ckpt/copy_plan.hpp"
+
 #include <algorithm>
 #include <map>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "ckpt/copy.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/safetensors.hpp"
 
 namespace lm::ckpt {
@@ -106,6 +106,12 @@ CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only) {
                             });
     leaves_out ? plan_weights(plan, checkpoint) : plan_all(plan, checkpoint);
     return plan;
+}
+
+bool is_copied(const CopyPlan& plan, const std::string& path) {
+    const auto& [name, text] = plan.documents.back();
+    const std::string file = path + "/" + name;
+    return io::exists(file) && io::read_file(file) == text;
 }
 
 }  // namespace lm::ckpt

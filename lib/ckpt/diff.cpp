@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 namespace {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 

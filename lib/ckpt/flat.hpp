@@ -4,8 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/save.hpp"
 #include "spec/layout.hpp"
 
 namespace lm::ckpt {
@@ -26,5 +29,12 @@ inline FlatPart part_in(const spec::LocalTensor& local, i64 begin, i64 end) {
     const i64 high = std::min(end, local.offset + box.numel());
     return {low - local.offset, high - local.offset, low - begin};
 }
+
+// Pieces of a rank's flat buffer: its elements [begin, end), of which `data` holds the first at
+// data[0]. Tensors outside that range give none; by default the range is the whole buffer.
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+                             const void* data);
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+                             const void* data, i64 begin, i64 end);
 
 }  // namespace lm::ckpt

@@ -9,12 +9,13 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/host_name.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "base/units.hpp"
 #include "ckpt/manifest.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/steps.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "spec/layout.hpp"
 
 namespace lm::ckpt {
@@ -22,7 +23,16 @@ inline Region whole(const Shape& shape) {
 }
 
 // False when one of the two is empty or they have nothing in common.
-bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common);
+inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common) {
+    LM_CHECK(a.start.rank() == b.start.rank(), "boxes of different rank");
+    common = a;
+    for (int dim = 0; dim < a.start.rank(); ++dim) {
+        common.start[dim] = std::max(a.start[dim], b.start[dim]);
+        common.end[dim] = std::min(a.end[dim], b.end[dim]);
+        if (common.start[dim] >= common.end[dim]) return false;
+    }
+    return true;
+}
 
 // Calls f(offset_a, offset_b, n) for runs of n elements that lie without gaps in both: the offsets
 // count elements from the first stored one of a and of b. Runs ascend in both.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index parts: one slice a line, so that they can be read, and compared with diff.
+// One slice a line, so that people can read index parts and compare them with diff.
+#include "ckpt/index.hpp"
+
 #include "base/error.hpp"
 #include "ckpt/manifest.hpp"
+#include "io/json.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -72,6 +75,20 @@ Slice slice_from(const io::Json& object, const std::string& path) {
 
 }  // namespace
 
+std::string_view name_of(Kind kind) {
+    switch (kind) {
+        case Kind::weight:
+            return "weight";
+        case Kind::master:
+            return "master";
+        case Kind::exp_avg:
+            return "exp_avg";
+        case Kind::exp_avg_sq:
+            return "exp_avg_sq";
+    }
+    return "?";
+}
+
 std::string index_text(const IndexPart& part) {
     std::string text = fmt::format(
         "{{\n\"format\": \"{}\",\n\"format_version\": {},\n\"writer\": {},\n\"files\": [",
@@ -110,6 +127,14 @@ IndexPart parse_index(std::string_view text, const std::string& path) {
         part.slices.push_back(slice_from(slice, path));
     }
     return part;
+}
+
+std::string index_name(i64 writer) {
+    return fmt::format("index-{:05}.json", writer);
+}
+
+std::string data_file_name(Kind kind, i64 writer) {
+    return fmt::format("{}-{:05}.safetensors", kind == Kind::weight ? "weights" : "optim", writer);
 }
 
 }  // namespace lm::ckpt

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json as text, its digest, and the names of files and directories.
 #include "ckpt/manifest.hpp"
-
-#include <charconv>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "ckpt/model_json.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -93,20 +91,6 @@ void check_version(const io::Json& document, const std::string& path) {
 
 }  // namespace
 
-std::string_view name_of(Kind kind) {
-    switch (kind) {
-        case Kind::weight:
-            return "weight";
-        case Kind::master:
-            return "master";
-        case Kind::exp_avg:
-            return "exp_avg";
-        case Kind::exp_avg_sq:
-            return "exp_avg_sq";
-    }
-    return "?";
-}
-
 std::string manifest_text(const Manifest& manifest) {
     io::OrderedJson document;
     document["format"] = format_name;
@@ -174,29 +158,6 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
         manifest.index.back().last_tensor = tensors[1];
     }
     return manifest;
-}
-
-std::string step_name(i64 iteration) {
-    return fmt::format("global_step{}", iteration);
-}
-
-i64 step_from_name(std::string_view name) {
-    constexpr std::string_view prefix = "global_step";
-    if (!name.starts_with(prefix)) return -1;
-    name.remove_prefix(prefix.size());
-    i64 step = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    const bool plain = error == std::errc() && end == name.data() + name.size();
-    // The name must be the one that step_name() makes: no "-1", no "007".
-    return plain && step >= 0 && std::to_string(step) == name ? step : -1;
-}
-
-std::string index_name(i64 writer) {
-    return fmt::format("index-{:05}.json", writer);
-}
-
-std::string data_file_name(Kind kind, i64 writer) {
-    return fmt::format("{}-{:05}.safetensors", kind == Kind::weight ? "weights" : "optim", writer);
 }
 
 }  // namespace lm::ckpt

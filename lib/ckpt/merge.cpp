@@ -6,8 +6,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/model_json.hpp"
 
 namespace lm::ckpt {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's configuration as JSON; the keys are lm-train's flags.
+#include "ckpt/model_json.hpp"
+
 #include <array>
 #include <utility>
 
 #include "base/error.hpp"
-#include "ckpt/manifest.hpp"
 
 namespace lm::ckpt {
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ckpt/manifest.hpp"
+#include "ckpt/steps.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 

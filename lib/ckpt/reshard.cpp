@@ -2,6 +2,8 @@
 #include "ckpt/reshard.hpp"
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 namespace {

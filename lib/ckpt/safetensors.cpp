@@ -5,7 +5,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/safetensors_dtype.hpp"
+#include "base/shape.hpp"
+#include "io/atomic.hpp"
 #include "io/json.hpp"
 
 namespace lm::ckpt {

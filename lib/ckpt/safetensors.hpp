@@ -6,42 +6,17 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/dtype.hpp"
 #include "base/hash.hpp"
+#include "ckpt/safetensors_header.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
-
-// In the order of the file: the reference implementation keeps none.
-using Metadata = std::vector<std::pair<std::string, std::string>>;
-
-struct SafetensorsEntry {
-    std::string name;
-    std::string dtype;       // "F32", "BF16", ... as in the file
-    std::vector<i64> shape;  // of any rank
-    i64 begin = 0;           // bytes from the start of the data
-    i64 end = 0;
-};
-
-// The header of a file of `file_size` bytes that starts with `bytes` (at least the header).
-// Entries are in the order of their data. Throws Error(failure) naming `path` and tensor.
-struct SafetensorsHeader {
-    Metadata metadata;
-    std::vector<SafetensorsEntry> entries;
-    i64 data_start = 0;
-};
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64 file_size,
-                                           const std::string& path);
-
-std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: one we do not hold
-std::string_view safetensors_name(DType dtype);
 
 class SafetensorsReader {
   public:

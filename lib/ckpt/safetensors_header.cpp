@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strict parsing of a safetensors header: a SAX handler, so that a header of millions of entries
 // costs linear time, duplicate names are seen and nesting is bounded.
+#include "ckpt/safetensors_header.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +13,6 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "ckpt/safetensors.hpp"
-#include "ckpt/safetensors_dtype.hpp"
 
 namespace lm::ckpt {
 namespace {

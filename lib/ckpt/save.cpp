@@ -11,8 +11,10 @@
 #include "base/units.hpp"
 #include "base/version.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "ckpt/names.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/safetensors.hpp"
+#include "ckpt/steps.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 
 namespace lm::ckpt {

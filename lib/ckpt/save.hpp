@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ckpt/generation.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace lm::ckpt {
@@ -33,13 +34,6 @@ struct Piece {
     // Gives the bytes from `data` + offset on, of a piece that is not in host memory.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
 };
-
-// Pieces of a rank's flat buffer: its elements [begin, end), of which `data` holds the first at
-// data[0]. Tensors outside that range give none; by default the range is the whole buffer.
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
-                             const void* data);
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
-                             const void* data, i64 begin, i64 end);
 
 struct SaveInfo {
     spec::ModelConfig model;

@@ -5,8 +5,9 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/layout.hpp"
+#include "cli/option_text.hpp"
 #include "cli/options.hpp"
 
 namespace lm::cli {

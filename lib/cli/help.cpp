@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cli/layout.hpp"
+#include "cli/option_text.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 

@@ -14,11 +14,10 @@
 #include <system_error>
 #include <vector>
 
-#include "base/host_name.hpp"
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #include "base/version.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"

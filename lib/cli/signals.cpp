@@ -10,7 +10,7 @@
 #include <ctime>
 
 #include "base/error.hpp"
-#include "base/start_thread.hpp"
+#include "base/threads.hpp"
 #include "base/types.hpp"
 
 namespace lm::cli {

@@ -18,9 +18,9 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/host_name.hpp"
-#include "base/joint_error.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 

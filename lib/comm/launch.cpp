@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "comm/mpi/plugin.hpp"
 #include "comm/tcp_rendezvous.hpp"

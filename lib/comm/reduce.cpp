@@ -19,14 +19,14 @@ struct Plain {
 struct Bf16 {
     using Stored = u16;
     using Value = float;
-    static float load(u16 x) { return f32_from_bf16(x); }
-    static u16 store(float x) { return bf16_from_f32(x); }
+    static float load(u16 x) { return fp32_from_bf16(x); }
+    static u16 store(float x) { return bf16_from_fp32(x); }
 };
 struct Fp16 {
     using Stored = u16;
     using Value = float;
-    static float load(u16 x) { return f32_from_f16(x); }
-    static u16 store(float x) { return f16_from_f32(x); }
+    static float load(u16 x) { return fp32_from_fp16(x); }
+    static u16 store(float x) { return fp16_from_fp32(x); }
 };
 
 struct Sum {

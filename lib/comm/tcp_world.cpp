@@ -13,9 +13,9 @@
 #include <numeric>
 
 #include "base/clock.hpp"
-#include "base/host_name.hpp"
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "comm/tcp_group.hpp"
 
 namespace lm::comm {

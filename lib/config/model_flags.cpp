@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "config/presets.hpp"
 
 namespace lm::config {

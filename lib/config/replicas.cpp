@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::config {
 

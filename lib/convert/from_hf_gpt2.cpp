@@ -4,14 +4,15 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
-#include "convert/gpt2.hpp"
+#include "convert/from_hf_gpt2.hpp"
 #include "convert/gpt2_map.hpp"
 #include "convert/hf_files.hpp"
-#include "convert/output.hpp"
 #include "convert/transpose.hpp"
+#include "io/atomic.hpp"
 
 namespace lm::convert {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/version.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 

@@ -6,11 +6,13 @@
 #include "base/log.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/geometry.hpp"
-#include "convert/gpt2.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "convert/gpt2_map.hpp"
 #include "convert/hf_files.hpp"
-#include "convert/output.hpp"
+#include "convert/to_hf_gpt2.hpp"
 #include "convert/transpose.hpp"
+#include "io/atomic.hpp"
 
 namespace lm::convert {
 namespace {

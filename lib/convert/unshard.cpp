@@ -5,10 +5,13 @@
 #include <cctype>
 
 #include "base/error.hpp"
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/model_json.hpp"
 #include "ckpt/safetensors.hpp"
 #include "convert/hf_files.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 
 namespace lm::convert {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #include "cpu/vector/vector_kernels.hpp"
 #include "spec/cpu_scratch.hpp"
 

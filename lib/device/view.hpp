@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 #include "base/shape.hpp"
 
 namespace lm::device {

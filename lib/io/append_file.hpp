@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/types.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::io {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs that appear whole or not at all (AtomicFile, AtomicDirectory of file.hpp) and the names
-// of their temporaries.
+#include "io/atomic.hpp"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -271,17 +271,6 @@ void write_file(const std::string& path, std::string_view content, Overwrite ove
     AtomicFile file(path, overwrite);
     file.write(content);
     file.commit();
-}
-
-void remove_tree(const std::string& path) {
-    struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0) {
-        if (errno == ENOENT) return;
-        system_error(path, "look at it", errno);
-    }
-    if (!S_ISDIR(status.st_mode)) return checked::unlink(path);
-    for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);
-    checked::remove_directory(path);
 }
 
 std::string temporary_name(const std::string& path) {

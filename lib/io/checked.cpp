@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/atomic.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/types.hpp"
+#include "io/atomic.hpp"
 
 namespace lm::io {
 

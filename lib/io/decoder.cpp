@@ -2,21 +2,16 @@
 // Formats: RFC 1952 (gzip), the .xz file format 1.1.0, RFC 8878 (zstd).
 #include "io/decoder.hpp"
 
-#include <fcntl.h>
 #include <lzma.h>
-#include <poll.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "io/checked.hpp"
 
 namespace lm::io {
 namespace {
@@ -295,52 +290,6 @@ class ZstdStream final : public SourceStream {
 };
 
 }  // namespace
-
-Source::Source(Fd fd, std::string name, i64 begin, int interrupt)
-    : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin), interrupt_(interrupt) {
-    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-}
-
-void Source::peek(size_t n) {
-    make_block();
-    while (end_ - begin_ < n && begin_ + n <= block_bytes) {
-        const size_t got = read_some({block_.get() + end_, block_bytes - end_});
-        if (got == 0) return;
-        end_ += got;
-    }
-}
-
-std::span<const std::byte> Source::next() {
-    if (begin_ == end_) {
-        make_block();
-        begin_ = end_ = 0;  // also where the reading is interrupted
-        end_ = read_some({block_.get(), block_bytes});
-    }
-    return waiting();
-}
-
-size_t Source::read_some(std::span<std::byte> out) {
-    while (true) {
-        if (interrupt_ >= 0) wait_readable();
-        const ssize_t n = ::read(fd_.get(), out.data(), out.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) system_error(name_, "read", errno);
-        n_read_ += n;
-        return static_cast<size_t>(n);
-    }
-}
-
-void Source::wait_readable() const {
-    pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
-    while (::poll(either, std::size(either), -1) < 0) {
-        if (errno != EINTR) system_error(name_, "wait for", errno);
-    }
-    if (either[1].revents != 0) throw Interrupted();
-}
-
-void Source::make_block() {
-    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
-}
 
 std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
                                           i64 memory, bool goes_on) {

@@ -173,4 +173,15 @@ void MappedFile::advise_will_need(i64 offset, i64 length) const {
               MADV_WILLNEED);
 }
 
+void remove_tree(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) {
+        if (errno == ENOENT) return;
+        system_error(path, "look at it", errno);
+    }
+    if (!S_ISDIR(status.st_mode)) return checked::unlink(path);
+    for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);
+    checked::remove_directory(path);
+}
+
 }  // namespace lm::io

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expand_inputs of stream.hpp: the files that --input arguments mean.
+#include "io/inputs.hpp"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -161,6 +162,10 @@ class Directory {
 };
 
 }  // namespace
+
+std::string input_name(const std::string& path) {
+    return path == "-" ? "standard input" : path;
+}
 
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
     std::vector<std::string> inputs;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/start_thread.hpp"
+#include "base/threads.hpp"
 #include "io/file.hpp"
 #include "io/stream_units.hpp"
 

@@ -15,6 +15,7 @@
 #include "io/checked.hpp"
 #include "io/decoder.hpp"
 #include "io/file.hpp"
+#include "io/inputs.hpp"
 #include "io/parallel_stream.hpp"
 #include "io/stream_units.hpp"
 #include "io/stream_windows.hpp"
@@ -142,10 +143,6 @@ i64 window_of(const std::string& path) {
     constexpr size_t enough = size_t{64} << 10;  // for pzstd's frame before the first, a header
     source.peek(enough);
     return window_of(compression, source.waiting());
-}
-
-std::string input_name(const std::string& path) {
-    return path == "-" ? "standard input" : path;
 }
 
 std::string beginning_of(const std::string& path, i64 most) {

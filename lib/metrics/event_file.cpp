@@ -10,8 +10,8 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "io/checked.hpp"
 
 namespace lm::metrics {

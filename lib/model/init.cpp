@@ -57,7 +57,7 @@ void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool&
         }
         std::vector<u16> bits(values.size());
         std::ranges::transform(values, bits.begin(),
-                               rows.dtype == DType::bf16 ? bf16_from_f32 : f16_from_f32);
+                               rows.dtype == DType::bf16 ? bf16_from_fp32 : fp16_from_fp32);
         device.copy_from_host(rows, bits.data());
     }
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::optim {
 namespace {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/shape.hpp"
+
 namespace lm::optim {
 namespace {
 

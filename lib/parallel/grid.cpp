@@ -2,6 +2,7 @@
 #include "parallel/grid.hpp"
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::parallel {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "base/host_name.hpp"
+#include "base/machine.hpp"
 #include "base/threads.hpp"
 
 namespace lm::parallel {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/host_name.hpp"
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
+#include "base/machine.hpp"
 
 namespace lm::parallel {
 namespace {

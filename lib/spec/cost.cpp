@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "base/units.hpp"
 
 namespace lm::spec {

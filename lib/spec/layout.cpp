@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::spec {
 

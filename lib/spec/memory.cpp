@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/shape.hpp"
 #include "spec/pipeline.hpp"
 
 namespace lm::spec {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::spec {
 

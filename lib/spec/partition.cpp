@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "spec/layout.hpp"
 
 namespace lm::spec {

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 
 namespace lm::spec {
 namespace {

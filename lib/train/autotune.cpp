@@ -9,6 +9,7 @@
 #include "base/hash.hpp"
 #include "base/rng.hpp"
 #include "device/ops.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "spec/layout.hpp"
 #include "spec/memory.hpp"
@@ -129,8 +130,9 @@ class Rehearsal {
             if (type_ == DType::fp32) {
                 reinterpret_cast<float*>(host_.data())[i] = numbers_[i];
             } else {
-                reinterpret_cast<u16*>(host_.data())[i] =
-                    type_ == DType::bf16 ? bf16_from_f32(numbers_[i]) : f16_from_f32(numbers_[i]);
+                reinterpret_cast<u16*>(host_.data())[i] = type_ == DType::bf16
+                                                              ? bf16_from_fp32(numbers_[i])
+                                                              : fp16_from_fp32(numbers_[i]);
             }
         }
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "optim/schedule_summary.hpp"
 
 namespace lm::train {

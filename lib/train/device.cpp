@@ -10,7 +10,6 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/joint_error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "cpu/cpu_device.hpp"

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
+#include "ckpt/index.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::train {

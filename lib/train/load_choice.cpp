@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "ckpt/steps.hpp"
 #include "io/file.hpp"
 
 namespace lm::train {

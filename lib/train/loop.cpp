@@ -13,7 +13,7 @@
 #include <span>
 
 #include "base/clock.hpp"
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"

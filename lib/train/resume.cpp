@@ -8,8 +8,10 @@
 #include <system_error>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "io/file.hpp"
 #include "parallel/together.hpp"
 #include "train/changes.hpp"

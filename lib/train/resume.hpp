@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"
 #include "train/run_config.hpp"

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "config/deepspeed.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"

@@ -328,7 +328,7 @@ void Trainer::logits(const data::Batch& batch, const RowsOfLogits& take) {
         } else {
             device_.copy_to_host(bits.data(), rows);
             std::ranges::transform(bits, host.begin(),
-                                   rows.dtype == DType::bf16 ? f32_from_bf16 : f32_from_f16);
+                                   rows.dtype == DType::bf16 ? fp32_from_bf16 : fp32_from_fp16);
         }
         for (i64 row = begin; row < end; ++row) {
             const auto first = static_cast<size_t>((row - begin) * chunk[1]);

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
 #include "comm/watch.hpp"
 #include "data/sampling/loader.hpp"

@@ -2,6 +2,8 @@
 // What a run keeps: weights, masters and moments, as they begin and to and from checkpoints.
 #include <algorithm>
 
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
 #include "model/init.hpp"
 #include "parallel/replica_check.hpp"
 #include "train/trainer.hpp"

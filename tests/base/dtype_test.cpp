@@ -32,55 +32,55 @@ u16 nearest(float value, u16 below, Widen widen) {
 TEST_CASE("every 16-bit float survives the way to fp32 and back") {
     for (u32 i = 0; i < 65536; ++i) {
         const auto bits = static_cast<u16>(i);
-        if (std::isnan(f32_from_bf16(bits))) {
-            REQUIRE(std::isnan(f32_from_bf16(bf16_from_f32(f32_from_bf16(bits)))));
+        if (std::isnan(fp32_from_bf16(bits))) {
+            REQUIRE(std::isnan(fp32_from_bf16(bf16_from_fp32(fp32_from_bf16(bits)))));
         } else {
-            REQUIRE(bf16_from_f32(f32_from_bf16(bits)) == bits);
+            REQUIRE(bf16_from_fp32(fp32_from_bf16(bits)) == bits);
         }
-        if (std::isnan(f32_from_f16(bits))) {
-            REQUIRE(std::isnan(f32_from_f16(f16_from_f32(f32_from_f16(bits)))));
+        if (std::isnan(fp32_from_fp16(bits))) {
+            REQUIRE(std::isnan(fp32_from_fp16(fp16_from_fp32(fp32_from_fp16(bits)))));
         } else {
-            REQUIRE(f16_from_f32(f32_from_f16(bits)) == bits);
+            REQUIRE(fp16_from_fp32(fp32_from_fp16(bits)) == bits);
         }
     }
 }
 
 TEST_CASE("bf16 rounds to nearest even") {
-    CHECK(bf16_from_f32(1.0F) == 0x3f80);
-    CHECK(bf16_from_f32(f32_of(0x3f808000)) == 0x3f80);  // a tie, down to even
-    CHECK(bf16_from_f32(f32_of(0x3f818000)) == 0x3f82);  // a tie, up to even
-    CHECK(bf16_from_f32(f32_of(0x3f808001)) == 0x3f81);
-    CHECK(bf16_from_f32(f32_of(0x3f807fff)) == 0x3f80);
-    CHECK(bf16_from_f32(-0.0F) == 0x8000);
-    CHECK(bf16_from_f32(std::numeric_limits<float>::infinity()) == 0x7f80);
-    CHECK(bf16_from_f32(std::numeric_limits<float>::max()) == 0x7f80);
-    CHECK(bf16_from_f32(f32_of(0x00000001)) == 0);
-    CHECK(std::isnan(f32_from_bf16(bf16_from_f32(f32_of(0x7f800001)))));
-    CHECK(std::isnan(f32_from_bf16(bf16_from_f32(f32_of(0xffffffff)))));
+    CHECK(bf16_from_fp32(1.0F) == 0x3f80);
+    CHECK(bf16_from_fp32(f32_of(0x3f808000)) == 0x3f80);  // a tie, down to even
+    CHECK(bf16_from_fp32(f32_of(0x3f818000)) == 0x3f82);  // a tie, up to even
+    CHECK(bf16_from_fp32(f32_of(0x3f808001)) == 0x3f81);
+    CHECK(bf16_from_fp32(f32_of(0x3f807fff)) == 0x3f80);
+    CHECK(bf16_from_fp32(-0.0F) == 0x8000);
+    CHECK(bf16_from_fp32(std::numeric_limits<float>::infinity()) == 0x7f80);
+    CHECK(bf16_from_fp32(std::numeric_limits<float>::max()) == 0x7f80);
+    CHECK(bf16_from_fp32(f32_of(0x00000001)) == 0);
+    CHECK(std::isnan(fp32_from_bf16(bf16_from_fp32(f32_of(0x7f800001)))));
+    CHECK(std::isnan(fp32_from_bf16(bf16_from_fp32(f32_of(0xffffffff)))));
     for (u64 i = 0; i < 20000; ++i) {
         const float value = f32_of(philox(3, i, 0)[0] & 0x7f7fffff);
         const auto below = static_cast<u16>(std::bit_cast<u32>(value) >> 16);
         if (below >= 0x7f7f) continue;
-        REQUIRE(bf16_from_f32(value) == nearest(value, below, f32_from_bf16));
+        REQUIRE(bf16_from_fp32(value) == nearest(value, below, fp32_from_bf16));
     }
 }
 
 TEST_CASE("fp16 rounds to nearest even, subnormal numbers included") {
-    CHECK(f16_from_f32(1.0F) == 0x3c00);
-    CHECK(f16_from_f32(65504.0F) == 0x7bff);
-    CHECK(f16_from_f32(65519.0F) == 0x7bff);
-    CHECK(f16_from_f32(65520.0F) == 0x7c00);
-    CHECK(f16_from_f32(0x1.0p-24F) == 1);
-    CHECK(f16_from_f32(0x1.0p-25F) == 0);  // a tie, to even
-    CHECK(f16_from_f32(0x1.8p-24F) == 2);  // a tie, to even
-    CHECK(f16_from_f32(-0.0F) == 0x8000);
-    CHECK(std::isnan(f32_from_f16(f16_from_f32(std::nanf("")))));
+    CHECK(fp16_from_fp32(1.0F) == 0x3c00);
+    CHECK(fp16_from_fp32(65504.0F) == 0x7bff);
+    CHECK(fp16_from_fp32(65519.0F) == 0x7bff);
+    CHECK(fp16_from_fp32(65520.0F) == 0x7c00);
+    CHECK(fp16_from_fp32(0x1.0p-24F) == 1);
+    CHECK(fp16_from_fp32(0x1.0p-25F) == 0);  // a tie, to even
+    CHECK(fp16_from_fp32(0x1.8p-24F) == 2);  // a tie, to even
+    CHECK(fp16_from_fp32(-0.0F) == 0x8000);
+    CHECK(std::isnan(fp32_from_fp16(fp16_from_fp32(std::nanf("")))));
     for (u16 below = 0; below < 0x7bff; ++below) {
-        const float low = f32_from_f16(below);
-        const float high = f32_from_f16(static_cast<u16>(below + 1));
+        const float low = fp32_from_fp16(below);
+        const float high = fp32_from_fp16(static_cast<u16>(below + 1));
         for (float part : {0.25F, 0.5F, 0.75F}) {
             const float value = low + (high - low) * part;
-            REQUIRE(f16_from_f32(value) == nearest(value, below, f32_from_f16));
+            REQUIRE(fp16_from_fp32(value) == nearest(value, below, fp32_from_fp16));
         }
     }
 }

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/verify.hpp"
 #include "io/append_file.hpp"
 #include "io/fault.hpp"

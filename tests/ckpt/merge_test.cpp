@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/verify.hpp"
 #include "support.hpp"
 
@@ -89,7 +90,7 @@ TEST_CASE("merge: types of the result") {
     CHECK(n_wrong(half, config, [&](i64 tensor, i64 i) {
               const double sum = double{Buffers::value(tensor, i, Kind::weight, 1)} +
                                  double{Buffers::value(tensor, i, Kind::weight, 2)};
-              return f32_from_bf16(bf16_from_f32(static_cast<float>(sum / 2)));
+              return fp32_from_bf16(bf16_from_fp32(static_cast<float>(sum / 2)));
           }) == 0);
     CHECK(merged({{half}, {half}}, scratch / "halves").manifest().tensors[0].dtype == DType::bf16);
     CHECK(merged({{half}, {a}}, scratch / "mixed").manifest().tensors[0].dtype == DType::fp32);

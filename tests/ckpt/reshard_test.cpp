@@ -6,6 +6,8 @@
 
 #include "base/error.hpp"
 #include "ckpt/diff.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/verify.hpp"
 #include "support.hpp"
 

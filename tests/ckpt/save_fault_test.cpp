@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/save.hpp"
+#include "ckpt/steps.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
 

@@ -6,6 +6,9 @@
 
 #include "base/log.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -177,7 +180,7 @@ TEST_CASE("16-bit weights with fp32 masters") {
     Buffers buffers(config, {});
     buffers.fill(config, 2);
     std::vector<u16> half(buffers.weight.size());
-    for (size_t i = 0; i < half.size(); ++i) half[i] = bf16_from_f32(buffers.weight[i]);
+    for (size_t i = 0; i < half.size(); ++i) half[i] = bf16_from_fp32(buffers.weight[i]);
     auto pieces = pieces_of(buffers.layout, Kind::weight, DType::bf16, half.data());
     for (const auto& piece :
          pieces_of(buffers.layout, Kind::master, DType::fp32, buffers.weight.data())) {
@@ -196,8 +199,8 @@ TEST_CASE("16-bit weights with fp32 masters") {
     // The gaps and padded rows of `half` are zeros too.
     CHECK(got_half == half);
     const auto widened = checkpoint.load_fp32("final_norm.weight", Kind::weight);
-    CHECK(widened[3] ==
-          f32_from_bf16(bf16_from_f32(checkpoint.load_fp32("final_norm.weight", Kind::master)[3])));
+    CHECK(widened[3] == fp32_from_bf16(bf16_from_fp32(
+                            checkpoint.load_fp32("final_norm.weight", Kind::master)[3])));
     CHECK_THAT(test::error_of([&] { checkpoint.load_fp32("final_norm.weight", Kind::exp_avg); }),
                Contains("has no exp_avg"));
 }

@@ -15,6 +15,8 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
 #include "io/file.hpp"
 

@@ -6,7 +6,10 @@
 #include <limits>
 
 #include "ckpt/diff.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/prune.hpp"
+#include "ckpt/steps.hpp"
 #include "ckpt/verify.hpp"
 #include "support.hpp"
 

@@ -41,9 +41,9 @@ double get(const View& x, i64 i) {
         case DType::int64:
             return static_cast<double>(load(i64{}));
         case DType::bf16:
-            return f32_from_bf16(load(u16{}));
+            return fp32_from_bf16(load(u16{}));
         case DType::fp16:
-            return f32_from_f16(load(u16{}));
+            return fp32_from_fp16(load(u16{}));
         case DType::uint8:
             return load(u8{});
         case DType::uint16:
@@ -65,9 +65,9 @@ void set(const View& x, i64 i, double value) {
         case DType::int64:
             return store(static_cast<i64>(value));
         case DType::bf16:
-            return store(bf16_from_f32(static_cast<float>(value)));
+            return store(bf16_from_fp32(static_cast<float>(value)));
         case DType::fp16:
-            return store(f16_from_f32(static_cast<float>(value)));
+            return store(fp16_from_fp32(static_cast<float>(value)));
         case DType::uint8:
             return store(static_cast<u8>(value));
         case DType::uint16:

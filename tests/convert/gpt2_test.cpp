@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions to and from Hugging Face's GPT-2, with the golden weights as what transformers wrote.
-#include "convert/gpt2.hpp"
+#include "convert/from_hf_gpt2.hpp"
+#include "convert/to_hf_gpt2.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,6 +9,9 @@
 
 #include "../ckpt/support.hpp"
 #include "ckpt/diff.hpp"
+#include "ckpt/flat.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "ckpt/verify.hpp"
 #include "convert/gpt2_map.hpp"
 #include "convert/hf_files.hpp"
@@ -174,8 +178,8 @@ TEST_CASE("16-bit weights are rounded once and widened exactly") {
                            .load_fp32("layers.0.mlp.up.weight", ckpt::Kind::weight);
         bool equal = true;
         for (size_t i = 0; i < a.size(); ++i) {
-            equal &= b[i] == (dtype == DType::bf16 ? f32_from_bf16(bf16_from_f32(a[i]))
-                                                   : f32_from_f16(f16_from_f32(a[i])));
+            equal &= b[i] == (dtype == DType::bf16 ? fp32_from_bf16(bf16_from_fp32(a[i]))
+                                                   : fp32_from_fp16(fp16_from_fp32(a[i])));
         }
         CHECK(equal);
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "ckpt/index.hpp"
 #include "ckpt/support.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"
@@ -109,7 +110,7 @@ TEST_CASE("unshard: types, and what cannot be") {
     for (size_t i = 0; i < wanted.size(); ++i) {
         u16 value = 0;
         std::memcpy(&value, bytes.data() + 2 * i, 2);
-        n_wrong += value != bf16_from_f32(wanted[i]);
+        n_wrong += value != bf16_from_fp32(wanted[i]);
     }
     CHECK(n_wrong == 0);
 

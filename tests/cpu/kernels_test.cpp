@@ -33,12 +33,12 @@ Floats random_floats(i64 n, u64 key) {
 struct Stored {
     Stored(const Floats& x, DType dtype) : type(dtype) {
         for (const float value : x) {
-            if (type == DType::bf16) bits.push_back(bf16_from_f32(value));
-            if (type == DType::fp16) bits.push_back(f16_from_f32(value));
+            if (type == DType::bf16) bits.push_back(bf16_from_fp32(value));
+            if (type == DType::fp16) bits.push_back(fp16_from_fp32(value));
         }
         values = x;
         for (size_t i = 0; i < bits.size(); ++i) {
-            values[i] = type == DType::bf16 ? f32_from_bf16(bits[i]) : f32_from_f16(bits[i]);
+            values[i] = type == DType::bf16 ? fp32_from_bf16(bits[i]) : fp32_from_fp16(bits[i]);
         }
     }
     const void* data() const {
@@ -254,7 +254,7 @@ TEST_CASE("16-bit storage widens and rounds as base/dtype.hpp says", "[ops]") {
     // Every 16-bit pattern, what lies between neighbours, ties, and what overflows.
     Floats x = random_floats(1000, 5);
     for (const u16 bits : all) {
-        for (const float value : {f32_from_bf16(bits), f32_from_f16(bits)}) {
+        for (const float value : {fp32_from_bf16(bits), fp32_from_fp16(bits)}) {
             u32 word = std::bit_cast<u32>(value);
             for (const u32 more : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0x0fffU, 0x1000U, 0x1001U}) {
                 x.push_back(std::bit_cast<float>(word + more));
@@ -269,19 +269,19 @@ TEST_CASE("16-bit storage widens and rounds as base/dtype.hpp says", "[ops]") {
         Floats wide(all.size());
         i64 wrong = 0;
         kernels->widen_bf16(wide.data(), reinterpret_cast<const Bf16*>(all.data()), 65536);
-        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], f32_from_bf16(all[i]));
+        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], fp32_from_bf16(all[i]));
         kernels->widen_fp16(wide.data(), reinterpret_cast<const Fp16*>(all.data()), 65536);
-        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], f32_from_f16(all[i]));
+        for (size_t i = 0; i < all.size(); ++i) wrong += !same(wide[i], fp32_from_fp16(all[i]));
         CHECK(wrong == 0);
         std::vector<u16> bits(x.size());
         const auto n = static_cast<i64>(x.size());
         kernels->narrow_bf16(reinterpret_cast<Bf16*>(bits.data()), x.data(), n);
         for (size_t i = 0; i < x.size(); ++i) {
-            wrong += !same(f32_from_bf16(bits[i]), f32_from_bf16(bf16_from_f32(x[i])));
+            wrong += !same(fp32_from_bf16(bits[i]), fp32_from_bf16(bf16_from_fp32(x[i])));
         }
         kernels->narrow_fp16(reinterpret_cast<Fp16*>(bits.data()), x.data(), n);
         for (size_t i = 0; i < x.size(); ++i) {
-            wrong += !same(f32_from_f16(bits[i]), f32_from_f16(f16_from_f32(x[i])));
+            wrong += !same(fp32_from_fp16(bits[i]), fp32_from_fp16(fp16_from_fp32(x[i])));
         }
         CHECK(wrong == 0);
     }

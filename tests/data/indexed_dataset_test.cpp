@@ -10,6 +10,7 @@
 #include "data/indexed/indexed_dataset.hpp"
 #include "data/indexed/indexed_writer.hpp"
 #include "data/indexed/verify_dataset.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "support/temp_dir.hpp"
 

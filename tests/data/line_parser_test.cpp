@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "io/atomic.hpp"
 #include "io/compress.hpp"
 #include "io/file.hpp"
 #include "support/temp_dir.hpp"

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "small_dataset.hpp"
 

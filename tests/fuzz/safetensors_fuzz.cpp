@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "ckpt/safetensors.hpp"
-#include "ckpt/safetensors_dtype.hpp"
 
 namespace {
 

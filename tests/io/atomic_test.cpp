@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 
+#include "io/atomic.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
 #include "support/temp_dir.hpp"

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "io/inputs.hpp"
 #include "io/stream.hpp"
 #include "support/temp_dir.hpp"
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "support/temp_dir.hpp"

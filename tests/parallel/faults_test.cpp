@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "parallel/training.hpp"
 
 using namespace lm;

@@ -7,8 +7,9 @@
 #include <functional>
 #include <utility>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "parallel/training.hpp"
 #include "support/temp_dir.hpp"
 #include "train/distributed_save.hpp"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <mutex>
 
-#include "base/joint_error.hpp"
+#include "base/error.hpp"
 #include "comm/threads.hpp"
 #include "comm/watch.hpp"
 #include "parallel/together.hpp"

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "ckpt/index.hpp"
 #include "comm/threads.hpp"
 #include "cpu/cpu_device.hpp"
 #include "data/sampling/mock_source.hpp"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "nasty_text.hpp"
 #include "support/temp_dir.hpp"

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "nasty_text.hpp"

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/steps.hpp"
 #include "cpu/cpu_device.hpp"
 #include "train/trainer.hpp"
 

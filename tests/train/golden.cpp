@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ckpt/manifest.hpp"
+#include "ckpt/model_json.hpp"
 #include "io/json.hpp"
 
 namespace lm::test {

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <sstream>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 #include "ckpt/generation.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/steps.hpp"
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 #include "io/file.hpp"
@@ -136,7 +138,7 @@ TEST_CASE("weights are their masters, rounded") {
         REQUIRE(weight != pieces.end());
         CHECK(weight->dtype == DType::bf16);
         for (i64 i = 0; i < master.flat_end - master.flat_begin; ++i, ++checked) {
-            const u16 rounded = bf16_from_f32(static_cast<const float*>(master.data)[i]);
+            const u16 rounded = bf16_from_fp32(static_cast<const float*>(master.data)[i]);
             if (static_cast<const u16*>(weight->data)[i] != rounded) FAIL("element " << i);
         }
     }

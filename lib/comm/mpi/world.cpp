@@ -11,8 +11,8 @@
 #include <exception>
 
 #include "base/clock.hpp"
-#include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "comm/mpi/group.hpp"
 #include "comm/mpi/plugin.hpp"
 

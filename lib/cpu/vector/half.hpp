@@ -8,7 +8,7 @@ namespace {
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
     return (Vec)(__builtin_convertvector(bits, BitsVec) << 16);
 }
-// As bf16_from_f32 in base/dtype.cpp: to nearest even, NaN stays a quiet NaN.
+// As bf16_from_fp32 in base/dtype.cpp: to nearest even, NaN stays a quiet NaN.
 LM_INLINE ShortVec narrow(Vec x, Bf16) {
     const BitsVec bits = (BitsVec)x;
     const BitsVec rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -33,12 +33,12 @@ LM_INLINE ShortVec narrow(Vec x, Fp16) {
 #else
 LM_INLINE Vec widen(ShortVec bits, Fp16) {
     Vec x;
-    for (int i = 0; i < width; ++i) x[i] = f32_from_f16(bits[i]);
+    for (int i = 0; i < width; ++i) x[i] = fp32_from_fp16(bits[i]);
     return x;
 }
 LM_INLINE ShortVec narrow(Vec x, Fp16) {
     ShortVec bits;
-    for (int i = 0; i < width; ++i) bits[i] = f16_from_f32(x[i]);
+    for (int i = 0; i < width; ++i) bits[i] = fp16_from_fp32(x[i]);
     return bits;
 }
 #endif

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 
 namespace lm::cpu {
 namespace {

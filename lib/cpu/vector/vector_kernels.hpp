@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 #include "device/adamw_step.hpp"
 
 namespace lm::cpu {

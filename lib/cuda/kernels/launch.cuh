@@ -8,7 +8,7 @@
 
 #include <type_traits>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 
 namespace lm::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 
 namespace lm::cuda {
 

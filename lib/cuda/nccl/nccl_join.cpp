@@ -11,8 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/host_name.hpp"
-#include "base/joint_error.hpp"
+#include "base/machine.hpp"
 #include "cuda/nccl/nccl_group.hpp"
 #include "cuda/nccl/nccl_library.hpp"
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 
 namespace lm::data {

@@ -12,6 +12,7 @@
 #include "base/types.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_dataset.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::data {

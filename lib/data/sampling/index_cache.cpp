@@ -14,7 +14,9 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "base/units.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::data {

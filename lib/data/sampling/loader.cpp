@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::data {
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "base/threads.hpp"
 
 namespace lm::data {

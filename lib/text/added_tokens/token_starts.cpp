@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 
 namespace lm::text {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 float read(const void* data, cudaDataType type, int64_t i) {
     if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
     const uint16_t bits = static_cast<const uint16_t*>(data)[i];
-    return type == CUDA_R_16BF ? lm::f32_from_bf16(bits) : lm::f32_from_f16(bits);
+    return type == CUDA_R_16BF ? lm::fp32_from_bf16(bits) : lm::fp32_from_fp16(bits);
 }
 
 void write(void* data, cudaDataType type, int64_t i, float x) {
@@ -23,7 +23,7 @@ void write(void* data, cudaDataType type, int64_t i, float x) {
         static_cast<float*>(data)[i] = x;
     } else {
         static_cast<uint16_t*>(data)[i] =
-            type == CUDA_R_16BF ? lm::bf16_from_f32(x) : lm::f16_from_f32(x);
+            type == CUDA_R_16BF ? lm::bf16_from_fp32(x) : lm::fp16_from_fp32(x);
     }
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/half.hpp"
+#include "base/dtype.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
@@ -28,11 +28,11 @@ class Head {
           row_(row) {}
     double get(i64 token, i64 i) const {
         const u16 bits = at_[token * row_ + i];
-        return static_cast<double>(p_.bf16 ? lm::f32_from_bf16(bits) : lm::f32_from_f16(bits));
+        return static_cast<double>(p_.bf16 ? lm::fp32_from_bf16(bits) : lm::fp32_from_fp16(bits));
     }
     void set(i64 token, i64 i, double value) const {
         const auto narrow = static_cast<float>(value);
-        at_[token * row_ + i] = p_.bf16 ? lm::bf16_from_f32(narrow) : lm::f16_from_f32(narrow);
+        at_[token * row_ + i] = p_.bf16 ? lm::bf16_from_fp32(narrow) : lm::fp16_from_fp32(narrow);
     }
     double dot(i64 token, const Head& other, i64 other_token) const {
         double sum = 0;

@@ -369,10 +369,10 @@ Bytes reduce(uint32_t dtype, uint32_t op, const std::vector<Bytes>& inputs) {
                 reduce_plain<int64_t>(sum, inputs[i], max);
                 break;
             case ncclBfloat16:
-                reduce_half<lm::f32_from_bf16, lm::bf16_from_f32>(sum, inputs[i], max);
+                reduce_half<lm::fp32_from_bf16, lm::bf16_from_fp32>(sum, inputs[i], max);
                 break;
             case ncclFloat16:
-                reduce_half<lm::f32_from_f16, lm::f16_from_f32>(sum, inputs[i], max);
+                reduce_half<lm::fp32_from_fp16, lm::fp16_from_fp32>(sum, inputs[i], max);
                 break;
             default:
                 reduce_plain<uint8_t>(sum, inputs[i], max);

@@ -50,7 +50,7 @@ void write(std::byte* target, DType dtype, const std::vector<double>& values) {
         std::vector<double> bits;
         for (const double value : values) {
             const float x = static_cast<float>(value);
-            bits.push_back(dtype == DType::bf16 ? bf16_from_f32(x) : f16_from_f32(x));
+            bits.push_back(dtype == DType::bf16 ? bf16_from_fp32(x) : fp16_from_fp32(x));
         }
         return write_as<u16>(target, bits);
     }
@@ -65,7 +65,7 @@ std::vector<double> read(const std::byte* source, DType dtype, i64 n) {
         std::vector<double> values = read_as<u16>(source, n);
         for (double& value : values) {
             const auto bits = static_cast<u16>(value);
-            value = dtype == DType::bf16 ? f32_from_bf16(bits) : f32_from_f16(bits);
+            value = dtype == DType::bf16 ? fp32_from_bf16(bits) : fp32_from_fp16(bits);
         }
         return values;
     }

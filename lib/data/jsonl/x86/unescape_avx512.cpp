@@ -2,7 +2,7 @@
 #include "data/jsonl/x86/unescape_avx512.hpp"
 
 #include "base/error.hpp"
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #include "base/types.hpp"
 
 #if defined(__x86_64__)

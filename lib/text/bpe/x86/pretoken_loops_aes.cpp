@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A key is one register here, and its hash two rounds of AES, which mix all of its bytes into each.
 #include "base/error.hpp"
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #include "text/bpe/pretoken_loops.hpp"
 
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of a piece are one vector register and the ranks of their pairs another. Needs AVX-512
 // with VBMI2 (Ice Lake, Zen 4 and later).
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #include "text/bpe/pretoken_merger.hpp"
 
 #if defined(__x86_64__)

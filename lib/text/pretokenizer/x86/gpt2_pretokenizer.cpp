@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

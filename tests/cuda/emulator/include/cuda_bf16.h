@@ -12,9 +12,9 @@ class __nv_bfloat16 {
   public:
     __nv_bfloat16() = default;
     __nv_bfloat16(__nv_bfloat16_raw raw) : bits_(raw.x) {}
-    explicit __nv_bfloat16(float value) : bits_(lm::bf16_from_f32(value)) {}
+    explicit __nv_bfloat16(float value) : bits_(lm::bf16_from_fp32(value)) {}
     operator __nv_bfloat16_raw() const { return {bits_}; }
-    explicit operator float() const { return lm::f32_from_bf16(bits_); }
+    explicit operator float() const { return lm::fp32_from_bf16(bits_); }
 
   private:
     unsigned short bits_;

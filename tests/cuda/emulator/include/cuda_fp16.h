@@ -12,9 +12,9 @@ class __half {
   public:
     __half() = default;
     __half(__half_raw raw) : bits_(raw.x) {}
-    explicit __half(float value) : bits_(lm::f16_from_f32(value)) {}
+    explicit __half(float value) : bits_(lm::fp16_from_fp32(value)) {}
     operator __half_raw() const { return {bits_}; }
-    explicit operator float() const { return lm::f32_from_f16(bits_); }
+    explicit operator float() const { return lm::fp32_from_fp16(bits_); }
 
   private:
     unsigned short bits_;

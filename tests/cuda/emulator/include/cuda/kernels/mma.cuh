@@ -51,13 +51,13 @@ inline void load_matrices_transposed(u32 (&r)[4], const void* row,
 
 inline void multiply_add(bf16, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1,
                          const emulator::Where& where = emulator::Where::current()) {
-    emulator::MatrixProduct product{d, a, {b0, b1}, f32_from_bf16};
+    emulator::MatrixProduct product{d, a, {b0, b1}, fp32_from_bf16};
     emulator::warp_collective(emulator::MatrixProduct::resolve, 0xffffffffU, &product, where);
 }
 
 inline void multiply_add(fp16, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1,
                          const emulator::Where& where = emulator::Where::current()) {
-    emulator::MatrixProduct product{d, a, {b0, b1}, f32_from_f16};
+    emulator::MatrixProduct product{d, a, {b0, b1}, fp32_from_fp16};
     emulator::warp_collective(emulator::MatrixProduct::resolve, 0xffffffffU, &product, where);
 }
 
@@ -91,11 +91,11 @@ inline float maximum(float a, float b) {
 }
 
 inline u32 pack(bf16, float low, float high) {
-    return bf16_from_f32(low) | static_cast<u32>(bf16_from_f32(high)) << 16;
+    return bf16_from_fp32(low) | static_cast<u32>(bf16_from_fp32(high)) << 16;
 }
 
 inline u32 pack(fp16, float low, float high) {
-    return f16_from_f32(low) | static_cast<u32>(f16_from_f32(high)) << 16;
+    return fp16_from_fp32(low) | static_cast<u32>(fp16_from_fp32(high)) << 16;
 }
 
 }  // namespace lm::cuda

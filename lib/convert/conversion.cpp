@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/output.hpp"
+#include "convert/conversion.hpp"
 
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "ckpt/steps.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
 
 namespace lm::convert {
 namespace {
@@ -21,6 +24,26 @@ bool contains(const std::filesystem::path& outer, const std::filesystem::path& i
 }
 
 }  // namespace
+
+std::string_view name_of(Format format) {
+    return format == Format::native ? "native" : "hf-gpt2";
+}
+
+Format recognise(const std::string& path) {
+    if (!io::exists(path)) usage_error(path, "does not exist");
+    if (!io::is_directory(path)) {
+        if (path.ends_with(".safetensors")) return Format::hf_gpt2;
+        usage_error(path, "is neither a directory nor a .safetensors file");
+    }
+    const auto has = [&](const char* name) { return io::exists(path + "/" + name); };
+    if (has("manifest.json") || has("latest") || !ckpt::steps_in(path).empty()) {
+        return Format::native;
+    }
+    if (has("config.json") || has("model.safetensors") || has("model.safetensors.index.json")) {
+        return Format::hf_gpt2;
+    }
+    usage_error(path, "is neither a checkpoint (global_step*) nor a Hugging Face model directory");
+}
 
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force) {

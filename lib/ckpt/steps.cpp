@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which step of a checkpoint directory counts.
+#include "ckpt/steps.hpp"
+
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/names.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
@@ -52,6 +53,21 @@ Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest
 }
 
 }  // namespace
+
+std::string step_name(i64 iteration) {
+    return fmt::format("global_step{}", iteration);
+}
+
+i64 step_from_name(std::string_view name) {
+    constexpr std::string_view prefix = "global_step";
+    if (!name.starts_with(prefix)) return -1;
+    name.remove_prefix(prefix.size());
+    i64 step = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    const bool plain = error == std::errc() && end == name.data() + name.size();
+    // The name must be the one that step_name() makes: no "-1", no "007".
+    return plain && step >= 0 && std::to_string(step) == name ? step : -1;
+}
 
 bool is_step(const std::string& given) {
     const std::string path = without_trailing_slash(given);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/processor.hpp"
+#include "base/machine.hpp"
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,6 +21,12 @@ Vectors most_allowed() {
 }
 
 }  // namespace
+
+std::string host_name() {
+    std::array<char, 256> name{};  // one byte more than gethostname gets: a cut name has no zero
+    if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+    return name.data();
+}
 
 bool may_use(Vectors vectors) {
     static const Vectors most = most_allowed();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a rank's flat buffer to pieces of tensors.
-#include "base/error.hpp"
 #include "ckpt/flat.hpp"
-#include "ckpt/save.hpp"
+
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 

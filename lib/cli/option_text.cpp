@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/layout.hpp"
+#include "cli/option_text.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/convert.hpp"
+#include "ckpt/elements.hpp"
 
 #include <cstring>
 
@@ -15,13 +15,13 @@ struct Float32 {
 };
 struct BFloat16 {
     using Stored = u16;
-    static float load(u16 bits) { return f32_from_bf16(bits); }
-    static u16 store(float value) { return bf16_from_f32(value); }
+    static float load(u16 bits) { return fp32_from_bf16(bits); }
+    static u16 store(float value) { return bf16_from_fp32(value); }
 };
 struct Float16 {
     using Stored = u16;
-    static float load(u16 bits) { return f32_from_f16(bits); }
-    static u16 store(float value) { return f16_from_f32(value); }
+    static float load(u16 bits) { return fp32_from_fp16(bits); }
+    static u16 store(float value) { return fp16_from_fp32(value); }
 };
 
 template <typename From, typename To>

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between a checkpoint of ours and a Hugging Face GPT-2 directory.
+// A conversion between model formats: what is asked for and reported, the format of a path, and the
+// directory that it makes.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/dtype.hpp"
+#include "io/atomic.hpp"
 
 namespace lm::convert {
 
@@ -37,9 +41,9 @@ struct Report {
     i64 end_of_document = -1;
 };
 
-// OUT appears whole or not at all; an existing one is Error(usage) unless `force`. Throws
-// Error(usage) naming the flag when the model cannot be expressed on the other side.
-Report to_hf_gpt2(const Request& request);
-Report from_hf_gpt2(const Request& request);
+// Throws Error(usage) when `out` exists without `force`, lies around or is one of `ins`, or is a
+// directory that is no model at all: --force never removes anything else.
+io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
+                                bool force);
 
 }  // namespace lm::convert

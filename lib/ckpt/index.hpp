@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Index parts: the slices and files of a checkpoint, one part for each writer or for several of
+// them.
+//
+// A slice is a piece of one tensor's weights, masters or moments: a box [start, end) per dimension
+// of the global, unpadded shape, and of that box's elements in row-major order those in
+// [flat_begin, flat_end). It is one entry of a safetensors file, with the box's shape, or 1-D when
+// the flat range is not the whole box (a ZeRO shard). Slices of one kind cover each tensor exactly
+// once, whatever layout wrote them.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "spec/layout.hpp"
+
+namespace lm::ckpt {
+
+// fp32 weights are their own masters: such a checkpoint has no master slices.
+enum class Kind { weight, master, exp_avg, exp_avg_sq };
+inline constexpr std::array all_kinds{Kind::weight, Kind::master, Kind::exp_avg, Kind::exp_avg_sq};
+std::string_view name_of(Kind kind);
+
+struct Slice {
+    std::string tensor;
+    Kind kind = Kind::weight;
+    DType dtype = DType::fp32;
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+    std::string file;      // beside the manifest
+    std::string entry;     // name in the safetensors file
+    std::string checksum;  // of its bytes
+    i64 numel() const { return flat_end - flat_begin; }
+    bool whole_box() const { return flat_begin == 0 && flat_end == box.shape().numel(); }
+};
+
+struct DataFile {
+    std::string name;
+    i64 size = 0;
+    std::string header_digest;  // of the length and the JSON header
+};
+
+// index-RRRRR.json: what writer R wrote, and perhaps others after it.
+struct IndexPart {
+    i64 writer = 0;
+    std::vector<DataFile> files;
+    std::vector<Slice> slices;
+};
+
+std::string index_text(const IndexPart& part);
+IndexPart parse_index(std::string_view text, const std::string& path);
+
+std::string index_name(i64 writer);                 // "index-00000.json"
+std::string data_file_name(Kind kind, i64 writer);  // "weights-00000.safetensors" or "optim-..."
+
+}  // namespace lm::ckpt

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/source.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "io/checked.hpp"
+#include "io/stream.hpp"
+
+namespace lm::io {
+namespace {
+
+constexpr size_t block_bytes = size_t{1} << 20;
+
+}  // namespace
+
+Source::Source(Fd fd, std::string name, i64 begin, int interrupt)
+    : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin), interrupt_(interrupt) {
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void Source::peek(size_t n) {
+    make_block();
+    while (end_ - begin_ < n && begin_ + n <= block_bytes) {
+        const size_t got = read_some({block_.get() + end_, block_bytes - end_});
+        if (got == 0) return;
+        end_ += got;
+    }
+}
+
+std::span<const std::byte> Source::next() {
+    if (begin_ == end_) {
+        make_block();
+        begin_ = end_ = 0;  // also where the reading is interrupted
+        end_ = read_some({block_.get(), block_bytes});
+    }
+    return waiting();
+}
+
+size_t Source::read_some(std::span<std::byte> out) {
+    while (true) {
+        if (interrupt_ >= 0) wait_readable();
+        const ssize_t n = ::read(fd_.get(), out.data(), out.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) system_error(name_, "read", errno);
+        n_read_ += n;
+        return static_cast<size_t>(n);
+    }
+}
+
+void Source::wait_readable() const {
+    pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
+    while (::poll(either, std::size(either), -1) < 0) {
+        if (errno != EINTR) system_error(name_, "wait for", errno);
+    }
+    if (either[1].revents != 0) throw Interrupted();
+}
+
+void Source::make_block() {
+    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+}
+
+}  // namespace lm::io
