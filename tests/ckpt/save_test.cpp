@@ -8,6 +8,7 @@
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/model_json.hpp"
 #include "ckpt/steps.hpp"
 #include "support.hpp"
 

@@ -11,6 +11,7 @@
 #include "ckpt/diff.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/model_json.hpp"
 #include "ckpt/steps.hpp"
 #include "ckpt/verify.hpp"
 #include "convert/gpt2_map.hpp"
