@@ -1,29 +1,32 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds everything with warnings as errors and runs the tests. The last line is "N passed, N failed, N skipped".
+# Builds everything with warnings as errors and runs the tests. The last line of output is "N passed, N failed, N skipped".
 set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: ./check.sh [--all] [--fuzz] [--preset NAME] [--jobs N]
-  (nothing)  build and the quick suite: about 20 minutes on 2 cores, dependencies included
-  --all      also the comparisons with the live libraries (PyTorch, transformers, tokenizers),
-             the long forms, and the unit tests under the address and undefined-behaviour sanitizers:
+Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
+  (nothing)  build and run the quick suite: about 20 minutes on 2 cores, dependencies included
+  --all      also compare with the live libraries (PyTorch, transformers, tokenizers), run the long
+             tests, and run the unit tests under the address and undefined-behaviour sanitizers:
              about 40 minutes
-  --fuzz     also the fuzzers, 2,000 runs of each; needs clang
-  --preset NAME  which build (release; dev has debug information and shares its build with yours)
-  --jobs N   how many compilers and tests at once (default: all cores)
+  --long     also run the proofs (ctest label proof), which may take hours
+  --fuzz     also run the fuzzers, 2,000 runs of each; needs clang
+  --preset NAME  build preset [release]; dev has debug information
+  --jobs N   parallel compilers and tests [all cores]
 END
 }
 
 cd "$(dirname "$0")"
 all=0
+long=0
 fuzz=0
 preset=release
 jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
         --all) all=1 ;;
+        --long) long=1 ;;
         --fuzz) fuzz=1 ;;
         --preset)
             preset=${2:?--preset needs a name}
@@ -66,7 +69,7 @@ build() {
     cmake --build "build/$preset" -j "$jobs" --target "$@"
 }
 
-# run SUITE PRESET CTEST-ARGUMENT...: runs tests, leaves build/results/SUITE.xml. What failed shows in that file.
+# run SUITE PRESET CTEST-ARGUMENT...: runs tests and writes build/results/SUITE.xml, which records failures.
 results=()
 run() {
     local suite=$1 preset=$2
@@ -87,9 +90,9 @@ fi
 step "build"
 build "$preset" all || stop "the build failed"
 step "tests"
-run quick "$preset" -LE '^(live|long)$'
+run quick "$preset" -LE '^(live|long|proof)$'
 if [ $all = 1 ]; then
-    step "live libraries and long forms"
+    step "live libraries and long tests"
     run all "$preset" -L '^(live|long)$' --timeout 1200
     step "sanitizers"
     if build asan unit_tests; then
@@ -97,6 +100,10 @@ if [ $all = 1 ]; then
     else
         results+=("build/results/asan.xml")
     fi
+fi
+if [ $long = 1 ]; then
+    step "proofs"
+    run proof "$preset" -L '^proof$' --timeout 14400
 fi
 if [ $fuzz = 1 ]; then
     step "fuzzers"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From text to a trained model on this machine, in a few minutes: every command it runs is printed first.
+# Makes a trained model from text on this machine, in a few minutes. Prints every command before it runs.
 set -euo pipefail
 
 usage() {
     cat <<'END'
 Usage: ./demo.sh [--dir DIR] [--seconds N] [--bin DIR] [CORPUS.jsonl]
-Builds the tools, turns a corpus into tokens, trains a small GPT-2 on the CPU, stops it half-way and
-resumes, verifies and converts what came out. Without a corpus it takes an English manual (7 MB) from
-a Debian package; a corpus is JSON Lines with a "text" in each line.
-  --dir DIR    where everything goes (default demo-run; its contents are replaced)
-  --seconds N  how long to train, about (default 120)
-  --bin DIR    take the tools from there instead of building them
+Builds the tools, converts a corpus to tokens, trains a small GPT-2 on the CPU, stops half-way, resumes,
+verifies the checkpoint and converts the model. A corpus is JSON Lines with a "text" in each line. The
+default corpus is an English manual (7 MB) from a Debian package.
+  --dir DIR    output directory; its contents are replaced [demo-run]
+  --seconds N  approximate time of the training [120]
+  --bin DIR    directory of the tools, instead of building them
 END
 }
 
@@ -122,17 +122,17 @@ done
 kill -USR1 $trainer 2>/dev/null || true
 status=0
 wait $trainer || status=$?
-[ $status = 75 ] || fail "lm-train ended with $status instead of 75 (saved, run me again)"
-echo "lm-train ended with 75: saved, run me again"
+[ $status = 75 ] || fail "lm-train ended with $status instead of 75 (saved, run again)"
+echo "lm-train ended with 75: saved, run again"
 
-say "The same command with --load goes on where it stopped"
+say "The same command with --load resumes"
 show "${run[@]}" --load checkpoints
 
-say "What was saved, and is every byte as written?"
+say "The checkpoints, and a check of every byte"
 show lm-ckpt ls checkpoints
 show lm-ckpt verify checkpoints
 
-say "For Hugging Face"
+say "Conversion for Hugging Face"
 show lm-convert checkpoints hf --to hf-gpt2 --check
 
 loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
@@ -152,16 +152,16 @@ cat <<END
 == Done
 Made in $dir:
   corpus_text_document.bin, .idx   the corpus as tokens, in Megatron-LM's format
-  checkpoints/                     the state of training at its latest steps
+  checkpoints/                     the state of the training at its last steps
   hf/                              the model for Hugging Face: AutoModelForCausalLM.from_pretrained("$dir/hf")
   train.log                        the training log
 
-Speed: $rate tokens a second with $threads threads.
+Speed: $rate tokens per second with $threads threads.
 Loss (nats per token):
   at the start               $(loss_at speed.log head | awk '{ printf "%.3f", $1 }')
   at the end                 $(loss_at train.log tail | awk '{ printf "%.3f", $1 }')
   at the end, unseen text    $(awk -v v="$validation" 'BEGIN { printf "%.3f", v }')
-  entropy of the tokens      $entropy   (what a model reaches that knows only how often each token occurs)
+  entropy of the tokens      $entropy   (the loss of a model that knows only the frequency of each token)
 
 Try next, in $dir with $bin in PATH:
   lm-ckpt show checkpoints --tensors

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D PROGRAM=.. -D SOURCE=lm-x.1.in -D PAGE=lm-x.1 -P compose_man.cmake
-# Puts the sections that PROGRAM generates from its option table into the prose of SOURCE, where
-# @OPTIONS@ and @EXIT_STATUS@ stand.
+# Replaces @OPTIONS@ and @EXIT_STATUS@ in SOURCE by the sections that PROGRAM generates from its option table.
 
 function(section variable argument)
     execute_process(COMMAND ${PROGRAM} ${argument} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)

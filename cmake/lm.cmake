@@ -2,14 +2,14 @@
 # Compile options shared by every target, and the helpers that declare libraries, commands and tests.
 
 add_library(lm_options INTERFACE)
-# Of the host compiler; nvcc takes its own (lib/cuda/CMakeLists.txt).
+# Options of the host compiler; lib/cuda/CMakeLists.txt has nvcc's.
 function(lm_host_options)
     target_compile_options(lm_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${ARGN}>")
 endfunction()
 lm_host_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor)
-# Designated initialisers name what differs from the defaults.
+# Designated initialisers name only the members that differ from the defaults.
 lm_host_options(-Wno-missing-field-initializers)
-# Bitwise promises: no contraction into FMA behind our back, no reassociation.
+# Bitwise reproducibility: no implicit contraction into FMA, no reassociation.
 lm_host_options(-ffp-contract=off)
 # g++ 12 warns falsely about "literal" + std::string at -O3 (GCC bug 105651).
 lm_host_options($<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
@@ -42,7 +42,7 @@ function(lm_library name)
     install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
 endfunction()
 
-# lm_plugin(NAME DIR d LIBS x): a library that is opened at run time, from lib/d/*.cpp, beside the others.
+# lm_plugin(NAME DIR d LIBS x): a library from lib/d/*.cpp that is opened at run time, installed with the other libraries.
 function(lm_plugin name)
     cmake_parse_arguments(arg "" "DIR" "LIBS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/${arg_DIR}/*.cpp)
@@ -65,14 +65,14 @@ function(lm_command name)
     lm_manual(lm-${name})
 endfunction()
 
-# lm_in_kit(PROGRAM): one that finds our libraries when it is copied to bin, bench or tests/... of the archive gpu_kit.
+# lm_in_kit(PROGRAM): makes PROGRAM find liblm*.so from bin, bench or tests/... of the archive gpu_kit.
 function(lm_in_kit program)
     set_target_properties(
         ${program} PROPERTIES BUILD_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR};$ORIGIN/../../${LM_PRIVATE_LIBDIR}")
 endfunction()
 
-# lm_manual(PROGRAM): its man page, when man/PROGRAM.1.in exists, and its bash completion. Both come
-# from the option table, so the program itself is run for them.
+# lm_manual(PROGRAM): builds its man page, if man/PROGRAM.1.in exists, and its bash completion. Both come
+# from the option table, so the build runs the program.
 function(lm_manual program)
     set(outputs)
     set(source ${CMAKE_SOURCE_DIR}/man/${program}.1.in)
@@ -102,7 +102,7 @@ function(lm_manual program)
     add_custom_target(${program}-manual ALL DEPENDS ${outputs})
 endfunction()
 
-add_custom_target(unit_tests)  # all of them, and nothing else
+add_custom_target(unit_tests)  # builds all unit tests and nothing else
 
 # lm_unit_test(LAYER LIBS x [ARGS a...]): the Catch2 program test_LAYER from tests/LAYER/*.cpp, one ctest entry.
 function(lm_unit_test layer)
@@ -129,7 +129,7 @@ function(lm_script_test file)
     endif()
     set_tests_properties(e2e.${stem} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
     if(arg_TIMEOUT)
-        # What may take longest begins first, so that all jobs of ctest end together.
+        # The longest tests start first, so that all jobs of ctest end together.
         set_tests_properties(e2e.${stem} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
     endif()
     if(arg_LOCK)

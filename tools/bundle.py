@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes lm-utils-VERSION-linux-x86_64.tar.gz of a build: it runs on another x86-64 Linux, by unpacking.
+"""Packs a build into lm-utils-VERSION-linux-x86_64.tar.gz, which runs on another x86-64 Linux after unpacking.
 
-gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with what tests/gpu.sh and bench/gpu.py run besides, without docs.
+gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with the programs of tests/gpu.sh and bench/gpu.py, without docs.
 
-What `cmake --install` gives, and every library that it needs, but not libc, the CUDA driver, the CUDA
-libraries and MPI: those belong to the machine. The programs find the libraries by DT_RPATH, which holds for the
-libraries of libraries as well; DT_RUNPATH, which linkers write today, does not (ld.so(8)). The plugins for GPUs keep
-DT_RUNPATH, behind LD_LIBRARY_PATH, by which the machine says where its CUDA libraries are.
+The archive contains the installation and every library that it needs except libc, the CUDA driver, the CUDA libraries
+and MPI, which the machine provides. The programs find the libraries by DT_RPATH, which also applies to the libraries of
+libraries; DT_RUNPATH, the linkers' default, does not (ld.so(8)). The plugins for GPUs keep DT_RUNPATH, because
+LD_LIBRARY_PATH, which names the machine's CUDA libraries, precedes it in the search.
 
-Each library's licence goes into third-party. The same build gives the same bytes: times are those of
-SOURCE_DATE_EPOCH, by default of the commit.
+Each library's licence is copied into third-party. The same build gives the same bytes: file times are
+SOURCE_DATE_EPOCH, by default the time of the commit.
 """
 import argparse
 import gzip
@@ -23,12 +23,12 @@ import sys
 import tarfile
 import tempfile
 
-# Of the GNU C library, of NVIDIA, of MPI implementations (which need their own files at fixed places).
+# Libraries of glibc, NVIDIA and MPI implementations (which need their own files at fixed places).
 LEFT_TO_THE_MACHINE = re.compile(
     r"^(ld-linux|linux-vdso|lib(c|m|pthread|dl|rt|resolv|util|anl|mvec|nss_\w+)\.so"
     r"|lib(cuda|cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc|nvJitLink|nvidia[-\w]*)\.so"
     r"|lib(mpi|mpich|open-rte|open-pal|pmix|prte)\b)")
-# What needs libraries of CUDA.
+# Files that need libraries of CUDA.
 PLUGINS = ("liblm_cuda.so", "liblm_cudnn.so")
 DT_NULL, DT_RPATH, DT_RUNPATH = 0, 15, 29
 PT_DYNAMIC = 2
@@ -49,14 +49,14 @@ def elf_files(directory):
 
 
 def libraries_of(path):
-    """Name and place of the libraries that a file itself needs, but for those left to the machine."""
+    """Returns {name: path} of the libraries that a file needs directly, without those of the machine."""
     needed = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=True).stdout
     names = [name for name in re.findall(r"NEEDED\s+(\S+)", needed) if not LEFT_TO_THE_MACHINE.match(name)]
     out = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
     places = dict(re.findall(r"^\s*(\S+) => (/\S+)", out, re.MULTILINE))
     for name in names:
         if name not in places:
-            die(f"{path} needs {name}, which is not to be found")
+            die(f"{path} needs {name}, which the loader does not find")
     return {name: places[name] for name in names}
 
 
@@ -93,7 +93,7 @@ def runpath_to_rpath(path):
                 offset += 16
 
 
-# Of the build, and of the source tree; they lie where they lay, programs of the build below bin and tests.
+# Programs of the build and scripts of the source tree; the archive keeps their relative paths.
 KIT_PROGRAMS = ("bin/test_conformance", "tests/cuda/test_cuda", "bench/bench_device_ops")
 KIT_SCRIPTS = ("tests/gpu.sh", "tests/cuda/sanitizer.sh", "tests/e2e/common.bash", "tests/e2e/train_cuda.sh",
                "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/gpu_libraries.py", "bench/pytorch_model.py",
@@ -108,7 +108,7 @@ def add_kit(stage, build, source):
 
 
 def install(build, stage):
-    """The manifest stays that of the user's own installation, which the target uninstall reads."""
+    """Installs into `stage`. Keeps the install manifest of the user's own installation, which the target uninstall reads."""
     manifest = os.path.join(build, "install_manifest.txt")
     kept = None
     if os.path.exists(manifest):
@@ -122,13 +122,13 @@ def install(build, stage):
 
 
 def compiled_in():
-    """Libraries of headers, whose code is in ours."""
+    """Returns header-only libraries, whose code is compiled into lm-utils."""
     headers = {"CLI11": "/usr/include/CLI/CLI.hpp", "nlohmann-json": "/usr/include/nlohmann/json.hpp"}
     return {name: path for name, path in headers.items() if os.path.exists(path)}
 
 
 def package_of(path):
-    """The Debian package that a file belongs to; libraries may be known by their place before /usr was merged."""
+    """Returns the Debian package of a file; dpkg may know a library by its path before /usr was merged."""
     for place in (path, path.removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", place], capture_output=True, text=True)
         if found.returncode == 0:
@@ -137,7 +137,7 @@ def package_of(path):
 
 
 def copy_licences(places, given, folder):
-    """The licence of each of the files `places` (name: path) by package, or by the file that was given for its name."""
+    """Copies the licence of each file of `places` (name: path): its package's, or the file given by --licence."""
     for name, place in sorted(places.items()):
         package = None
         if name in given:
@@ -146,7 +146,7 @@ def copy_licences(places, given, folder):
             package = package_of(os.path.realpath(place))
             licence = f"/usr/share/doc/{package}/copyright"
         if not package or not os.path.exists(licence):
-            die(f"{place}: its licence is not known: give --licence {name}=FILE")
+            die(f"{place}: unknown licence: give --licence {name}=FILE")
         os.makedirs(os.path.join(folder, package), exist_ok=True)
         target = os.path.join(folder, package, "copyright")
         if not os.path.exists(target):
@@ -155,7 +155,7 @@ def copy_licences(places, given, folder):
 
 
 def time_of(source):
-    """The time that all files of the archive get."""
+    """Returns the time of all files of the archive."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     commit = subprocess.run(["git", "-C", source, "log", "-1", "--format=%ct"], capture_output=True, text=True)
@@ -165,7 +165,7 @@ def time_of(source):
 
 
 def pack(stage, name, archive, time):
-    """The same bytes for the same files: sorted, and nothing of this machine or moment."""
+    """Writes the archive: sorted, without users or times of this machine, so equal files give equal bytes."""
     def plain(entry):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
@@ -183,12 +183,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="bundle", description=__doc__.split("\n")[0])
     parser.add_argument("build", metavar="BUILD-DIRECTORY")
     parser.add_argument("what", nargs="?", choices=["bundle", "gpu_kit"], default="bundle",
-                        help="bundle, the default, or gpu_kit: with what is tested and measured on a GPU, without docs")
+                        help="bundle, or gpu_kit: with the tests and benchmarks of a GPU, without docs [bundle]")
     parser.add_argument("--licence", action="append", default=[], metavar="NAME=FILE",
                         help="the licence of a library that no Debian package owns")
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.build, "bin", "lm-train")):
-        die(f"{args.build}: no build of lm-utils: lm-train is not in its bin")
+        die(f"{args.build}: not a build of lm-utils: bin/lm-train does not exist")
     args.licence = dict(pair.split("=", 1) for pair in args.licence if "=" in pair)
     return args
 
@@ -217,7 +217,7 @@ def main():
                 runpath_to_rpath(path)
             if args.what == "gpu_kit":
                 subprocess.run(["strip", "--strip-unneeded", path], check=True)
-        # Texts stand at the top, where one looks for them.
+        # The documents move to the top of the archive.
         texts = os.path.join(stage, "share", "doc", "lm-utils")
         if args.what == "gpu_kit":
             shutil.rmtree(texts)
