@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "cost/memory.hpp"
+#include "cost/workspace.hpp"
 #include "device/ops.hpp"
-#include "spec/gpu_attention.hpp"
-#include "spec/memory.hpp"
-#include "train/device.hpp"
+#include "spec/numerics.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 using device::View;
@@ -57,9 +58,9 @@ i64 workspace_bytes(const Model& m, spec::GpuAttention attention) {
                              .seq_length = m.length,
                              .vocab_size = m.vocab};
     config.resolve();
-    const spec::StepShape step{
+    const cost::StepShape step{
         .micro_batch = m.batch, .seq_length = m.length, .compute = DType::bf16};
-    return spec::cuda_workspace_bytes(config, {}, step, 0, attention);
+    return cost::cuda_workspace_bytes(config, {}, step, 0, attention);
 }
 
 class Bench {
@@ -274,7 +275,7 @@ void activations(Bench& bench) {
         return;
     }
     const View dx = bench.half({rows, 2 * m.ffn});
-    const auto gate = device::Gate::swiglu;
+    const auto gate = device::Activation::swiglu;
     bench.report("swiglu", product(rows, m.ffn, 6), 0, [&] {
         device::gated_forward(bench.context(), {gate, x, y});
     });

@@ -316,8 +316,8 @@ void flat(Bench& bench) {
 void llama_block(Bench& bench) {
     bench.reset();
     const View x = bench.make({N, 2 * F}), y = bench.make({N, F}), dx = bench.make({N, 2 * F});
-    for (const auto gate : {device::Gate::swiglu, device::Gate::geglu}) {
-        const char* const name = gate == device::Gate::swiglu ? "swiglu" : "geglu";
+    for (const auto gate : {device::Activation::swiglu, device::Activation::geglu}) {
+        const char* const name = gate == device::Activation::swiglu ? "swiglu" : "geglu";
         bench.bytes(fmt::format("gated_forward {}", name), 3 * N * F * bench.width(), [&] {
             device::gated_forward(bench.context(), {gate, x, y});
         });

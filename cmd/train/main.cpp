@@ -5,9 +5,9 @@
 #include "comm/launch.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
-#include "train/device.hpp"
 #include "train/dry_run.hpp"
 #include "train/loop.hpp"
+#include "train/open_device.hpp"
 #include "train/show_samples.hpp"
 
 #include <optional>

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 

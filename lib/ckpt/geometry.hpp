@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 

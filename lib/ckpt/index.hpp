@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 

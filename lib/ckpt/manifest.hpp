@@ -14,7 +14,7 @@
 #include "base/dtype.hpp"
 #include "base/shape.hpp"
 #include "io/json.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 

@@ -109,6 +109,7 @@ struct Setting {
 
 Setting activation_setting(Activation activation) {
     switch (activation) {
+        case Activation::none:
         case Activation::gelu_tanh:
             return {};
         case Activation::gelu_erf:

@@ -10,8 +10,7 @@
 #include "cli/options.hpp"
 #include "config/data_parallel_flags.hpp"
 #include "config/megatron_flags.hpp"
-#include "config/model_flags.hpp"
-#include "spec/gpu_attention.hpp"
+#include "config/parallel_flags.hpp"
 #include "spec/loss_scale.hpp"
 #include "text/tokenizer_choice.hpp"
 

@@ -8,11 +8,11 @@
 #include <cmath>
 #include <limits>
 
+#include "cost/cpu_scratch.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
-#include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -20,9 +20,9 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-constexpr i64 block = spec::attention_block;
+constexpr i64 block = cost::attention_block;
 
-// Cuts a worker's floats into named pieces; together they are what spec/cpu_scratch.hpp counts.
+// Cuts a worker's floats into named pieces; together they are what cost/cpu_scratch.hpp counts.
 class Pieces {
   public:
     Pieces(float* base, i64 floats) : next_(base), end_(base + floats) {}
@@ -106,7 +106,7 @@ float distance(i64 query, i64 first) {
 
 struct ForwardScratch {
     ForwardScratch(float* base, i64 width)
-        : ForwardScratch(Pieces(base, spec::attention_forward_floats(width)), width) {}
+        : ForwardScratch(Pieces(base, cost::attention_forward_floats(width)), width) {}
     ForwardScratch(Pieces pieces, i64 width)
         : q(pieces.take(block * width)),
           k_transposed(pieces.take(block * width)),
@@ -171,7 +171,7 @@ void forward_block(const Head<AttentionForward>& head, i64 first_query, const Fo
 
 struct BackwardScratch {
     BackwardScratch(float* base, i64 length, i64 width)
-        : BackwardScratch(Pieces(base, spec::attention_backward_floats(length, width)), length,
+        : BackwardScratch(Pieces(base, cost::attention_backward_floats(length, width)), length,
                           width) {}
     BackwardScratch(Pieces pieces, i64 length, i64 width)
         : q(pieces.take(length * width)),
@@ -279,7 +279,7 @@ namespace fast {
 void attention_forward(device::Context& context, const AttentionForward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
-    const i64 floats = spec::attention_forward_floats(a.head_dim);
+    const i64 floats = cost::attention_forward_floats(a.head_dim);
     float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
     const i64 n_blocks = ceil_div(a.qkv[1], block);
     const i64 n_heads = a.qkv[0] * a.n_heads;
@@ -294,7 +294,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
 void attention_backward(device::Context& context, const AttentionBackward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
-    const i64 floats = spec::attention_backward_floats(a.qkv[1], a.head_dim);
+    const i64 floats = cost::attention_backward_floats(a.qkv[1], a.head_dim);
     float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
     const i64 in_group = a.n_heads / a.n_groups;
     pool.run(a.qkv[0] * a.n_groups, [&](i64 task, int worker) {

@@ -3,9 +3,9 @@
 // of rows, then a fixed tree over the blocks; the same bits for any number of threads.
 #pragma once
 
+#include "cost/cpu_scratch.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/storage.hpp"
-#include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 
@@ -17,14 +17,14 @@ class ColumnSums {
         : pool_(pool_of(context)),
           rows_(rows),
           columns_(columns),
-          n_blocks_(ceil_div(rows, spec::reduction_rows)),
+          n_blocks_(ceil_div(rows, cost::reduction_rows)),
           partials_(scratch.take<float>(n_blocks_ * columns)) {}
 
     // body(first row, last row, partial row to fill, worker) for each block, in parallel.
     template <typename Body>
     void for_blocks(const Body& body) {
-        pool_.run_ranges(rows_, spec::reduction_rows, [&](i64 begin, i64 end, int worker) {
-            body(begin, end, partials_ + begin / spec::reduction_rows * columns_, worker);
+        pool_.run_ranges(rows_, cost::reduction_rows, [&](i64 begin, i64 end, int worker) {
+            body(begin, end, partials_ + begin / cost::reduction_rows * columns_, worker);
         });
     }
     void add_rows(const Source& x);  // partial rows of a plain matrix [rows, columns]

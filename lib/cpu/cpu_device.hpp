@@ -69,7 +69,7 @@ void with_type(DType dtype, Body&& body) {
 }
 
 // Hands out pieces of a workspace, 64-byte aligned; asking for more than there is is a bug of the
-// formula in spec/cpu_workspace.cpp.
+// formula in cost/workspace.cpp.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)

@@ -2,10 +2,10 @@
 // Operations on flat ranges: sums in double precision, fill, cast, scale.
 #include <algorithm>
 
+#include "cost/cpu_scratch.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
-#include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -96,7 +96,7 @@ constexpr i64 grain = i64{1} << 16;
 template <typename SumOf>
 void reduce(device::Context& context, i64 n, const device::View& out, bool accumulate,
             const SumOf& sum_of) {
-    const i64 piece = std::max(grain, round_up(ceil_div(n, spec::most_flat_pieces), 64));
+    const i64 piece = std::max(grain, round_up(ceil_div(n, cost::most_flat_pieces), 64));
     const i64 count = ceil_div(n, piece);
     double* const sums = Scratch(context.workspace).take<double>(count);
     pool_of(context).run_ranges(n, piece, [&](i64 begin, i64 end, int) {

@@ -12,28 +12,27 @@ namespace lm::cpu {
 namespace {
 
 using device::Activation;
-using device::Gate;
 using device::GatedBackward;
 using device::GatedForward;
 
-double gate_value(Gate gate, double x) {
-    return gate == Gate::swiglu ? x / (1.0 + std::exp(-x))
-                                : activation_value(Activation::gelu_erf, x);
+double gate_value(Activation gate, double x) {
+    return gate == Activation::swiglu ? x / (1.0 + std::exp(-x))
+                                      : activation_value(Activation::gelu_erf, x);
 }
 
-double gate_slope(Gate gate, double x) {
-    if (gate == Gate::geglu) return activation_slope(Activation::gelu_erf, x);
+double gate_slope(Activation gate, double x) {
+    if (gate == Activation::geglu) return activation_slope(Activation::gelu_erf, x);
     const double s = 1.0 / (1.0 + std::exp(-x));
     return s * (1.0 + x * (1.0 - s));
 }
 
 template <typename T>
-void forward_row(Gate gate, const T* x, const T* up, T* y, i64 n) {
+void forward_row(Activation gate, const T* x, const T* up, T* y, i64 n) {
     for (i64 i = 0; i < n; ++i) y[i] = static_cast<T>(gate_value(gate, x[i]) * up[i]);
 }
 
 template <typename T>
-void backward_row(Gate gate, const T* x, const T* up, const T* dy, T* dx, T* dup, i64 n) {
+void backward_row(Activation gate, const T* x, const T* up, const T* dy, T* dx, T* dup, i64 n) {
     for (i64 i = 0; i < n; ++i) {
         const double gated = gate_value(gate, x[i]) * dy[i];
         dx[i] = static_cast<T>(gate_slope(gate, x[i]) * up[i] * dy[i]);
@@ -90,7 +89,7 @@ void gated_forward(device::Context& context, const GatedForward& a) {
                 const float* const gate = x.row(at, n, scratch[0]);
                 const float* const up = x.row(at + width, n, scratch[1]);
                 float* const out = y.row(row * width + column, scratch[2]);
-                (a.gate == Gate::swiglu ? vector_kernels().swiglu : vector_kernels().geglu)(
+                (a.gate == Activation::swiglu ? vector_kernels().swiglu : vector_kernels().geglu)(
                     gate, up, out, n);
                 y.store(row * width + column, out, n);
             });
@@ -114,7 +113,7 @@ void gated_backward(device::Context& context, const GatedBackward& a) {
                 const float* const d = dy.row(row * width + column, n, scratch[2]);
                 float* const dgate = dx.row(at, scratch[3]);
                 float* const dup = dx.row(at + width, scratch[4]);
-                (a.gate == Gate::swiglu
+                (a.gate == Activation::swiglu
                      ? vector_kernels().swiglu_backward
                      : vector_kernels().geglu_backward)(gate, up, d, dgate, dup, n);
                 dx.store(at, dgate, n);

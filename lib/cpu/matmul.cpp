@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "base/machine.hpp"
+#include "base/processor.hpp"
+#include "cost/cpu_scratch.hpp"
 #include "cpu/vector/vector_kernels.hpp"
-#include "spec/cpu_scratch.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -23,8 +24,8 @@ constexpr i64 tile_rows = 288;
 constexpr i64 tile_cols = most_tile_cols;
 constexpr i64 row_granule = 6;
 constexpr i64 col_granule = 16;
-static_assert(product_scratch_floats(tile_cols) * 4 <= spec::matmul_scratch_bytes);
-static_assert(tile_rows * tile_cols * 4 <= spec::matmul_tile_bytes);
+static_assert(product_scratch_floats(tile_cols) * 4 <= cost::matmul_scratch_bytes);
+static_assert(tile_rows * tile_cols * 4 <= cost::matmul_tile_bytes);
 
 // Pieces of one size, a multiple of the granule, and a last one that may be smaller.
 struct Cut {
@@ -101,7 +102,7 @@ Primitive Matmul::Library::make(const TileShape& t) const {
     Description description({a, b, c}, attributes, engine);
     Primitive result;
     result.own_scratch =
-        static_cast<i64>(description.scratchpad_desc().get_size()) <= spec::matmul_scratch_bytes;
+        static_cast<i64>(description.scratchpad_desc().get_size()) <= cost::matmul_scratch_bytes;
     if (!result.own_scratch) {
         attributes.set_scratchpad_mode(dnnl::scratchpad_mode::library);
         description = Description({a, b, c}, attributes, engine);
@@ -231,8 +232,8 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
         }
     }
     ThreadPool& pool = pool_of(context);
-    constexpr i64 packed = spec::matmul_scratch_bytes / i64{sizeof(float)};
-    constexpr i64 floats = packed + spec::matmul_tile_bytes / i64{sizeof(float)};
+    constexpr i64 packed = cost::matmul_scratch_bytes / i64{sizeof(float)};
+    constexpr i64 floats = packed + cost::matmul_tile_bytes / i64{sizeof(float)};
     float* const scratch = Scratch(context.workspace).take<float>(pool.size() * floats);
     pool.run(tiling.count(), [&](i64 task, int worker) {
         Tile tile = tiling.tile(task);

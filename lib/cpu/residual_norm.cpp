@@ -206,9 +206,9 @@ class ScratchRows {
   public:
     ScratchRows(Scratch& scratch, int n_workers, i64 width)
         : width_(round_up(width, 16)),
-          base_(scratch.take<float>(n_workers * spec::norm_scratch_rows * width_)) {}
+          base_(scratch.take<float>(n_workers * cost::norm_scratch_rows * width_)) {}
     float* row(int worker, i64 index) const {
-        return base_ + (worker * spec::norm_scratch_rows + index) * width_;
+        return base_ + (worker * cost::norm_scratch_rows + index) * width_;
     }
 
   private:

@@ -16,10 +16,10 @@
 #include <string_view>
 #include <utility>
 
+#include "cost/cuda_scratch.hpp"
 #include "cuda/op_timer.hpp"
 #include "cuda/staging.hpp"
 #include "device/ops.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 
@@ -99,21 +99,21 @@ inline cudaStream_t stream_of(device::Context& context) {
 // Where a workspace begins: at a multiple of cuda_alignment, as the plan places it and cuBLASLt and
 // cuDNN want it.
 inline std::byte* begin_of(const device::View& workspace) {
-    if (reinterpret_cast<uintptr_t>(workspace.data) % spec::cuda_alignment != 0) {
+    if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
         misaligned_workspace();
     }
     return static_cast<std::byte*>(workspace.data);
 }
 
 // Hands out pieces of a workspace, aligned as it is; asking for more than there is is a bug of the
-// formula in spec/cuda_workspace.cpp.
+// formula in cost/workspace.cpp.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)
         : next_(begin_of(workspace)), left_(workspace ? workspace.bytes() : 0) {}
     template <typename T>
     T* take(i64 count) {
-        const i64 bytes = spec::cuda_piece(count * static_cast<i64>(sizeof(T)));
+        const i64 bytes = cost::cuda_piece(count * static_cast<i64>(sizeof(T)));
         if (bytes > left_) out_of_workspace();
         T* const piece = reinterpret_cast<T*>(next_);
         next_ += bytes;

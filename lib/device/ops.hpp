@@ -14,6 +14,7 @@
 #include <span>
 
 #include "device/device.hpp"
+#include "spec/activation.hpp"
 
 namespace lm::device {
 
@@ -41,11 +42,7 @@ enum DropoutSite : i32 {
     mlp_output_site = 3
 };
 
-enum class Activation { none, gelu_tanh, gelu_erf };
-
-// Gated linear units (Shazeer 2020, "GLU variants improve transformer"): SwiGLU gates by
-// silu(x) = x / (1 + exp(-x)), GEGLU by GELU in its erf form.
-enum class Gate { swiglu, geglu };
+using spec::Activation;
 
 // ---- Embedding --------------------------------------------------------------------------------
 
@@ -111,16 +108,16 @@ struct LinearBackwardWeight {
 
 // y = gate(x[:, :F]) * x[:, F:]; gate and up projection lie side by side in one product's rows.
 struct GatedForward {
-    Gate gate = Gate::swiglu;
-    View x{};  // [N, 2F]
-    View y{};  // [N, F]
+    Activation gate = Activation::swiglu;  // swiglu or geglu
+    View x{};                              // [N, 2F]
+    View y{};                              // [N, F]
 };
 
 struct GatedBackward {
-    Gate gate = Gate::swiglu;
-    View dy{};  // [N, F]
-    View x{};   // [N, 2F]
-    View dx{};  // [N, 2F]
+    Activation gate = Activation::swiglu;  // swiglu or geglu
+    View dy{};                             // [N, F]
+    View x{};                              // [N, 2F]
+    View dx{};                             // [N, 2F]
 };
 
 // ---- Residual + norm --------------------------------------------------------------------------

@@ -29,7 +29,7 @@ struct StepRecord {
     i64 nan_iterations = 0;             // of them, because of a non-finite loss or gradient
     double samples_per_s = 0;
     double tokens_per_s = 0;
-    double flops_per_s = 0;     // per device, by Megatron's formula (spec::iteration_flops)
+    double flops_per_s = 0;     // per device, by Megatron's formula (cost::iteration_flops)
     std::optional<double> mfu;  // of the device's dense peak; none where the peak is not known
     double unix_time_s = 0;     // when it was logged
 };

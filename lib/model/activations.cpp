@@ -71,7 +71,7 @@ auto field_named(const Fields& fields, const std::string& name) {
 
 }  // namespace
 
-std::vector<ChunkActivations> bind_activations(const spec::ActivationPlan& plan,
+std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
                                                const device::Buffer& buffer) {
     const auto grown = [](auto& list, i64 index) -> auto& {
         const auto at = static_cast<size_t>(index);
@@ -80,7 +80,7 @@ std::vector<ChunkActivations> bind_activations(const spec::ActivationPlan& plan,
     };
     SharedActivations shared;
     std::vector<ChunkActivations> chunks;
-    for (const spec::PlacedActivation& placed : plan.placed) {
+    for (const cost::PlacedActivation& placed : plan.placed) {
         const View view = buffer.view(placed.offset, placed.dtype, placed.shape);
         if (placed.chunk < 0) {
             shared.*field_named(shared_fields, placed.name) = view;

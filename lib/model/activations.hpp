@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The activations of a model chunk as the model uses them: views into one buffer, laid out by the
-// plan of spec/memory.hpp, whose names these are. Letters: R rows of the residual stream (all N =
-// B*T of a micro-batch; this rank's part of them under sequence parallelism).
+// plan of cost/activation_plan.hpp, whose names these are. Letters: R rows of the residual stream
+// (all N = B*T of a micro-batch; this rank's part of them under sequence parallelism).
 #pragma once
 
 #include <vector>
 
+#include "cost/memory.hpp"
 #include "device/device.hpp"
-#include "spec/memory.hpp"
 
 namespace lm::model {
 
@@ -54,7 +54,7 @@ struct ChunkActivations {
 enum StepSum : int { loss_sum = 0, gradient_sum_squares = 1, step_sum_count = 2 };
 
 // One for each chunk of the stage that `plan` was made for.
-std::vector<ChunkActivations> bind_activations(const spec::ActivationPlan& plan,
+std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
                                                const device::Buffer& buffer);
 
 }  // namespace lm::model

@@ -10,15 +10,6 @@
 namespace lm::model {
 namespace {
 
-device::Activation activation_of(spec::Activation activation) {
-    return activation == spec::Activation::gelu_erf ? device::Activation::gelu_erf
-                                                    : device::Activation::gelu_tanh;
-}
-
-device::Gate gate_of(spec::Activation activation) {
-    return activation == spec::Activation::geglu ? device::Gate::geglu : device::Gate::swiglu;
-}
-
 // [B, T, width] as [N, width].
 View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
@@ -178,7 +169,7 @@ void GptChunk::mlp_forward(const Pass& pass, i64 layer) {
         return activate(pass, a);
     }
     up.y = a.mlp_activation;
-    up.activation = activation_of(config_.activation);
+    up.activation = config_.activation;
     up.pre_activation = a.mlp_up;
     up.made_again = recompute_.granularity == spec::Recompute::Granularity::selective;
     device::linear_forward(pass.context, up);
@@ -187,13 +178,11 @@ void GptChunk::mlp_forward(const Pass& pass, i64 layer) {
 // From mlp_up to mlp_activation.
 void GptChunk::activate(const Pass& pass, const LayerActivations& a) {
     if (spec::is_gated(config_.activation)) {
-        device::gated_forward(
-            pass.context,
-            {.gate = gate_of(config_.activation), .x = a.mlp_up, .y = a.mlp_activation});
+        device::gated_forward(pass.context,
+                              {.gate = config_.activation, .x = a.mlp_up, .y = a.mlp_activation});
     } else {
-        device::activation_forward(pass.context, {.x = a.mlp_up,
-                                                  .y = a.mlp_activation,
-                                                  .activation = activation_of(config_.activation)});
+        device::activation_forward(
+            pass.context, {.x = a.mlp_up, .y = a.mlp_activation, .activation = config_.activation});
     }
 }
 
@@ -227,12 +216,11 @@ void GptChunk::mlp_backward(const Pass& pass, i64 layer) {
     if (spec::is_gated(config_.activation)) {
         down.dx = shared_.dgated;
         device::linear_backward_input(pass.context, down);
-        device::gated_backward(pass.context, {.gate = gate_of(config_.activation),
-                                              .dy = shared_.dgated,
-                                              .x = a.mlp_up,
-                                              .dx = shared_.dmlp});
+        device::gated_backward(
+            pass.context,
+            {.gate = config_.activation, .dy = shared_.dgated, .x = a.mlp_up, .dx = shared_.dmlp});
     } else {
-        down.activation = activation_of(config_.activation);
+        down.activation = config_.activation;
         down.pre_activation = a.mlp_up;
         device::linear_backward_input(pass.context, down);
     }
@@ -272,7 +260,7 @@ View GptChunk::column_backward(const Pass& pass, const Column& product) {
 // ---- recompute ---------------------------------------------------------------------------------
 
 // The forward pass of some layers from the kept stream, up to what backward reads last.
-void GptChunk::group_again(const Pass& pass, const spec::LayerGroup& group) {
+void GptChunk::group_again(const Pass& pass, const cost::LayerGroup& group) {
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         attention_forward(pass, layer, layer > group.begin);
         mlp_forward(pass, layer);

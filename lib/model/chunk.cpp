@@ -95,7 +95,7 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
         after_backward(micro_batch, spec::head_unit(config_));
     }
     for (i64 layer = part_.n_layers() - 1; layer >= 0; --layer) {
-        const spec::LayerGroup group = spec::recompute_group(recompute_, part_.n_layers(), layer);
+        const cost::LayerGroup group = cost::recompute_group(recompute_, part_.n_layers(), layer);
         if (layer + 1 == group.end) group_again(pass, group);
         mlp_backward(pass, layer);
         attention_backward(pass, layer);

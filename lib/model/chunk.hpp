@@ -23,8 +23,8 @@ struct MicroBatch {
 };
 
 // What others learn while a chunk runs, so that communication goes on behind computation. Units are
-// those of spec/layout.hpp. A tied word table counts to the embedding's unit where the chunk's rank
-// has that, else to the head's (LocalTensor::unit).
+// those of spec/rank_layout.hpp. A tied word table counts to the embedding's unit where the chunk's
+// rank has that, else to the head's (LocalTensor::unit).
 class ChunkHooks {
   public:
     virtual ~ChunkHooks() = default;
@@ -118,7 +118,7 @@ class GptChunk {
     void mlp_branch_forward(const Pass& pass, i64 layer);
     void mlp_backward(const Pass& pass, i64 layer);
     // Recompute: the layers of a group.
-    void group_again(const Pass& pass, const spec::LayerGroup& group);
+    void group_again(const Pass& pass, const cost::LayerGroup& group);
 
     // The gradients of a column-parallel product's weights and of its input, a norm's output of
     // which this rank has `norm`; the latter in this rank's rows.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::model {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/range.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::parallel {
 

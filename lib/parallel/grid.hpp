@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "comm/group.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 
 namespace lm::parallel {
 

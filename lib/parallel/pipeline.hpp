@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a stage's list of actions (spec/pipeline.hpp) over its chunks of the model: receives are
-// posted as soon as their place is free and sends are not waited for before that place is needed
-// again, so that messages travel while the stage computes.
+// Runs a stage's list of actions (spec/pipeline_schedule.hpp) over its chunks of the model:
+// receives are posted as soon as their place is free and sends are not waited for before that place
+// is needed again, so that messages travel while the stage computes.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "parallel/grid.hpp"
-#include "spec/pipeline.hpp"
+#include "spec/pipeline_schedule.hpp"
 
 namespace lm::parallel {
 

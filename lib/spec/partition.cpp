@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the layers of a model are shared out over the parts of a pipeline.
+#include "spec/partition.hpp"
+
 #include <algorithm>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
-#include "spec/layout.hpp"
+#include "spec/tensor_table.hpp"
 
 namespace lm::spec {
 namespace {
@@ -113,6 +115,23 @@ i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 p
                     i, parallel.n_parts(), config.n_layers);
     }
     return cuts[static_cast<size_t>(part)];
+}
+
+ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank,
+                     i64 chunk) {
+    const i64 part = chunk * parallel.pp + pp_rank;
+    return {.first_layer = first_layer(config, parallel, part),
+            .end_layer = first_layer(config, parallel, part + 1),
+            .embedding = part == 0,
+            .head = part == parallel.n_parts() - 1};
+}
+
+i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank) {
+    i64 n = 0;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        n += model_part(config, parallel, pp_rank, chunk).n_layers();
+    }
+    return n;
 }
 
 }  // namespace lm::spec

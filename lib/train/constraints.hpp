@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/replicas.hpp"
+#include "config/rank_counts.hpp"
 #include "optim/batch_ramp.hpp"
 
 namespace lm::train {

@@ -8,7 +8,7 @@
 #include "cli/main.hpp"
 #include "train/changes.hpp"
 #include "train/host_memory.hpp"
-#include "train/plan.hpp"
+#include "train/plan_text.hpp"
 #include "train/resume.hpp"
 
 namespace lm::train {

@@ -10,9 +10,9 @@
 #include "comm/group.hpp"
 #include "data/sampling/datasets.hpp"
 #include "data/sampling/loader.hpp"
-#include "train/report.hpp"
 #include "train/run_config.hpp"
 #include "train/trainer.hpp"
+#include "train/training_log.hpp"
 
 namespace lm::train {
 
@@ -25,7 +25,7 @@ class Evaluation {
   public:
     // All must outlive it.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
-               Trainer& trainer, Report& report)
+               Trainer& trainer, TrainingLog& report)
         : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
 
     // Each set's loss goes to the report. False on all ranks when a signal to any of them asked to
@@ -43,7 +43,7 @@ class Evaluation {
     const data::DataSets& data_;
     comm::Group& world_;
     Trainer& trainer_;
-    Report& report_;
+    TrainingLog& report_;
 };
 
 }  // namespace lm::train

@@ -6,12 +6,12 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "spec/nccl_memory.hpp"
+#include "cost/nccl.hpp"
 
 namespace lm::train {
 
 i64 GpuMemory::allowed() const {
-    return buffers + nccl + spec::cuda_allowance_bytes;
+    return buffers + nccl + cost::cuda_allowance_bytes;
 }
 
 std::string GpuMemory::str() const {
@@ -21,7 +21,7 @@ std::string GpuMemory::str() const {
         "memory: the driver says {}, the plan {}, difference {:+.1f} %: buffers {}, at the start "
         "{} of {} allowed for{}",
         human_size(in_use), human_size(planned()), difference, human_size(buffers),
-        human_size(at_start), human_size(spec::cuda_allowance_bytes),
+        human_size(at_start), human_size(cost::cuda_allowance_bytes),
         nccl > 0 ? fmt::format(", NCCL {} by estimate", human_size(nccl)) : "");
 }
 
@@ -30,7 +30,7 @@ GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& a
     const device::Device::InUse use = device.memory_in_use();
     const auto& data = config.data_parallel;
     return {.buffers = memory_plan(config, at.tp, at.pp).total(),
-            .nccl = spec::nccl_bytes(config.parallel, at.pp,
+            .nccl = cost::nccl_bytes(config.parallel, at.pp,
                                      data.overlap_grad_reduce || data.overlap_param_gather,
                                      !config.model.untied_head),
             .at_start = use.at_start,
@@ -66,10 +66,10 @@ void compare_with_driver(const GpuMemory& memory, const std::string& device) {
         "buffers, NCCL by estimate and an allowance of {}: another process is there (nvidia-smi "
         "shows it), or libraries take more than is allowed for",
         device, human_size(memory.in_use), human_size(memory.in_use - memory.allowed()),
-        human_size(memory.allowed()), human_size(spec::cuda_allowance_bytes));
+        human_size(memory.allowed()), human_size(cost::cuda_allowance_bytes));
 }
 
-std::string describe(const spec::MemoryPlan& plan) {
+std::string describe(const cost::MemoryPlan& plan) {
     return fmt::format(
         "weights {}, masters {}, gradients {}, optimizer {}, activations {}, "
         "workspace {}: {} in all",

@@ -36,6 +36,6 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
 void compare_with_driver(const GpuMemory& memory, const std::string& device);
 
 // The parts of a plan, for messages: "weights 1.2 GiB, ...: 4.5 GiB in all".
-std::string describe(const spec::MemoryPlan& plan);
+std::string describe(const cost::MemoryPlan& plan);
 
 }  // namespace lm::train

@@ -12,7 +12,7 @@ namespace lm::train {
 namespace {
 
 struct Need {
-    spec::MemoryPlan rank;  // of the stage that needs most
+    cost::MemoryPlan rank;  // of the stage that needs most
     i64 host = 0;           // of all ranks here
 };
 
@@ -22,7 +22,7 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
     i64 all = 0;
     i64 least = 0;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
-        const spec::MemoryPlan plan = memory_plan(trainer, 0, stage);
+        const cost::MemoryPlan plan = memory_plan(trainer, 0, stage);
         all += plan.total() * parallel.tp * parallel.dp;
         least = stage == 0 ? plan.total() : std::min(least, plan.total());
         if (plan.total() > need.rank.total()) need.rank = plan;

@@ -22,13 +22,12 @@
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
-#include "train/device.hpp"
 #include "train/distributed_save.hpp"
 #include "train/evaluation.hpp"
 #include "train/gpu_memory.hpp"
 #include "train/host_memory.hpp"
-#include "train/plan.hpp"
-#include "train/report.hpp"
+#include "train/open_device.hpp"
+#include "train/plan_text.hpp"
 #include "train/resume.hpp"
 #include "train/rules.hpp"
 
@@ -149,7 +148,7 @@ class Run {
         trainer_.measure(timed ? &report_.op_times() : nullptr);
         const Stopwatch watch;
         watch_.step(position_.done.iteration + 1);
-        const Report::Taken taken = next_taken();
+        const TrainingLog::Taken taken = next_taken();
         const double rate = next_rate();
         trainer_.set_seq_length(taken.seq_length);
         const StepResult result =
@@ -163,7 +162,7 @@ class Run {
     }
 
     // What the next iteration takes.
-    Report::Taken next_taken() const {
+    TrainingLog::Taken next_taken() const {
         return {config_.schedule.batch(position_.done),
                 config_.schedule.seq_length(position_.done)};
     }
@@ -192,7 +191,7 @@ class Run {
     bool skip() {
         const IterationRange* range = skipped_range(rules_, position_.done.iteration + 1);
         if (range == nullptr) return false;
-        const Report::Taken taken = next_taken();
+        const TrainingLog::Taken taken = next_taken();
         advance();
         loader_.seek(position_.done.samples);
         report_.skipped(position_.done, next_rate(), taken);
@@ -347,7 +346,7 @@ class Run {
     i64 n_timed_;
     data::Loader loader_;
     data::Batch truncated_;
-    Report report_;
+    TrainingLog report_;
     Evaluation evaluation_;
     ckpt::Generation generation_;
     Stopwatch since_start_;

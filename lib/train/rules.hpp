@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "config/train_flags.hpp"
 #include "optim/schedule.hpp"
-#include "spec/cost.hpp"
+#include "spec/save_schedule.hpp"
 
 namespace lm::train {
 

@@ -13,7 +13,7 @@
 #include "data/sampling/mock_source.hpp"
 #include "optim/schedule_summary.hpp"
 #include "train/constraints.hpp"
-#include "train/schedule_flags.hpp"
+#include "train/schedule_request.hpp"
 #include "train/unused_flags.hpp"
 
 namespace lm::train {

@@ -132,7 +132,7 @@ void add_attention(io::OrderedJson& json, spec::GpuAttention attention) {
     if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
 }
 
-io::OrderedJson memory_json(const spec::MemoryPlan& memory) {
+io::OrderedJson memory_json(const cost::MemoryPlan& memory) {
     return {{"weights", memory.weights},
             {"masters", memory.masters},
             {"gradients", memory.gradients},

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "cost/nccl.hpp"
 #include "model/positions.hpp"
-#include "spec/nccl_memory.hpp"
 #include "train/gpu_memory.hpp"
 
 namespace lm::train {
@@ -37,7 +37,7 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     return table == tensors.end() ? nullptr : &*table;
 }
 
-device::Buffer allocate(device::Device& device, const spec::MemoryPlan& plan, i64 bytes,
+device::Buffer allocate(device::Device& device, const cost::MemoryPlan& plan, i64 bytes,
                         std::string_view purpose) {
     try {
         return device.allocate(bytes, purpose);
@@ -50,9 +50,9 @@ device::Buffer allocate(device::Device& device, const spec::MemoryPlan& plan, i6
 
 }  // namespace
 
-spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank, i64 pp_rank) {
-    const spec::StepShape step{config.micro_batch, config.model.seq_length, config.n_micro_batches};
-    return spec::plan_memory(config.model, config.parallel, step, config.precision,
+cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank, i64 pp_rank) {
+    const cost::StepShape step{config.micro_batch, config.model.seq_length, config.n_micro_batches};
+    return cost::plan_memory(config.model, config.parallel, step, config.precision,
                              config.processor(), tp_rank, pp_rank);
 }
 
@@ -116,7 +116,7 @@ void Trainer::bind_optimizer() {
         exp_avg_sq_);
 }
 
-spec::StepShape Trainer::step_shape() const {
+cost::StepShape Trainer::step_shape() const {
     return {.micro_batch = config_.micro_batch,
             .seq_length = seq_length_,
             .n_micro_batches = config_.n_micro_batches,
@@ -133,12 +133,12 @@ void Trainer::set_seq_length(i64 seq_length) {
 }
 
 void Trainer::build_chunks() {
-    const spec::StepShape step = step_shape();
+    const cost::StepShape step = step_shape();
     chunks_.clear();
-    const spec::StageShape stage =
-        spec::stage_shape(config_.model, config_.parallel, step, grid_.at.pp, grid_.at.tp);
+    const cost::StageShape stage =
+        cost::stage_shape(config_.model, config_.parallel, step, grid_.at.pp, grid_.at.tp);
     std::vector<model::ChunkActivations> activations = model::bind_activations(
-        spec::plan_activations(config_.model, config_.parallel, step, stage), activation_buffer_);
+        cost::plan_activations(config_.model, config_.parallel, step, stage), activation_buffer_);
     model::write_position_constants(
         config_.model, spec::tensor_share(config_.model, config_.parallel, grid_.at.tp).first_head,
         device_, activations.front().shared);
@@ -218,7 +218,7 @@ void Trainer::begin_pass(const Pass& pass) {
 // What may be under way beside the products that follow: by the order of the program, not by what
 // is, so that a product is done alike each time.
 void Trainer::reserve_sms(bool collectives) {
-    device_.reserve_sms(spec::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
+    device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
 
 model::MicroBatch Trainer::micro_batch_of(i64 chunk, i64 micro_batch) const {

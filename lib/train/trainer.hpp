@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's training state and the step that advances it, together with the other ranks of the
-// grid. All memory is allocated by the constructor, exactly as spec::plan_memory says; a step
+// grid. All memory is allocated by the constructor, exactly as cost::plan_memory says; a step
 // allocates nothing and waits for the device once. What to do around steps (data, logs, evaluation,
 // saves) is the loop's (train/loop.hpp).
 //
@@ -47,12 +47,12 @@ struct TrainerConfig {
     bool allow_tf32 = false;
     std::string autotune;  // directory of measured choices; empty: none are made
 
-    spec::Processor processor() const { return {n_threads, cuda, attention}; }
+    cost::Processor processor() const { return {n_threads, cuda, attention}; }
 };
 
 // What the trainer of this configuration on tensor rank `tp_rank` of stage `pp_rank` will allocate
 // on its device.
-spec::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
+cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
 
 struct StepResult {
     double loss = 0;           // mean over the micro-batches of all ranks, before the update
@@ -94,7 +94,7 @@ class Trainer {
     i64 optimizer_step() const { return optimizer_step_; }
     const optim::LossScaler& loss_scaler() const { return scaler_; }
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
-    const spec::MemoryPlan& memory() const { return plan_; }
+    const cost::MemoryPlan& memory() const { return plan_; }
     parallel::Grid& grid() { return grid_; }
 
     // What this rank writes to a checkpoint, so that all ranks together give each element once; to
@@ -127,7 +127,7 @@ class Trainer {
     };
     using StepSums = std::array<double, model::step_sum_count>;
 
-    spec::StepShape step_shape() const;
+    cost::StepShape step_shape() const;
     void build_chunks();
     void build_data_parallel();
     void bind_optimizer();
@@ -161,7 +161,7 @@ class Trainer {
     TrainerConfig config_;
     device::Device& device_;
     parallel::Grid grid_;
-    spec::MemoryPlan plan_;
+    cost::MemoryPlan plan_;
     model::ParamMap map_;
     device::Buffer weight_buffer_, master_buffer_, gradient_buffer_, optimizer_buffer_,
         activation_buffer_;

@@ -6,7 +6,7 @@
 #include "base/rng.hpp"
 #include "cpu/cpu_device.hpp"
 #include "device/op_times.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 using Catch::Matchers::Contains;

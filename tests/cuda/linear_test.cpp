@@ -12,7 +12,7 @@
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
 #include "device/tuned_choices.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 using namespace lm::test;

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "skip.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 int main(int argc, char** argv) {
     std::string why;

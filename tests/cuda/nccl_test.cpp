@@ -11,7 +11,7 @@
 #include "comm/on_device.hpp"
 #include "comm/threads.hpp"
 #include "skip.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 

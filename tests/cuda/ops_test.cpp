@@ -7,7 +7,7 @@
 #include "cpu/cpu_device.hpp"
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 using namespace lm::test;

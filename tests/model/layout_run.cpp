@@ -45,14 +45,14 @@ class Stage {
         perturb_vectors();
         // What is not overwritten or zeroed shows.
         std::ranges::fill(gradients_.view(DType::fp32, flat).span<float>(), 1e3F);
-        const spec::MemoryPlan plan = spec::plan_memory(run.config, run.parallel, step_, {},
+        const cost::MemoryPlan plan = cost::plan_memory(run.config, run.parallel, step_, {},
                                                         {run.n_threads}, tensor.rank(), pp_rank);
         activations_ = device.allocate(plan.activations + plan.workspace, "activations");
         workspace_ = activations_.view(plan.activations, DType::uint8, {plan.workspace});
         const auto chunks = bind_activations(
-            spec::plan_activations(
+            cost::plan_activations(
                 run.config, run.parallel, step_,
-                spec::stage_shape(run.config, run.parallel, step_, pp_rank, tensor.rank())),
+                cost::stage_shape(run.config, run.parallel, step_, pp_rank, tensor.rank())),
             activations_);
         write_position_constants(
             run.config, spec::tensor_share(run.config, run.parallel, tensor.rank()).first_head,
@@ -136,7 +136,7 @@ class Stage {
 
     const LayoutRun& run_;
     device::Device& device_;
-    spec::StepShape step_;
+    cost::StepShape step_;
     ParamMap map_;
     device::Buffer weights_, gradients_, activations_;
     View workspace_;

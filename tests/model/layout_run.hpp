@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cpu/cpu_device.hpp"
-#include "spec/layout.hpp"
+#include "spec/rank_layout.hpp"
 #include "support/odd_models.hpp"
 
 namespace lm::test {

@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include "comm/virtual_time.hpp"
+#include "cost/pipeline_time.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/pipeline.hpp"
-#include "spec/memory.hpp"
 
 using namespace lm;
 using namespace lm::parallel;
@@ -38,7 +38,7 @@ double pipeline_step_s(const spec::PipelineShape& shape, const Times& times,
             };
             for (i64 chunk = 0; chunk < shape.n_chunks; ++chunk) {
                 borders.emplace_back();
-                const i64 n_slots = spec::micro_batches_in_flight(parallel, shape.n_micro_batches,
+                const i64 n_slots = cost::micro_batches_in_flight(parallel, shape.n_micro_batches,
                                                                   grid.at.pp, chunk);
                 for (i64 slot = 0; slot < n_slots; ++slot) {
                     borders.back().push_back({place(), place()});
@@ -72,7 +72,7 @@ TEST_CASE("the trainer's pipeline idles no longer than the arithmetic says") {
           spec::PipelineShape{64, 1, 64}, spec::PipelineShape{64, 2, 64}}) {
         INFO(shape.n_stages << " stages, " << shape.n_chunks << " chunks, " << shape.n_micro_batches
                             << " micro-batches");
-        CHECK(bubble_of(shape) == Approx(spec::pipeline_bubble(shape)).epsilon(0.02));
+        CHECK(bubble_of(shape) == Approx(cost::pipeline_bubble(shape)).epsilon(0.02));
     }
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("the trainer's pipeline waits for messages no more than its schedule h
     for (const spec::PipelineShape& shape :
          {spec::PipelineShape{4, 1, 32}, spec::PipelineShape{4, 2, 16}}) {
         const double chunks = static_cast<double>(shape.n_chunks);
-        const double wanted_s = spec::pipeline_time(
+        const double wanted_s = cost::pipeline_time(
             shape, {.forward_s = 1 / chunks, .backward_s = 2 / chunks, .message_s = 0.1});
         CHECK(pipeline_step_s(shape, {}, links) == Approx(wanted_s).epsilon(0.02));
     }

@@ -13,7 +13,7 @@
 #include "comm/conformance.hpp"
 #include "comm/launch.hpp"
 #include "comm/on_device.hpp"
-#include "train/device.hpp"
+#include "train/open_device.hpp"
 
 using namespace lm;
 

@@ -3,7 +3,6 @@
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/cuda_device.hpp"
 #include "cuda/ops.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -101,7 +100,7 @@ void attention_backward(device::Context& context, const AttentionBackward& a) {
         const int batch = static_cast<int>(a.qkv[0]);
         const T* const dout = pointer<T>(a.dout);
         const float* const lse = a.lse.as<float>();
-        const i64 rows = spec::cuda_attention_floats(a.qkv[0], a.n_heads, a.qkv[1]);
+        const i64 rows = cost::cuda_attention_floats(a.qkv[0], a.n_heads, a.qkv[1]);
         float* const delta = Scratch(context.workspace).take<float>(rows);
         launch(stream_of(context), attention_delta_kernel<T>, blocks_for(rows, delta_rows),
                dim3(delta_threads), 0, input, dout, pointer<T>(a.out), rows, delta);

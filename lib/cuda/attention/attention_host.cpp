@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 
@@ -107,7 +107,7 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 }
 
 void check_attention(i64 width, i64 row, double scale) {
-    LM_CHECK(width <= spec::cuda_widest_head, "a head is too wide for attention's kernels");
+    LM_CHECK(width <= cost::cuda_widest_head, "a head is too wide for attention's kernels");
     LM_CHECK(row <= std::numeric_limits<int>::max(), "a row of qkv is too long for attention");
     LM_CHECK(scale > 0, "attention's scale must be positive");
 }

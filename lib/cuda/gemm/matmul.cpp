@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "cost/cuda_scratch.hpp"
 #include "cuda/gemm/autotune.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -258,7 +258,7 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
                   .align_a = alignment_of(p.a),
                   .align_b = alignment_of(p.b),
                   .align_c = alignment_of(p.c),
-                  .workspace = std::min(workspace, spec::cuda_product_bytes),
+                  .workspace = std::min(workspace, cost::cuda_product_bytes),
                   .multiprocessors = multiprocessors_};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;

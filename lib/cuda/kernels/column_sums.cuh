@@ -4,8 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cost/cuda_scratch.hpp"
 #include "cuda/kernels/rows.cuh"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 
@@ -15,7 +15,7 @@ constexpr int sum_rows = 8;
 
 inline dim3 sum_grid(i64 rows, i64 n_steps) {
     return dim3(static_cast<unsigned>(ceil_div(n_steps, sum_lanes)),
-                static_cast<unsigned>(spec::column_sum_parts(rows)));
+                static_cast<unsigned>(cost::column_sum_parts(rows)));
 }
 inline dim3 sum_block() {
     return dim3(sum_lanes, sum_rows);
@@ -28,7 +28,7 @@ __device__ void sum_columns(i64 rows, i64 columns, float* parts, const AddRow& a
     __shared__ float shared[sum_rows][n][sum_lanes * W];
     const i64 first = i64{blockIdx.x} * sum_lanes * W;
     const i64 column = first + threadIdx.x * W;
-    const i64 per_part = spec::column_sum_rows(rows);
+    const i64 per_part = cost::column_sum_rows(rows);
     const i64 begin = blockIdx.y * per_part;
     const i64 end = begin + per_part < rows ? begin + per_part : rows;
     float sums[n][W] = {};

@@ -21,7 +21,7 @@ struct PartSums {
 void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate);
 
 // target = (accumulate ? target : 0) + the sums of x[N, M]'s columns; takes what
-// spec::column_sum_floats() says of `workspace`.
+// cost::column_sum_floats() says of `workspace`.
 void column_sums(cudaStream_t stream, const device::View& workspace, const device::View& x,
                  float* target, bool accumulate);
 

@@ -3,11 +3,11 @@
 // table row that they go to, stably, so that every sum is made in the order of the rows.
 #include <bit>
 
+#include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/sort.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -41,7 +41,7 @@ __global__ void forward_kernel(const i32* tokens, const T* table, i64 table_rows
 // ---- Backward ----------------------------------------------------------------------------------
 
 constexpr int sum_threads = 128;
-constexpr int chunk = static_cast<int>(spec::cuda_embedding_chunk);
+constexpr int chunk = static_cast<int>(cost::cuda_embedding_chunk);
 constexpr int ahead = 4;  // rows of dout on their way at once
 static_assert(chunk % ahead == 0 && chunk <= sum_threads);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on flat ranges: sums in double precision, fill, cast, scale. All are bound by memory
 // bandwidth: each thread moves `width` elements at a time and strides over the range.
+#include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -72,7 +72,7 @@ void reduce(device::Context& context, const device::View& view, const device::Vi
     const float* const x = pointer<const float>(view);
     const float* const weight = pointer<const float>(weights);
     const i64 n = view.numel();
-    const dim3 blocks = blocks_for(n, threads * width * 4, spec::cuda_sum_blocks);
+    const dim3 blocks = blocks_for(n, threads * width * 4, cost::cuda_sum_blocks);
     double* const partial = Scratch(context.workspace).take<double>(blocks.x);
     launch(stream_of(context), sum_kernel<Term>, blocks, dim3(threads), 0, x, weight, n,
            aligned(x) && aligned(weight), partial);

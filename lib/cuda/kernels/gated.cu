@@ -10,14 +10,14 @@
 namespace lm::cuda {
 namespace {
 
-using device::Gate;
+using device::Activation;
 using device::GatedBackward;
 using device::GatedForward;
 
 // SwiGLU gates by silu, GEGLU by GELU in its erf form.
 template <typename Body>
-void with_gate(Gate gate, Body&& body) {
-    if (gate == Gate::geglu) return body(GeluErf{});
+void with_gate(Activation gate, Body&& body) {
+    if (gate == Activation::geglu) return body(GeluErf{});
     body(Silu{});
 }
 

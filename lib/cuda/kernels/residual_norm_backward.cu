@@ -334,11 +334,11 @@ void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
     const i64 at_once = register_threads / threads;
     const i64 at_a_time = i64{resident_blocks(steps, with_dropout)} *
                           device_of(context).properties().multiProcessorCount;
-    const i64 n_blocks = std::min(at_a_time, spec::norm_gradient_parts);
+    const i64 n_blocks = std::min(at_a_time, cost::norm_gradient_parts);
     const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
     const i64 n_parts = ceil_div(args.rows, block_rows);
     float* const parts =
-        Scratch(context.workspace).take<float>(spec::norm_gradient_floats(args.width));
+        Scratch(context.workspace).take<float>(cost::norm_gradient_floats(args.width));
     launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
            blocks_for(n_parts, 1),
            dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),
@@ -350,10 +350,10 @@ template <typename T, int width>
 void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const Backward<T> args = kernel_arguments<T>(a);
     const cudaStream_t stream = stream_of(context);
-    const i64 n_parts = spec::column_sum_parts(args.rows);
+    const i64 n_parts = cost::column_sum_parts(args.rows);
     const i64 n_steps = ceil_div(args.width, width);
     float* const parts =
-        Scratch(context.workspace).take<float>(spec::column_sum_floats(args.rows, 2 * args.width));
+        Scratch(context.workspace).take<float>(cost::column_sum_floats(args.rows, 2 * args.width));
     // First: dsum may be sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,
            args, parts);

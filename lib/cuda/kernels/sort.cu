@@ -5,9 +5,9 @@
 
 #include <bit>
 
+#include "cost/cuda_scratch.hpp"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/reduce.cuh"
-#include "spec/cuda_scratch.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -16,7 +16,7 @@ constexpr int threads = 256;
 constexpr int digits = 256;
 constexpr int digit_bits = 8;
 constexpr int n_warps = threads / warp_size;
-constexpr int tile = static_cast<int>(spec::cuda_sort_tile);
+constexpr int tile = static_cast<int>(cost::cuda_sort_tile);
 static_assert(threads == digits && tile % threads == 0);
 
 __global__ void rows_kernel(const i32* index, i64 n, i64 start, i64 n_table_rows, i32* rows,

@@ -12,7 +12,7 @@ struct Sorted {
 };
 
 // Of index[i] - start for i in [0, n); the results lie in pieces of `scratch`
-// (spec::cuda_sort_bytes).
+// (cost::cuda_sort_bytes).
 Sorted sort_rows(cudaStream_t stream, Scratch& scratch, const i32* index, i64 n, i64 start,
                  i64 n_table_rows);
 

@@ -11,8 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cost/nccl.hpp"
 #include "cuda/nccl/nccl_library.hpp"
-#include "spec/nccl_memory.hpp"
 
 namespace lm::cuda {
 
@@ -127,7 +127,7 @@ void NcclGroup::form_collectives(bool beside_compute) {
         ids_->broadcast(view_of(ids[i]), root);
     }
     channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(), -1,
-                                         beside_compute ? spec::nccl_overlap_channels : 0);
+                                         beside_compute ? cost::nccl_overlap_channels : 0);
     world_->form(channel_, ids);
 }
 
@@ -144,7 +144,7 @@ void NcclGroup::form_link(int from, int to) {
         ids_->receive(view_of(id), peer);
     }
     link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
-                                     spec::nccl_link_channels);
+                                     cost::nccl_link_channels);
     world_->form(link, {id});
 }
 

@@ -10,7 +10,7 @@ namespace lm::test {
 using namespace device;
 using std::vector;
 
-void add_gated(OpList& list, i64 n, i64 width, Gate gate) {
+void add_gated(OpList& list, i64 n, i64 width, Activation gate) {
     const std::string shape = fmt::format("n={} F={} gate={}", n, width, static_cast<int>(gate));
     OpCase f;
     f.name = "gated_forward " + shape;
@@ -25,7 +25,8 @@ void add_gated(OpList& list, i64 n, i64 width, Gate gate) {
             const double x = row[i % width];
             const double sigmoid = 0.5 * (1 + std::tanh(x / 2));
             const double normal_cdf = 0.5 * std::erfc(-x / std::sqrt(2.0));
-            y[at(i)] = x * (gate == Gate::swiglu ? sigmoid : normal_cdf) * row[width + i % width];
+            y[at(i)] =
+                x * (gate == Activation::swiglu ? sigmoid : normal_cdf) * row[width + i % width];
         }
         return Values{{"y", y}};
     };

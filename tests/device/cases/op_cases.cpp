@@ -25,7 +25,7 @@ OpList all_cases() {
         add_linear(list, 261, 391, 40, true, activation);  // more than one tile each way
     }
     add_linear(list, 1030, 8, 16, true, Activation::none);  // many blocks of rows
-    for (const Gate gate : {Gate::swiglu, Gate::geglu}) {
+    for (const Activation gate : {Activation::swiglu, Activation::geglu}) {
         add_gated(list, 1, 1, gate);
         add_gated(list, 5, 37, gate);
         add_gated(list, 19, 1100, gate);

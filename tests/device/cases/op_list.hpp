@@ -15,7 +15,7 @@ void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i6
 void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
 // Whose activation is made again.
 void add_linear_again(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
-void add_gated(OpList& list, i64 n, i64 width, device::Gate gate);
+void add_gated(OpList& list, i64 n, i64 width, device::Activation gate);
 void add_rotary(OpList& list, i64 batch, i64 length, i64 heads, i64 width, i64 rest, bool inverse);
 
 struct NormCase {

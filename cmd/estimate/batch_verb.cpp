@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate batch: the batch-size ramp step by step, and which node counts can run it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/shape.hpp"
+#include "figures.hpp"
+#include "run_flags.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::TrainFlags train;
+    i64 micro_batch = 1;  // these two as resolved
+    std::optional<i64> seq_length;
+    std::vector<i64> nodes;
+    i64 gpus_per_node = 8;
+    OutputFlags output;
+};
+
+// Data-parallel sizes that divide the batch into whole micro-batches.
+std::vector<i64> data_parallel_sizes(i64 batch, i64 micro_batch) {
+    std::vector<i64> sizes;
+    if (batch % micro_batch != 0) return sizes;
+    const i64 n = batch / micro_batch;
+    for (i64 size = 1; size <= n / size; ++size) {
+        if (n % size != 0) continue;
+        sizes.push_back(size);
+        if (size != n / size) sizes.push_back(n / size);
+    }
+    std::ranges::sort(sizes);
+    return sizes;
+}
+
+std::vector<Value> row_of_step(const Flags& flags, const spec::RampStep& step) {
+    const Value sizes = data_parallel_sizes(step.batch, flags.micro_batch);
+    if (!flags.seq_length) {
+        return {step.batch, step.first_iteration, step.n_iterations, step.consumed_before, sizes};
+    }
+    const i64 tokens = checked_mul(step.consumed_before, *flags.seq_length);
+    return {step.batch, step.first_iteration, step.n_iterations, step.consumed_before, tokens,
+            sizes};
+}
+
+void add_steps(Report& report, const Flags& flags, const std::vector<spec::RampStep>& steps) {
+    std::vector<Column> columns = {
+        {"batch", "batch", Unit::count,
+         "START + floor(consumed / (SAMPLES / ((N - START) / INCREMENT))) x INCREMENT, N once "
+         "consumed > SAMPLES; Megatron, microbatches.py"},
+        {"first_iteration", "first iteration", Unit::count, ""},
+        {"iterations", "iterations", Unit::count, "as long as consumed samples give this batch"},
+        {"samples_before", "samples before", Unit::count, "the sum of all batches before"}};
+    if (flags.seq_length) {
+        columns.push_back(
+            {"tokens_before", "tokens before", Unit::count, "samples x --seq-length"});
+    }
+    columns.push_back({"data_parallel", "data-parallel sizes", Unit::plain,
+                       "divisors of batch / --micro-batch-size"});
+    std::vector<std::vector<Value>> rows;
+    for (const spec::RampStep& step : steps) rows.push_back(row_of_step(flags, step));
+    report.table("step", std::move(columns), std::move(rows));
+}
+
+// From which iteration on a data-parallel size divides every batch: nullptr when it never does.
+const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i64 unit) {
+    const spec::RampStep* first = nullptr;
+    for (const spec::RampStep& step : steps) {
+        if (step.batch % unit != 0) {
+            first = nullptr;
+        } else if (!first) {
+            first = &step;
+        }
+    }
+    return first;
+}
+
+std::string verdict_of(const Flags& flags, const std::vector<spec::RampStep>& steps, i64 gpus) {
+    const i64 model_ranks = flags.train.parallel.tensor * flags.train.parallel.pipeline;
+    if (gpus % model_ranks != 0) return fmt::format("no: {} GPUs hold one model", model_ranks);
+    const i64 unit = flags.micro_batch * (gpus / model_ranks);
+    const spec::RampStep* step = first_working(steps, unit);
+    if (!step) return fmt::format("no: {} is no multiple of {}", steps.back().batch, unit);
+    if (step == &steps.front()) return "yes";
+    return fmt::format("from iteration {} on", step->first_iteration);
+}
+
+bool add_nodes(Report& report, const Flags& flags, const std::vector<spec::RampStep>& steps) {
+    if (flags.nodes.empty()) return true;
+    bool all_work = true;
+    std::vector<std::vector<Value>> rows;
+    for (const i64 nodes : flags.nodes) {
+        at_least_one("--nodes", nodes);
+        const i64 gpus = checked_mul(nodes, flags.gpus_per_node);
+        const i64 dp = gpus / (flags.train.parallel.tensor * flags.train.parallel.pipeline);
+        const std::string verdict = verdict_of(flags, steps, gpus);
+        all_work = all_work && verdict == "yes";
+        rows.push_back({nodes, gpus, dp, verdict});
+    }
+    report.table("nodes",
+                 {{"nodes", "nodes", Unit::plain, ""},
+                  {"gpus", "GPUs", Unit::plain, "nodes x --gpus-per-node"},
+                  {"data_parallel", "data-parallel size", Unit::plain,
+                   "GPUs / (tensor-parallel size x pipeline stages)"},
+                  {"works", "works throughout", Unit::plain,
+                   "every batch of the ramp is a multiple of micro-batch x data-parallel size"}},
+                 std::move(rows));
+    return all_work;
+}
+
+int run(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    flags.micro_batch = resolve_micro_batch(flags.train);
+    flags.seq_length = config::seq_length_of(flags.train.model);
+    at_least_one("--gpus-per-node", flags.gpus_per_node);
+    at_least_one("--tensor-model-parallel-size", flags.train.parallel.tensor);
+    at_least_one("--pipeline-model-parallel-size", flags.train.parallel.pipeline);
+    if (flags.seq_length) at_least_one("--seq-length", *flags.seq_length);
+    const Schedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
+    const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
+    if (steps.empty()) {
+        usage_error("--train-samples", "{} are less than the first batch", schedule.samples);
+    }
+    Report report;
+    add_steps(report, flags, steps);
+    const spec::RampStep& last = steps.back();
+    std::vector<Figure> totals = {
+        {"iterations", "iterations", Unit::count, last.first_iteration + last.n_iterations - 1,
+         "of all steps; a last batch that is not whole is dropped, as Megatron does"},
+        {"samples", "samples", Unit::count, last.consumed_after(), ""}};
+    if (flags.seq_length) {
+        totals.push_back({"tokens", "tokens", Unit::count,
+                          checked_mul(last.consumed_after(), *flags.seq_length), ""});
+    }
+    report.figures("total", std::move(totals));
+    const bool all_work = add_nodes(report, flags, steps);
+    report.print(flags.output);
+    return static_cast<int>(all_work ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void add_batch_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options =
+        program.verb("batch", "the batch-size ramp step by step, and node counts that can run it",
+                     [flags] { return run(*flags); });
+    add_run_options(
+        options, flags->train,
+        {"--model", "--seq-length", "--micro-batch-size", "--global-batch-size",
+         "--rampup-batch-size", "--train-samples", "--train-iters", "--train-tokens",
+         "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--deepspeed_config"});
+    options.group("Nodes");
+    options.values("--nodes", &flags->nodes, "N",
+                   "node counts to try: exit with 1 when one of them fails at some batch");
+    options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

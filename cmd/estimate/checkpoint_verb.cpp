@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate checkpoint: bytes of one checkpoint, and of all that a schedule saves.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/shape.hpp"
+#include "cost/formulas.hpp"
+#include "figures.hpp"
+#include "run_flags.hpp"
+#include "spec/save_schedule.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::TrainFlags train;
+    OutputFlags output;
+};
+
+std::vector<spec::SaveRange> ranges_of(const config::OutputFlags& flags) {
+    if (!flags.save_schedule.empty() && flags.save_interval) {
+        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
+    }
+    if (!flags.save_schedule.empty()) return spec::parse_save_schedule(flags.save_schedule);
+    if (!flags.save_interval) return {};
+    at_least_one("--save-interval", *flags.save_interval);
+    return {{*flags.save_interval, 0}};
+}
+
+void add_total(Report& report, const config::TrainFlags& flags, const spec::ModelConfig& model,
+               const cost::CheckpointSize& size) {
+    const std::vector<spec::SaveRange> ranges = ranges_of(flags.output);
+    if (ranges.empty()) return;
+    const Schedule schedule = resolve_schedule(flags, model.seq_length);
+    const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
+    const i64 saves = spec::count_saves(ranges, iterations);
+    report.figures("all", {{"iterations", "iterations", Unit::count, iterations,
+                            "as lm-estimate batch counts them"},
+                           {"saves", "checkpoints", Unit::count, saves,
+                            "multiples of the intervals, the ends of ranges and of the run"},
+                           {"weights", "weights of all", Unit::bytes,
+                            checked_mul(saves, size.weights), "checkpoints x weights"},
+                           {"total", "all of them", Unit::bytes, checked_mul(saves, size.total()),
+                            "checkpoints x checkpoint, when none is pruned"}});
+}
+
+int run(const Flags& flags) {
+    const config::TrainFlags train = resolve_flags(flags.train);
+    const spec::ModelConfig model = resolve_model(train);
+    const cost::CheckpointSize size =
+        cost::checkpoint_size(model, resolve_precision(train.precision));
+    Report report;
+    report.figures("checkpoint",
+                   {{"weights", "weights", Unit::bytes, size.weights,
+                     "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
+                     "lm-ckpt copy --weights-only"},
+                    {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
+                     "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
+                     "weights"},
+                    {"total", "checkpoint", Unit::bytes, size.total(),
+                     "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
+                     "176B); headers of files come on top, about 100 bytes a tensor"}});
+    add_total(report, train, model, size);
+    report.print(flags.output);
+    return 0;
+}
+
+}  // namespace
+
+void add_checkpoint_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options = program.verb(
+        "checkpoint", "bytes on disk of a checkpoint, and of all that a schedule saves",
+        [flags] { return run(*flags); });
+    add_run_options(options, flags->train,
+                    {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples",
+                     "--train-iters", "--train-tokens", "--fp16", "--bf16", "--deepspeed_config",
+                     "--save-interval", "--save-schedule"});
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

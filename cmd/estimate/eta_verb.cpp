@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate eta: how far a training is, how fast, and when it will be done, from its log.
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "figures.hpp"
+#include "io/inputs.hpp"
+#include "io/lines.hpp"
+#include "metrics/log_summary.hpp"
+#include "run_flags.hpp"
+#include "time_left.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::TrainFlags train;
+    std::vector<std::string> logs;
+    std::optional<double> hours_per_day;
+    i64 window = 100;
+    cli::Duration gap{600};
+    OutputFlags output;
+};
+
+using Figures = std::vector<Figure>;
+
+double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+void add_count(Figures& figures, const char* key, const char* label, i64 value,
+               const char* formula = "") {
+    figures.push_back({key, label, Unit::count, value, formula});
+}
+
+void add_seconds(Figures& figures, const char* key, const char* label, double value,
+                 const char* formula) {
+    figures.push_back({key, label, Unit::seconds, value, formula});
+}
+
+// Samples, tokens and operations per second of what `sums` counts, as far as it does.
+void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string& which,
+               const char* formula) {
+    const auto add = [&](const char* key, const char* label, double value, const char* how) {
+        if (value > 0) figures.push_back({key, which + label, Unit::plain, value, how});
+    };
+    add("step_s", "seconds per iteration", sums.mean_step_s(), formula);
+    if (!(sums.step_s > 0)) return;
+    add("samples_per_s", "samples per second", sums.samples / sums.step_s,
+        "samples of those lines / their time");
+    add("tokens_per_s", "tokens per second", sums.tokens / sums.step_s,
+        "tokens of those lines / their time");
+    if (!(sums.flops_s > 0)) return;
+    add("tflops", "TFLOP/s per GPU", sums.flops / sums.flops_s / 1e12,
+        "as the log prints it, averaged over time");
+}
+
+void add_done(Figures& figures, const metrics::LoggedIteration& last, const Left& left) {
+    add_count(figures, "iteration", "iteration", last.iteration, "the newest one logged");
+    add_count(figures, "total_iterations", "of", last.iteration + left.iterations,
+              "iteration + iterations left");
+    if (last.consumed_samples) {
+        add_count(figures, "consumed_samples", "samples", *last.consumed_samples);
+    }
+    if (last.consumed_tokens) {
+        add_count(figures, "consumed_tokens", "tokens", *last.consumed_tokens);
+    }
+    const bool by_samples = left.samples && last.consumed_samples && *last.consumed_samples > 0;
+    const double done = as_double(by_samples ? *last.consumed_samples : last.iteration);
+    const double rest = as_double(by_samples ? *left.samples : left.iterations);
+    figures.push_back({"done", "done", Unit::share, done + rest > 0 ? done / (done + rest) : 1.0,
+                       "samples / (samples + samples left), of iterations where the log shows no "
+                       "samples"});
+    add_count(figures, "iterations_left", "iterations left", left.iterations,
+              "to the end that --train-samples, --train-iters, --train-tokens name, else to the "
+              "total of the log, batch by batch of the ramp");
+    if (left.samples) {
+        add_count(figures, "samples_left", "samples left", *left.samples,
+                  "of these iterations, along the ramp of the flags, else that of the log, else "
+                  "with the present batch");
+    }
+}
+
+void add_finish(Figures& figures, const char* key, const char* label, double seconds) {
+    constexpr double longest = 1e11;  // some thousand years: no date
+    if (seconds > longest) return;
+    figures.push_back({key, label, Unit::plain, iso_time(static_cast<i64>(unix_time_s() + seconds)),
+                       "now + that time"});
+}
+
+// The share of the wall time in which iterations were computed that count.
+std::optional<double> availability(const metrics::LogSummary& log) {
+    const std::optional<double> wall_s = log.wall_s();
+    if (!wall_s || !(*wall_s > 0)) return std::nullopt;
+    return std::clamp(1 - (log.missing_s() + log.repeated_s()) / *wall_s, 0.0, 1.0);
+}
+
+void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& log, double left_s) {
+    add_seconds(figures, "left", "time left", left_s,
+                "iterations left x the time of one; batches of other sizes by the line a + b x "
+                "batch through the iterations of the log (a pipeline of p stages takes m + p - 1 "
+                "times what a micro-batch takes, arXiv 2104.04473, section 2.2.1)");
+    if (left_s <= 0) return;
+    add_finish(figures, "finish", "finish", left_s);
+    if (const auto share = availability(log); share && *share > 0) {
+        add_seconds(figures, "left_with_stops", "with such stops", left_s / *share,
+                    "time left / share computing: if as much time is lost as in this log");
+        add_finish(figures, "finish_with_stops", "finish with such stops", left_s / *share);
+    }
+    if (!flags.hours_per_day) return;
+    const double calendar = left_s * 24 / *flags.hours_per_day;
+    add_seconds(figures, "calendar", "calendar time", calendar, "time left x 24 / --hours-per-day");
+    add_finish(figures, "finish_calendar", "finish by calendar", calendar);
+}
+
+void add_log(Report& report, const metrics::LogSummary& log) {
+    Figures figures;
+    add_count(figures, "lines", "lines", log.n_lines());
+    add_count(figures, "logged", "of iterations", log.n_logged());
+    add_count(figures, "damaged", "damaged", log.n_damaged(),
+              "lines of iterations that are cut or mixed with others, left out");
+    add_count(figures, "told_again", "told again", log.n_repeated(),
+              "the same iteration from another rank, left out");
+    add_count(figures, "computed", "iterations computed", log.sums().iterations,
+              "those between the logged ones, repeated ones too");
+    add_seconds(figures, "computing", "time computing", log.sums().step_s,
+                "their elapsed times per iteration");
+    add_count(figures, "restarts", "restarts", log.n_restarts(),
+              "the iteration goes back, or a program starts (Megatron's and lm-train's messages)");
+    add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
+              "computed again after a restart");
+    add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
+                "repeated iterations x what the last one before took");
+    if (log.wall_s()) {
+        add_seconds(figures, "wall", "wall time", *log.wall_s(),
+                    "from the first time stamp to the last; where lines have none, their steps");
+        add_seconds(figures, "missing", "time missing", log.missing_s(),
+                    "wall time in which no iteration was computed");
+        if (const auto share = availability(log)) {
+            figures.push_back({"available", "share computing", Unit::share, *share,
+                               "1 - (missing + repeated) / wall time"});
+        }
+    }
+    report.figures("log", std::move(figures));
+}
+
+void add_stops(Report& report, const metrics::LogSummary& log, size_t most) {
+    const std::deque<metrics::LogStop>& stops = log.stops();
+    if (stops.empty()) return;
+    const bool timed = log.wall_s().has_value();
+    std::vector<Column> columns = {
+        {"last_iteration", "stopped after", Unit::count, "the last iteration logged before"},
+        {"resumed_after", "went on after", Unit::count,
+         "the checkpoint's iteration, as the log tells it; else the first one logged, less the "
+         "distance of two lines"},
+        {"repeated", "repeated", Unit::count, "what lies between"},
+        {"repeated_s", "time repeated", Unit::seconds, ""},
+        {"restarted", "restart", Unit::plain, "no: time is missing in the midst of a run"}};
+    if (timed) {
+        columns.push_back({"missing", "time missing", Unit::seconds,
+                           "without an iteration; in the midst of a run from --gap on"});
+        columns.push_back({"time", "until", Unit::plain, "the next line with an iteration"});
+    }
+    std::vector<std::vector<Value>> rows;
+    for (size_t i = stops.size() - std::min(most, stops.size()); i < stops.size(); ++i) {
+        const metrics::LogStop& stop = stops[i];
+        std::vector<Value>& row = rows.emplace_back();
+        row = {stop.last_iteration, stop.resumed_after, stop.repeated(), stop.repeated_s,
+               stop.restarted};
+        if (!timed) continue;
+        row.emplace_back(stop.missing_s.value_or(0));
+        std::string until;
+        if (stop.unix_time_s) until = iso_time(static_cast<i64>(*stop.unix_time_s));
+        row.emplace_back(std::move(until));
+    }
+    if (static_cast<i64>(rows.size()) < log.n_stops()) {
+        note("of {} stops the last {} are listed", log.n_stops(), rows.size());
+    }
+    report.table("stop", std::move(columns), std::move(rows));
+}
+
+// The log as messages call it.
+std::string name_of(const std::vector<std::string>& logs) {
+    return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
+}
+
+void read(const Flags& flags, metrics::LogSummary& log) {
+    for (const std::string& path : flags.logs) {
+        const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
+        io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
+    }
+    log.finish();
+    const std::string name = name_of(flags.logs);
+    if (log.empty()) {
+        run_error(name,
+                  "no line of an iteration among {} lines{}: a log of lm-train, Megatron-LM or "
+                  "Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed time per "
+                  "iteration\", one of --log-json has \"kind\":\"step\"",
+                  log.n_lines(),
+                  log.n_damaged() > 0 ? fmt::format(" ({} are damaged)", log.n_damaged()) : "");
+    }
+    if (log.n_damaged() > 0) {
+        warn("{}: {} lines of iterations are cut or mixed with others: left out", name,
+             log.n_damaged());
+    }
+}
+
+void check(const Flags& flags) {
+    at_least_one("--window", flags.window);
+    const auto& hours = flags.hours_per_day;
+    if (hours && !(*hours > 0 && *hours <= 24)) {
+        usage_error("--hours-per-day", "{} is out of range", *hours);
+    }
+}
+
+int run_eta(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    check(flags);
+    metrics::LogSummary log({.window = flags.window, .least_gap_s = flags.gap.seconds});
+    read(flags, log);
+    const Left left = what_is_left(log, flags.train, name_of(flags.logs));
+    Figures figures;
+    add_done(figures, log.last(), left);
+    add_rates(figures, log.recent(), "",
+              "mean of the last --window lines with the present batch size, but for the first "
+              "line of a run");
+    add_left(figures, flags, log, seconds_left(log, left));
+    Report report;
+    report.figures("eta", std::move(figures));
+    Figures average;
+    add_rates(average, log.sums(), "average ", "mean of all iterations of the log");
+    report.figures("average", std::move(average));
+    add_log(report, log);
+    constexpr size_t most_shown = 20;
+    add_stops(report, log, flags.output.json ? log.stops().size() : most_shown);
+    report.print(flags.output);
+    return 0;
+}
+
+}  // namespace
+
+void add_eta_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options =
+        program.verb("eta", "how far a training is and when it will be done, from its log",
+                     [flags] { return run_eta(*flags); });
+    options.positionals("LOG", &flags->logs,
+                        "logs in the order of time, compressed or not; - is standard input");
+    add_run_options(
+        options, flags->train,
+        {"LOG", "--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
+         "--rampup-batch-size", "--seq-length", "--deepspeed_config"});
+    options.group("Time");
+    options.value("--hours-per-day", &flags->hours_per_day, "H",
+                  "hours of a day in which the machine is ours");
+    options.value("--window", &flags->window, "N", "logged lines that the rate is the mean of");
+    options.value("--gap", &flags->gap, "TIME",
+                  "list time that is missing between two lines of a run from this on");
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

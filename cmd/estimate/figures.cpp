@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "figures.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "io/json.hpp"
+
+namespace lm::estimate {
+namespace {
+
+std::string text_of(Unit unit, double value) {
+    switch (unit) {
+        case Unit::count:
+            return with_separators(static_cast<i64>(std::llround(value)));
+        case Unit::bytes:
+            return human_size(static_cast<i64>(std::llround(value)));
+        case Unit::seconds:
+            return human_duration(value);
+        case Unit::difference:
+            return fmt::format("{:+.2f} %", 100 * value);
+        case Unit::share:
+            return fmt::format("{:.2f} %", 100 * value);
+        case Unit::plain:
+            break;
+    }
+    return fmt::format("{:.6g}", value);
+}
+
+std::string text_of(Unit unit, const Value& value) {
+    if (const auto* text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* list = std::get_if<std::vector<i64>>(&value)) {
+        return fmt::format("{}", fmt::join(*list, " "));
+    }
+    if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "yes" : "no";
+    if (const auto* whole = std::get_if<i64>(&value)) {
+        if (unit == Unit::count) return with_separators(*whole);
+        if (unit == Unit::plain) return fmt::format("{}", *whole);
+        return text_of(unit, static_cast<double>(*whole));
+    }
+    return text_of(unit, std::get<double>(value));
+}
+
+io::OrderedJson json_of(const Value& value) {
+    return std::visit([](const auto& held) { return io::OrderedJson(held); }, value);
+}
+
+using Cells = std::vector<std::string>;
+
+// Columns two spaces apart, those in `left` aligned to the left.
+std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left) {
+    std::vector<size_t> widths(left.size());
+    for (const Cells& cells : lines) {
+        for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+    }
+    std::string text;
+    for (const Cells& cells : lines) {
+        std::string line;
+        for (size_t i = 0; i < cells.size(); ++i) {
+            if (i > 0) line += "  ";
+            line += left[i] ? fmt::format("{:<{}}", cells[i], widths[i])
+                            : fmt::format("{:>{}}", cells[i], widths[i]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + "\n";
+    }
+    return text;
+}
+
+bool is_words(const Value& value) {
+    return std::holds_alternative<std::string>(value) ||
+           std::holds_alternative<std::vector<i64>>(value);
+}
+
+}  // namespace
+
+std::string with_separators(i64 value) {
+    const std::string digits = fmt::format("{}", value);
+    std::string text;
+    for (size_t i = 0; i < digits.size(); ++i) {
+        const bool group_ends = i > 0 && (digits.size() - i) % 3 == 0 && text != "-";
+        if (group_ends) text += ',';
+        text += digits[i];
+    }
+    return text;
+}
+
+void add_output_options(cli::Options& options, OutputFlags& flags) {
+    options.group("Output");
+    options.flag("--json", &flags.json, "print JSON Lines in base units (bytes, seconds)");
+    options.flag("--explain", &flags.explain, "print the formula of every figure, with its source");
+}
+
+void Report::table(std::string kind, std::vector<Column> columns,
+                   std::vector<std::vector<Value>> rows) {
+    parts_.push_back({std::move(kind), Form::table, std::move(columns), std::move(rows)});
+}
+
+void Report::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
+    Part part{std::move(kind), form, {}, {{}}};
+    for (Figure& figure : figures) {
+        part.columns.push_back({std::move(figure.key), std::move(figure.label), figure.unit,
+                                std::move(figure.formula)});
+        part.rows[0].push_back(std::move(figure.value));
+    }
+    parts_.push_back(std::move(part));
+}
+
+void Report::figures(std::string kind, std::vector<Figure> figures) {
+    add_figures(std::move(kind), Form::figures, std::move(figures));
+}
+
+void Report::sum(std::string kind, std::vector<Figure> figures) {
+    add_figures(std::move(kind), Form::sum, std::move(figures));
+}
+
+std::string Report::text_of_part(const Part& part) {
+    std::vector<Cells> lines;
+    if (part.form == Form::table) {
+        std::vector<bool> left;
+        Cells& headings = lines.emplace_back();
+        for (const Column& column : part.columns) headings.push_back(column.heading);
+        for (const std::vector<Value>& row : part.rows) {
+            Cells cells;
+            left.clear();
+            for (size_t i = 0; i < row.size(); ++i) {
+                left.push_back(i == 0 || is_words(row[i]));
+                cells.push_back(text_of(part.columns[i].unit, row[i]));
+            }
+            lines.push_back(std::move(cells));
+        }
+        return aligned(lines, left);
+    }
+    for (size_t i = 0; i < part.columns.size(); ++i) {
+        const Column& column = part.columns[i];
+        const Value& value = part.rows[0][i];
+        lines.push_back({column.heading, text_of(column.unit, value)});
+        if (part.form != Form::sum) continue;
+        const auto whole = static_cast<double>(std::get<i64>(part.rows[0].back()));
+        const auto share = static_cast<double>(std::get<i64>(value)) / whole;
+        lines.back().push_back(fmt::format("{:.1f} %", 100 * share));
+    }
+    return aligned(lines, {true, false, false});
+}
+
+std::string Report::as_text(bool explain) const {
+    std::string text;
+    for (const Part& part : parts_) {
+        if (!text.empty()) text += "\n";
+        text += text_of_part(part);
+    }
+    if (!explain) return text;
+    text += "\nHow:\n";
+    for (const Part& part : parts_) {
+        for (const Column& column : part.columns) {
+            if (column.formula.empty()) continue;
+            text += fmt::format("  {}: {}\n", column.heading, column.formula);
+        }
+    }
+    return text;
+}
+
+std::string Report::as_json(bool explain) const {
+    std::string text;
+    for (const Part& part : parts_) {
+        for (const std::vector<Value>& row : part.rows) {
+            io::OrderedJson line;
+            line["kind"] = part.kind;
+            for (size_t i = 0; i < row.size(); ++i) line[part.columns[i].key] = json_of(row[i]);
+            text += io::json_line(line);
+        }
+    }
+    if (!explain) return text;
+    io::OrderedJson formulas;
+    formulas["kind"] = "formulas";
+    for (const Part& part : parts_) {
+        for (const Column& column : part.columns) {
+            if (!column.formula.empty()) formulas[part.kind + "." + column.key] = column.formula;
+        }
+    }
+    return text + io::json_line(formulas);
+}
+
+void Report::print(const OutputFlags& flags) const {
+    cli::write_stdout(flags.json ? as_json(flags.explain) : as_text(flags.explain));
+}
+
+}  // namespace lm::estimate

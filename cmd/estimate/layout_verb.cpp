@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate layout: the ways to cut a model and its batch over so many GPUs that fit in their
+// memory, the fastest first.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cost/memory.hpp"
+#include "cost/nccl.hpp"
+#include "cost/step_time.hpp"
+#include "figures.hpp"
+#include "run_flags.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+using Granularity = spec::Recompute::Granularity;
+
+struct Flags {
+    config::TrainFlags train;
+    std::optional<i64> gpus;
+    std::optional<cli::Bytes> memory;
+    cli::Bytes allowance{cost::cuda_allowance_bytes};
+    double tflops = 150;
+    i64 gpus_per_node = 8;
+    cli::Bytes node_bandwidth{300'000'000'000};
+    cli::Bytes network_bandwidth{25'000'000'000};
+    OutputFlags output;
+};
+
+double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+// What is the same in all layouts.
+struct Task {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    spec::Precision precision;
+    cost::GpuNode gpu;
+    i64 n_gpus = 0;
+    i64 batch = 0;
+    std::optional<i64> tp, pp, micro_batch;  // where flags say which
+    std::vector<spec::Recompute> recomputes;
+    std::optional<i64> samples;  // of the training
+    bool overlaps = false;
+};
+
+struct Candidate {
+    spec::ParallelConfig parallel;
+    i64 micro_batch = 1;
+    i64 n_micro_batches = 1;
+    i64 bytes = 0;  // of the rank that needs most, with NCCL's and the allowance
+    cost::StepTime time;
+};
+
+std::vector<i64> divisors(i64 n, i64 most) {
+    std::vector<i64> all;
+    for (i64 d = 1; d <= std::min(n, most); ++d) {
+        if (n % d == 0) all.push_back(d);
+    }
+    return all;
+}
+
+bool tensor_ranks_fit(const Task& task, i64 tp) {
+    const spec::ModelConfig& model = task.model;
+    return task.n_gpus % tp == 0 && task.gpu.n_gpus % tp == 0 && model.n_heads % tp == 0 &&
+           model.n_groups % tp == 0 && model.ffn_hidden % tp == 0 &&
+           task.parallel.pad_vocab_to % tp == 0;
+}
+
+// Every stage has as many layers. DeepSpeed counts the embedding and the head as a layer each, with
+// such a --pp-partition-method.
+bool stages_are_alike(const Task& task, i64 pp) {
+    const bool counts_ends = task.parallel.balance == spec::PipelineBalance::layers_and_embedding;
+    return (task.model.n_layers + (counts_ends ? 2 : 0)) % pp == 0;
+}
+
+bool stages_fit(const Task& task, i64 pp) {
+    if (task.pp) return pp == *task.pp && pp <= task.model.n_layers;
+    return pp <= task.model.n_layers && (pp == 1 || stages_are_alike(task, pp));
+}
+
+i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
+    const cost::StepShape step{.micro_batch = candidate.micro_batch,
+                               .seq_length = task.model.seq_length,
+                               .n_micro_batches = candidate.n_micro_batches};
+    const cost::Processor processor{1, true, flags.train.attention()};
+    i64 largest = 0;
+    for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
+        // Between the second stage and the last one, the same is held, of fewer micro-batches.
+        const bool is_second_again = stage > 1 && stage < candidate.parallel.pp - 1 &&
+                                     task.parallel.balance != spec::PipelineBalance::parameters &&
+                                     stages_are_alike(task, candidate.parallel.pp);
+        if (is_second_again) continue;
+        // Everything divides evenly: all tensor ranks hold the same.
+        const cost::MemoryPlan plan =
+            plan_memory(task.model, candidate.parallel, step, task.precision, processor, 0, stage);
+        const i64 nccl =
+            cost::nccl_bytes(candidate.parallel, stage, task.overlaps, !task.model.untied_head);
+        largest = std::max(largest, plan.total() + nccl);
+    }
+    return largest + flags.allowance.value;
+}
+
+struct Found {
+    std::vector<Candidate> fitting;
+    i64 n_tried = 0;
+    std::optional<Candidate> smallest;
+};
+
+void try_candidate(const Flags& flags, const Task& task, Candidate candidate, Found& found) {
+    const bool equal_rows =
+        candidate.micro_batch * task.model.seq_length % candidate.parallel.tp == 0;
+    if (candidate.parallel.sequence_parallel && !equal_rows) return;
+    ++found.n_tried;
+    candidate.bytes = bytes_of(flags, task, candidate);
+    if (!found.smallest || candidate.bytes < found.smallest->bytes) found.smallest = candidate;
+    if (candidate.bytes > flags.memory->value) return;
+    candidate.time = step_time(task.model, candidate.parallel,
+                               {candidate.micro_batch, candidate.n_micro_batches,
+                                task.model.seq_length, size_of(task.precision.weights)},
+                               task.gpu);
+    found.fitting.push_back(std::move(candidate));
+}
+
+// Every micro-batch that divides a replica's share of the batch, up to what is ever of use.
+void try_grid(const Flags& flags, const Task& task, i64 tp, i64 pp, Found& found) {
+    constexpr i64 most = 64;
+    spec::ParallelConfig parallel = task.parallel;
+    parallel.tp = tp;
+    parallel.pp = pp;
+    parallel.dp = task.n_gpus / (tp * pp);
+    parallel.sequence_parallel = task.parallel.sequence_parallel && tp > 1;
+    if (task.batch % parallel.dp != 0) return;
+    const i64 share = task.batch / parallel.dp;
+    for (const i64 micro_batch : divisors(share, task.micro_batch.value_or(most))) {
+        if (task.micro_batch && micro_batch != *task.micro_batch) continue;
+        for (const spec::Recompute& recompute : task.recomputes) {
+            parallel.recompute = recompute;
+            try_candidate(flags, task, {parallel, micro_batch, share / micro_batch, 0, {}}, found);
+        }
+    }
+}
+
+Found find(const Flags& flags, const Task& task) {
+    Found found;
+    for (const i64 tp : divisors(task.gpu.n_gpus, task.gpu.n_gpus)) {
+        if ((task.tp && tp != *task.tp) || !tensor_ranks_fit(task, tp)) continue;
+        for (const i64 pp : divisors(task.n_gpus / tp, task.model.n_layers)) {
+            if (!stages_fit(task, pp)) continue;
+            try_grid(flags, task, tp, pp, found);
+        }
+    }
+    // The faster; of those that take the same by this arithmetic, what makes nothing again, then
+    // the smaller, which leaves room.
+    const auto key = [](const Candidate& c) {
+        return std::tuple(c.time.total(), c.parallel.recompute.granularity, c.bytes);
+    };
+    std::ranges::stable_sort(found.fitting, {}, key);
+    return found;
+}
+
+std::string name_of(const spec::Recompute& recompute) {
+    switch (recompute.granularity) {
+        case Granularity::none:
+            return "none";
+        case Granularity::selective:
+            return "selective";
+        case Granularity::full:
+            break;
+    }
+    return "full";
+}
+
+std::vector<Column> columns(const Task& task) {
+    std::vector<Column> columns = {
+        {"tp", "TP", Unit::plain,
+         "divides heads, groups, MLP, the GPUs of a node: within a node links are fast"},
+        {"pp", "PP", Unit::plain,
+         "divides the layers, counted by --pp-partition-method, or is what the flag says"},
+        {"dp", "DP", Unit::plain, "--gpus / (TP x PP); divides --global-batch-size"},
+        {"micro_batch", "micro batch", Unit::plain, "divides --global-batch-size / DP; at most 64"},
+        {"micro_batches", "in a step", Unit::plain, "--global-batch-size / (DP x micro batch)"},
+        {"recompute", "recompute", Unit::plain,
+         "--recompute-granularity: none, selective, or full, each layer on its own"},
+        {"memory", "memory", Unit::bytes,
+         "the rank that needs most, as lm-estimate memory plans it, with NCCL's and --allowance"},
+        {"step", "step", Unit::seconds, "compute + tensor + bubble + data"},
+        {"compute", "compute", Unit::seconds,
+         "operations of the micro-batches on the slowest stage / (TP x --tflops), at one rate for "
+         "all sizes; arXiv 2104.04473, equation 3"},
+        {"tensor", "tensor", Unit::seconds,
+         "4 all-reduces of B s h a layer and micro-batch, 6 with full recomputation, 2 (TP - 1) / "
+         "TP of the bytes / --node-bandwidth; arXiv 1909.08053, section 3"},
+        {"bubble", "bubble", Unit::seconds,
+         "(PP - 1) / micro-batches of both, and the messages of filling and draining; arXiv "
+         "2104.04473, section 2.2.1"},
+        {"data", "data", Unit::seconds,
+         "gradients in fp32, and weights with ZeRO-1, over DP rings at --network-bandwidth, "
+         "within a node at --node-bandwidth; not overlapped; arXiv 1910.02054, section 7"},
+        {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"}};
+    if (task.samples) {
+        columns.push_back({"training", "training", Unit::seconds,
+                           "step x samples / --global-batch-size; evaluations, saves and a ramp "
+                           "come on top (lm-estimate time)"});
+    }
+    return columns;
+}
+
+std::vector<Value> row_of(const Task& task, const Candidate& c) {
+    const double step_s = c.time.total();
+    const double tokens = as_double(task.batch) * as_double(task.model.seq_length);
+    std::vector<Value> row = {c.parallel.tp,     c.parallel.pp,
+                              c.parallel.dp,     c.micro_batch,
+                              c.n_micro_batches, name_of(c.parallel.recompute),
+                              c.bytes,           step_s,
+                              c.time.compute_s,  c.time.tensor_s,
+                              c.time.bubble_s,   c.time.data_s,
+                              tokens / step_s};
+    if (task.samples) {
+        row.emplace_back(step_s * as_double(*task.samples) / as_double(task.batch));
+    }
+    return row;
+}
+
+// All three, or what the flags say.
+std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
+                                           const spec::Recompute& given) {
+    const bool said = flags.recompute_activations || flags.checkpoint_activations ||
+                      !flags.recompute_granularity.empty();
+    if (said) return {given};
+    return {{.granularity = Granularity::none},
+            {.granularity = Granularity::selective},
+            {.granularity = Granularity::full}};
+}
+
+void check(const Flags& flags) {
+    if (!flags.gpus) usage_error("--gpus", "must be given");
+    at_least_one("--gpus", *flags.gpus);
+    if (!flags.memory) usage_error("--gpu-memory", "must be given: the memory of one GPU");
+    at_least_one("--gpus-per-node", flags.gpus_per_node);
+    if (!(flags.tflops > 0)) usage_error("--tflops", "{} is not positive", flags.tflops);
+    at_least_one("--node-bandwidth", flags.node_bandwidth.value);
+    at_least_one("--network-bandwidth", flags.network_bandwidth.value);
+    if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "must be given");
+    at_least_one("--global-batch-size", *flags.train.schedule.global_batch);
+}
+
+Task resolve_task(const Flags& flags) {
+    const config::ParallelFlags& given = flags.train.parallel;
+    Task task;
+    task.model = resolve_model(flags.train);
+    config::ParallelFlags whole = given;
+    whole.tensor = whole.pipeline = 1;
+    if (whole.layers_per_virtual_stage) {
+        note("--num-layers-per-virtual-pipeline-stage: no interleaved schedules are tried");
+        whole.layers_per_virtual_stage.reset();
+    }
+    task.parallel = resolve_parallel(whole, flags.train.model, task.model);
+    task.parallel.sequence_parallel = given.sequence;
+    task.parallel.zero_stage = config::resolve_zero_stage(flags.train.data_parallel);
+    task.precision = resolve_precision(flags.train.precision);
+    task.gpu = {flags.tflops * 1e12, flags.gpus_per_node, as_double(flags.node_bandwidth.value),
+                as_double(flags.network_bandwidth.value)};
+    task.n_gpus = *flags.gpus;
+    task.batch = *flags.train.schedule.global_batch;
+    const cli::Options& options = *flags.train.model.options;
+    if (options.given("--tensor-model-parallel-size")) task.tp = given.tensor;
+    if (options.given("--pipeline-model-parallel-size")) task.pp = given.pipeline;
+    if (flags.train.schedule.micro_batch) task.micro_batch = resolve_micro_batch(flags.train);
+    task.recomputes = recomputes_of(given, task.parallel.recompute);
+    const config::ScheduleFlags& schedule = flags.train.schedule;
+    if (schedule.train_samples || schedule.train_iters || schedule.train_tokens) {
+        task.samples = resolve_schedule(flags.train, task.model.seq_length).samples;
+    }
+    const config::DataParallelFlags& data = flags.train.data_parallel;
+    task.overlaps = data.overlap_grad_reduce || data.overlap_param_gather;
+    return task;
+}
+
+int run_layout(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    if (!flags.gpus) flags.gpus = flags.train.output.world_size;
+    check(flags);
+    const Task task = resolve_task(flags);
+    const Found found = find(flags, task);
+    if (found.n_tried == 0) {
+        usage_error("--gpus",
+                    "no way to cut the model over {} GPUs: heads and MLP by tensor ranks within a "
+                    "node, {} layers by stages, a batch of {} by replicas",
+                    task.n_gpus, task.model.n_layers, task.batch);
+    }
+    Report report;
+    if (!found.fitting.empty()) {
+        std::vector<std::vector<Value>> rows;
+        for (const Candidate& candidate : found.fitting) rows.push_back(row_of(task, candidate));
+        report.table("layout", columns(task), std::move(rows));
+    }
+    const Candidate& smallest = *found.smallest;
+    report.figures(
+        "layouts",
+        {{"tried", "layouts tried", Unit::count, found.n_tried, "every way that the sizes allow"},
+         {"fitting", "that fit", Unit::count, static_cast<i64>(found.fitting.size()),
+          "memory <= --gpu-memory"},
+         {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all of them"},
+         {"tflops", "TFLOP/s", Unit::plain, flags.tflops,
+          "--tflops, of the products of one GPU: an assumption, 150 is near what A100s show in "
+          "published trainings (arXiv 2104.04473, table 1; BLOOM)"}});
+    report.print(flags.output);
+    return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);
+}
+
+}  // namespace
+
+void add_layout_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options = program.verb(
+        "layout", "the ways to cut a training over GPUs that fit in their memory, fastest first",
+        [flags] { return run_layout(*flags); });
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--train-samples", "--train-iters",
+         "--train-tokens", "--fp16", "--bf16", "Parallel", "--use-distributed-optimizer",
+         "--zero-stage", "--deepspeed_config", "--attention-backend"});
+    options.group("GPUs");
+    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
+    options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
+    options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU");
+    options.value("--allowance", &flags->allowance, "SIZE",
+                  "memory of a GPU outside of lm-train's buffers: context, libraries, code");
+    options.value("--tflops", &flags->tflops, "X",
+                  "what matrix products of one GPU reach in training, TFLOP/s");
+    options.value("--node-bandwidth", &flags->node_bandwidth, "SIZE",
+                  "bytes a second from one GPU to another of its node");
+    options.value("--network-bandwidth", &flags->network_bandwidth, "SIZE",
+                  "bytes a second from one GPU to another node");
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

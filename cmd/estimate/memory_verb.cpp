@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate memory: the plan by which lm-train allocates, of every pipeline stage.
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "base/threads.hpp"
+#include "config/rank_counts.hpp"
+#include "cost/memory.hpp"
+#include "cost/nccl.hpp"
+#include "figures.hpp"
+#include "run_flags.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::TrainFlags train;
+    std::optional<i64> n_micro_batches;
+    std::optional<cli::Bytes> memory;
+    std::optional<cli::Bytes> allowance;
+    OutputFlags output;
+};
+
+// The tensor rank that holds most: ranks differ where heads or rows do not divide evenly.
+cost::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                              const cost::StepShape& step, const spec::Precision& precision,
+                              const cost::Processor& processor, i64 stage) {
+    cost::MemoryPlan largest;
+    for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
+        const cost::MemoryPlan plan =
+            plan_memory(model, parallel, step, precision, processor, tp_rank, stage);
+        if (plan.total() > largest.total()) largest = plan;
+    }
+    return largest;
+}
+
+std::vector<Column> columns() {
+    return {
+        {"pp_rank", "stage", Unit::plain, ""},
+        {"layers", "layers", Unit::plain,
+         "uniform: L (r+1) / PP - L r / PP, rounded down each; else by --pp-partition-method"},
+        {"weights", "weights", Unit::bytes,
+         "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
+        {"masters", "masters", Unit::bytes,
+         "fp32 copies of 16-bit weights: 4 bytes x elements; with ZeRO-1 / data-parallel ranks"},
+        {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
+        {"optimizer", "optimizer", Unit::bytes,
+         "Adam's two fp32 moments: 8 bytes x elements; with ZeRO-1 / data-parallel ranks"},
+        {"activations", "activations", Unit::bytes,
+         "lm-train's activation table: what a layer keeps x layers x "
+         "micro-batches in flight, and the larger scratch of forward and backward; 1F1B keeps "
+         "min(PP - stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the "
+         "interleaved schedule more"},
+        {"workspace", "workspace", Unit::bytes,
+         "partial sums, and on the CPU 4 MiB of packed operands for each of --threads, on a GPU 32 "
+         "MiB for cuBLASLt"},
+        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly this"}};
+}
+
+std::vector<Value> row_of(i64 stage, i64 n_layers, const cost::MemoryPlan& plan) {
+    return {stage,          n_layers,         plan.weights,   plan.masters, plan.gradients,
+            plan.optimizer, plan.activations, plan.workspace, plan.total()};
+}
+
+bool on_gpu(const Flags& flags) {
+    return flags.train.device == "cuda" || (flags.train.device == "auto" && flags.memory);
+}
+
+cost::Processor processor_of(const Flags& flags, i64 n_threads) {
+    return {n_threads, on_gpu(flags), flags.train.attention()};
+}
+
+// What lies outside of our buffers.
+i64 allowance_of(const Flags& flags) {
+    if (flags.allowance) return flags.allowance->value;
+    return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
+}
+
+// Of the rank that needs most of both.
+struct Largest {
+    i64 buffers = 0;
+    i64 nccl = 0;
+    i64 total() const { return buffers + nccl; }
+};
+
+void add_verdict(Report& report, const Flags& flags, const Largest& largest, bool fits) {
+    std::vector<Figure> figures = {
+        {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage that needs most"},
+        {"allowance", "allowance", Unit::bytes, allowance_of(flags),
+         "--allowance: what lies outside of our buffers; 100 MiB for libraries, code and the "
+         "loader "
+         "of a process on the CPU, 2 GiB on a GPU, for the driver's context, libraries and "
+         "kernels"}};
+    if (largest.nccl > 0) {
+        figures.insert(figures.begin() + 1,
+                       {"nccl", "NCCL", Unit::bytes, largest.nccl,
+                        "an estimate: connections of 10 MiB, two for each channel of a group, of "
+                        "which there are "
+                        "24, for the tied embeddings 16, and 2 for each link of a pipeline"});
+    }
+    if (flags.memory) {
+        figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
+        figures.push_back(
+            {"fits", "fits", Unit::plain, fits, "largest rank + NCCL + allowance <= memory"});
+    }
+    report.figures("verdict", std::move(figures));
+}
+
+spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
+                                   const spec::ModelConfig& model) {
+    spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
+    parallel.zero_stage = config::resolve_zero_stage(flags.data_parallel);
+    const auto& world_size = flags.output.world_size;
+    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
+    if (parallel.zero_stage == 1 && !world_size) {
+        warn(
+            "without --world-size one replica is counted, which holds all of the optimizer's "
+            "state");
+    }
+    return parallel;
+}
+
+// Of a full batch, when its size is given; else enough to fill the pipeline.
+i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel, i64 micro_batch) {
+    if (flags.n_micro_batches) {
+        at_least_one("--micro-batches", *flags.n_micro_batches);
+        return *flags.n_micro_batches;
+    }
+    const std::optional<i64> global_batch = flags.train.schedule.global_batch;
+    if (!global_batch) return 2 * parallel.pp;
+    const i64 unit = checked_mul(micro_batch, parallel.dp);
+    if (*global_batch < 1 || *global_batch % unit != 0) {
+        usage_error("--global-batch-size",
+                    "{} is no multiple of micro batch {} x {} data-parallel ranks = {}: {} would "
+                    "work",
+                    *global_batch, micro_batch, parallel.dp, unit,
+                    config::multiples_around(*global_batch, unit));
+    }
+    return *global_batch / unit;
+}
+
+int run(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    const i64 micro_batch = resolve_micro_batch(flags.train);
+    const spec::ModelConfig model = resolve_model(flags.train);
+    const spec::ParallelConfig parallel = resolve_ranks(flags.train, model);
+    const spec::Precision precision = resolve_precision(flags.train.precision);
+    const i64 n_threads = flags.train.threads.value_or(available_cores());
+    at_least_one("--threads", n_threads);
+    const cost::StepShape step{.micro_batch = micro_batch,
+                               .seq_length = model.seq_length,
+                               .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};
+    config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
+    const config::DataParallelFlags& data = flags.train.data_parallel;
+    const bool overlaps = data.overlap_grad_reduce || data.overlap_param_gather;
+    Largest largest;
+    std::vector<std::vector<Value>> rows;
+    for (i64 stage = 0; stage < parallel.pp; ++stage) {
+        const cost::MemoryPlan plan =
+            largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
+        rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
+        const i64 nccl =
+            on_gpu(flags) ? cost::nccl_bytes(parallel, stage, overlaps, !model.untied_head) : 0;
+        if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
+    }
+    Report report;
+    report.table("rank", columns(), std::move(rows));
+    const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
+    add_verdict(report, flags, largest, fits);
+    report.print(flags.output);
+    return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);
+}
+
+}  // namespace
+
+void add_memory_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options = program.verb(
+        "memory", "the bytes that a rank of lm-train allocates, by kind and pipeline stage",
+        [flags] { return run(*flags); });
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",
+         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
+         "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
+    options.group("Step");
+    options.value("--micro-batches", &flags->n_micro_batches, "N",
+                  "micro-batches of a step and a pipeline; default: those of --global-batch-size, "
+                  "else enough to fill it");
+    options.group("Verdict");
+    options.value("--gpu-memory", &flags->memory, "SIZE",
+                  "exit with 1 when the largest rank and the allowance need more");
+    options.value(
+        "--allowance", &flags->allowance, "SIZE",
+        "memory outside of lm-train's buffers: context, libraries, code; default: 100MiB, with "
+        "--gpu-memory 2GiB");
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate time: days of a training, from a throughput that is known or hoped for.
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "cost/formulas.hpp"
+#include "figures.hpp"
+#include "run_flags.hpp"
+#include "verbs.hpp"
+
+namespace lm::estimate {
+namespace {
+
+struct Flags {
+    config::TrainFlags train;
+    i64 micro_batch = 1;  // these as resolved
+    std::optional<i64> eval_interval, save_interval;
+    std::optional<double> job_minutes;
+    std::optional<i64> gpus;
+    std::optional<double> tflops;
+    i64 eval_sets = 1;
+    cli::Duration save_time;
+    std::optional<double> hours_per_day;
+    cli::Duration queue_gap;
+    OutputFlags output;
+};
+
+double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+struct Run {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    Schedule schedule;
+    i64 data_parallel = 1;
+    // The forward pass is computed twice.
+    bool recompute() const {
+        return parallel.recompute.granularity == spec::Recompute::Granularity::full;
+    }
+};
+
+// How much longer a step of `batch` takes per sample than one of the full batch: the pipeline's
+// bubble is (PP - 1) / micro-batches of the step, less with chunks that take turns.
+double slowdown(const Run& run, i64 micro_batch, i64 batch) {
+    const auto step_length = [&](i64 b) {
+        const i64 n = std::max<i64>(1, b / (micro_batch * run.data_parallel));
+        return 1 + as_double(run.parallel.pp - 1) / as_double(n * run.parallel.n_chunks);
+    };
+    return step_length(batch) / step_length(run.schedule.ramp.global_batch);
+}
+
+struct Seconds {
+    double full_iteration = 0;
+    double steps = 0;
+    double evaluations = 0;
+    double saves = 0;
+    double running() const { return steps + evaluations + saves; }
+};
+
+i64 n_iterations(const std::vector<spec::RampStep>& steps) {
+    return steps.empty() ? 0 : steps.back().first_iteration + steps.back().n_iterations - 1;
+}
+
+Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::RampStep>& steps) {
+    const i64 vocab = padded_vocab(run.model, run.parallel);
+    const double speed = as_double(*flags.gpus) * *flags.tflops * 1e12;
+    const auto iteration = [&](i64 batch) {
+        return cost::iteration_flops(run.model, vocab, batch, run.model.seq_length,
+                                     run.recompute()) /
+               speed * slowdown(run, flags.micro_batch, batch);
+    };
+    Seconds seconds;
+    seconds.full_iteration = iteration(run.schedule.ramp.global_batch);
+    for (const spec::RampStep& step : steps) {
+        seconds.steps += iteration(step.batch) * as_double(step.n_iterations);
+    }
+    if (flags.eval_interval) {
+        // An evaluation runs forward only: one of three parts of a step, or of four.
+        const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
+        seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
+                              as_double(flags.train.output.eval_iters * flags.eval_sets) * forward;
+    }
+    if (flags.save_interval) {
+        seconds.saves =
+            as_double(n_iterations(steps) / *flags.save_interval) * flags.save_time.seconds;
+    }
+    return seconds;
+}
+
+Figure days(const char* key, const char* label, double seconds, const char* formula) {
+    return {key, label, Unit::seconds, seconds, formula};
+}
+
+void add_calendar(std::vector<Figure>& figures, const Flags& flags, double running) {
+    double calendar = running;
+    if (flags.job_minutes) {
+        const double jobs = std::ceil(running / (*flags.job_minutes * 60));
+        figures.push_back({"jobs", "jobs", Unit::count, static_cast<i64>(jobs),
+                           "running time / --exit-duration-in-mins, rounded up"});
+        const double gaps = (jobs - 1) * flags.queue_gap.seconds;
+        figures.push_back(days("queue", "waiting in the queue", gaps, "(jobs - 1) x --queue-gap"));
+        calendar += gaps;
+    }
+    if (flags.hours_per_day) {
+        calendar *= 24 / *flags.hours_per_day;
+    }
+    figures.push_back(
+        days("calendar", "calendar time", calendar, "running and waiting, x 24 / --hours-per-day"));
+}
+
+void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
+               const std::vector<spec::RampStep>& steps, const Seconds& seconds) {
+    const i64 samples = steps.back().consumed_after();
+    const double tokens = as_double(checked_mul(samples, run.model.seq_length));
+    const double n_parameters = as_double(count_parameters(run.model).total());
+    const i64 vocab = padded_vocab(run.model, run.parallel);
+    figures.push_back({"iterations", "iterations", Unit::count, n_iterations(steps),
+                       "as lm-estimate batch counts them"});
+    figures.push_back({"samples", "samples", Unit::count, samples, ""});
+    figures.push_back(
+        {"tokens", "tokens", Unit::count, static_cast<i64>(tokens), "samples x --seq-length"});
+    figures.push_back(
+        {"iteration_flops", "operations per iteration", Unit::plain,
+         cost::iteration_flops(run.model, vocab, run.schedule.ramp.global_batch,
+                               run.model.seq_length, run.recompute()),
+         "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
+         "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
+    figures.push_back(days("iteration", "one iteration", seconds.full_iteration,
+                           "operations / (--gpus x --tflops), at the full batch"));
+    figures.push_back(days("steps", "all steps", seconds.steps,
+                           "of all batches of the ramp; a smaller batch has a larger pipeline "
+                           "bubble, (PP - 1) / micro-batches"));
+    figures.push_back(
+        days("rule", "rule of thumb",
+             cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
+                                    run.recompute()),
+             "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
+             "BigScience's README and arXiv 2104.04473, equation 4"));
+}
+
+Run resolve_run(const Flags& flags) {
+    if (!flags.gpus) usage_error("--gpus", "must be given");
+    if (!flags.tflops || !(*flags.tflops > 0)) {
+        usage_error(
+            "--tflops",
+            "must be given and positive: TFLOP/s of one GPU, from a log or lm-train --benchmark");
+    }
+    at_least_one("--gpus", *flags.gpus);
+    if (flags.eval_interval) at_least_one("--eval-interval", *flags.eval_interval);
+    if (flags.save_interval) at_least_one("--save-interval", *flags.save_interval);
+    const auto in_range = [](std::string_view flag, const std::optional<double>& value,
+                             double most) {
+        if (value && !(*value > 0 && *value <= most))
+            usage_error(flag, "{} is out of range", *value);
+    };
+    in_range("--hours-per-day", flags.hours_per_day, 24);
+    in_range("--exit-duration-in-mins", flags.job_minutes, 1e9);
+    if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
+        usage_error("--queue-gap", "needs --exit-duration-in-mins, the length of a job");
+    }
+    if (flags.save_interval && flags.save_time.seconds <= 0) {
+        note("--save-interval: saves count for nothing without --save-time, what one takes");
+    }
+    Run run;
+    run.model = resolve_model(flags.train);
+    run.parallel = resolve_parallel(flags.train.parallel, flags.train.model, run.model);
+    run.schedule = resolve_schedule(flags.train, run.model.seq_length);
+    const i64 model_ranks = run.parallel.tp * run.parallel.pp;
+    if (*flags.gpus % model_ranks != 0) {
+        usage_error("--gpus", "{} is not a multiple of the {} ranks that hold one model",
+                    *flags.gpus, model_ranks);
+    }
+    run.data_parallel = *flags.gpus / model_ranks;
+    return run;
+}
+
+int run_time(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    flags.micro_batch = resolve_micro_batch(flags.train);
+    const config::OutputFlags& output = flags.train.output;
+    // lm-train's default is no interval that was asked about.
+    const bool evaluates = flags.train.model.options->given("--eval-interval");
+    if (evaluates) flags.eval_interval = output.eval_interval;
+    flags.save_interval = output.save_interval;
+    flags.job_minutes = output.exit_duration_min;
+    if (!flags.gpus) flags.gpus = output.world_size;
+    const Run run = resolve_run(flags);
+    const std::vector<spec::RampStep> steps = ramp_steps(run.schedule.ramp, run.schedule.samples);
+    if (steps.empty()) {
+        usage_error("--train-samples", "{} are less than the first batch", run.schedule.samples);
+    }
+    const Seconds seconds = seconds_of(flags, run, steps);
+    std::vector<Figure> figures;
+    add_steps(figures, flags, run, steps, seconds);
+    if (flags.eval_interval) {
+        figures.push_back(days("evaluations", "evaluations", seconds.evaluations,
+                               "iterations / --eval-interval x --eval-iters x --eval-sets x the "
+                               "forward part of an iteration (1/3, 1/4 with recomputation)"));
+    }
+    if (flags.save_interval) {
+        figures.push_back(
+            days("saves", "saves", seconds.saves, "iterations / --save-interval x --save-time"));
+    }
+    figures.push_back(
+        days("running", "running time", seconds.running(), "steps, evaluations and saves"));
+    if (flags.hours_per_day || flags.job_minutes) {
+        add_calendar(figures, flags, seconds.running());
+    }
+    Report report;
+    report.figures("time", std::move(figures));
+    report.print(flags.output);
+    return 0;
+}
+
+void add_overhead_options(cli::Options& options, Flags& flags) {
+    options.group("Overheads");
+    options.value("--eval-sets", &flags.eval_sets, "N", "validation sets");
+    options.value("--save-time", &flags.save_time, "TIME", "how long training stops for one save");
+    options.value("--hours-per-day", &flags.hours_per_day, "H",
+                  "hours of a day in which the machine is ours");
+    options.value("--queue-gap", &flags.queue_gap, "TIME", "waiting time between two jobs");
+}
+
+}  // namespace
+
+void add_time_verb(cli::Options& program) {
+    const auto flags = std::make_shared<Flags>();
+    cli::Options& options = program.verb("time", "how long a training takes at a given throughput",
+                                         [flags] { return run_time(*flags); });
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
+         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--deepspeed_config",
+         "--save-interval", "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
+    options.group("Speed");
+    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
+    options.value(
+        "--tflops", &flags->tflops, "X",
+        "throughput of one GPU as training logs print it: TFLOP/s, recomputation counted");
+    add_overhead_options(options, *flags);
+    add_output_options(options, flags->output);
+}
+
+}  // namespace lm::estimate

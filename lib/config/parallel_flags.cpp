@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/parallel_flags.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "config/model_flags.hpp"
+
+namespace lm::config {
+namespace {
+
+using spec::PipelineBalance;
+using spec::Recompute;
+
+constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
+constexpr std::string_view virtual_flag = "--num-layers-per-virtual-pipeline-stage";
+constexpr std::string_view partition_flag = "--pp-partition-method";
+constexpr std::string_view granularity_flag = "--recompute-granularity";
+
+// What Megatron-DeepSpeed scripts say, the types in any order and case.
+PipelineBalance balance_of(std::string method) {
+    std::ranges::transform(method, method.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (method == "uniform" || method == "type:transformer") return PipelineBalance::layers;
+    if (method == "type:transformer|embedding" || method == "type:embedding|transformer") {
+        return PipelineBalance::layers_and_embedding;
+    }
+    if (method == "parameters") return PipelineBalance::parameters;
+    usage_error(partition_flag,
+                "'{}' is none of uniform, type:transformer, type:transformer|embedding, parameters",
+                method);
+}
+
+Recompute old_recompute(const ParallelFlags& flags) {
+    if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
+        usage_error("--checkpoint-activations", "is the old name of {} full: give one of the two",
+                    granularity_flag);
+    }
+    return {Recompute::Granularity::full, Recompute::Method::uniform,
+            flags.checkpoint_layers.value_or(1)};
+}
+
+Recompute recompute_of(const ParallelFlags& flags) {
+    using enum Recompute::Granularity;
+    const auto at_least_one = [](std::string_view flag, const std::optional<i64>& value) {
+        if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
+    };
+    at_least_one("--checkpoint-num-layers", flags.checkpoint_layers);
+    at_least_one("--recompute-num-layers", flags.recompute_layers);
+    if (flags.checkpoint_activations) return old_recompute(flags);
+    if (flags.recompute_activations && flags.recompute_granularity == "full") {
+        usage_error("--recompute-activations", "means {} selective: give one of the two",
+                    granularity_flag);
+    }
+    if (flags.recompute_granularity == "full") {
+        return {full,
+                flags.recompute_method == "block" ? Recompute::Method::block
+                                                  : Recompute::Method::uniform,
+                flags.recompute_layers.value_or(1)};
+    }
+    if (!flags.recompute_method.empty()) {
+        usage_error("--recompute-method", "goes with {} full", granularity_flag);
+    }
+    if (flags.recompute_layers) {
+        usage_error("--recompute-num-layers", "goes with {} full", granularity_flag);
+    }
+    const bool selected = flags.recompute_activations || !flags.recompute_granularity.empty();
+    return {.granularity = selected ? selective : none};
+}
+
+// Chunks of a stage with at most so many layers each.
+i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
+    if (!flags.layers_per_virtual_stage) return 1;
+    return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));
+}
+
+void add_recompute_options(cli::Options& options, ParallelFlags& flags) {
+    options.flag("--recompute-activations", &flags.recompute_activations,
+                 "the same as --recompute-granularity selective");
+    options.choice("--recompute-granularity", &flags.recompute_granularity, {"selective", "full"},
+                   "make activations again in backward instead of keeping them: selective makes "
+                   "the outputs of norms and activation functions, which costs little; full makes "
+                   "whole layers; results are the same to the bit");
+    options.choice("--recompute-method", &flags.recompute_method, {"uniform", "block"},
+                   "with full: keep the input of each group of --recompute-num-layers layers "
+                   "(uniform, the default), or make the first --recompute-num-layers layers of "
+                   "each stage again and keep the others (block)");
+    options.value("--recompute-num-layers", &flags.recompute_layers, "N",
+                  "layers of --recompute-method; default: 1");
+    options.flag("--checkpoint-activations", &flags.checkpoint_activations,
+                 "the old name of --recompute-granularity full");
+    options.value("--checkpoint-num-layers", &flags.checkpoint_layers, "N",
+                  "the old name of --recompute-num-layers");
+}
+
+}  // namespace
+
+void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
+    options.group("Parallel");
+    options.value("--tensor-model-parallel-size", &flags.tensor, "N",
+                  "ranks that share every layer");
+    options.flag("--sequence-parallel", &flags.sequence,
+                 "cut norms, dropout and what they keep over the tensor ranks as well, by rows");
+    options.value("--pipeline-model-parallel-size", &flags.pipeline, "N",
+                  "pipeline stages, each with its share of the layers");
+    options.value("--num-layers-per-virtual-pipeline-stage", &flags.layers_per_virtual_stage, "N",
+                  "give each stage several chunks of at most N layers and interleave them: less "
+                  "idle time, more messages");
+    options.value("--pp-partition-method", &flags.partition_method, "METHOD",
+                  "what stages are balanced by: uniform or type:transformer, layers; "
+                  "type:transformer|embedding, layers with the embedding and the head as one each; "
+                  "parameters, their parameters");
+    add_recompute_options(options, flags);
+}
+
+std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
+    std::vector<std::string> problems;
+    const auto add = [&problems]<typename... Args>(std::string_view flag,
+                                                   fmt::format_string<Args...> format,
+                                                   Args&&... args) {
+        problems.push_back(
+            fmt::format("{}: {}", flag, fmt::format(format, std::forward<Args>(args)...)));
+    };
+    if (flags.tensor < 1) add(tensor_flag, "must be at least 1");
+    if (flags.pipeline < 1) add(pipeline_flag, "must be at least 1");
+    const auto cut = [&](i64 value, std::string_view what) {
+        if (flags.tensor <= value) return;
+        add(tensor_flag, "{} ranks are more than {} {}: at most {}", flags.tensor, what, value,
+            value);
+    };
+    cut(model.n_heads, "--num-attention-heads");
+    if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
+    cut(model.ffn_hidden, "--ffn-hidden-size");
+    if (flags.pipeline > model.n_layers) {
+        add(pipeline_flag, "{} stages are more than --num-layers {}: at most {}", flags.pipeline,
+            model.n_layers, model.n_layers);
+    }
+    if (!flags.layers_per_virtual_stage || !problems.empty()) return problems;
+    const i64 n = *flags.layers_per_virtual_stage;
+    if (n < 1) {
+        add(virtual_flag, "must be at least 1");
+    } else if (flags.pipeline < 2) {
+        add(virtual_flag, "needs {} of at least 2", pipeline_flag);
+    } else if (chunks_of(flags, model) * flags.pipeline > model.n_layers) {
+        add(virtual_flag, "{} stages of {} chunks are more than --num-layers {}", flags.pipeline,
+            chunks_of(flags, model), model.n_layers);
+    }
+    return problems;
+}
+
+spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
+                                      const spec::ModelConfig& model) {
+    if (const auto problems = cut_problems(flags, model); !problems.empty()) {
+        throw Error(Exit::usage, problems.front());
+    }
+    spec::ParallelConfig parallel;
+    parallel.tp = flags.tensor;
+    parallel.pp = flags.pipeline;
+    parallel.vocab_divisible_by = model_flags.vocab_divisible_by;
+    parallel.pad_vocab_to = model_flags.pad_vocab_to.value_or(0);
+    parallel.sequence_parallel = flags.sequence && flags.tensor > 1;
+    parallel.n_chunks = chunks_of(flags, model);
+    if (flags.layers_per_virtual_stage && parallel.n_chunks == 1) {
+        note("{}: ignored: a stage holds no more than {} layers", virtual_flag,
+             *flags.layers_per_virtual_stage);
+    }
+    parallel.balance = balance_of(flags.partition_method);
+    parallel.recompute = recompute_of(flags);
+    (void)padded_vocab(model, parallel);    // checks the padding
+    (void)first_layer(model, parallel, 0);  // checks that every part has a layer
+    return parallel;
+}
+
+void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length) {
+    if (!parallel.sequence_parallel || micro_batch * seq_length % parallel.tp == 0) return;
+    usage_error("--sequence-parallel",
+                "{} tensor ranks cannot share the {} rows of a micro-batch equally: change "
+                "--seq-length {} or --micro-batch-size {}, or leave the flag out",
+                parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
+}
+
+void add_precision_options(cli::Options& options, PrecisionFlags& flags) {
+    options.group("Precision");
+    options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default: fp32 throughout");
+    options.flag("--bf16", &flags.bf16, "bf16 weights with fp32 masters");
+    options.flag("--fp32-residual-connection", &flags.fp32_residual,
+                 "refused with --fp16 and --bf16, whose residual stream has their type");
+}
+
+spec::Precision resolve_precision(const PrecisionFlags& flags) {
+    if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
+    if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
+        usage_error("--fp32-residual-connection",
+                    "the residual stream has the type of the weights: leave it out, or train in "
+                    "fp32");
+    }
+    if (flags.fp16) return {DType::fp16};
+    if (flags.bf16) return {DType::bf16};
+    return {DType::fp32};
+}
+
+}  // namespace lm::config

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that say how a model is divided over ranks and in which precision it trains, with
+// Megatron's names and defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/model_flags.hpp"
+#include "spec/numerics.hpp"
+#include "spec/partition.hpp"
+
+namespace lm::config {
+
+struct ParallelFlags {
+    i64 tensor = 1;
+    bool sequence = false;  // --sequence-parallel
+    i64 pipeline = 1;
+    std::optional<i64> layers_per_virtual_stage;
+    std::string partition_method = "uniform";
+    bool recompute_activations = false;
+    std::string recompute_granularity;  // empty: not given
+    std::string recompute_method;
+    std::optional<i64> recompute_layers;
+    bool checkpoint_activations = false;  // what Megatron called it earlier
+    std::optional<i64> checkpoint_layers;
+};
+void add_parallel_options(cli::Options& options, ParallelFlags& flags);
+
+// Everything about such a cut that the model does not allow: heads, groups, ffn, layers, each
+// "--flag: what is wrong: what would work". Shares need not be equal, but none may be empty.
+std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
+
+// Throws Error(usage) with the first of them.
+spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
+                                      const spec::ModelConfig& model);
+
+// Throws Error(usage) when sequence parallelism cannot cut the rows of a micro-batch evenly.
+void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
+
+struct PrecisionFlags {
+    bool fp16 = false;
+    bool bf16 = false;
+    bool fp32_residual = false;  // --fp32-residual-connection
+};
+void add_precision_options(cli::Options& options, PrecisionFlags& flags);
+// Throws Error(usage) for flags that contradict each other.
+spec::Precision resolve_precision(const PrecisionFlags& flags);
+
+}  // namespace lm::config

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/activation_plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/shape.hpp"
+#include "spec/pipeline_schedule.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+namespace {
+
+// Bytes. What follows the activations is the workspace, and cuBLASLt wants its own at a multiple of
+// that (cuBLAS documentation, cublasLtMatmul(), "workspace"); a cache line is less.
+constexpr i64 buffer_alignment = 256;
+constexpr i64 head_chunk_unit = 64;  // rows
+
+i64 aligned(i64 bytes) {
+    return round_up(bytes, buffer_alignment);
+}
+
+}  // namespace
+
+i64 head_chunk_rows(const StepShape& step, i64 local_vocab) {
+    const i64 fit = step.logits_bytes / (local_vocab * size_of(step.compute)) / head_chunk_unit;
+    const i64 most = std::max<i64>(fit, 1) * head_chunk_unit;
+    const i64 n_chunks = ceil_div(step.rows(), most);
+    return std::min(step.rows(), round_up(ceil_div(step.rows(), n_chunks), head_chunk_unit));
+}
+
+std::vector<ActivationSpec> activation_table(const ModelConfig& config,
+                                             const ParallelConfig& parallel, const StepShape& step,
+                                             i64 tp_rank) {
+    const TensorShare share = tensor_share(config, parallel, tp_rank);
+    const i64 b = step.micro_batch;
+    const i64 t = step.seq_length;
+    const i64 n = step.rows();
+    const i64 c = config.hidden;
+    const i64 q = (share.n_heads + 2 * share.n_groups) * config.head_dim;
+    const i64 a = share.n_heads * config.head_dim;
+    const i64 f = share.ffn;
+    const i64 up = is_gated(config.activation) ? 2 * f : f;
+    const i64 v = share.vocab_rows;
+    const i64 chunk = head_chunk_rows(step, v);
+    // Rows of the residual stream and the norms: this rank's part under sequence parallelism.
+    const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
+    const bool made_again = parallel.recompute.granularity == Recompute::Granularity::full;
+    const bool rotary = config.position == PositionEmbedding::rope;
+    const DType x = step.compute;
+    constexpr bool cheap = true;
+    using enum Lifetime;
+    using enum Holder;
+    std::vector<ActivationSpec> table = {
+        // Inputs of a micro-batch, copied from the loader.
+        {"tokens", {b, t}, DType::int32, per_micro_batch, embedding},
+        {"positions", {b, t}, DType::int32, per_micro_batch, rotary ? all : embedding},
+        {"targets", {b, t}, DType::int32, per_micro_batch, head},
+        {"loss_weight", {b, t}, DType::fp32, per_micro_batch, head},
+        {"doc_start", {b, t}, DType::int32, per_micro_batch},
+        {"sample_ids", {b}, DType::int64, per_micro_batch},
+        // A block: residual stream, norm, attention, residual stream, norm, MLP.
+        {"residual", {r, c}, x, per_layer},
+        {"attention_norm", {r, c}, x, per_layer, all, cheap},
+        {"attention_norm_mean", {r}, DType::fp32, per_layer},
+        {"attention_norm_rstd", {r}, DType::fp32, per_layer},
+        {"qkv", {b, t, q}, x, per_layer},
+        {"attention", {b, t, a}, x, per_layer},
+        {"attention_lse", {b, share.n_heads, t}, DType::fp32, per_layer},
+        {"residual_mid", {r, c}, x, per_layer},
+        {"mlp_norm", {r, c}, x, per_layer, all, cheap},
+        {"mlp_norm_mean", {r}, DType::fp32, per_layer},
+        {"mlp_norm_rstd", {r}, DType::fp32, per_layer},
+        {"mlp_up", {n, up}, x, per_layer},
+        {"mlp_activation", {n, f}, x, per_layer, all, cheap},
+        // After the last block: what the next stage gets, or the head.
+        {"final_residual", {r, c}, x, per_micro_batch},
+        {"final_norm", {r, c}, x, per_micro_batch, head},
+        {"final_norm_mean", {r}, DType::fp32, per_micro_batch, head},
+        {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
+        {"losses", {b, t}, DType::fp32, per_micro_batch, head},
+        {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
+        {"step_sums", {2}, DType::fp64, once},         // what the host reads once a step
+        // A branch's output before it joins the residual stream.
+        {"branch", {n, c}, x, made_again ? once : forward},
+        // The head's logits, a chunk of rows, and three numbers of each row and of this rank's
+        // share of it.
+        {"logits", {chunk, v}, x, forward, head},
+        {"row_stats", {4, chunk}, DType::fp32, forward, head},
+        {"dresidual", {r, c}, x, backward},
+        {"dbranch", {r, c}, x, backward},
+        {"dnorm", {n, c}, x, backward},
+        {"dmlp", {n, up}, x, backward},
+        {"dattention", {b, t, a}, x, backward},
+        {"dqkv", {b, t, q}, x, backward},
+    };
+    // All tensor ranks' rows of the input of a product.
+    if (r < n) table.push_back({"gathered", {n, c}, x, once});
+    // What some architectures have besides.
+    if (config.embedding_norm) {
+        table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
+    }
+    if (rotary) table.push_back({"rotary_angles", {t, config.head_dim}, DType::fp32, once});
+    if (config.position == PositionEmbedding::alibi) {
+        table.push_back({"alibi_slopes", {share.n_heads}, DType::fp32, once});
+    }
+    if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
+    return table;
+}
+
+LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) {
+    if (recompute.granularity != Recompute::Granularity::full) return {};
+    if (recompute.method == Recompute::Method::block) {
+        return layer < recompute.n_layers ? LayerGroup{layer, layer + 1} : LayerGroup{};
+    }
+    const i64 begin = layer / recompute.n_layers * recompute.n_layers;
+    return {begin, std::min(begin + recompute.n_layers, n_layers)};
+}
+
+i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
+                            i64 chunk) {
+    // Further micro-batches repeat what the first ones do.
+    const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
+    const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
+    i64 now = 0;
+    i64 most = 0;
+    for (const PipelineAction& action : pipeline_actions(shape, pp_rank)) {
+        if (action.chunk != chunk) continue;
+        if (action.op == PipelineOp::forward) most = std::max(most, ++now);
+        if (action.op == PipelineOp::backward) --now;
+    }
+    return std::min(most, n_micro_batches);
+}
+
+StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel,
+                       const StepShape& step, i64 pp_rank, i64 tp_rank) {
+    StageShape stage{.chunks = {}, .tp_rank = tp_rank};
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        stage.chunks.push_back(
+            {model_part(config, parallel, pp_rank, chunk),
+             micro_batches_in_flight(parallel, step.n_micro_batches, pp_rank, chunk)});
+    }
+    return stage;
+}
+
+namespace {
+
+// Lays out what a stage keeps, one activation after the other.
+class Planner {
+  public:
+    Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)
+        : table_(std::move(table)), recompute_(recompute), stage_(stage) {}
+
+    ActivationPlan plan() {
+        for (const ActivationSpec& spec : table_) {
+            if (spec.lifetime == Lifetime::once && held(spec)) place(spec, {}, end_);
+            if (spec.lifetime == Lifetime::per_layer) place_working_set(spec);
+        }
+        for (i64 chunk = 0; chunk < n_chunks(); ++chunk) place_chunk(chunk);
+        i64 forward_end = end_;
+        i64 backward_end = end_;
+        for (const ActivationSpec& spec : table_) {
+            if (!held(spec)) continue;
+            if (spec.lifetime == Lifetime::forward) place(spec, {}, forward_end);
+            if (spec.lifetime == Lifetime::backward) place(spec, {}, backward_end);
+        }
+        plan_.bytes = std::max(forward_end, backward_end);
+        return std::move(plan_);
+    }
+
+  private:
+    struct Owner {
+        i64 chunk = -1;
+        i64 slot = -1;
+        i64 layer = -1;
+    };
+
+    i64 n_chunks() const { return static_cast<i64>(stage_.chunks.size()); }
+    const ChunkShape& chunk_at(i64 chunk) const {
+        return stage_.chunks[static_cast<size_t>(chunk)];
+    }
+    static bool has(const ModelPart& part, const ActivationSpec& spec) {
+        return spec.holder == Holder::all ||
+               (spec.holder == Holder::embedding ? part.embedding : part.head);
+    }
+    bool held(const ActivationSpec& spec) const {
+        return std::ranges::any_of(
+            stage_.chunks, [&spec](const ChunkShape& chunk) { return has(chunk.part, spec); });
+    }
+
+    void put(const ActivationSpec& spec, const Owner& owner, i64 offset) {
+        plan_.placed.push_back(
+            {spec.name, owner.chunk, owner.slot, owner.layer, spec.shape, spec.dtype, offset});
+    }
+    void place(const ActivationSpec& spec, const Owner& owner, i64& end) {
+        put(spec, owner, end);
+        end += aligned(spec.bytes());
+    }
+
+    // Which copy in the working set `layer` uses, or -1: the activation is kept. The stream that
+    // enters a group is what the others are made from.
+    i64 working_copy(const ActivationSpec& spec, i64 n_layers, i64 layer) const {
+        if (recompute_.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
+        const LayerGroup group = recompute_group(recompute_, n_layers, layer);
+        if (group.empty() || (spec.name == "residual" && layer == group.begin)) return -1;
+        return layer - group.begin;
+    }
+
+    void place_working_set(const ActivationSpec& spec) {
+        i64 copies = 0;
+        for (const ChunkShape& chunk : stage_.chunks) {
+            const i64 n_layers = chunk.part.n_layers();
+            for (i64 layer = 0; layer < n_layers; ++layer) {
+                copies = std::max(copies, working_copy(spec, n_layers, layer) + 1);
+            }
+        }
+        working_set_.emplace(spec.name, end_);
+        end_ += copies * aligned(spec.bytes());
+    }
+
+    void place_chunk(i64 chunk) {
+        const ChunkShape& shape = chunk_at(chunk);
+        for (i64 slot = 0; slot < shape.in_flight; ++slot) {
+            for (const ActivationSpec& spec : table_) {
+                if (spec.lifetime == Lifetime::per_micro_batch && has(shape.part, spec)) {
+                    place(spec, {chunk, slot}, end_);
+                }
+                if (spec.lifetime == Lifetime::per_layer) {
+                    place_layers(spec, {chunk, slot}, shape.part.n_layers());
+                }
+            }
+        }
+    }
+
+    void place_layers(const ActivationSpec& spec, Owner owner, i64 n_layers) {
+        for (owner.layer = 0; owner.layer < n_layers; ++owner.layer) {
+            const i64 copy = working_copy(spec, n_layers, owner.layer);
+            if (copy < 0) {
+                place(spec, owner, end_);
+            } else {
+                put(spec, owner, working_set_.at(spec.name) + copy * aligned(spec.bytes()));
+            }
+        }
+    }
+
+    std::vector<ActivationSpec> table_;
+    const Recompute& recompute_;
+    const StageShape& stage_;
+    std::map<std::string, i64> working_set_;  // where each activation's copies begin
+    ActivationPlan plan_;
+    i64 end_ = 0;
+};
+
+}  // namespace
+
+ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig& parallel,
+                                const StepShape& step, const StageShape& stage) {
+    return Planner(activation_table(config, parallel, step, stage.tp_rank), parallel.recompute,
+                   stage)
+        .plan();
+}
+
+}  // namespace lm::cost

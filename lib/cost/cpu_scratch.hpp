@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scratch memory of the CPU backend's operations: what they take from the workspace, and what the
+// plan of cost/workspace.hpp sets aside.
+#pragma once
+
+#include "base/types.hpp"
+
+namespace lm::cost {
+
+// Rows that one partial sum of a column reduction covers.
+constexpr i64 reduction_rows = 64;
+// Most partial sums of a reduction of a flat range.
+constexpr i64 most_flat_pieces = 4096;
+// Rows of scratch of one worker in residual + norm.
+constexpr i64 norm_scratch_rows = 5;
+// Queries and keys of a block of attention.
+constexpr i64 attention_block = 64;
+// oneDNN's scratchpad of one worker.
+constexpr i64 matmul_scratch_bytes = i64{4} << 20;
+// A tile of a product in fp32, before it is rounded to 16 bits.
+constexpr i64 matmul_tile_bytes = i64{288} * 512 * 4;
+
+// Floats of one worker in attention's forward and backward (lib/cpu/attention.cpp takes them).
+constexpr i64 attention_forward_floats(i64 head_dim) {
+    constexpr i64 block = attention_block;
+    return round_up(4 * block * head_dim + block * block + 3 * block, 16);
+}
+constexpr i64 attention_backward_floats(i64 seq_length, i64 head_dim) {
+    constexpr i64 block = attention_block;
+    return round_up(
+        5 * seq_length * head_dim + seq_length + 3 * block * head_dim + 2 * block * block + block,
+        16);
+}
+
+}  // namespace lm::cost

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/formulas.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+
+double bigscience_parameters(const ModelConfig& config) {
+    const double l = static_cast<double>(config.n_layers);
+    const double h = static_cast<double>(config.hidden);
+    const double v = static_cast<double>(config.vocab_size);
+    const bool has_table = config.position == PositionEmbedding::absolute;
+    const double s = has_table ? static_cast<double>(config.max_positions) : 0.0;
+    const double norms = config.embedding_norm ? 4.0 : 2.0;
+    return l * (12 * h * h + 13 * h) + v * h + s * h + norms * h;
+}
+
+double megatron_parameters(const ModelConfig& config, i64 padded_vocab) {
+    const double l = static_cast<double>(config.n_layers);
+    const double h = static_cast<double>(config.hidden);
+    const double rows = static_cast<double>(padded_vocab + config.max_positions);
+    return 12 * l * h * h * (1 + 13 / (12 * h) + rows / (12 * l * h));
+}
+
+i64 rank_parameters(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
+                    i64 pp_rank) {
+    i64 n = 0;
+    const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
+    for (const LocalTensor& tensor : layout.tensors) n += tensor.numel();
+    return n;
+}
+
+CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& precision) {
+    const i64 n = count_parameters(config).total();
+    const i64 moments = checked_mul(n, 2 * size_of(DType::fp32));
+    const bool masters = precision.weights != DType::fp32;
+    return {.weights = checked_mul(n, size_of(precision.weights)),
+            .optimizer = moments + (masters ? checked_mul(n, size_of(DType::fp32)) : 0)};
+}
+
+double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,
+                       i64 seq_length, bool recompute) {
+    const double l = static_cast<double>(config.n_layers);
+    const double h = static_cast<double>(config.hidden);
+    const double b = static_cast<double>(global_batch);
+    const double s = static_cast<double>(seq_length);
+    const double v = static_cast<double>(padded_vocab);
+    const double per_layer = is_gated(config.activation) ? 32 : 24;
+    return per_layer * (recompute ? 4 : 3) * b * s * l * h * h *
+           (1 + s / (6 * h) + v / (16 * l * h));
+}
+
+double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,
+                        bool recompute) {
+    return (recompute ? 8 : 6) * n_parameters * n_tokens / (n_gpus * tflops_per_gpu * 1e12);
+}
+
+}  // namespace lm::cost

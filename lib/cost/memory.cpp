@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/memory.hpp"
+
+#include "cost/workspace.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+
+MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel,
+                       const StepShape& step, const Precision& precision,
+                       const Processor& processor, i64 tp_rank, i64 pp_rank) {
+    const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
+    const i64 n = flat_elements(layout, parallel);
+    const i64 fp32 = checked_mul(n, size_of(DType::fp32));
+    MemoryPlan plan;
+    plan.weights = n * size_of(precision.weights);
+    plan.gradients = fp32;
+    // With ZeRO-1 a data rank has masters and moments of its part of the elements alone
+    // (Rajbhandari et al., 2020, section 5.1).
+    const i64 share = parallel.zero_stage == 0 ? fp32 : fp32 / parallel.dp;
+    plan.masters = precision.weights == DType::fp32 ? 0 : share;
+    plan.optimizer = 2 * share;
+    StepShape shape = step;
+    shape.compute = precision.weights;
+    shape.logits_bytes = processor.logits_bytes();
+    plan.activations = plan_activations(config, parallel, shape,
+                                        stage_shape(config, parallel, step, pp_rank, tp_rank))
+                           .bytes;
+    plan.workspace =
+        processor.cuda ? cuda_workspace_bytes(config, parallel, shape, tp_rank, processor.attention)
+                       : cpu_workspace_bytes(config, parallel, step, processor.n_threads);
+    return plan;
+}
+
+}  // namespace lm::cost

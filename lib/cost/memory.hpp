@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory plan of a rank: the bytes of its buffers. lm-train allocates by this plan and
+// lm-estimate prints it.
+#pragma once
+
+#include "cost/activation_plan.hpp"
+#include "spec/numerics.hpp"
+
+namespace lm::cost {
+
+// What computes: its workspace is part of the plan.
+struct Processor {
+    i64 n_threads = 1;  // of the CPU backend
+    bool cuda = false;
+    spec::GpuAttention attention = spec::GpuAttention::flash;
+    i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
+};
+
+// What a GPU's memory has to hold besides buffers and NCCL: the driver's context, CUDA's libraries
+// and all kernels.
+constexpr i64 cuda_allowance_bytes = i64{2} << 30;
+
+struct MemoryPlan {
+    i64 weights = 0;
+    i64 masters = 0;  // fp32 masters of 16-bit weights; 0 when the weights are fp32 themselves
+    i64 gradients = 0;
+    i64 optimizer = 0;  // Adam's two moments
+    i64 activations = 0;
+    i64 workspace = 0;
+    i64 total() const {
+        return weights + masters + gradients + optimizer + activations + workspace;
+    }
+};
+
+MemoryPlan plan_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
+                       const StepShape& step, const spec::Precision& precision,
+                       const Processor& processor, i64 tp_rank, i64 pp_rank);
+
+}  // namespace lm::cost

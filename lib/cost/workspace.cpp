@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/workspace.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "cost/cpu_scratch.hpp"
+#include "cost/cuda_scratch.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+
+i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
+                        const StepShape& step, i64 n_threads) {
+    // Column reductions: one row of the widest gradient per block of rows, two for a norm's.
+    const i64 groups = ceil_div(config.n_groups, parallel.tp);
+    const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
+                                 groups * (config.qkv_rows() / config.n_groups)});
+    const i64 columns =
+        ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
+    const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));
+    // Weight and bias of a norm, widened.
+    const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
+    // Of every worker: a product's scratchpad and tile, attention's blocks, or rows of a norm.
+    const i64 floats = std::max({attention_forward_floats(config.head_dim),
+                                 attention_backward_floats(step.seq_length, config.head_dim),
+                                 norm_scratch_rows * round_up(config.hidden, 16)});
+    const i64 worker = std::max(matmul_scratch_bytes + matmul_tile_bytes,
+                                floats * static_cast<i64>(sizeof(float)));
+    constexpr i64 alignment = 256;
+    return round_up(columns, alignment) + norm_rows + flat +
+           n_threads * round_up(worker, alignment);
+}
+
+namespace {
+
+// What cuDNN's backward takes: an fp32 sum of dQ, or, to be deterministic on Hopper, a 16-bit dP of
+// all queries and keys (cudnn-frontend, node/scaled_dot_product_flash_attention.h); two numbers a
+// query; dK and dV of each head where heads share theirs; and some room for the engine. Where an
+// engine wants more, our own kernels do its work.
+i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
+                          GpuAttention attention) {
+    if (attention == GpuAttention::flash || size_of(step.compute) != 2) return 0;
+    constexpr i64 room = i64{16} << 20;
+    const i64 queries = step.micro_batch * heads * round_up(step.seq_length, 128);
+    const i64 keys = round_up(step.seq_length, 128);
+    const i64 sums = attention == GpuAttention::cudnn ? 4 * queries * config.head_dim  // dQ
+                                                      : 2 * queries * keys;            // dP
+    const i64 shared = config.n_groups < config.n_heads ? 2 * 2 * queries * config.head_dim : 0;
+    return cuda_piece(sums + shared + 2 * 4 * queries + room);
+}
+
+}  // namespace
+
+i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
+                         const StepShape& step, i64 tp_rank, GpuAttention kernels) {
+    if (config.head_dim > cuda_widest_head) {
+        usage_error("--kv-channels", "{}: on a GPU, heads are at most {} wide", config.head_dim,
+                    cuda_widest_head);
+    }
+    constexpr i64 f32 = sizeof(float);
+    const i64 rows = step.rows();
+    const i64 groups = ceil_div(config.n_groups, parallel.tp);
+    // The widest bias gradient: of query, key and value, of the MLP (gate and up), or of hidden.
+    const i64 widest = std::max({config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
+                                 groups * (config.qkv_rows() / config.n_groups)});
+    const i64 product =
+        cuda_piece(cuda_product_bytes) + cuda_piece(f32 * column_sum_floats(rows, widest));
+    const i64 norm = cuda_piece(f32 * std::max(norm_gradient_floats(config.hidden),
+                                               column_sum_floats(rows, 2 * config.hidden)));
+    const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
+    const i64 attention =
+        std::max(cuda_piece(f32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
+                 cudnn_attention_bytes(config, step, heads, kernels));
+    const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
+    return std::max({product, norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});
+}
+
+}  // namespace lm::cost

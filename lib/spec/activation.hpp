@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activation function of the MLP.
+#pragma once
+
+#include <string_view>
+
+namespace lm::spec {
+
+// gelu_tanh is Megatron's fused bias-GELU and Hugging Face's gelu_new; gelu_erf is Hugging Face's
+// gelu. Gated linear units (Shazeer 2020, "GLU variants improve transformer"): swiglu gates by
+// silu(x) = x / (1 + exp(-x)), geglu by gelu_erf.
+enum class Activation {
+    none,  // of an operation alone: a model has one of the others
+    gelu_tanh,
+    gelu_erf,
+    swiglu,
+    geglu
+};
+
+std::string_view name_of(Activation value);
+
+// True for a gated linear unit, which has a gate projection beside the up projection.
+constexpr bool is_gated(Activation activation) {
+    return activation == Activation::swiglu || activation == Activation::geglu;
+}
+
+}  // namespace lm::spec

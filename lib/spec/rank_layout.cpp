@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/rank_layout.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/shape.hpp"
+
+namespace lm::spec {
+
+Shape Box::shape() const {
+    Shape result = end;
+    for (int dim = 0; dim < result.rank(); ++dim) result[dim] -= start[dim];
+    return result;
+}
+
+namespace {
+
+// The first of `n` granules that tensor rank `tp_rank` holds.
+i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
+    return n * tp_rank / parallel.tp;
+}
+
+}  // namespace
+
+TensorShare tensor_share(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank) {
+    const auto cut = [&](i64 n) {
+        return first_granule(n, parallel, tp_rank + 1) - first_granule(n, parallel, tp_rank);
+    };
+    const i64 heads_in_group = config.n_heads / config.n_groups;
+    TensorShare share;
+    share.n_groups = cut(config.n_groups);
+    share.n_heads = share.n_groups * heads_in_group;
+    share.first_head = first_granule(config.n_groups, parallel, tp_rank) * heads_in_group;
+    share.ffn = cut(config.ffn_hidden);
+    share.vocab_rows = padded_vocab(config, parallel) / parallel.tp;
+    share.vocab_start = tp_rank * share.vocab_rows;
+    share.n_vocab = std::clamp<i64>(config.vocab_size - share.vocab_start, 0, share.vocab_rows);
+    return share;
+}
+
+namespace {
+
+// The unit after whose backward the gradient of `tensor` is complete on a rank that holds `parts`;
+// -1: it does not hold the tensor.
+i64 unit_among(const std::vector<ModelPart>& parts, const TensorSpec& tensor,
+               const ModelConfig& config) {
+    switch (tensor.place) {
+        case Place::embedding:
+            if (parts.front().embedding) return embedding_unit;
+            return parts.back().head && tensor.tied_head ? head_unit(config) : -1;
+        case Place::head:
+            return parts.back().head ? head_unit(config) : -1;
+        case Place::layer:
+            break;
+    }
+    const bool held = std::ranges::any_of(parts, [&tensor](const ModelPart& part) {
+        return tensor.layer >= part.first_layer && tensor.layer < part.end_layer;
+    });
+    return held ? unit_of_layer(tensor.layer) : -1;
+}
+
+LocalTensor local_part(const TensorSpec& tensor, i64 index, const ModelConfig& config,
+                       const ParallelConfig& parallel, i64 tp_rank) {
+    LocalTensor local{.index = index, .box = {tensor.shape, tensor.shape}};
+    for (int dim = 0; dim < tensor.shape.rank(); ++dim) local.box.start[dim] = 0;
+    if (tensor.vocab_rows) {
+        const TensorShare share = tensor_share(config, parallel, tp_rank);
+        local.box.start[0] = std::min(share.vocab_start, config.vocab_size);
+        local.box.end[0] = local.box.start[0] + share.n_vocab;
+        local.shape = local.box.shape();
+        local.shape[0] = share.vocab_rows;
+        return local;
+    }
+    if (tensor.cut.dim >= 0) {
+        const i64 granules = tensor.shape[tensor.cut.dim] / tensor.cut.granule;
+        const auto edge = [&](i64 rank) {
+            return first_granule(granules, parallel, rank) * tensor.cut.granule;
+        };
+        local.box.start[tensor.cut.dim] = edge(tp_rank);
+        local.box.end[tensor.cut.dim] = edge(tp_rank + 1);
+    }
+    local.shape = local.box.shape();
+    return local;
+}
+
+}  // namespace
+
+RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>& table,
+                       const ParallelConfig& parallel, i64 tp_rank, i64 pp_rank) {
+    RankLayout layout;
+    std::vector<ModelPart> parts;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        parts.push_back(model_part(config, parallel, pp_rank, chunk));
+    }
+    const std::string* block = nullptr;
+    for (size_t i = 0; i < table.size(); ++i) {
+        const i64 unit = unit_among(parts, table[i], config);
+        if (unit < 0) continue;
+        LocalTensor local = local_part(table[i], static_cast<i64>(i), config, parallel, tp_rank);
+        local.unit = unit;
+        local.replicated = parallel.tp > 1 && table[i].cut.dim < 0;
+        local.copy = table[i].place == Place::embedding && unit != embedding_unit;
+        const bool adjacent = block && !table[i].block.empty() && table[i].block == *block;
+        if (!adjacent) layout.n_elements = round_up(layout.n_elements, block_alignment);
+        block = &table[i].block;
+        local.offset = layout.n_elements;
+        layout.n_elements += local.numel();
+        layout.tensors.push_back(local);
+    }
+    layout.n_elements = round_up(layout.n_elements, block_alignment);
+    return layout;
+}
+
+i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel) {
+    return round_up(layout.n_elements, checked_mul(block_alignment, parallel.dp));
+}
+
+}  // namespace lm::spec

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/tensor_table.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lm::spec {
+namespace {
+
+// Builds the table in the order in which parameters lie in memory.
+class TableBuilder {
+  public:
+    explicit TableBuilder(const ModelConfig& config)
+        // Output projections of a residual branch start smaller, by the depth of the residual
+        // stream (GPT-2 paper, section 2.3; Megatron's scaled_init_method_normal).
+        : config_(config),
+          branch_std_(config.init_std / std::sqrt(2.0 * static_cast<double>(config.n_layers))) {}
+
+    std::vector<TensorSpec> build() {
+        embedding();
+        for (i64 layer = 0; layer < config_.n_layers; ++layer) {
+            attention(layer);
+            mlp(layer);
+        }
+        norm("final_norm", Place::head, -1);
+        if (config_.untied_head) {
+            TensorSpec& head = matrix("head.weight", config_.vocab_size, config_.hidden,
+                                      config_.init_std, {0, 1}, Place::head, -1);
+            head.vocab_rows = true;
+        }
+        return std::move(table_);
+    }
+
+  private:
+    TensorSpec& matrix(std::string name, i64 rows, i64 cols, double std, Cut cut, Place place,
+                       i64 layer, std::string block = {}) {
+        table_.push_back({.name = std::move(name),
+                          .shape = {rows, cols},
+                          .init = Init::normal,
+                          .init_std = std,
+                          .weight_decay = true,
+                          .cut = cut,
+                          .place = place,
+                          .layer = layer,
+                          .block = std::move(block)});
+        return table_.back();
+    }
+
+    void vector(std::string name, i64 size, Init init, Cut cut, Place place, i64 layer,
+                std::string block = {}) {
+        table_.push_back({.name = std::move(name),
+                          .shape = {size},
+                          .init = init,
+                          .cut = cut,
+                          .place = place,
+                          .layer = layer,
+                          .block = std::move(block)});
+    }
+
+    void norm(const std::string& name, Place place, i64 layer) {
+        vector(name + ".weight", config_.hidden, Init::ones, {}, place, layer);
+        if (config_.normalization == Normalization::layer_norm) {
+            vector(name + ".bias", config_.hidden, Init::zeros, {}, place, layer);
+        }
+    }
+
+    void embedding() {
+        TensorSpec& word = matrix("embedding.word.weight", config_.vocab_size, config_.hidden,
+                                  config_.init_std, {0, 1}, Place::embedding, -1);
+        word.vocab_rows = true;
+        word.tied_head = !config_.untied_head;
+        if (config_.position == PositionEmbedding::absolute) {
+            matrix("embedding.position.weight", config_.max_positions, config_.hidden,
+                   config_.init_std, {}, Place::embedding, -1);
+        }
+        if (config_.embedding_norm) norm("embedding.norm", Place::embedding, -1);
+    }
+
+    struct Projection {
+        const char* name;
+        i64 rows;
+        i64 granule;
+    };
+
+    // Column-parallel projections computed by one product: cut by rows, weights then biases
+    // adjacent.
+    void column_parallel(const std::string& prefix, const std::string& block,
+                         std::initializer_list<Projection> projections, i64 layer) {
+        for (const Projection& p : projections) {
+            matrix(prefix + p.name + ".weight", p.rows, config_.hidden, config_.init_std,
+                   {0, p.granule}, Place::layer, layer, prefix + block + ".weight");
+        }
+        if (!config_.linear_bias) return;
+        for (const Projection& p : projections) {
+            vector(prefix + p.name + ".bias", p.rows, Init::zeros, {0, p.granule}, Place::layer,
+                   layer, prefix + block + ".bias");
+        }
+    }
+
+    // A row-parallel projection: cut by columns; its bias is added once, after the reduction.
+    void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
+        matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
+               layer);
+        if (config_.linear_bias) {
+            vector(name + ".bias", config_.hidden, Init::zeros, {}, Place::layer, layer);
+        }
+    }
+
+    void attention(i64 layer) {
+        const std::string prefix = fmt::format("layers.{}.attention.", layer);
+        const i64 d = config_.head_dim;
+        const i64 heads_per_group = config_.n_heads / config_.n_groups;
+        norm(prefix + "norm", Place::layer, layer);
+        column_parallel(prefix, "qkv",
+                        {{"query", config_.n_heads * d, heads_per_group * d},
+                         {"key", config_.n_groups * d, d},
+                         {"value", config_.n_groups * d, d}},
+                        layer);
+        row_parallel(prefix + "output", config_.attention_width(), heads_per_group * d, layer);
+    }
+
+    void mlp(i64 layer) {
+        const std::string prefix = fmt::format("layers.{}.mlp.", layer);
+        norm(prefix + "norm", Place::layer, layer);
+        if (is_gated(config_.activation)) {
+            column_parallel(prefix, "gate_up",
+                            {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}},
+                            layer);
+        } else {
+            column_parallel(prefix, "up", {{"up", config_.ffn_hidden, 1}}, layer);
+        }
+        row_parallel(prefix + "down", config_.ffn_hidden, 1, layer);
+    }
+
+    const ModelConfig& config_;
+    double branch_std_;
+    std::vector<TensorSpec> table_;
+};
+
+}  // namespace
+
+std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
+    return TableBuilder(config).build();
+}
+
+ParameterCount count_parameters(const ModelConfig& config) {
+    ModelConfig one_layer = config;  // layers are alike: count one, multiply
+    one_layer.n_layers = 1;
+    ParameterCount count;
+    for (const TensorSpec& tensor : tensor_table(one_layer)) {
+        const i64 n = tensor.shape.numel();
+        if (tensor.place == Place::embedding) {
+            count.embedding += n;
+        } else if (tensor.name == "head.weight") {
+            count.head += n;
+        } else if (tensor.name.find("norm.") != std::string::npos) {
+            count.norm += checked_mul(n, tensor.place == Place::layer ? config.n_layers : 1);
+        } else if (tensor.name.find(".attention.") != std::string::npos) {
+            count.attention += checked_mul(n, config.n_layers);
+        } else {
+            count.mlp += checked_mul(n, config.n_layers);
+        }
+    }
+    return count;
+}
+
+}  // namespace lm::spec

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/open_device.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/launcher.hpp"
+#include "base/log.hpp"
+#include "cpu/cpu_device.hpp"
+#include "parallel/grid.hpp"
+#include "parallel/hosts.hpp"
+#include "parallel/together.hpp"
+#include "train/gemm_tuning.hpp"
+
+namespace lm::train {
+namespace {
+
+// Beside this library.
+std::filesystem::path plugin_path() {
+    if (const char* const directory = std::getenv("LM_PLUGIN_DIR")) {
+        return std::filesystem::path(directory) / cuda::plugin_file;
+    }
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&cuda_plugin), &info) == 0) return cuda::plugin_file;
+    return std::filesystem::path(info.dli_fname).parent_path() / cuda::plugin_file;
+}
+
+const cuda::Plugin* open_plugin() {
+    const std::filesystem::path path = plugin_path();
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+        run_error("cuda",
+                  "this build has no CUDA plugin ({}): build where nvcc is, or use --device cpu",
+                  path.string());
+    }
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        run_error("cuda",
+                  "the CUDA plugin cannot be opened: {}: name the directory of CUDA's libraries in "
+                  "LD_LIBRARY_PATH (a cluster's module does), or install them",
+                  dlerror());
+    }
+    using Entry = const cuda::Plugin* (*)();
+    const auto entry = reinterpret_cast<Entry>(dlsym(library, cuda::plugin_symbol));
+    if (entry == nullptr) run_error(path.string(), "not a CUDA plugin of this toolkit");
+    const cuda::Plugin* const plugin = entry();
+    if (plugin->abi != cuda::plugin_abi) {
+        run_error(path.string(),
+                  "belongs to another version of the toolkit (ABI {}, not {}): install both from "
+                  "one build",
+                  plugin->abi, cuda::plugin_abi);
+    }
+    return plugin;
+}
+
+}  // namespace
+
+const cuda::Plugin& cuda_plugin() {
+    static const cuda::Plugin* const plugin = open_plugin();
+    return *plugin;
+}
+
+namespace {
+
+// Whether to look for a GPU at all: opening the plugin with its libraries takes a while.
+bool has_driver() {
+    if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != nullptr) dlclose(driver);
+    return driver != nullptr;
+}
+
+// This rank's number among those of its host.
+i64 place_of(comm::Group& world) {
+    const i64 by_name = parallel::place_on_host(world);
+    return rank_on_host().value_or(by_name);
+}
+
+// The GPU of rank `place` of its host.
+int index_of_gpu(i64 place, int n_ranks) {
+    const i64 n_devices = cuda_plugin().count_devices(n_ranks);
+    if (n_devices > 1 && place >= n_devices) {
+        run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
+                  n_devices);
+    }
+    // A launcher may give each rank a GPU of its own to see.
+    return n_devices == 1 ? 0 : static_cast<int>(place);
+}
+
+// Before anything else is allocated.
+void autotune(device::Device& device, const TrainerConfig& config, int rank) {
+    const Stopwatch watch;
+    ChoicesInDirectory choices(config.autotune);
+    const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
+    const auto& overlap = config.data_parallel;
+    device.tune(&choices);
+    std::set<int> held = {cost::nccl_blocks(config.parallel, at.pp, false)};
+    if (overlap.overlap_grad_reduce || overlap.overlap_param_gather) {
+        held.insert(cost::nccl_blocks(config.parallel, at.pp, true));
+    }
+    for (const int n : held) {
+        device.reserve_sms(n);
+        rehearse(device, config, linear_shapes(config, at.tp));
+    }
+    device.tune(nullptr);
+    if (rank != 0) return;
+    note("autotune: {} products measured, {} found in {}, in {:.1f} s", choices.n_kept(),
+         choices.n_found(), config.autotune, watch.elapsed_s());
+}
+
+}  // namespace
+
+std::string choose_device(const std::string& choice, comm::Group& world) {
+    if (choice != "auto") return choice;
+    std::string why = "no NVIDIA driver";
+    const i64 place = place_of(world);
+    const bool driver = has_driver();
+    const bool usable = driver && cuda_is_usable(why, place, world.size());
+    i64 n_gpus = usable ? 1 : 0;
+    world.all_reduce({&n_gpus, DType::int64, {1}});
+    if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
+    if (n_gpus == 0) return "cpu";
+    if (n_gpus == world.size()) return "cuda";
+    i64 without = usable ? 0 : world.size() - world.rank();  // largest on the first of these
+    world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
+    const i64 first_without = world.size() - without;
+    if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
+    throw JointError(
+        Exit::usage,
+        fmt::format("--device auto: {} of {} ranks can use a GPU, rank {} cannot: name "
+                    "the device, or repair that rank's machine",
+                    n_gpus, world.size(), first_without));
+}
+
+std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world) {
+    if (!config.cuda) return cpu::make_device(config.n_threads);
+    const i64 place = place_of(world);
+    std::unique_ptr<device::Device> device;
+    parallel::together(world, [&] {
+        device = cuda_plugin().open_device(index_of_gpu(place, world.size()));
+        if (config.allow_tf32) device->allow_tf32();
+        if (config.attention != spec::GpuAttention::flash) {
+            device->use_cudnn(config.attention == spec::GpuAttention::cudnn_deterministic);
+        }
+        if (!config.autotune.empty()) autotune(*device, config, world.rank());
+    });
+    return device;
+}
+
+parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
+                       double timeout_s) {
+    if (!config.cuda || world.size() == 1) return parallel::make_grid(world, config.parallel);
+    const auto gpus =
+        cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
+    parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
+    parallel::prepare(
+        grid, config.data_parallel.overlap_grad_reduce || config.data_parallel.overlap_param_gather,
+        !config.model.untied_head);
+    return grid;
+}
+
+bool cuda_is_usable(std::string& why, i64 place, int n_ranks) {
+    try {
+        cuda_plugin().claim_device(index_of_gpu(place, n_ranks));
+        return true;
+    } catch (const Error& error) {
+        why = error.what();
+        return false;
+    }
+}
+
+}  // namespace lm::train

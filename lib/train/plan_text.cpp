@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/units.hpp"
+#include "cost/formulas.hpp"
+#include "cost/nccl.hpp"
+#include "optim/schedule_summary.hpp"
+#include "train/layout_text.hpp"
+#include "train/rules.hpp"
+
+namespace lm::train {
+namespace {
+
+template <typename... Args>
+void line(std::string& plan, std::string_view what, fmt::format_string<Args...> format,
+          Args&&... args) {
+    plan += fmt::format(" > {:<12} {}\n", what, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// "rope positions, RMSNorm, swiglu, 8 key-value groups, head of its own, no biases"
+std::string kind_text(const spec::ModelConfig& model) {
+    std::string text = fmt::format("{} positions, {}, {}", name_of(model.position),
+                                   name_of(model.normalization), name_of(model.activation));
+    if (model.n_groups != model.n_heads) {
+        text +=
+            fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
+    }
+    if (model.embedding_norm) text += ", embedding norm";
+    text += model.untied_head ? ", head of its own" : ", tied head";
+    if (!model.linear_bias) text += ", no biases";
+    return text;
+}
+
+void add_model(std::string& plan, const spec::ModelConfig& model,
+               const spec::ParallelConfig& parallel) {
+    const i64 total = spec::count_parameters(model).total();
+    line(plan, "model", "{} parameters ({}): {} layers, hidden {}, {} heads, ffn {}, sequence {}",
+         total, human_count(static_cast<double>(total)), model.n_layers, model.hidden,
+         model.n_heads, model.ffn_hidden, model.seq_length);
+    line(plan, "architecture", "{}", kind_text(model));
+    line(plan, "vocabulary", "{}, in memory {}", model.vocab_size,
+         spec::padded_vocab(model, parallel));
+}
+
+void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
+    if (!schedule.curriculum()) return;
+    i64 full = 1;  // the first iteration of the final length
+    for (i64 step = i64{1} << 40; step > 0; step /= 2) {
+        if (!schedule.curriculum()->finished(full + step - 1)) full += step;
+    }
+    const i64 reached = std::min(full, schedule.total_iterations() + 1);
+    line(plan, "curriculum",
+         "{}: sequences of {} tokens at first, {} from iteration {} on, after {} tokens",
+         name_of(schedule.curriculum()->kind), schedule.seq_length({}),
+         schedule.seq_length({.iteration = reached - 1}), reached,
+         schedule.after(reached - 1).tokens);
+}
+
+void add_schedule(std::string& plan, const RunConfig& config) {
+    const optim::Counters& end = config.schedule.end();
+    const optim::BatchRamp& ramp = config.schedule.ramp();
+    line(plan, "training", "{} iterations, {} samples, {} tokens", end.iteration, end.samples,
+         end.tokens);
+    const auto stages = ramp.stages();
+    const i64 micro = config.trainer.micro_batch;
+    const i64 dp = config.trainer.parallel.dp;
+    if (stages.size() > 1) {
+        line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
+             ramp.global_batch(), stages.size(), micro);
+    } else if (ramp.global_batch() % (micro * dp) != 0) {  // the plan of an error
+        line(plan, "batch", "{} samples", ramp.global_batch());
+    } else {
+        line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch(),
+             ramp.global_batch() / (micro * dp), micro, dp > 1 ? " on each replica" : "");
+    }
+    const optim::LearningRate& rate = config.schedule.learning_rate();
+    line(plan, "learning rate",
+         "{:.3E} after {:.0f} samples of warm-up, {:.3E} after {:.0f} samples", rate.max,
+         rate.warmup_samples, rate.min, rate.decay_samples);
+    add_curriculum(plan, config.schedule);
+}
+
+void add_ranks(std::string& plan, const RunConfig& config) {
+    const spec::ParallelConfig& p = config.trainer.parallel;
+    if (p.tp * p.pp * p.dp == 1) return;
+    std::string layers;
+    if (p.pp > 1) {
+        i64 least = config.trainer.model.n_layers;
+        i64 most = 0;
+        for (i64 stage = 0; stage < p.pp; ++stage) {
+            const i64 n = spec::stage_layers(config.trainer.model, p, stage);
+            least = std::min(least, n);
+            most = std::max(most, n);
+        }
+        layers = least == most ? fmt::format("; {} layers in each stage", most)
+                               : fmt::format("; {} to {} layers in a stage", least, most);
+    }
+    line(plan, "ranks", "{} = {} tensor x {} pipeline x {} data{}", p.tp * p.pp * p.dp, p.tp, p.pp,
+         p.dp, layers);
+    if (!config.output.dry_run) return;
+    for (const LayoutLine& each : describe_layout(config)) line(plan, each.what, "{}", each.text);
+}
+
+// What --dry-run says on top: every stage of the ramp, and the rate where it matters.
+void add_schedule_details(std::string& plan, const RunConfig& config) {
+    const optim::Schedule& schedule = config.schedule;
+    for (const std::string& text : optim::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
+    std::string sizes;
+    for (const i64 size :
+         optim::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
+        sizes += fmt::format(" {}", size);
+    }
+    line(plan, "ranks", "data-parallel sizes that fit every batch:{}", sizes);
+    for (const optim::RatePoint& point : optim::key_rates(schedule)) {
+        line(plan, "rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
+             point.done.iteration, point.done.samples);
+    }
+    for (const IterationRange& range : parse_skip_ranges(config.output.skip_ranges)) {
+        line(plan, "skipped", "iterations {} to {}: their samples are taken, not trained on",
+             range.first, range.last);
+    }
+}
+
+void add_data(std::string& plan, const RunConfig& config, const data::DataSets& data) {
+    const auto describe = [&plan](std::string_view name, const data::SampleSource& source, i64 n) {
+        for (const std::string& text : data::describe_use(name, source, n))
+            line(plan, "data", "{}", text);
+    };
+    if (!data.train) return;  // a plan that goes on without
+    describe("train", *data.train, config.schedule.end().samples);
+    for (const data::NamedSource& set : data.valid) {
+        describe(set.name, *set.source, config.validation_samples);
+    }
+    for (const data::NamedSource& set : data.test) {
+        describe(set.name, *set.source, config.validation_samples);
+    }
+    if (!data.valid.empty()) {
+        line(plan, "validation", "{} samples of each set every {} iterations",
+             config.validation_samples, config.output.eval_interval);
+    }
+    if (!data.test.empty()) {
+        line(plan, "test", "{} samples of each set at the end", config.validation_samples);
+    }
+}
+
+// Of the pipeline stage that needs most.
+cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
+    const TrainerConfig& trainer = config.trainer;
+    const cost::StepShape step{
+        trainer.micro_batch, trainer.model.seq_length,
+        config.schedule.ramp().global_batch() / (trainer.micro_batch * trainer.parallel.dp)};
+    cost::MemoryPlan largest;
+    for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
+        const cost::MemoryPlan plan = cost::plan_memory(
+            trainer.model, trainer.parallel, step, config.precision, trainer.processor(), 0, stage);
+        if (plan.total() > largest.total()) largest = plan;
+    }
+    return largest;
+}
+
+void add_memory(std::string& plan, const RunConfig& config) {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
+    const cost::MemoryPlan memory = largest_memory_plan(config);
+    const auto& data = config.trainer.data_parallel;
+    const i64 nccl =
+        config.trainer.cuda
+            ? cost::nccl_bytes(parallel, 0, data.overlap_grad_reduce || data.overlap_param_gather,
+                               !config.trainer.model.untied_head)
+            : 0;
+    const std::string masters =
+        memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";
+    line(plan, "memory",
+         "{}{}: weights {}, {}gradients {}, optimizer {}, activations {}, workspace {}{}",
+         human_size(memory.total()), ranks > 1 ? " on the fullest rank" : "",
+         human_size(memory.weights), masters, human_size(memory.gradients),
+         human_size(memory.optimizer), human_size(memory.activations), human_size(memory.workspace),
+         nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "");
+}
+
+// Where the schedule or a flag ends the run, whichever comes first.
+i64 last_iteration(const RunConfig& config) {
+    const OutputFlags& output = config.output;
+    const i64 total = config.schedule.total_iterations();
+    const i64 last = std::min(total, output.exit_iteration.value_or(total));
+    if (!output.exit_samples) return last;
+    const auto iterations = std::views::iota(i64{1}, std::max<i64>(last, 1));
+    return *std::ranges::partition_point(iterations, [&](i64 iteration) {
+        return config.schedule.after(iteration).samples < *output.exit_samples;
+    });
+}
+
+void add_checkpoints(std::string& plan, const RunConfig& config) {
+    const OutputFlags& output = config.output;
+    if (output.save.empty()) return line(plan, "checkpoints", "none (no --save)");
+    std::vector<spec::SaveRange> ranges;
+    if (!output.save_schedule.empty()) ranges = spec::parse_save_schedule(output.save_schedule);
+    if (output.save_interval) ranges = {{.interval = *output.save_interval, .until = 0}};
+    const i64 saves = spec::count_saves(ranges, last_iteration(config));
+    const i64 each = cost::checkpoint_size(config.trainer.model, config.precision).total();
+    line(plan, "checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each),
+         output.save, human_size(saves * each));
+}
+
+}  // namespace
+
+std::string describe_plan(const RunConfig& config, const data::DataSets& data) {
+    std::string plan;
+    add_model(plan, config.trainer.model, config.trainer.parallel);
+    add_ranks(plan, config);
+    add_schedule(plan, config);
+    if (config.output.dry_run) add_schedule_details(plan, config);
+    add_data(plan, config, data);
+    add_memory(plan, config);
+    add_checkpoints(plan, config);
+    return plan;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/schedule_request.hpp"
+
+#include "base/error.hpp"
+#include "config/schedule_flags.hpp"
+
+namespace lm::train {
+namespace {
+
+std::optional<optim::Curriculum> curriculum_of(const CurriculumFlags& flags, i64 seq_length) {
+    if (flags.type.empty()) return std::nullopt;
+    optim::Curriculum curriculum;
+    curriculum.kind = optim::parse_curriculum_kind("--curriculum-schedule", flags.schedule);
+    if (curriculum.kind == optim::Curriculum::Kind::fixed_discrete) {
+        curriculum.lengths = flags.difficulties;
+        curriculum.max_steps = flags.max_steps;
+        return curriculum;
+    }
+    const auto needed = [](std::string_view flag, const std::optional<i64>& value) {
+        if (!value) usage_error(flag, "is needed by --curriculum-learning-type");
+        return *value;
+    };
+    curriculum.min = needed("--curriculum-min-difficulty", flags.min_difficulty);
+    curriculum.max = flags.max_difficulty.value_or(seq_length);
+    curriculum.total_steps = needed("--curriculum-total-steps", flags.total_steps);
+    curriculum.difficulty_step = flags.difficulty_step;
+    curriculum.root_degree = flags.root_degree;
+    return curriculum;
+}
+
+}  // namespace
+
+optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_length) {
+    optim::ScheduleRequest request;
+    request.seq_length = seq_length;
+    const spec::BatchRamp ramp = config::batch_ramp(flags);
+    request.global_batch = ramp.global_batch;
+    if (ramp.start != 0) {
+        request.ramp_start = ramp.start;
+        request.ramp_increment = ramp.increment;
+        request.ramp_samples = ramp.samples;
+    }
+    request.train_samples = flags.train_samples;
+    request.train_iters = flags.train_iters;
+    request.train_tokens = flags.train_tokens;
+    request.lr = flags.lr;
+    request.min_lr = flags.min_lr;
+    request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
+    request.warmup_samples = flags.lr_warmup_samples;
+    request.warmup_iters = flags.lr_warmup_iters;
+    request.warmup_fraction = flags.lr_warmup_fraction;
+    request.warmup_init = flags.lr_warmup_init;
+    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
+    request.anneal_samples = flags.lr_wsd_decay_samples;
+    request.anneal_iters = flags.lr_wsd_decay_iters;
+    request.decay_samples = flags.lr_decay_samples;
+    request.decay_iters = flags.lr_decay_iters;
+    request.decay_tokens = flags.lr_decay_tokens;
+    request.curriculum = curriculum_of(flags.curriculum, seq_length);
+    return request;
+}
+
+optim::AdamWConfig adamw_config(const ScheduleFlags& flags) {
+    const auto below_one = [](std::string_view flag, double value) {
+        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
+        return value;
+    };
+    const auto not_negative = [](std::string_view flag, double value) {
+        if (!(value >= 0.0)) usage_error(flag, "{} is negative", value);
+        return value;
+    };
+    if (!(flags.adam_eps > 0)) usage_error("--adam-eps", "{} is not positive", flags.adam_eps);
+    return {.beta1 = below_one("--adam-beta1", flags.adam_beta1),
+            .beta2 = below_one("--adam-beta2", flags.adam_beta2),
+            .eps = flags.adam_eps,
+            .weight_decay = not_negative("--weight-decay", flags.weight_decay),
+            .clip_grad = not_negative("--clip-grad", flags.clip_grad)};
+}
+
+}  // namespace lm::train

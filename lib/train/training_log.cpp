@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/training_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cost/formulas.hpp"
+#include "cost/peak_flops.hpp"
+#include "train/gpu_memory.hpp"
+
+namespace lm::train {
+namespace {
+
+metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
+                                                const optim::Counters& start) {
+    metrics::TensorBoardOptions options{.directory = config.output.tensorboard_dir,
+                                        .queue_size = config.output.tensorboard_queue_size,
+                                        .batch_size = config.output.log_batch_size,
+                                        .validation_ppl = config.output.log_validation_ppl,
+                                        .timers = config.output.log_timers};
+    if (start.iteration > 0) {
+        options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
+    }
+    const spec::ParameterCount count = spec::count_parameters(config.trainer.model);
+    const auto n = static_cast<double>(count.total() - count.embedding);
+    options.gigaflos_per_sample =
+        6.0 * n * static_cast<double>(config.trainer.model.seq_length) / 1e9;
+    return options;
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(const RunConfig& config, const optim::Counters& start, bool writes)
+    : config_(config), writes_(writes) {
+    if (!writes) return;
+    const OutputFlags& output = config.output;
+    if (!output.log_file.empty()) log_file_.emplace(output.log_file);
+    if (!output.log_json.empty()) json_file_.emplace(output.log_json);
+    if (!output.tensorboard_dir.empty()) tensorboard_.emplace(tensorboard_options(config, start));
+}
+
+metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate) const {
+    const bool curriculum = config_.schedule.curriculum().has_value();
+    return {.iteration = done.iteration,
+            .total_iterations = config_.schedule.total_iterations(),
+            .consumed_samples = done.samples,
+            .consumed_tokens = done.tokens,
+            .learning_rate = rate,
+            .global_batch = last_.global_batch,
+            .loss_scale = config_.trainer.precision.weights == DType::fp16
+                              ? std::optional(loss_scale_)
+                              : std::nullopt,
+            .grad_norm = last_norm_,
+            .seq_length = curriculum ? std::optional(last_.seq_length) : std::nullopt,
+            .unix_time_s = unix_time_s()};
+}
+
+void TrainingLog::add(const optim::Counters& done, double rate, const Taken& taken,
+                      const StepResult& result, double elapsed_s, bool timed) {
+    last_norm_.reset();
+    if (result.updated) last_norm_ = result.gradient_norm;
+    loss_scale_ = result.loss_scale;
+    last_ = taken;
+    const spec::ModelConfig& model = config_.trainer.model;
+    const spec::ParallelConfig& parallel = config_.trainer.parallel;
+    const i64 tokens = taken.global_batch * taken.seq_length;
+    // Of one rank, as Megatron logs it.
+    const auto flops = [&](bool recompute) {
+        return cost::iteration_flops(model, spec::padded_vocab(model, parallel), taken.global_batch,
+                                     taken.seq_length, recompute) /
+               static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    };
+    using Granularity = spec::Recompute::Granularity;
+    interval_.add({.loss = result.loss,
+                   .stepped = result.updated,
+                   .samples = taken.global_batch,
+                   .tokens = tokens,
+                   .elapsed_s = elapsed_s,
+                   .flops = flops(parallel.recompute.granularity == Granularity::full),
+                   .model_flops = flops(false)});
+    if (tensorboard_) {
+        metrics::StepRecord step = record(done, rate);
+        step.loss = result.loss;
+        tensorboard_->iteration(step);
+    }
+    if (iterations_++ == 0) return;  // the first one warms up caches and pages
+    Spell& spell = timed ? timed_ : measured_;
+    spell.s += elapsed_s;
+    spell.tokens += tokens;
+    ++spell.iterations;
+}
+
+void TrainingLog::skipped(const optim::Counters& done, double rate, const Taken& taken) {
+    last_norm_.reset();
+    last_ = taken;
+    interval_.add({.stepped = false});
+    if (tensorboard_) tensorboard_->iteration(record(done, rate));
+}
+
+void TrainingLog::print(const std::string& lines) {
+    // A log that cannot be written must not end a training.
+    try {
+        if (writes_ && stdout_works_) {
+            cli::write_stdout(lines + "\n");
+            cli::flush_stdout();
+        }
+    } catch (const Error& error) {
+        stdout_works_ = false;
+        warn("{}: no log lines there from here on", error.what());
+    }
+    if (log_file_) log_file_->write(lines);
+}
+
+void TrainingLog::log(const optim::Counters& done, double rate) {
+    metrics::StepRecord step = record(done, rate);
+    interval_.finish(step);
+    print(metrics::log_line(step));
+    if (json_file_) json_file_->write(metrics::to_json(step));
+    if (tensorboard_) tensorboard_->interval(step);
+}
+
+void TrainingLog::validation(const std::string& name, const std::string& when,
+                             const optim::Counters& done, double loss, i64 n_samples,
+                             double elapsed_s) {
+    const metrics::ValidationRecord result{.name = name,
+                                           .when = when,
+                                           .iteration = done.iteration,
+                                           .consumed_samples = done.samples,
+                                           .consumed_tokens = done.tokens,
+                                           .loss = loss,
+                                           .n_tokens = n_samples * config_.trainer.model.seq_length,
+                                           .elapsed_s = elapsed_s,
+                                           .unix_time_s = unix_time_s()};
+    print(metrics::validation_block(result));
+    if (json_file_) json_file_->write(metrics::to_json(result));
+    if (tensorboard_) tensorboard_->validation(result);
+}
+
+void TrainingLog::saved(const ckpt::SaveResult& result, double elapsed_s) {
+    note("{}: saved, {} in {}", result.path, human_size(result.bytes), human_duration(elapsed_s));
+}
+
+// Model FLOPs leave out what recomputation makes again, hardware FLOPs count it (Korthikanti et al.
+// 2022, section 6.3).
+void TrainingLog::print_utilisation(const RunConfig& config, const std::string& device,
+                                    double step_s) const {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const bool again = parallel.recompute.granularity == spec::Recompute::Granularity::full;
+    const auto n_gpus = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    const auto rate = [&](bool recompute) {
+        return cost::iteration_flops(config.trainer.model,
+                                     spec::padded_vocab(config.trainer.model, parallel),
+                                     last_.global_batch, last_.seq_length, recompute) /
+               step_s / n_gpus;
+    };
+    std::string text = fmt::format("{}: {:.1f} TFLOP/s (model), {:.1f} TFLOP/s (hardware)", device,
+                                   rate(false) / 1e12, rate(again) / 1e12);
+    const DType dtype = config.trainer.precision.weights;
+    if (const auto peak = cost::peak_flops(device, dtype)) {
+        text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * rate(false) / *peak,
+                            *peak / 1e12, name_of(dtype));
+    } else {
+        text += cost::is_slice(device) ? ", no MFU: a MIG slice has a part of its GPU's peak"
+                                       : ", no MFU: its peak is not known";
+    }
+    cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
+}
+
+void TrainingLog::benchmark(Trainer& trainer, const RunConfig& config,
+                            device::Device& device) const {
+    if (measured_.iterations == 0) return;
+    const double step_s = measured_.s / static_cast<double>(measured_.iterations);
+    const spec::ModelConfig& model = config.trainer.model;
+    const double flops =
+        cost::iteration_flops(model, spec::padded_vocab(model, config.trainer.parallel),
+                              last_.global_batch, last_.seq_length, false);
+    cli::write_stdout(fmt::format(
+        "benchmark: {:.1f} tokens/s, {:.1f} ms per iteration over {} iterations, {:.1f} GFLOP/s "
+        "(model), "
+        "{} threads, buffers {}\n",
+        static_cast<double>(measured_.tokens) / measured_.s, step_s * 1e3, measured_.iterations,
+        flops / step_s / 1e9, config.trainer.n_threads, human_size(trainer.memory().total())));
+    if (config.trainer.cuda) {
+        print_utilisation(config, device.name(), step_s);
+        cli::write_stdout(gpu_memory(config.trainer, trainer.grid().at, device).str() + "\n");
+    }
+    print_operations();
+}
+
+void TrainingLog::print_operations() const {
+    if (timed_.iterations == 0) {
+        cli::write_stdout("operations were not timed: that takes 3 iterations or more\n");
+        return;
+    }
+    const auto n = static_cast<double>(timed_.iterations);
+    cli::write_stdout(
+        fmt::format("operations: with each of them timed, {:.1f} ms per iteration over {} others\n",
+                    timed_.s / n * 1e3, timed_.iterations));
+    std::vector<device::Op> order;
+    double in_ops_s = 0;
+    for (int i = 0; i < static_cast<int>(device::Op::count); ++i) {
+        order.push_back(static_cast<device::Op>(i));
+        in_ops_s += op_times_.ops[static_cast<size_t>(i)].seconds;
+    }
+    const auto time = [this](device::Op op) { return op_times_.ops[static_cast<size_t>(op)]; };
+    std::ranges::sort(order, [&](auto a, auto b) { return time(a).seconds > time(b).seconds; });
+    cli::write_stdout(
+        fmt::format("{:<26}{:>8}{:>12}{:>8}{:>12}\n", "operation", "calls", "ms", "%", "GFLOP/s"));
+    for (const device::Op op : order) {
+        const device::OpTime& t = time(op);
+        if (t.calls == 0) continue;
+        const std::string rate =
+            t.flops > 0 ? fmt::format("{:.1f}", t.flops / t.seconds / 1e9) : "";
+        cli::write_stdout(fmt::format("{:<26}{:>8.0f}{:>12.2f}{:>8.1f}{:>12}\n",
+                                      device::name_of(op), static_cast<double>(t.calls) / n,
+                                      t.seconds / n * 1e3, 100.0 * t.seconds / timed_.s, rate));
+    }
+    const double rest_s = timed_.s - in_ops_s;
+    cli::write_stdout(fmt::format("{:<26}{:>8}{:>12.2f}{:>8.1f}\n", "everything else", "",
+                                  rest_s / n * 1e3, 100.0 * rest_s / timed_.s));
+}
+
+}  // namespace lm::train

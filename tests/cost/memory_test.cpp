@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/memory.hpp"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <string>
+
+#include "cost/nccl.hpp"
+#include "cost/workspace.hpp"
+
+using namespace lm;
+using namespace lm::cost;
+using namespace lm::cost;
+
+namespace {
+
+ModelConfig gpt2() {
+    ModelConfig config;
+    config.n_layers = 12;
+    config.hidden = 768;
+    config.n_heads = 12;
+    config.seq_length = 1024;
+    config.vocab_size = 50257;
+    config.resolve();
+    return config;
+}
+
+constexpr StepShape step{.micro_batch = 4, .seq_length = 256};
+
+struct Live {
+    bool forward = true;
+    bool backward = true;
+};
+
+Live life_of(Lifetime lifetime) {
+    return {lifetime != Lifetime::backward, lifetime != Lifetime::forward};
+}
+
+bool made_again(const Recompute& recompute, const PlacedActivation& a, const ActivationSpec& spec,
+                i64 n_layers) {
+    if (a.layer < 0) return false;
+    if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap;
+    const LayerGroup group = recompute_group(recompute, n_layers, a.layer);
+    return !group.empty() && !(a.name == "residual" && a.layer == group.begin);
+}
+
+// Every view of the plan lies in the buffer, and two that are alive together share no byte; what is
+// made again is alive only while its group of layers is at work.
+void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
+                      const StepShape& shape, i64 pp_rank) {
+    std::map<std::string, ActivationSpec> specs;
+    for (const ActivationSpec& spec : activation_table(config, parallel, shape)) {
+        CHECK(specs.emplace(spec.name, spec).second);
+    }
+    const StageShape stage = stage_shape(config, parallel, shape, pp_rank);
+    const ActivationPlan plan = plan_activations(config, parallel, shape, stage);
+    const auto turns = [&](const PlacedActivation& a) {
+        if (a.chunk < 0) return false;
+        const ModelPart& part = stage.chunks[static_cast<size_t>(a.chunk)].part;
+        return made_again(parallel.recompute, a, specs.at(a.name), part.n_layers());
+    };
+    const auto take_turns = [&](const PlacedActivation& a, const PlacedActivation& b) {
+        if (!turns(a) || !turns(b)) return false;
+        if (a.chunk != b.chunk || a.slot != b.slot) return true;
+        const i64 n = stage.chunks[static_cast<size_t>(a.chunk)].part.n_layers();
+        return parallel.recompute.granularity == Recompute::Granularity::selective
+                   ? a.layer != b.layer
+                   : recompute_group(parallel.recompute, n, a.layer).begin !=
+                         recompute_group(parallel.recompute, n, b.layer).begin;
+    };
+    const auto end_of = [](const PlacedActivation& a) {
+        return a.offset + a.shape.numel() * size_of(a.dtype);
+    };
+    CHECK(plan.bytes % 256 == 0);  // where the workspace begins
+    for (size_t i = 0; i < plan.placed.size(); ++i) {
+        const PlacedActivation& a = plan.placed[i];
+        CAPTURE(a.name, a.chunk, a.slot, a.layer);
+        CHECK(a.offset >= 0);
+        CHECK(a.offset % 256 == 0);
+        CHECK(end_of(a) <= plan.bytes);
+        const Live of_a = life_of(specs.at(a.name).lifetime);
+        for (size_t j = i + 1; j < plan.placed.size(); ++j) {
+            const PlacedActivation& b = plan.placed[j];
+            if (take_turns(a, b)) continue;
+            const Live of_b = life_of(specs.at(b.name).lifetime);
+            const bool together =
+                (of_a.forward && of_b.forward) || (of_a.backward && of_b.backward);
+            const bool overlap = a.offset < end_of(b) && b.offset < end_of(a);
+            if (together && overlap) FAIL(a.name + " and " + b.name + " share bytes");
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("no two live activations share a byte") {
+    using enum Recompute::Granularity;
+    using enum Recompute::Method;
+    StepShape several = step;
+    several.n_micro_batches = 8;
+    for (const Recompute recompute :
+         {Recompute{}, Recompute{selective, uniform, 1}, Recompute{full, uniform, 1},
+          Recompute{full, uniform, 5}, Recompute{full, block, 2}}) {
+        check_no_overlap(gpt2(), {.recompute = recompute}, step, 0);
+        for (i64 stage = 0; stage < 2; ++stage) {
+            check_no_overlap(gpt2(), {.tp = 4, .pp = 2, .recompute = recompute}, several, stage);
+            check_no_overlap(gpt2(),
+                             {.tp = 2,
+                              .pp = 2,
+                              .sequence_parallel = true,
+                              .n_chunks = 3,
+                              .recompute = recompute},
+                             several, stage);
+        }
+    }
+}
+
+TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
+    const ModelConfig config = gpt2();
+    const i64 n = rank_layout(config, tensor_table(config), {}, 0, 0).n_elements;
+    const MemoryPlan fp32 = plan_memory(config, {}, step, {DType::fp32}, {2}, 0, 0);
+    CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
+    const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, {2}, 0, 0);
+    CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
+    // All but statistics, inputs and the logits of a chunk takes half.
+    const i64 logits = i64{512} * 50304 * 4;  // or of 1024 rows in 16 bits
+    CHECK(bf16.activations - logits > (fp32.activations - logits) / 2);
+    CHECK(bf16.activations - logits < (fp32.activations - logits) * 52 / 100);
+    CHECK(fp32.total() == fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer +
+                              fp32.activations + fp32.workspace);
+}
+
+TEST_CASE("logits exist a chunk of rows at a time") {
+    // 128 MiB / (50304 * 4 B) = 667: two chunks. In 16 bits one is enough.
+    CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 512);
+    CHECK(head_chunk_rows({.seq_length = 1024, .compute = DType::bf16}, 50304) == 1024);
+    CHECK(head_chunk_rows({.seq_length = 100}, 50304) == 100);
+    CHECK(head_chunk_rows({.seq_length = 1 << 20}, 1 << 24) == 64);
+    const StepShape gpu{.micro_batch = 64,
+                        .seq_length = 1024,
+                        .compute = DType::bf16,
+                        .logits_bytes = Processor{.cuda = true}.logits_bytes()};
+    // 1 GiB / (50304 * 2 B) = 10672: seven chunks, the last of 9088.
+    CHECK(head_chunk_rows(gpu, 50304) == 9408);
+}
+
+TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
+    const ModelConfig config = gpt2();
+    const ParallelConfig parallel{.pp = 4};
+    StepShape many = step;
+    many.n_micro_batches = 100;
+    for (i64 stage = 0; stage < 4; ++stage) {
+        const StageShape shape = stage_shape(config, parallel, many, stage);
+        REQUIRE(shape.chunks.size() == 1);
+        CHECK(shape.chunks[0].part.n_layers() == 3);
+        CHECK(shape.chunks[0].part.embedding == (stage == 0));
+        CHECK(shape.chunks[0].part.head == (stage == 3));
+        CHECK(shape.chunks[0].in_flight == 4 - stage);
+    }
+    CHECK(micro_batches_in_flight(parallel, 2, 0, 0) == 2);
+    CHECK(micro_batches_in_flight({}, 2, 0, 0) == 1);
+}
+
+TEST_CASE("an interleaved pipeline keeps more of its first chunks") {
+    // 2 stages of 2 chunks, warm-up 4 and 2: forward passes 0 0 1 1 0 0 1 1 (by chunk), each from
+    // the fifth, or third, on followed by a backward pass 1 1 0 0.
+    const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
+    CHECK(micro_batches_in_flight(parallel, 8, 0, 0) == 4);
+    CHECK(micro_batches_in_flight(parallel, 8, 0, 1) == 2);
+    CHECK(micro_batches_in_flight(parallel, 8, 1, 0) == 3);
+    CHECK(micro_batches_in_flight(parallel, 8, 1, 1) == 1);
+    CHECK(micro_batches_in_flight(parallel, 2, 0, 0) == 2);
+}
+
+TEST_CASE("recompute and sequence parallelism keep less") {
+    using enum Recompute::Granularity;
+    using enum Recompute::Method;
+    const ModelConfig config = gpt2();
+    const i64 row = step.rows() * 4;  // bytes of one float of every row
+    const auto bytes = [&](const ParallelConfig& parallel) {
+        return plan_memory(config, parallel, step, {}, {}, 0, 0).activations;
+    };
+    const i64 kept = bytes({});
+    // Two norms and the MLP's activation, of 6 C, once instead of 12 times.
+    CHECK(kept - bytes({.recompute = {selective, uniform, 1}}) == 11 * 6 * 768 * row);
+    // A layer has 16 C, statistics of 2 norms, and H of lse; C of each layer is kept.
+    const i64 layer = (16 * 768 + 4 + 12) * row;
+    const i64 branch = 768 * row;  // backward needs it too
+    const i64 one = bytes({.recompute = {full, uniform, 1}});
+    CHECK(kept - one >= 11 * layer - 12 * 768 * row - branch);
+    CHECK(kept - one <= 11 * layer - 12 * 768 * row + branch);
+    CHECK(bytes({.recompute = {full, uniform, 4}}) > one);
+    CHECK(bytes({.recompute = {full, block, 6}}) > one);
+    CHECK(bytes({.recompute = {full, block, 6}}) < kept);
+    // With 2 ranks, half of: residual, norms and their statistics, for each layer.
+    const i64 two = bytes({.tp = 2});
+    const i64 cut = bytes({.tp = 2, .sequence_parallel = true});
+    CHECK(two - cut > 12 * (4 * 768 + 4) * row / 2 - 4 * 768 * row);
+}
+
+TEST_CASE("a GPU's workspace holds attention's sums, and wide heads are refused") {
+    const StepShape wide{.micro_batch = 512, .seq_length = 4096, .compute = DType::bf16};
+    ModelConfig config = gpt2();
+    config.n_heads = 96;
+    CHECK(cuda_workspace_bytes(config, {}, wide, 0, GpuAttention::flash) >=
+          4 * wide.rows() * config.n_heads);
+    config.head_dim = 257;
+    CHECK_THROWS_WITH(cuda_workspace_bytes(config, {}, wide, 0, GpuAttention::flash),
+                      "--kv-channels: 257: on a GPU, heads are at most 256 wide");
+}
+
+TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {
+    const StepShape shape{.micro_batch = 4, .seq_length = 4096, .compute = DType::bf16};
+    ModelConfig config = gpt2();
+    config.n_heads = config.n_groups = 16;
+    config.head_dim = 128;
+    const auto bytes = [&](GpuAttention attention) {
+        return cuda_workspace_bytes(config, {}, shape, 0, attention);
+    };
+    const i64 queries = 4 * 16 * 4096;
+    CHECK(bytes(GpuAttention::flash) < i64{64} << 20);
+    CHECK(bytes(GpuAttention::cudnn) == 4 * queries * 128 + 8 * queries + (16 << 20));
+    CHECK(bytes(GpuAttention::cudnn_deterministic) ==
+          2 * queries * 4096 + 8 * queries + (16 << 20));
+    config.n_groups = 4;  // dK and dV of each head
+    CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
+}
+
+TEST_CASE("NCCL's kernels beside products are those of links, and of data parallelism") {
+    CHECK(nccl_blocks({}, 0, true) == 0);
+    CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);  // products wait for it
+    CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);
+    CHECK(nccl_blocks({.dp = 8}, 0, true) == nccl_overlap_channels);
+    CHECK(nccl_blocks({.pp = 4}, 0, false) == 2 * nccl_link_channels);
+    CHECK(nccl_blocks({.pp = 4, .dp = 2}, 1, true) ==
+          4 * nccl_link_channels + nccl_overlap_channels);
+    CHECK(nccl_blocks({.pp = 4, .n_chunks = 2}, 3, false) == 4 * nccl_link_channels);
+}
