@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "comm/virtual_time.hpp"
+#include "cost/activation_plan.hpp"
 #include "cost/pipeline_time.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/pipeline.hpp"
