@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/machine.hpp"
-#include "base/processor.hpp"
 #include "cost/cpu_scratch.hpp"
 #include "cpu/vector/vector_kernels.hpp"
 

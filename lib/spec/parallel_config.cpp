@@ -2,6 +2,7 @@
 #include "spec/parallel_config.hpp"
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::spec {
 
