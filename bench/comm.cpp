@@ -15,7 +15,7 @@
 
 #include "base/clock.hpp"
 #include "comm/launch.hpp"
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 #ifdef LM_BENCH_MPI
 #include <mpi.h>
 #endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "comm/self/group.hpp"
 #include "cost/memory.hpp"
 #include "cost/workspace.hpp"
 #include "device/ops.hpp"

@@ -16,7 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "comm/tcp_world.hpp"
+#include "comm/tcp/world.hpp"
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"

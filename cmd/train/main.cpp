@@ -17,7 +17,7 @@ using namespace lm;
 namespace {
 
 int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
-        comm::Watch& watch, double timeout_s) {
+        comm::FlightRecorder& recorder, double timeout_s) {
     comm::Group& world = launch.world();
     const bool speaks = world.rank() == 0;
     flags.device = train::choose_device(flags.device, world);
@@ -42,7 +42,7 @@ int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch&
         if (speaks) train::show_samples(*config, flags.data, range);
         return 0;
     }
-    return static_cast<int>(train::run(*config, world, watch, timeout_s));
+    return static_cast<int>(train::run(*config, world, recorder, timeout_s));
 }
 
 }  // namespace
@@ -66,11 +66,11 @@ int main(int argc, char** argv) {
         const bool trains = !flags.output.dry_run && !flags.output.print_config &&
                             flags.output.show_samples.empty();
         if (trains) train::catch_signals();
-        comm::Watch watch;  // outlives the groups
+        comm::FlightRecorder recorder;  // outlives the groups
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
         const auto launch = comm::launch(
-            {.timeout_s = timeout_s, .watch = &watch, .rendezvous = flags.device != "cpu"});
+            {.timeout_s = timeout_s, .recorder = &recorder, .rendezvous = flags.device != "cpu"});
         return comm::with_one_error(
-            *launch, [&] { return run(flags, command_line, *launch, watch, timeout_s); });
+            *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s); });
     });
 }

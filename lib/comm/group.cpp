@@ -38,22 +38,22 @@ Operation all_gather_of(const View& in, const View& out, int size) {
 Work Group::begin(const Operation& operation, const Work& behind) {
     LM_CHECK(operation.peer < size_, "a rank outside of the group");
     const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
-    if (watch_) watch_->started(name_, operation, number);
-    const i64 ticket = behind.group_ == nullptr
+    if (recorder_) recorder_->started(name_, operation, number);
+    const i64 handle = behind.group_ == nullptr
                            ? start(operation)
-                           : start_behind(operation, *behind.group_, behind.ticket_);
-    return ticket == 0 ? Work() : Work(this, ticket);
+                           : start_after(operation, *behind.group_, behind.handle_);
+    return handle == 0 ? Work() : Work(this, handle);
 }
 
-i64 Group::start_behind(const Operation& operation, Group& other, i64 ticket) {
-    LM_CHECK(other.done(ticket), "an operation that is to follow one that is under way");
+i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
+    LM_CHECK(other.done(handle), "an operation that is to follow one that is under way");
     return start(operation);
 }
 
-void Group::finish(i64 ticket) {
-    if (watch_) watch_->waiting(name_);
-    wait(ticket);
-    if (watch_) watch_->waited(name_);
+void Group::finish(i64 handle) {
+    if (recorder_) recorder_->waiting(name_);
+    wait(handle);
+    if (recorder_) recorder_->waited(name_);
 }
 
 Work Group::start_all_reduce(const View& x, Reduction reduction) {
@@ -84,32 +84,32 @@ Work Group::start_receive(const View& x, int from, const Work& behind) {
                  behind);
 }
 
-void Group::rehearse_all_reduce(const View& x, Reduction reduction) {
-    rehearse(all_reduce_of(x, reduction));
+void Group::warm_up_all_reduce(const View& x, Reduction reduction) {
+    warm_up(all_reduce_of(x, reduction));
 }
 
-void Group::rehearse_reduce_scatter(const View& in, const View& out, Reduction reduction) {
-    rehearse(reduce_scatter_of(in, out, reduction, size_));
+void Group::warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction) {
+    warm_up(reduce_scatter_of(in, out, reduction, size_));
 }
 
-void Group::rehearse_all_gather(const View& in, const View& out) {
-    rehearse(all_gather_of(in, out, size_));
+void Group::warm_up_all_gather(const View& in, const View& out) {
+    warm_up(all_gather_of(in, out, size_));
 }
 
 void Group::barrier() {
     begin({Kind::barrier}).wait();
 }
 
-std::string Group::missing(const Operation& operation, i64 number, double waited_s) {
+std::string Group::timeout_message(const Operation& operation, i64 number, double waited_s) {
     const std::string which = number < 0 ? "" : fmt::format(", operation {}", number);
     return fmt::format("{}{}: did not end within {:.0f} s", operation.str(), which, waited_s);
 }
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
     const i64 number = n_collectives_++;
-    if (watch_) watch_->started(name_, {Kind::split}, number);
+    if (recorder_) recorder_->started(name_, {Kind::split}, number);
     std::unique_ptr<Group> part = make_part(color, key, std::move(name));
-    part->watch(watch_);
+    part->record_to(recorder_);
     return part;
 }
 

@@ -18,8 +18,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/flight_recorder.hpp"
 #include "comm/operation.hpp"
-#include "comm/watch.hpp"
 #include "device/view.hpp"
 
 namespace lm::comm {
@@ -32,24 +32,24 @@ class Group;
 class Work {
   public:
     Work() = default;
-    Work(Group* group, i64 ticket) : group_(group), ticket_(ticket) {}
+    Work(Group* group, i64 handle) : group_(group), handle_(handle) {}
     void wait();  // what was received may be used by what the device is told next
     bool done();  // does not block; drives progress where the library needs to be called for it
     // A receive can be told to begin behind this operation, and this rank need not wait for either:
     // it is done, or its device orders the two.
-    bool can_be_followed();
+    bool is_stream_ordered();
 
   private:
     friend class Group;
     Group* group_ = nullptr;
-    i64 ticket_ = 0;
+    i64 handle_ = 0;
 };
 
 // What a group is going to carry between devices.
 struct Traffic {
     bool collectives = false;
-    bool beside_compute = false;  // those leave most of the devices to what is computed meanwhile
-    std::vector<int> to = {};     // the members to which this rank sends messages
+    bool overlaps_compute = false;  // those leave most of the devices to what is computed meanwhile
+    std::vector<int> to = {};       // the members to which this rank sends messages
     std::vector<int> from = {};
 };
 
@@ -77,7 +77,7 @@ class Group {
     // is a bug.
     Work start_send(const View& x, int to);
     // `behind`: an operation of this or another group that still reads `x`, which
-    // can_be_followed(); or none.
+    // is_stream_ordered(); or none.
     Work start_receive(const View& x, int from, const Work& behind = {});
     void barrier();
 
@@ -87,16 +87,16 @@ class Group {
 
     // Makes the connections for what goes between devices, before the work in whose middle they
     // would be made otherwise; nothing else is carried there. Collective.
-    virtual void prepare(const Traffic&) {}
+    virtual void connect(const Traffic&) {}
     // The same for collectives like this one of all sizes up to it, done in its memory, which holds
-    // zeros before and afterwards. prepare() comes first. Collective.
-    void rehearse_all_reduce(const View& x, Reduction reduction);
-    void rehearse_reduce_scatter(const View& in, const View& out, Reduction reduction);
-    void rehearse_all_gather(const View& in, const View& out);
+    // zeros before and afterwards. connect() comes first. Collective.
+    void warm_up_all_reduce(const View& x, Reduction reduction);
+    void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
+    void warm_up_all_gather(const View& in, const View& out);
 
     // Operations are recorded there from now on, those of parts cut from now on too; nullptr:
-    // nowhere. The watch outlives the groups.
-    void watch(Watch* watch) { watch_ = watch; }
+    // nowhere. The recorder outlives the groups.
+    void record_to(FlightRecorder* recorder) { recorder_ = recorder; }
 
     // Ends the operations of all members with Error(failure): this rank gives up, because `reason`.
     virtual void abort(const std::string& reason) noexcept = 0;
@@ -114,35 +114,35 @@ class Group {
 
     // For a group whose operations on a device another library carries beside this one: both count
     // their collectives in one sequence; the number of the one that begins.
-    virtual i64 count_collective() { return n_counted_++; }
+    virtual i64 next_collective_number() { return n_counted_++; }
     // What is said of an operation of such a group that was waited for in vain: "all_reduce(sum,
     // 100 x fp32), operation 3: rank 2 of 4 did not come within 60 s; ...", as much of it as this
     // group can find out. `number` -1: a message. For any thread, one at a time.
-    virtual std::string missing(const Operation& operation, i64 number, double waited_s);
+    virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:
     friend class Work;
     Group(std::string name, int rank, int size)
         : name_(std::move(name)), rank_(rank), size_(size) {}
 
-    // Begins an operation whose arguments were checked; a ticket for wait() and done(), 0 when it
-    // is done already. Both take a ticket again that is finished.
+    // Begins an operation whose arguments were checked; a handle for wait() and done(), 0 when it
+    // is done already. Both take a handle again that is finished.
     virtual i64 start(const Operation& operation) = 0;
-    virtual void wait(i64 ticket) = 0;
-    virtual bool done(i64 ticket) = 0;
+    virtual void wait(i64 handle) = 0;
+    virtual bool done(i64 handle) = 0;
     // Groups whose device orders operations: whether it does for this one, and a receive behind it.
-    virtual bool orders(i64 ticket) { return done(ticket); }
-    virtual i64 start_behind(const Operation& operation, Group& other, i64 ticket);
+    virtual bool is_stream_ordered(i64 handle) { return done(handle); }
+    virtual i64 start_after(const Operation& operation, Group& other, i64 handle);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
 
-    virtual void rehearse(const Operation&) {}
+    virtual void warm_up(const Operation&) {}
 
     // For groups that hand operations on to another one.
-    static Work hand_on(Group& to, const Operation& operation) { return to.begin(operation); }
+    static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:
     Work begin(const Operation& operation, const Work& behind = {});
-    void finish(i64 ticket);
+    void finish(i64 handle);
 
     std::string name_;
     int rank_;
@@ -150,23 +150,20 @@ class Group {
     i64 n_collectives_ = 0;
     i64 n_messages_ = 0;
     i64 n_counted_ = 0;
-    Watch* watch_ = nullptr;
+    FlightRecorder* recorder_ = nullptr;
 };
 
 inline void Work::wait() {
-    if (group_ != nullptr) group_->finish(ticket_);
+    if (group_ != nullptr) group_->finish(handle_);
     group_ = nullptr;
 }
 
 inline bool Work::done() {
-    return group_ == nullptr || group_->done(ticket_);
+    return group_ == nullptr || group_->done(handle_);
 }
 
-inline bool Work::can_be_followed() {
-    return group_ == nullptr || group_->orders(ticket_);
+inline bool Work::is_stream_ordered() {
+    return group_ == nullptr || group_->is_stream_ordered(handle_);
 }
-
-// The group of one rank: every operation is a copy or nothing.
-std::unique_ptr<Group> self(std::string name);
 
 }  // namespace lm::comm

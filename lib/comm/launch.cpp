@@ -9,8 +9,9 @@
 #include "base/error.hpp"
 #include "base/launcher.hpp"
 #include "comm/mpi/plugin.hpp"
-#include "comm/tcp_rendezvous.hpp"
-#include "comm/tcp_world.hpp"
+#include "comm/self/group.hpp"
+#include "comm/tcp/rendezvous.hpp"
+#include "comm/tcp/world.hpp"
 
 namespace lm::comm {
 namespace {
@@ -19,7 +20,7 @@ constexpr const char* plugin_file = "liblm_mpi.so";
 
 class Alone final : public Launch {
   public:
-    explicit Alone(const LaunchOptions& options) { world_->watch(options.watch); }
+    explicit Alone(const LaunchOptions& options) { world_->record_to(options.recorder); }
     Group& world() override { return *world_; }
     std::string describe() const override { return "1 rank"; }
 

@@ -5,6 +5,7 @@
 // it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,9 +20,9 @@ struct LaunchOptions {
     bool check_operations = false;
     // What this rank does, for the others' messages when they miss it; operations of the world and
     // its parts are recorded there. Or none.
-    Watch* watch = nullptr;
+    FlightRecorder* recorder = nullptr;
     // Where MPI has not started the ranks, they may meet over TCP, by the variables of
-    // torchrun-like launchers and of Slurm (tcp_rendezvous.hpp): for what they tell each other
+    // torchrun-like launchers and of Slurm (tcp/rendezvous.hpp): for what they tell each other
     // around tensors that travel by NCCL.
     bool rendezvous = false;
     // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.

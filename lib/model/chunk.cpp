@@ -163,24 +163,24 @@ void GptChunk::zero_accumulated(const Pass& pass) {
 }
 
 // Activations, gradients of norms, and the numbers of each row of logits.
-void GptChunk::rehearse() const {
+void GptChunk::warm_up() const {
     if (!tensor_.several()) return;
     comm::Group& group = tensor_.group();
     const auto sum = comm::Reduction::sum;
     if (tensor_.cuts_rows()) {
         const View own = tensor_.own_rows(shared_.gathered);
-        group.rehearse_all_gather(own, shared_.gathered);
-        group.rehearse_reduce_scatter(shared_.gathered, own, sum);
+        group.warm_up_all_gather(own, shared_.gathered);
+        group.warm_up_reduce_scatter(shared_.gathered, own, sum);
         if (!grad_.layers.empty()) {
-            group.rehearse_all_reduce(grad_.layers.front().attention_norm_weight, sum);
+            group.warm_up_all_reduce(grad_.layers.front().attention_norm_weight, sum);
         }
     } else {
-        group.rehearse_all_reduce(shared_.branch, sum);
+        group.warm_up_all_reduce(shared_.branch, sum);
     }
     if (!shared_.row_stats) return;
     const i64 rows = shared_.row_stats[1];
-    group.rehearse_all_reduce(shared_.row_stats.flat().rows(0, rows), comm::Reduction::max);
-    group.rehearse_all_reduce(shared_.row_stats.flat().rows(0, 2 * rows), sum);
+    group.warm_up_all_reduce(shared_.row_stats.flat().rows(0, rows), comm::Reduction::max);
+    group.warm_up_all_reduce(shared_.row_stats.flat().rows(0, 2 * rows), sum);
 }
 
 // Norms see this rank's rows alone when rows are cut.

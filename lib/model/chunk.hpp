@@ -81,8 +81,8 @@ class GptChunk {
     // with the micro-batch that is `last`.
     void backward(device::Context& context, const MicroBatch& micro_batch);
 
-    // Rehearses what the tensor group carries, in activations and gradients that hold zeros.
-    void rehearse() const;
+    // Warms up what the tensor group carries, in activations and gradients that hold zeros.
+    void warm_up() const;
 
     // This rank's vocabulary share of the logits of rows [begin, end) of the micro-batch in `slot`
     // into `out` ([end - begin, vocabulary rows]), for converters and tests. Not with sequence

@@ -37,13 +37,13 @@ DataParallel::DataParallel(comm::Group& group, int zero_stage, const DataParalle
     updated_ = sharded() ? owned_ : std::vector<Range>{{0, n}};
 }
 
-void DataParallel::rehearse() {
+void DataParallel::warm_up() {
     const auto largest = std::ranges::max_element(buckets_, {}, &Range::size);
     const Range own = part_of(*largest, group_.size(), group_.rank());
     const View whole = rows(gradients_, *largest);
-    if (!sharded()) return group_.rehearse_all_reduce(whole, Reduction::sum);
-    group_.rehearse_reduce_scatter(whole, rows(gradients_, own), Reduction::sum);
-    group_.rehearse_all_gather(rows(weights_, own), rows(weights_, *largest));
+    if (!sharded()) return group_.warm_up_all_reduce(whole, Reduction::sum);
+    group_.warm_up_reduce_scatter(whole, rows(gradients_, own), Reduction::sum);
+    group_.warm_up_all_gather(rows(weights_, own), rows(weights_, *largest));
 }
 
 void DataParallel::start_reduce(size_t bucket) {

@@ -30,8 +30,8 @@ class DataParallel {
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Rehearses what is to come, while gradients and weights are zeros.
-    void rehearse();
+    // Warms up what is to come, while gradients and weights are zeros.
+    void warm_up();
     // The gradients of elements from `from` on are final: begins to reduce the buckets that lie
     // there, when that may overlap with backward.
     void gradients_final(i64 from);

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "comm/self/group.hpp"
 
 namespace lm::parallel {
 
@@ -66,10 +67,10 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
 }
 
 // The last stage sends to the first one when each has several chunks.
-void prepare(Grid& grid, bool overlap, bool tied) {
-    grid.tensor->prepare({.collectives = true});
-    grid.data->prepare({.collectives = true, .beside_compute = overlap});
-    if (tied) grid.embedding->prepare({.collectives = true, .beside_compute = true});
+void connect(Grid& grid, bool overlap, bool tied) {
+    grid.tensor->connect({.collectives = true});
+    grid.data->connect({.collectives = true, .overlaps_compute = overlap});
+    if (tied) grid.embedding->connect({.collectives = true, .overlaps_compute = true});
     const auto last = static_cast<int>(grid.parallel.pp) - 1;
     if (last == 0) return;
     const bool around = grid.parallel.n_chunks > 1;
@@ -78,8 +79,8 @@ void prepare(Grid& grid, bool overlap, bool tied) {
     std::vector<int> before;
     if (stage < last || around) next.push_back(stage < last ? stage + 1 : 0);
     if (stage > 0 || around) before.push_back(stage > 0 ? stage - 1 : last);
-    grid.pipeline->prepare({.to = next, .from = before});
-    grid.pipeline_backward->prepare({.to = before, .from = next});
+    grid.pipeline->connect({.to = next, .from = before});
+    grid.pipeline_backward->connect({.to = before, .from = next});
 }
 
 }  // namespace lm::parallel

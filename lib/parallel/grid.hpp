@@ -44,6 +44,6 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 // Tells the groups what a training carries between devices. `overlap`: data parallelism goes on
 // while the model computes. `tied`: the word table is the output projection too, whose gradients
 // the first and the last stage add up. Collective over the grid.
-void prepare(Grid& grid, bool overlap, bool tied);
+void connect(Grid& grid, bool overlap, bool tied);
 
 }  // namespace lm::parallel

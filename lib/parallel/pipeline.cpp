@@ -119,7 +119,7 @@ void Pipeline::post_inputs(Receives& inputs) {
         const PipelineAction& action = inputs.all[inputs.n_posted];
         Slot& slot = this->slot(action);
         const bool needed = inputs.n_posted < inputs.n_taken;
-        const bool free = slot.holds < 0 && slot.gradient_sent.can_be_followed();
+        const bool free = slot.holds < 0 && slot.gradient_sent.is_stream_ordered();
         if (!needed && !free) return;
         LM_CHECK(slot.holds < 0, "a pipeline slot for two micro-batches");
         if (!free) slot.gradient_sent.wait();
@@ -135,7 +135,7 @@ void Pipeline::post_gradients(Receives& gradients) {
         const PipelineAction& action = gradients.all[gradients.n_posted];
         Slot& slot = this->slot(action);
         const bool needed = gradients.n_posted < gradients.n_taken;
-        const bool free = slot.sent == action.micro_batch && slot.output_sent.can_be_followed();
+        const bool free = slot.sent == action.micro_batch && slot.output_sent.is_stream_ordered();
         if (!needed && !free) return;
         if (!free) slot.output_sent.wait();
         slot.gradient = grid_.pipeline_backward->start_receive(slot.border.output, peer(action.op),

@@ -57,9 +57,9 @@ std::string ChoicesInDirectory::keep(const std::string& key, const std::string& 
 namespace {
 
 // Numbers as a model has them, not zeros: a GPU multiplies those at another clock.
-class Rehearsal {
+class LinearLayers {
   public:
-    Rehearsal(device::Device& device, DType type, i64 workspace_bytes)
+    LinearLayers(device::Device& device, DType type, i64 workspace_bytes)
         : device_(device),
           type_(type),
           workspace_(device.allocate(workspace_bytes, "autotune")),
@@ -190,10 +190,10 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     return shapes;
 }
 
-void rehearse(device::Device& device, const TrainerConfig& config,
-              const std::vector<LinearShape>& shapes) {
-    Rehearsal rehearsal(device, config.precision.weights, memory_plan(config).workspace);
-    for (const LinearShape& shape : shapes) rehearsal.run(shape);
+void tune_linear_layers(device::Device& device, const TrainerConfig& config,
+                        const std::vector<LinearShape>& shapes) {
+    LinearLayers layers(device, config.precision.weights, memory_plan(config).workspace);
+    for (const LinearShape& shape : shapes) layers.run(shape);
 }
 
 }  // namespace lm::train

@@ -45,7 +45,7 @@ struct LinearShape {
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
 // Runs every product of those once on memory of its own, for a device that is tuning.
-void rehearse(device::Device& device, const TrainerConfig& config,
-              const std::vector<LinearShape>& shapes);
+void tune_linear_layers(device::Device& device, const TrainerConfig& config,
+                        const std::vector<LinearShape>& shapes);
 
 }  // namespace lm::train

@@ -74,12 +74,12 @@ class Run {
   public:
     // `training_data` is what checkpoints remember of the data, on rank 0.
     Run(const RunConfig& config, const data::DataSets& data, io::OrderedJson training_data,
-        std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, comm::Watch& watch,
-        double quiet_s)
+        std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
+        comm::FlightRecorder& recorder, double quiet_s)
         : config_(config),
           training_data_(std::move(training_data)),
           world_(world),
-          watch_(watch),
+          recorder_(recorder),
           rules_(rules_of(config, data)),
           device_(open_with_room(config.trainer, world)),
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
@@ -89,10 +89,10 @@ class Run {
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
           evaluation_(config, data, world, trainer_, report_),
-          watchdog_(watch, watchdog_options(quiet_s)) {
+          watchdog_(recorder, watchdog_options(quiet_s)) {
         if (config.trainer.cuda && is_first()) note("device: {}", device_->name());
         if (config.trainer.cuda) compare_with_driver(memory(), device_->name());
-        trainer_.watch(&watch);
+        trainer_.record_to(&recorder);
         report_.restore(position_.interval);
         if (rules_.saves) generation_ = claim_generation(world, config.output.save);
     }
@@ -105,7 +105,7 @@ class Run {
         Stop stop = should_stop(rules_, situation());
         while (stop == Stop::no) {
             if (!skip()) iterate();
-            watch_.enter("log");
+            recorder_.enter("log");
             if (dump_requested_.exchange(false)) dump();
             const Situation now = situation();
             stop = should_stop(rules_, now);
@@ -139,7 +139,7 @@ class Run {
 
     // The files of a checkpoint are not held for longer than it takes: they may be pruned.
     Position start_together(std::optional<ckpt::Checkpoint> checkpoint) {
-        watch_.enter("start");
+        recorder_.enter("start");
         return start(config_, training_data_, std::move(checkpoint), world_, trainer_);
     }
 
@@ -147,7 +147,7 @@ class Run {
         const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
         trainer_.measure(timed ? &report_.op_times() : nullptr);
         const Stopwatch watch;
-        watch_.step(position_.done.iteration + 1);
+        recorder_.step(position_.done.iteration + 1);
         const TrainingLog::Taken taken = next_taken();
         const double rate = next_rate();
         trainer_.set_seq_length(taken.seq_length);
@@ -274,7 +274,7 @@ class Run {
     }
 
     void check_replicas() {
-        watch_.enter("check of replicas");
+        recorder_.enter("check of replicas");
         trainer_.check_replicas();
     }
 
@@ -292,7 +292,7 @@ class Run {
     }
 
     void save() {
-        watch_.enter("save");
+        recorder_.enter("save");
         const Stopwatch watch;
         position_.interval = report_.unlogged();
         const ckpt::SaveResult saved = train::save_distributed(
@@ -338,7 +338,7 @@ class Run {
     const RunConfig& config_;
     const io::OrderedJson training_data_;
     comm::Group& world_;
-    comm::Watch& watch_;
+    comm::FlightRecorder& recorder_;
     LoopRules rules_;
     std::unique_ptr<device::Device> device_;
     Trainer trainer_;
@@ -364,7 +364,8 @@ void catch_signals() {
     cli::ignore_sigpipe();
 }
 
-Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double quiet_s) {
+Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
+         double quiet_s) {
     auto checkpoint = check_checkpoints(config, world);
     data::DataSets data;
     io::OrderedJson identities;
@@ -377,7 +378,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::Watch& watch, double
     if (world.rank() == 0) std::fputs(describe_plan(config, data).c_str(), stderr);
     const i64 ranks_here = parallel::ranks_on_host(world);
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
-    return Run(config, data, std::move(identities), std::move(checkpoint), world, watch, quiet_s)
+    return Run(config, data, std::move(identities), std::move(checkpoint), world, recorder, quiet_s)
         .go();
 }
 

@@ -106,7 +106,7 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     }
     for (const int n : held) {
         device.reserve_sms(n);
-        rehearse(device, config, linear_shapes(config, at.tp));
+        tune_linear_layers(device, config, linear_shapes(config, at.tp));
     }
     device.tune(nullptr);
     if (rank != 0) return;
@@ -159,7 +159,7 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     const auto gpus =
         cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
     parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
-    parallel::prepare(
+    parallel::connect(
         grid, config.data_parallel.overlap_grad_reduce || config.data_parallel.overlap_param_gather,
         !config.model.untied_head);
     return grid;

@@ -80,18 +80,18 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
     build_data_parallel();
     bind_optimizer();
     set_seq_length(config.model.seq_length);
-    rehearse();
+    warm_up();
 }
 
 // What the groups are going to carry between devices, so that no step makes connections: the
 // largest of each kind, in memory that has nothing in it yet.
-void Trainer::rehearse() {
-    chunks_.front().rehearse();
-    data_parallel_->rehearse();
+void Trainer::warm_up() {
+    chunks_.front().warm_up();
+    data_parallel_->warm_up();
     if (tied_.empty()) return;
     const Range& range = *std::ranges::max_element(tied_, {}, &Range::size);
-    grid_.embedding->rehearse_all_reduce(gradients_.rows(range.begin, range.end),
-                                         comm::Reduction::sum);
+    grid_.embedding->warm_up_all_reduce(gradients_.rows(range.begin, range.end),
+                                        comm::Reduction::sum);
 }
 
 void Trainer::build_data_parallel() {

@@ -16,7 +16,7 @@
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
-#include "comm/watch.hpp"
+#include "comm/flight_recorder.hpp"
 #include "data/sampling/loader.hpp"
 #include "device/device.hpp"
 #include "model/chunk.hpp"
@@ -109,7 +109,7 @@ class Trainer {
     // Gathers the time of every operation from now on; nullptr ends it.
     void measure(device::OpTimes* times) { times_ = times; }
     // Tells the phases of each step from now on; nullptr ends it.
-    void watch(comm::Watch* watch) { watch_ = watch; }
+    void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
     // For tests: flat buffers, the gradients as a step left them.
     const model::ParamMap& params() const { return map_; }
@@ -131,7 +131,7 @@ class Trainer {
     void build_chunks();
     void build_data_parallel();
     void bind_optimizer();
-    void rehearse();
+    void warm_up();
     // body(range of the flat buffer, the masters of its elements), of what this rank updates.
     template <typename Body>
     void for_masters(const Body& body);
@@ -150,7 +150,7 @@ class Trainer {
     void copy_in(const data::Batch& batch, const model::MicroBatchActivations& act);
 
     void enter(const char* phase, i64 micro_batch = -1) {
-        if (watch_) watch_->enter(phase, micro_batch);
+        if (recorder_) recorder_->enter(phase, micro_batch);
     }
     void begin_pass(const Pass& pass);
     void reserve_sms(bool collectives);
@@ -181,7 +181,7 @@ class Trainer {
     i64 optimizer_step_ = 0;
     std::function<double(double)> clip_fault_;
     device::OpTimes* times_ = nullptr;
-    comm::Watch* watch_ = nullptr;
+    comm::FlightRecorder* recorder_ = nullptr;
 };
 
 }  // namespace lm::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After the first rounds no operation of the threads backend, the self group or a watch allocates.
-// Sanitizers replace operator new themselves: there is nothing to count under them.
+// After the first rounds no operation of the threads backend, the self group or a flight recorder
+// allocates. Sanitizers replace operator new themselves: there is nothing to count under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <array>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 
 namespace {
 
@@ -65,8 +65,8 @@ void round_of(Group& world, Group& pair, std::vector<float>& data) {
 
 TEST_CASE("operations allocate nothing after the first rounds") {
     run_ranks(n_ranks, [](Group& world) {
-        Watch watch;
-        world.watch(&watch);
+        FlightRecorder recorder;
+        world.record_to(&recorder);
         const std::unique_ptr<Group> pair = world.split(world.rank() / 2, 0, "pair");
         std::vector<float> data(n * n_ranks, 1.0F);
         for (int round = 0; round < 20; ++round) round_of(world, *pair, data);

@@ -23,7 +23,7 @@ OnDevice::OnDevice(std::unique_ptr<comm::Group> group, device::Device& device)
     for (int other = 0; other < size(); ++other) {
         if (other != rank()) others.push_back(other);
     }
-    group_->prepare({.collectives = true, .to = others, .from = others});
+    group_->connect({.collectives = true, .to = others, .from = others});
 }
 
 i64 OnDevice::start(const Operation& o) {
@@ -31,8 +31,8 @@ i64 OnDevice::start(const Operation& o) {
         group_->barrier();
         return 0;
     }
-    const i64 ticket = under_way_.open();
-    Started& started = *under_way_.find(ticket);
+    const i64 handle = pending_.open();
+    Started& started = *pending_.find(handle);
     started.operation = o;
     const i64 n = whole(o, size());
     // The larger side, and behind it the smaller one where that lies apart.
@@ -82,30 +82,30 @@ i64 OnDevice::start(const Operation& o) {
         case Kind::split:
             break;
     }
-    return ticket;
+    return handle;
 }
 
-void OnDevice::finish(i64 ticket, Started& started) {
+void OnDevice::finish(i64 handle, Started& started) {
     if (started.result && started.result.numel() > 0) {
         device_.copy_to_host(started.operation.out, started.result);
     }
     device_.synchronize();
     started = {};
-    under_way_.close(ticket);
+    pending_.close(handle);
 }
 
-void OnDevice::wait(i64 ticket) {
-    Started* const started = under_way_.find(ticket);
+void OnDevice::wait(i64 handle) {
+    Started* const started = pending_.find(handle);
     if (started == nullptr) return;
     started->work.wait();
-    finish(ticket, *started);
+    finish(handle, *started);
 }
 
-bool OnDevice::done(i64 ticket) {
-    Started* const started = under_way_.find(ticket);
+bool OnDevice::done(i64 handle) {
+    Started* const started = pending_.find(handle);
     if (started == nullptr) return true;
     if (!started->work.done()) return false;
-    finish(ticket, *started);
+    finish(handle, *started);
     return true;
 }
 

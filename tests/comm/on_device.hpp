@@ -5,7 +5,7 @@
 #pragma once
 
 #include "comm/group.hpp"
-#include "comm/tickets.hpp"
+#include "comm/pending_operations.hpp"
 #include "device/device.hpp"
 
 namespace lm::test {
@@ -18,8 +18,8 @@ class OnDevice final : public comm::Group {
 
   protected:
     i64 start(const comm::Operation& operation) override;
-    void wait(i64 ticket) override;
-    bool done(i64 ticket) override;
+    void wait(i64 handle) override;
+    bool done(i64 handle) override;
     std::unique_ptr<comm::Group> make_part(int color, int key, std::string name) override;
 
   private:
@@ -29,11 +29,11 @@ class OnDevice final : public comm::Group {
         device::Buffer memory;
         device::View result;  // on the device
     };
-    void finish(i64 ticket, Started& started);
+    void finish(i64 handle, Started& started);
 
     std::unique_ptr<comm::Group> group_;
     device::Device& device_;
-    comm::Tickets<Started> under_way_;
+    comm::PendingOperations<Started> pending_;
 };
 
 }  // namespace lm::test

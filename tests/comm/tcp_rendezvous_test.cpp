@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/socket.hpp"
-#include "comm/tcp_frame.hpp"
-#include "comm/tcp_rendezvous.hpp"
+#include "comm/tcp/frame.hpp"
+#include "comm/tcp/rendezvous.hpp"
+#include "comm/tcp/socket.hpp"
 
 using namespace lm;
 using namespace lm::comm;

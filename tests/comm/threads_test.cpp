@@ -5,7 +5,8 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "comm/threads.hpp"
+#include "comm/self/group.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "conformance.hpp"
 
 using namespace lm;

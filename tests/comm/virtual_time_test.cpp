@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "comm/virtual_time.hpp"
+#include "comm/threads/run_ranks.hpp"
 
 using namespace lm;
 using namespace lm::comm;

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "comm/conformance.hpp"
 #include "comm/on_device.hpp"
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "skip.hpp"
 #include "train/open_device.hpp"
 
@@ -89,7 +89,7 @@ TEST_CASE("a receive behind a message into the same place", "[nccl]") {
     if (!can_have(2)) return;
     run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
         const int other = 1 - world.rank();
-        world.prepare({.to = {other}, .from = {other}});
+        world.connect({.to = {other}, .from = {other}});
         constexpr i64 n = 1000;
         const device::Buffer buffer = device.allocate(2 * n * 4, "a test");
         const device::View x = buffer.view(0, DType::fp32, {n});
@@ -100,7 +100,7 @@ TEST_CASE("a receive behind a message into the same place", "[nccl]") {
         comm::Work sent, received;
         if (world.rank() == 0) {
             sent = world.start_send(x, other);
-            CHECK(sent.can_be_followed());
+            CHECK(sent.is_stream_ordered());
             received = world.start_receive(x, other, sent);
         } else {
             sent = world.start_send(x, other);  // before it takes the other's

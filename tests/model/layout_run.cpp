@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "model/chunk.hpp"
 #include "model/init.hpp"
 #include "model/positions.hpp"

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <mutex>
 
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

@@ -27,14 +27,14 @@ class Ahead final : public comm::Group {
         log_.push_back(fmt::format("{} {}", name(), comm::name_of(operation.kind)));
         return ++n_started_;
     }
-    i64 start_behind(const comm::Operation& operation, Group& other, i64) override {
-        const i64 ticket = start(operation);
+    i64 start_after(const comm::Operation& operation, Group& other, i64) override {
+        const i64 handle = start(operation);
         log_.back() += " behind a message of " + other.name();
-        return ticket;
+        return handle;
     }
     void wait(i64) override {}
     bool done(i64) override { return false; }
-    bool orders(i64) override { return true; }
+    bool is_stream_ordered(i64) override { return true; }
     std::unique_ptr<Group> make_part(int, int, std::string) override { return nullptr; }
 
   private:

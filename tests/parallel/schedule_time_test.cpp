@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <mutex>
 
-#include "comm/virtual_time.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "cost/activation_plan.hpp"
 #include "cost/pipeline_time.hpp"
 #include "parallel/data_parallel.hpp"

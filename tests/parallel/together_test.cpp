@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "base/error.hpp"
-#include "comm/threads.hpp"
-#include "comm/watch.hpp"
+#include "comm/flight_recorder.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "parallel/together.hpp"
 
 using namespace lm;
@@ -18,8 +18,8 @@ namespace {
 std::vector<std::string> operations_of(int n_ranks, int failing) {
     std::vector<std::string> lines;
     comm::run_ranks(n_ranks, [&](comm::Group& world) {
-        comm::Watch watch;
-        world.watch(&watch);
+        comm::FlightRecorder recorder;
+        world.record_to(&recorder);
         std::string told;
         try {
             parallel::together(world, [&] {
@@ -28,11 +28,11 @@ std::vector<std::string> operations_of(int n_ranks, int failing) {
         } catch (const JointError& error) {
             told = error.what();
         }
-        world.watch(nullptr);
+        world.record_to(nullptr);
         CHECK_THAT(told, failing < 0 ? Contains("") : Contains(fmt::format("rank {} on", failing)));
         CHECK((failing >= 0 || told.empty()));
         if (world.rank() != 1) return;
-        for (const std::string& line : watch.events()) {
+        for (const std::string& line : recorder.events()) {
             if (line.find("bytes") != line.npos) lines.push_back(line.substr(line.find("group")));
         }
     });

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "ckpt/index.hpp"
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "cpu/cpu_device.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "parallel/together.hpp"

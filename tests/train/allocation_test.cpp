@@ -13,7 +13,7 @@
 #include <cstring>
 #include <new>
 
-#include "comm/threads.hpp"
+#include "comm/threads/run_ranks.hpp"
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 

@@ -42,7 +42,7 @@ TEST_CASE("a choice by measurement takes medians, and a gain that is more than n
     CHECK(worth_taking({{100, 100, 500}, {90, 90, 900}}, 0.02F) == 1);   // slow once
 }
 
-TEST_CASE("the linear layers of a model are rehearsed") {
+TEST_CASE("the linear layers of a model are tuned") {
     TrainerConfig config;
     config.model = {.n_layers = 2,
                     .hidden = 24,
@@ -67,6 +67,6 @@ TEST_CASE("the linear layers of a model are rehearsed") {
     CHECK(linear_shapes(config, 1)[1].inputs == 12);
     config.parallel = {};
     const auto device = cpu::make_device(1);
-    rehearse(*device, config, shapes);
+    tune_linear_layers(*device, config, shapes);
     CHECK(device->allocated_bytes() == 0);
 }

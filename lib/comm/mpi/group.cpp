@@ -81,13 +81,13 @@ void MpiGroup::abort(const std::string& reason) noexcept {
 // ---- Starting ----------------------------------------------------------------------------------
 
 i64 MpiGroup::start(const Operation& operation) {
-    const i64 number = is_message(operation.kind) ? -1 : count_collective();
+    const i64 number = is_message(operation.kind) ? -1 : next_collective_number();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
     const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
     if (carries_data && operation.n == 0) return 0;
     const std::lock_guard lock(world_.mutex());
-    const i64 ticket = under_way_.open();
-    Started& started = *under_way_.find(ticket);
+    const i64 handle = pending_.open();
+    Started& started = *pending_.find(handle);
     started.operation = operation;
     started.number = number;
     started.requests.clear();
@@ -115,7 +115,7 @@ i64 MpiGroup::start(const Operation& operation) {
             check(MPI_Ibarrier(comm_, add_request(started)), operation);
             break;
     }
-    return ticket;
+    return handle;
 }
 
 MPI_Request* MpiGroup::add_request(Started& started) {
@@ -257,7 +257,7 @@ void MpiGroup::wait_for(Started& started) {
         const double waited_s = watch.elapsed_s();
         if (waited_s < world_.spin_s()) continue;
         if (waited_s > timeout_s) {
-            fail_with(Exit::failure, missing(started.operation, started.number, waited_s));
+            fail_with(Exit::failure, timeout_message(started.operation, started.number, waited_s));
         }
         if (waited_s < sleep_after_s) {
             sched_yield();
@@ -267,18 +267,18 @@ void MpiGroup::wait_for(Started& started) {
     }
 }
 
-void MpiGroup::wait(i64 ticket) {
-    Started* started = under_way_.find(ticket);
+void MpiGroup::wait(i64 handle) {
+    Started* started = pending_.find(handle);
     if (started == nullptr) return;
     wait_for(*started);
-    under_way_.close(ticket);
+    pending_.close(handle);
 }
 
-bool MpiGroup::done(i64 ticket) {
-    Started* started = under_way_.find(ticket);
+bool MpiGroup::done(i64 handle) {
+    Started* started = pending_.find(handle);
     if (started == nullptr) return true;
     if (!test(*started)) return false;
-    under_way_.close(ticket);
+    pending_.close(handle);
     return true;
 }
 
@@ -286,9 +286,9 @@ bool MpiGroup::done(i64 ticket) {
 
 std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_name) {
     // MPI_Comm_split knows no timeout: all have come when it begins.
-    const i64 ticket = start({Kind::split});
-    const i64 number = under_way_.find(ticket)->number;
-    wait(ticket);
+    const i64 handle = start({Kind::split});
+    const i64 number = pending_.find(handle)->number;
+    wait(handle);
     const std::lock_guard lock(world_.mutex());
     MPI_Comm comm = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm), {Kind::split});
@@ -344,13 +344,13 @@ std::string MpiGroup::describe(const Operation& operation) const {
 }
 
 // Who has not come, from the members themselves.
-std::string MpiGroup::missing(const Operation& operation, i64 number, double waited_s) {
+std::string MpiGroup::timeout_message(const Operation& operation, i64 number, double waited_s) {
     std::vector<int> others;
     for (int member = 0; member < size(); ++member) {
         const bool asked = number >= 0 ? member != rank() : member == operation.peer;
         if (asked) others.push_back(member);
     }
-    return missing_text(describe(operation), number, world_.ask(world_ranks(others), id_),
+    return timeout_text(describe(operation), number, world_.ask(world_ranks(others), id_),
                         world_.size(), waited_s);
 }
 

@@ -11,7 +11,7 @@
 
 #include "comm/group.hpp"
 #include "comm/mpi/world.hpp"
-#include "comm/tickets.hpp"
+#include "comm/pending_operations.hpp"
 
 namespace lm::comm {
 
@@ -22,13 +22,13 @@ class MpiGroup final : public Group {
     ~MpiGroup() override;
 
     void abort(const std::string& reason) noexcept override;
-    i64 count_collective() override { return n_started_.fetch_add(1); }
-    std::string missing(const Operation& operation, i64 number, double waited_s) override;
+    i64 next_collective_number() override { return n_started_.fetch_add(1); }
+    std::string timeout_message(const Operation& operation, i64 number, double waited_s) override;
 
   protected:
     i64 start(const Operation& operation) override;
-    void wait(i64 ticket) override;
-    bool done(i64 ticket) override;
+    void wait(i64 handle) override;
+    bool done(i64 handle) override;
     std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
 
   private:
@@ -62,7 +62,7 @@ class MpiGroup final : public Group {
     MPI_Comm check_comm_ = MPI_COMM_NULL;  // for compare_with_members only
     u64 id_;
     std::atomic<i64> n_started_{0};  // collectives
-    Tickets<Started> under_way_;
+    PendingOperations<Started> pending_;
     std::vector<MPI_Status> statuses_;
 };
 

@@ -78,7 +78,7 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
     MPI_Comm comm = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
     group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
-    group_->watch(options_.watch);
+    group_->record_to(options_.recorder);
     answering_ = std::thread([this] { answer_questions(); });
 }
 
@@ -178,7 +178,7 @@ void MpiWorld::answer_one(int asker) {
     answer.n_started = group == groups_.end() ? -1 : group->second->load();
     put(answer.host, host_);
     put(answer.ward_host, ward_host_);
-    put(answer.where, options_.watch ? options_.watch->where() : "");
+    put(answer.where, options_.recorder ? options_.recorder->where() : "");
     MPI_Request request = MPI_REQUEST_NULL;  // not waited for: the asker may be gone
     MPI_Isend(&answer, sizeof answer, MPI_BYTE, asker, answer_tag, control_, &request);
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
@@ -225,7 +225,7 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
     }
 }
 
-std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
+std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
     static std::mutex one_at_a_time;  // the rank's thread, and one that watches over its GPU
     const std::lock_guard asking(one_at_a_time);
     static std::deque<Question> questions;  // stay until the end: they may still be on their way
@@ -233,16 +233,16 @@ std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
     std::vector<Answer> answers;
     put_questions(ranks, group, questions, requests);
     collect_answers(ranks.size(), answer_time_s, answers);
-    std::map<int, Sighting> seen;
+    std::map<int, RankStatus> seen;
     for (const int rank : ranks) seen[rank].rank = rank;
     for (const Answer& answer : answers) {
         seen[answer.rank] = {answer.rank, true, answer.n_started, answer.host, answer.where};
     }
     // The hosts of those that did not answer, from the ranks that keep them.
     std::vector<int> keepers;
-    for (const auto& [rank, sighting] : seen) {
+    for (const auto& [rank, status] : seen) {
         const int keeper = (rank + size_ / 2) % size_;
-        if (sighting.answered || keepers.size() == max_hosts_asked) continue;
+        if (status.answered || keepers.size() == max_hosts_asked) continue;
         if (keeper == rank_) {
             seen[rank].host = ward_host_;
         } else {
@@ -258,9 +258,9 @@ std::vector<Sighting> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
         const auto ward = seen.find(answer.ward);
         if (ward != seen.end() && !ward->second.answered) ward->second.host = answer.ward_host;
     }
-    std::vector<Sighting> sightings;
-    for (const int rank : ranks) sightings.push_back(seen[rank]);
-    return sightings;
+    std::vector<RankStatus> statuses;
+    for (const int rank : ranks) statuses.push_back(seen[rank]);
+    return statuses;
 }
 
 // ---- The plugin --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 #include "comm/launch.hpp"
 #include "comm/mpi/types.hpp"
-#include "comm/sighting.hpp"
+#include "comm/rank_status.hpp"
 
 namespace lm::comm {
 
@@ -41,7 +41,7 @@ class MpiWorld final : public Launch {
     void remove_group(u64 id);
 
     // Asks the ranks where they are, for a few seconds. For the thread that has waited in vain.
-    std::vector<Sighting> ask(const std::vector<int>& ranks, u64 group);
+    std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
     // This rank gives up: MPI is not driven any more (memory that it writes to may be gone).
     void fail() { failed_.store(true); }

@@ -7,7 +7,7 @@
 // can be stopped. Operations go through a blocking duplicate of it: a nonblocking one starts a
 // thread for each (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal: tens of microseconds), a
 // blocking one returns when its kernel is in the stream. That waits for no other rank once the
-// connections are made, to which rehearsals see.
+// connections are made, which warm-ups take care of.
 //
 // All members but the constructor are called under the world's mutex.
 #pragma once
@@ -29,8 +29,8 @@ namespace lm::cuda {
 // An operation under way. Its inputs are there when `ready` is reached, its results when `end` is.
 struct Flight {
     comm::Operation operation;
-    i64 number = -1;         // of the group's collectives; -1: a message
-    bool rehearsal = false;  // makes connections, carries nothing
+    i64 number = -1;       // of the group's collectives; -1: a message
+    bool warm_up = false;  // makes connections, carries nothing
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
     bool complete = false;

@@ -60,7 +60,7 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
       world_(std::move(world)),
       host_(std::move(host)),
       exceptions_at_start_(std::uncaught_exceptions()) {
-    host_->watch(nullptr);  // this group tells of both
+    host_->record_to(nullptr);  // this group tells of both
     if (size() > 1) ids_ = host_->split(0, rank(), this->name());
 }
 
@@ -104,10 +104,10 @@ void NcclGroup::end() {
 // ---- Forming -----------------------------------------------------------------------------------
 
 // Both sides of each link come to it in the same order, and neighbours can form theirs at once.
-void NcclGroup::prepare(const comm::Traffic& traffic) {
+void NcclGroup::connect(const comm::Traffic& traffic) {
     if (size() == 1) return;
     world_->require_whole();
-    if (traffic.collectives) form_collectives(traffic.beside_compute);
+    if (traffic.collectives) form_collectives(traffic.overlaps_compute);
     std::vector<std::pair<int, int>> links;
     for (const int to : traffic.to) links.emplace_back(rank(), to);
     for (const int from : traffic.from) links.emplace_back(from, rank());
@@ -117,7 +117,7 @@ void NcclGroup::prepare(const comm::Traffic& traffic) {
     for (const auto& [from, to] : links) form_link(from, to);
 }
 
-void NcclGroup::form_collectives(bool beside_compute) {
+void NcclGroup::form_collectives(bool overlaps_compute) {
     LM_CHECK(!channel_, "a group that was prepared");
     // Where all meet in one place, it has to serve each of them.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_meeting_places(size())));
@@ -127,7 +127,7 @@ void NcclGroup::form_collectives(bool beside_compute) {
         ids_->broadcast(view_of(ids[i]), root);
     }
     channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(), -1,
-                                         beside_compute ? cost::nccl_overlap_channels : 0);
+                                         overlaps_compute ? cost::nccl_overlap_channels : 0);
     world_->form(channel_, ids);
 }
 
@@ -149,10 +149,10 @@ void NcclGroup::form_link(int from, int to) {
 }
 
 // The connections of messages do not depend on their size.
-void NcclGroup::rehearse(const Operation& largest) {
+void NcclGroup::warm_up(const Operation& largest) {
     if (size() == 1 || largest.n == 0) return;
-    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind), "nothing to rehearse");
-    world_->rehearse(channel_for(largest), largest);
+    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind), "nothing to warm up");
+    world_->warm_up(channel_for(largest), largest);
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {
@@ -175,22 +175,22 @@ bool NcclGroup::on_device(const Operation& operation) const {
 i64 NcclGroup::start(const Operation& operation) {
     world_->require_whole();
     if (on_device(operation)) return start_on_device(operation, nullptr);
-    const comm::Work work = hand_on(*host_, operation);
-    const i64 ticket = under_way_.open();
-    *under_way_.find(ticket) = {.on_host = work};
-    return ticket;
+    const comm::Work work = forward_to(*host_, operation);
+    const i64 handle = pending_.open();
+    *pending_.find(handle) = {.on_host = work};
+    return handle;
 }
 
-bool NcclGroup::orders(i64 ticket) {
-    const Started* const started = under_way_.find(ticket);
-    return (started != nullptr && started->channel != nullptr) || done(ticket);
+bool NcclGroup::is_stream_ordered(i64 handle) {
+    const Started* const started = pending_.find(handle);
+    return (started != nullptr && started->channel != nullptr) || done(handle);
 }
 
-i64 NcclGroup::start_behind(const Operation& operation, Group& other, i64 ticket) {
+i64 NcclGroup::start_after(const Operation& operation, Group& other, i64 handle) {
     auto* const group = dynamic_cast<NcclGroup*>(&other);
-    const Started* const behind = group != nullptr ? group->under_way_.find(ticket) : nullptr;
+    const Started* const behind = group != nullptr ? group->pending_.find(handle) : nullptr;
     if (behind == nullptr || behind->channel == nullptr) {
-        return Group::start_behind(operation, other, ticket);
+        return Group::start_after(operation, other, handle);
     }
     world_->require_whole();
     LM_CHECK(on_device(operation), "host memory behind an operation of a device");
@@ -198,7 +198,7 @@ i64 NcclGroup::start_behind(const Operation& operation, Group& other, i64 ticket
 }
 
 i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind) {
-    const i64 number = comm::is_message(operation.kind) ? -1 : host_->count_collective();
+    const i64 number = comm::is_message(operation.kind) ? -1 : host_->next_collective_number();
     if (operation.n == 0) return 0;
     if (size() == 1) {
         copy(operation);
@@ -206,9 +206,9 @@ i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind)
     }
     const std::shared_ptr<Channel>& channel = channel_for(operation);
     Flight* const flight = world_->start(channel, operation, number, behind);
-    const i64 ticket = under_way_.open();
-    *under_way_.find(ticket) = {.on_host = {}, .channel = channel.get(), .flight = flight};
-    return ticket;
+    const i64 handle = pending_.open();
+    *pending_.find(handle) = {.on_host = {}, .channel = channel.get(), .flight = flight};
+    return handle;
 }
 
 const std::shared_ptr<Channel>& NcclGroup::channel_for(const Operation& operation) const {
@@ -230,8 +230,8 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-void NcclGroup::wait(i64 ticket) {
-    Started* const started = under_way_.find(ticket);
+void NcclGroup::wait(i64 handle) {
+    Started* const started = pending_.find(handle);
     if (started == nullptr) return;
     world_->require_whole();
     if (started->channel == nullptr) {
@@ -242,11 +242,11 @@ void NcclGroup::wait(i64 ticket) {
         const std::lock_guard lock(world_->mutex());
         started->channel->release(*started->flight);
     }
-    under_way_.close(ticket);
+    pending_.close(handle);
 }
 
-bool NcclGroup::done(i64 ticket) {
-    Started* const started = under_way_.find(ticket);
+bool NcclGroup::done(i64 handle) {
+    Started* const started = pending_.find(handle);
     if (started == nullptr) return true;
     world_->require_whole();
     if (started->channel == nullptr) {
@@ -256,7 +256,7 @@ bool NcclGroup::done(i64 ticket) {
         if (!started->channel->done(*started->flight)) return false;
         started->channel->release(*started->flight);
     }
-    under_way_.close(ticket);
+    pending_.close(handle);
     return true;
 }
 

@@ -10,7 +10,7 @@
 //
 // Messages have a channel for each neighbour and direction: NCCL's sends and receives of one
 // communicator would wait for each other. All channels are formed, and their connections made, by
-// prepare(): there is none for what was not announced.
+// connect(): there is none for what was not announced.
 //
 // A kernel of NCCL keeps its multiprocessors from the moment its rank comes to it, spinning until
 // the others have come too. A posted receive waits for most of a step, so links get few of them,
@@ -26,7 +26,7 @@
 #include <string>
 
 #include "comm/group.hpp"
-#include "comm/tickets.hpp"
+#include "comm/pending_operations.hpp"
 #include "cuda/nccl/nccl_world.hpp"
 
 namespace lm::cuda {
@@ -37,20 +37,21 @@ class NcclGroup final : public comm::Group {
               std::string name);
     ~NcclGroup() override;
 
-    void prepare(const comm::Traffic& traffic) override;
-    void rehearse(const comm::Operation& largest) override;
+    void connect(const comm::Traffic& traffic) override;
+    void warm_up(const comm::Operation& largest) override;
     void abort(const std::string& reason) noexcept override;
-    i64 count_collective() override { return host_->count_collective(); }
-    std::string missing(const comm::Operation& operation, i64 number, double waited_s) override {
-        return host_->missing(operation, number, waited_s);
+    i64 next_collective_number() override { return host_->next_collective_number(); }
+    std::string timeout_message(const comm::Operation& operation, i64 number,
+                                double waited_s) override {
+        return host_->timeout_message(operation, number, waited_s);
     }
 
   protected:
     i64 start(const comm::Operation& operation) override;
-    void wait(i64 ticket) override;
-    bool done(i64 ticket) override;
-    bool orders(i64 ticket) override;
-    i64 start_behind(const comm::Operation& operation, Group& other, i64 ticket) override;
+    void wait(i64 handle) override;
+    bool done(i64 handle) override;
+    bool is_stream_ordered(i64 handle) override;
+    i64 start_after(const comm::Operation& operation, Group& other, i64 handle) override;
     std::unique_ptr<comm::Group> make_part(int color, int key, std::string name) override;
 
   private:
@@ -63,7 +64,7 @@ class NcclGroup final : public comm::Group {
     bool on_device(const comm::Operation& operation) const;
     i64 start_on_device(const comm::Operation& operation, const Flight* behind);
     void copy(const comm::Operation& operation);
-    void form_collectives(bool beside_compute);
+    void form_collectives(bool overlaps_compute);
     void form_link(int from, int to);
     const std::shared_ptr<Channel>& channel_for(const comm::Operation& operation) const;
     void end();
@@ -73,7 +74,7 @@ class NcclGroup final : public comm::Group {
     std::shared_ptr<comm::Group> ids_;  // carries what NCCL's ranks meet by
     std::shared_ptr<Channel> channel_;  // of the collectives
     std::map<std::pair<int, comm::Kind>, std::shared_ptr<Channel>> links_;
-    comm::Tickets<Started> under_way_;
+    comm::PendingOperations<Started> pending_;
     int exceptions_at_start_;
 };
 

@@ -25,7 +25,7 @@ constexpr double ignored_s = 20;
 
 // All members count what they all come to, so that who has not can be told.
 i64 number_of(Channel& channel, const Operation& operation) {
-    return comm::is_message(operation.kind) ? -1 : channel.host().count_collective();
+    return comm::is_message(operation.kind) ? -1 : channel.host().next_collective_number();
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ NcclWorld::~NcclWorld() {
     if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
 }
 
-// ---- Forming and rehearsing ---------------------------------------------------------------------
+// ---- Forming and warming up ---------------------------------------------------------------------
 
 void NcclWorld::form(const std::shared_ptr<Channel>& channel,
                      const std::vector<ncclUniqueId>& ids) {
@@ -71,7 +71,7 @@ void NcclWorld::form(const std::shared_ptr<Channel>& channel,
     if (!formed) {
         run_error(fmt::format("group '{}'", channel->name()),
                   "forming its communicator: {}: NCCL_DEBUG=INFO tells more",
-                  channel->host().missing(meeting, number, watch.elapsed_s()));
+                  channel->host().timeout_message(meeting, number, watch.elapsed_s()));
     }
     perform(channel, first);
 }
@@ -83,7 +83,7 @@ void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
     for (const Operation& operation : operations) {
         flights.push_back(call(
             channel,
-            {.operation = operation, .number = number_of(*channel, operation), .rehearsal = true},
+            {.operation = operation, .number = number_of(*channel, operation), .warm_up = true},
             nullptr));
     }
     until([&] { return channel->idle(); });
@@ -91,7 +91,7 @@ void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
     for (Flight* const flight : flights) channel->release(*flight);
 }
 
-void NcclWorld::rehearse(const std::shared_ptr<Channel>& channel, const Operation& largest) {
+void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation& largest) {
     const auto at = [&](const void* base, i64 elements) {
         return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
     };
@@ -136,7 +136,7 @@ Flight* NcclWorld::call(const std::shared_ptr<Channel>& channel, const Flight& f
     const std::lock_guard lock(mutex_);
     require_whole();  // the communicators are not stopped meanwhile
     Flight* const started = channel->start(flight.operation, flight.number, behind);
-    started->rehearsal = flight.rehearsal;
+    started->warm_up = flight.warm_up;
     return started;
 }
 
@@ -255,11 +255,11 @@ void NcclWorld::look() {
 void NcclWorld::report(Channel& channel, const Trouble& trouble) {
     const Flight& flight = trouble.flight;
     const std::string object = fmt::format("group '{}'", channel.name());
-    const std::string phase = flight.rehearsal ? fmt::format("{}: ", warming_up) : "";
+    const std::string phase = flight.warm_up ? fmt::format("{}: ", warming_up) : "";
     if (trouble.text.empty()) {
-        return fail(
-            fmt::format("{}: {}{}", object, phase,
-                        channel.host().missing(flight.operation, flight.number, trouble.waited_s)));
+        return fail(fmt::format(
+            "{}: {}{}", object, phase,
+            channel.host().timeout_message(flight.operation, flight.number, trouble.waited_s)));
     }
     const std::string number =
         flight.number >= 0 ? fmt::format(", operation {}", flight.number) : "";

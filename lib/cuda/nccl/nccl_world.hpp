@@ -41,7 +41,7 @@ class NcclWorld {
     // Carries operations like this one of all sizes up to it, in its memory, so that none of them
     // makes connections later: NCCL does that when it takes an algorithm first (since 2.22, see
     // NCCL_RUNTIME_CONNECT), which it picks by kind, type and size.
-    void rehearse(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
+    void warm_up(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
     // Tells the channel an operation.
     Flight* start(const std::shared_ptr<Channel>& channel, const comm::Operation& operation,
                   i64 number, const Flight* behind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/sighting.hpp"
+#include "comm/rank_status.hpp"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 
 namespace lm::comm {
 
-std::string missing_text(const std::string& operation, i64 number,
-                         const std::vector<Sighting>& sightings, int n_ranks, double waited_s) {
+std::string timeout_text(const std::string& operation, i64 number,
+                         const std::vector<RankStatus>& statuses, int n_ranks, double waited_s) {
     constexpr size_t max_told = 4;
     std::vector<int> missing;
     std::string told;
-    for (const Sighting& s : sightings) {
+    for (const RankStatus& s : statuses) {
         if (s.answered && number >= 0 && s.n_started > number) continue;
         missing.push_back(s.rank);
         if (missing.size() > max_told) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/virtual_time.hpp"
+#include "comm/threads/virtual_time.hpp"
 
 #include <bit>
 

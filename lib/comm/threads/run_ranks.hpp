@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "comm/group.hpp"
+#include "comm/threads/virtual_time.hpp"
 
 namespace lm::comm {
 
@@ -24,5 +25,10 @@ struct ThreadsOptions {
 // abort(): others may be copying from it.
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
+
+// As run_ranks; options.timeout_s is real time. Clocks begin at 0.
+void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
+                               const std::function<void(Group& world, VirtualClock& clock)>& body,
+                               const ThreadsOptions& options = {});
 
 }  // namespace lm::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The started operations of one rank in one group, by ticket: a number that stays unique when its
+// The started operations of one rank in one group, by handle: a number that stays unique when its
 // place is used again, so that copies of a finished Work are harmless. How many are under way at
 // once depends on who comes when: there is room for many from the start, and what grows never
 // shrinks.
@@ -12,9 +12,9 @@
 namespace lm::comm {
 
 template <typename T>
-class Tickets {
+class PendingOperations {
   public:
-    Tickets() {
+    PendingOperations() {
         places_.reserve(first_places);
         free_.reserve(first_places);
     }
@@ -26,21 +26,21 @@ class Tickets {
             free_.reserve(places_.capacity());  // all of them may be closed at once
         }
         Place& place = places_[free_.back()];
-        place.ticket = ++opened_ * max_places + static_cast<i64>(free_.back());
+        place.handle = ++opened_ * max_places + static_cast<i64>(free_.back());
         free_.pop_back();
         ++n_open_;
-        return place.ticket;
+        return place.handle;
     }
     // nullptr: finished.
-    T* find(i64 ticket) {
-        const auto index = static_cast<size_t>(ticket % max_places);
-        if (ticket == 0 || index >= places_.size() || places_[index].ticket != ticket)
+    T* find(i64 handle) {
+        const auto index = static_cast<size_t>(handle % max_places);
+        if (handle == 0 || index >= places_.size() || places_[index].handle != handle)
             return nullptr;
         return &places_[index].value;
     }
-    void close(i64 ticket) {
-        const auto index = static_cast<size_t>(ticket % max_places);
-        places_[index].ticket = 0;
+    void close(i64 handle) {
+        const auto index = static_cast<size_t>(handle % max_places);
+        places_[index].handle = 0;
         free_.push_back(index);
         --n_open_;
     }
@@ -50,7 +50,7 @@ class Tickets {
     static constexpr i64 max_places = i64{1} << 20;
     static constexpr size_t first_places = 64;
     struct Place {
-        i64 ticket = 0;
+        i64 handle = 0;
         T value{};
     };
     std::vector<Place> places_;

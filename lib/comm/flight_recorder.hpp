@@ -5,18 +5,15 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/operation.hpp"
 
 namespace lm::comm {
 
-class Watch {
+class FlightRecorder {
   public:
     static constexpr size_t n_events = 512;
 
@@ -24,7 +21,7 @@ class Watch {
     // A phase begins and the former ends: "forward" of a micro-batch, "optimizer", "save". `phase`
     // must live as long as this object: a literal.
     void enter(const char* phase, i64 number = -1);
-    // What groups record by themselves (Group::watch).
+    // What groups record by themselves (Group::record_to).
     void started(const std::string& group, const Operation& operation, i64 number);
     void waiting(const std::string& group);
     void waited(const std::string& group);
@@ -56,36 +53,6 @@ class Watch {
     double created_s_ = now_s();
     Event step_, phase_, operation_, wait_;  // the latest of each; at_s 0: none
     static double now_s();
-};
-
-struct WatchdogOptions {
-    double timeout_s = 600;  // without any event
-    // Polled a few times a second: true when a dump was asked for (SIGUSR2).
-    std::function<bool()> dump_requested;
-    // Gets each line, from the watchdog's thread.
-    std::function<void(const std::string& line)> report;
-};
-
-// A thread that reports where the rank is, with its last events, when it was asked to or when
-// nothing has happened for the timeout (once, until something happens again). It ends nothing: the
-// operations of a group have timeouts of their own.
-class Watchdog {
-  public:
-    Watchdog(const Watch& watch, WatchdogOptions options);
-    ~Watchdog();
-    Watchdog(const Watchdog&) = delete;
-    Watchdog& operator=(const Watchdog&) = delete;
-
-  private:
-    void run();
-    void dump(const std::string& why);
-
-    const Watch& watch_;
-    WatchdogOptions options_;
-    bool stop_ = false;
-    std::mutex mutex_;
-    std::condition_variable stopped_;
-    std::thread thread_;
 };
 
 }  // namespace lm::comm

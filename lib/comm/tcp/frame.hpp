@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that met over TCP send each other by way of rank 0 (tcp_hub.hpp): in the byte order of
+// What ranks that met over TCP send each other by way of rank 0 (tcp/hub.hpp): in the byte order of
 // these machines.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "comm/operation.hpp"
-#include "comm/socket.hpp"
+#include "comm/tcp/socket.hpp"
 
 namespace lm::comm {
 

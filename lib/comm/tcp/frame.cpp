@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp_frame.hpp"
+#include "comm/tcp/frame.hpp"
 
 #include <cstring>
 

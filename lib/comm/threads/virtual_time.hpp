@@ -14,12 +14,10 @@
 //   be false later too, while the real data is on its way: no schedule should depend on it.
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <vector>
 
-#include "comm/group.hpp"
-#include "comm/threads.hpp"
+#include "comm/operation.hpp"
 
 namespace lm::comm {
 
@@ -50,10 +48,5 @@ class VirtualClock {
   private:
     double& now_s_;
 };
-
-// As run_ranks; options.timeout_s is real time. Clocks begin at 0.
-void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
-                               const std::function<void(Group& world, VirtualClock& clock)>& body,
-                               const ThreadsOptions& options = {});
 
 }  // namespace lm::comm

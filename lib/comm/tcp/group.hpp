@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "comm/group.hpp"
-#include "comm/tcp_frame.hpp"
-#include "comm/tcp_world.hpp"
-#include "comm/tickets.hpp"
+#include "comm/pending_operations.hpp"
+#include "comm/tcp/frame.hpp"
+#include "comm/tcp/world.hpp"
 
 namespace lm::comm {
 
@@ -22,13 +22,13 @@ class TcpGroup final : public Group {
     ~TcpGroup() override;
 
     void abort(const std::string& reason) noexcept override { world_.abort(reason); }
-    i64 count_collective() override { return n_started_.fetch_add(1); }
-    std::string missing(const Operation& operation, i64 number, double waited_s) override;
+    i64 next_collective_number() override { return n_started_.fetch_add(1); }
+    std::string timeout_message(const Operation& operation, i64 number, double waited_s) override;
 
   protected:
     i64 start(const Operation& operation) override;
-    void wait(i64 ticket) override;
-    bool done(i64 ticket) override;
+    void wait(i64 handle) override;
+    bool done(i64 handle) override;
     std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
 
   private:
@@ -37,7 +37,7 @@ class TcpGroup final : public Group {
         TcpWorld::Key key;
     };
     Frame frame_of(const Operation& operation, i64 number) const;
-    void finish(i64 ticket, const Started& started, const Bytes& bytes);
+    void finish(i64 handle, const Started& started, const Bytes& bytes);
     Bytes wait_for(const Started& started);
 
     TcpWorld& world_;
@@ -45,7 +45,7 @@ class TcpGroup final : public Group {
     std::vector<int> ranks_;
     std::atomic<i64> n_started_{0};           // collectives
     std::map<int, i64> n_sent_, n_received_;  // messages, by member
-    Tickets<Started> under_way_;
+    PendingOperations<Started> pending_;
 };
 
 }  // namespace lm::comm

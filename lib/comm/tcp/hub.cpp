@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp_hub.hpp"
+#include "comm/tcp/hub.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a watch tells, and when the watchdog does.
+// What a flight recorder tells, and when the watchdog does.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <thread>
 
-#include "comm/threads.hpp"
-#include "comm/watch.hpp"
+#include "comm/flight_recorder.hpp"
+#include "comm/threads/run_ranks.hpp"
+#include "comm/watchdog.hpp"
 
 using namespace lm;
 using namespace lm::comm;
@@ -24,37 +25,37 @@ bool has(const std::vector<std::string>& lines, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("a watch knows where its rank is") {
-    Watch watch;
-    CHECK(watch.where() == "not started yet");
-    watch.step(12);
-    CHECK(watch.where() == "step 12 for 0 s");
-    watch.enter("forward", 3);
-    CHECK(watch.where() == "forward 3 of step 12 for 0 s");
-    watch.waiting("tensor");
-    CHECK(watch.where() == "forward 3 of step 12 for 0 s, waiting in group 'tensor' for 0 s");
-    watch.waited("tensor");
-    watch.enter("optimizer");
-    CHECK(watch.where() == "optimizer of step 12 for 0 s");
+TEST_CASE("a flight recorder knows where its rank is") {
+    FlightRecorder recorder;
+    CHECK(recorder.where() == "not started yet");
+    recorder.step(12);
+    CHECK(recorder.where() == "step 12 for 0 s");
+    recorder.enter("forward", 3);
+    CHECK(recorder.where() == "forward 3 of step 12 for 0 s");
+    recorder.waiting("tensor");
+    CHECK(recorder.where() == "forward 3 of step 12 for 0 s, waiting in group 'tensor' for 0 s");
+    recorder.waited("tensor");
+    recorder.enter("optimizer");
+    CHECK(recorder.where() == "optimizer of step 12 for 0 s");
 }
 
-TEST_CASE("a watch keeps the last events only, and names are cut") {
-    Watch watch;
-    for (i64 i = 0; i < 10000; ++i) watch.enter("forward", i);
-    watch.waiting(std::string(100, 'x'));
-    const std::vector<std::string> events = watch.events();
-    REQUIRE(events.size() == Watch::n_events);
-    CHECK_THAT(events[Watch::n_events - 2], Contains("s ago: forward 9999"));
+TEST_CASE("a flight recorder keeps the last events only, and names are cut") {
+    FlightRecorder recorder;
+    for (i64 i = 0; i < 10000; ++i) recorder.enter("forward", i);
+    recorder.waiting(std::string(100, 'x'));
+    const std::vector<std::string> events = recorder.events();
+    REQUIRE(events.size() == FlightRecorder::n_events);
+    CHECK_THAT(events[FlightRecorder::n_events - 2], Contains("s ago: forward 9999"));
     CHECK_THAT(events[0], Contains("s ago: forward 9489"));
     CHECK_THAT(events.back(), Contains("group 'xxxxxxxxxxxxxxxxxxxxxxx': waits"));
 }
 
 TEST_CASE("groups and the parts cut from them record their operations") {
-    std::vector<Watch> watches(2);
+    std::vector<FlightRecorder> watches(2);
     run_ranks(2, [&](Group& world) {
-        Watch& watch = watches[static_cast<size_t>(world.rank())];
-        world.watch(&watch);
-        watch.enter("forward", 1);
+        FlightRecorder& recorder = watches[static_cast<size_t>(world.rank())];
+        world.record_to(&recorder);
+        recorder.enter("forward", 1);
         const std::unique_ptr<Group> part = world.split(0, 0, "tensor");
         float x[3] = {};
         world.barrier();
@@ -73,8 +74,8 @@ TEST_CASE("groups and the parts cut from them record their operations") {
 }
 
 TEST_CASE("the watchdog tells when it is asked to, and once when nothing happens") {
-    Watch watch;
-    watch.enter("save");
+    FlightRecorder recorder;
+    recorder.enter("save");
     std::atomic<bool> asked = true;
     std::mutex mutex;
     std::vector<std::string> lines;
@@ -85,14 +86,14 @@ TEST_CASE("the watchdog tells when it is asked to, and once when nothing happens
         return n;
     };
     {
-        const Watchdog dog(watch, {0.3, [&] { return asked.exchange(false); },
-                                   [&](const std::string& line) {
-                                       const std::lock_guard lock(mutex);
-                                       lines.push_back(line);
-                                   }});
+        const Watchdog dog(recorder, {0.3, [&] { return asked.exchange(false); },
+                                      [&](const std::string& line) {
+                                          const std::lock_guard lock(mutex);
+                                          lines.push_back(line);
+                                      }});
         while (n_told("nothing has happened for") < 1) std::this_thread::yield();
         CHECK(n_told("state: save for") == 1);
-        watch.enter("forward");
+        recorder.enter("forward");
         while (n_told("nothing has happened for") < 2) std::this_thread::yield();
     }
     CHECK_THAT(lines.back(), Contains(": forward for"));

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "comm/operation.hpp"
-#include "comm/threads_world.hpp"
-#include "comm/virtual_time.hpp"
+#include "comm/threads/virtual_time.hpp"
+#include "comm/threads/world.hpp"
 
 namespace lm::comm {
 

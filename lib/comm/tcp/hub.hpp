@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/tcp_frame.hpp"
+#include "comm/tcp/frame.hpp"
 
 namespace lm::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/threads_world.hpp"
+#include "comm/threads/world.hpp"
 
 #include <thread>
 

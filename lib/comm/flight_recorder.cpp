@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/watch.hpp"
+#include "comm/flight_recorder.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "base/clock.hpp"
 
 namespace lm::comm {
 namespace {
-
-constexpr auto poll_interval = std::chrono::milliseconds(200);
 
 std::string numbered(const char* phase, i64 number) {
     return number < 0 ? phase : fmt::format("{} {}", phase, number);
@@ -27,25 +24,25 @@ void put(char (&target)[n], const std::string& text) {
 
 }  // namespace
 
-double Watch::now_s() {
+double FlightRecorder::now_s() {
     return monotonic_s();
 }
 
-Watch::Event& Watch::add(What what) {
+FlightRecorder::Event& FlightRecorder::add(What what) {
     Event& event = ring_[n_added_++ % n_events];
     event.at_s = now_s();
     event.what = what;
     return event;
 }
 
-void Watch::step(i64 number) {
+void FlightRecorder::step(i64 number) {
     const std::lock_guard lock(mutex_);
     Event& event = add(What::step);
     event.number = number;
     step_ = event;
 }
 
-void Watch::enter(const char* phase, i64 number) {
+void FlightRecorder::enter(const char* phase, i64 number) {
     const std::lock_guard lock(mutex_);
     Event& event = add(What::phase);
     event.phase = phase;
@@ -53,7 +50,7 @@ void Watch::enter(const char* phase, i64 number) {
     phase_ = event;
 }
 
-void Watch::started(const std::string& group, const Operation& operation, i64 number) {
+void FlightRecorder::started(const std::string& group, const Operation& operation, i64 number) {
     const std::lock_guard lock(mutex_);
     Event& event = add(What::operation);
     put(event.group, group);
@@ -62,20 +59,20 @@ void Watch::started(const std::string& group, const Operation& operation, i64 nu
     operation_ = event;
 }
 
-void Watch::waiting(const std::string& group) {
+void FlightRecorder::waiting(const std::string& group) {
     const std::lock_guard lock(mutex_);
     Event& event = add(What::wait);
     put(event.group, group);
     wait_ = event;
 }
 
-void Watch::waited(const std::string& group) {
+void FlightRecorder::waited(const std::string& group) {
     const std::lock_guard lock(mutex_);
     put(add(What::end_of_wait).group, group);
     wait_.at_s = 0;
 }
 
-std::string Watch::describe(const Event& event) {
+std::string FlightRecorder::describe(const Event& event) {
     switch (event.what) {
         case What::step:
             return fmt::format("step {}", event.number);
@@ -94,7 +91,7 @@ std::string Watch::describe(const Event& event) {
     return "";
 }
 
-std::string Watch::where() const {
+std::string FlightRecorder::where() const {
     const std::lock_guard lock(mutex_);
     const double now = now_s();
     std::string text;
@@ -116,7 +113,7 @@ std::string Watch::where() const {
     return text.empty() ? "not started yet" : text;
 }
 
-std::vector<std::string> Watch::events() const {
+std::vector<std::string> FlightRecorder::events() const {
     const std::lock_guard lock(mutex_);
     const double now = now_s();
     std::vector<std::string> lines;
@@ -127,38 +124,9 @@ std::vector<std::string> Watch::events() const {
     return lines;
 }
 
-double Watch::last_event_s() const {
+double FlightRecorder::last_event_s() const {
     const std::lock_guard lock(mutex_);
     return n_added_ == 0 ? created_s_ : ring_[(n_added_ - 1) % n_events].at_s;
-}
-
-Watchdog::Watchdog(const Watch& watch, WatchdogOptions options)
-    : watch_(watch), options_(std::move(options)), thread_([this] { run(); }) {}
-
-Watchdog::~Watchdog() {
-    {
-        const std::lock_guard lock(mutex_);
-        stop_ = true;
-    }
-    stopped_.notify_all();
-    thread_.join();
-}
-
-void Watchdog::run() {
-    double told_of_s = -1;  // the last event of a stall that was told
-    std::unique_lock lock(mutex_);
-    while (!stopped_.wait_for(lock, poll_interval, [this] { return stop_; })) {
-        if (options_.dump_requested && options_.dump_requested()) dump("state");
-        const double last_s = watch_.last_event_s();
-        if (last_s == told_of_s || monotonic_s() - last_s < options_.timeout_s) continue;
-        told_of_s = last_s;
-        dump(fmt::format("nothing has happened for {:.0f} s", monotonic_s() - last_s));
-    }
-}
-
-void Watchdog::dump(const std::string& why) {
-    for (const std::string& line : watch_.events()) options_.report(line);
-    options_.report(why + ": " + watch_.where());
 }
 
 }  // namespace lm::comm

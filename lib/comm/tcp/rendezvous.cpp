@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp_rendezvous.hpp"
+#include "comm/tcp/rendezvous.hpp"
 
 #include <sys/socket.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's part of a job whose ranks met over TCP (tcp_rendezvous.hpp), where MPI cannot
+// This process's part of a job whose ranks met over TCP (tcp/rendezvous.hpp), where MPI cannot
 // start: its connection to the hub on rank 0, and a thread that takes in what comes and tells
 // others who ask where this rank is. It is for what ranks tell each other around a training on
 // GPUs, whose tensors travel by NCCL: everything goes by way of rank 0.
@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "comm/launch.hpp"
-#include "comm/sighting.hpp"
-#include "comm/tcp_frame.hpp"
-#include "comm/tcp_hub.hpp"
-#include "comm/tcp_rendezvous.hpp"
+#include "comm/rank_status.hpp"
+#include "comm/tcp/frame.hpp"
+#include "comm/tcp/hub.hpp"
+#include "comm/tcp/rendezvous.hpp"
 
 namespace lm::comm {
 
@@ -54,7 +54,7 @@ class TcpWorld final : public Launch {
 
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
-    std::vector<Sighting> ask(const std::vector<int>& ranks, u64 group);
+    std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
     // This rank gives up.
     void abort(const std::string& reason) noexcept;
 
@@ -80,7 +80,7 @@ class TcpWorld final : public Launch {
     std::condition_variable changed_;
     std::map<Key, Bytes> come_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::map<int, Sighting> sightings_;  // of the ranks that are asked about
+    std::map<int, RankStatus> statuses_;  // of the ranks that are asked about
     size_t n_answers_ = 0;
     bool failed_ = false;
     int first_failed_ = -1;  // the rank whose failure has ended the job, as the hub told

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp_group.hpp"
+#include "comm/tcp/group.hpp"
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ TcpGroup::~TcpGroup() {
     world_.remove_group(id_);
 }
 
-std::string TcpGroup::missing(const Operation& operation, i64 number, double waited_s) {
+std::string TcpGroup::timeout_message(const Operation& operation, i64 number, double waited_s) {
     std::vector<int> asked;
     for (int member = 0; member < size(); ++member) {
         const bool counts = number >= 0 ? member != rank() : member == operation.peer;
@@ -36,7 +36,7 @@ std::string TcpGroup::missing(const Operation& operation, i64 number, double wai
     }
     Operation named = operation;
     if (named.peer >= 0) named.peer = ranks_[static_cast<size_t>(named.peer)];
-    return missing_text(named.str(), number, world_.ask(asked, id_), world_.size(), waited_s);
+    return timeout_text(named.str(), number, world_.ask(asked, id_), world_.size(), waited_s);
 }
 
 Frame TcpGroup::frame_of(const Operation& o, i64 number) const {
@@ -68,12 +68,12 @@ i64 TcpGroup::start(const Operation& o) {
         const int from = ranks_[static_cast<size_t>(o.peer)];
         started.key = {id_, from, n_received_[o.peer]++};
     } else {
-        started.key = {id_, -1, count_collective()};
+        started.key = {id_, -1, next_collective_number()};
         world_.tell(frame_of(o, started.key.number), bytes);
     }
-    const i64 ticket = under_way_.open();
-    *under_way_.find(ticket) = started;
-    return ticket;
+    const i64 handle = pending_.open();
+    *pending_.find(handle) = started;
+    return handle;
 }
 
 Bytes TcpGroup::wait_for(const Started& started) {
@@ -82,12 +82,12 @@ Bytes TcpGroup::wait_for(const Started& started) {
         world_.options().timeout_s + std::min(rank() * ask_apart_s, ask_latest_s);
     if (auto bytes = world_.take(started.key, timeout_s)) return std::move(*bytes);
     const i64 number = started.key.member < 0 ? started.key.number : -1;
-    const std::string text = missing(started.operation, number, timeout_s);
+    const std::string text = timeout_message(started.operation, number, timeout_s);
     world_.abort(fmt::format("group '{}': {}", name(), text));
     run_error(fmt::format("group '{}'", name()), "{}", text);
 }
 
-void TcpGroup::finish(i64 ticket, const Started& started, const Bytes& bytes) {
+void TcpGroup::finish(i64 handle, const Started& started, const Bytes& bytes) {
     const Operation& o = started.operation;
     const i64 wanted = o.kind == Kind::all_gather ? o.bytes() * size() : o.bytes();
     if (o.out != nullptr && static_cast<i64>(bytes.size()) != wanted) {
@@ -95,24 +95,24 @@ void TcpGroup::finish(i64 ticket, const Started& started, const Bytes& bytes) {
              bytes.size());
     }
     if (o.out != nullptr && wanted > 0) std::memcpy(o.out, bytes.data(), bytes.size());
-    under_way_.close(ticket);
+    pending_.close(handle);
 }
 
-void TcpGroup::wait(i64 ticket) {
-    const Started* const started = under_way_.find(ticket);
-    if (started != nullptr) finish(ticket, *started, wait_for(*started));
+void TcpGroup::wait(i64 handle) {
+    const Started* const started = pending_.find(handle);
+    if (started != nullptr) finish(handle, *started, wait_for(*started));
 }
 
-bool TcpGroup::done(i64 ticket) {
-    const Started* const started = under_way_.find(ticket);
+bool TcpGroup::done(i64 handle) {
+    const Started* const started = pending_.find(handle);
     if (started == nullptr) return true;
     if (!world_.has_come(started->key)) return false;
-    wait(ticket);
+    wait(handle);
     return true;
 }
 
 std::unique_ptr<Group> TcpGroup::make_part(int color, int key, std::string part_name) {
-    const Started started{{Kind::split}, {id_, -1, count_collective()}};
+    const Started started{{Kind::split}, {id_, -1, next_collective_number()}};
     const i64 told[] = {color, key};
     const auto bytes = std::as_bytes(std::span(told));
     world_.tell(frame_of({Kind::split}, started.key.number), {bytes.begin(), bytes.end()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp_world.hpp"
+#include "comm/tcp/world.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
-#include "comm/tcp_group.hpp"
+#include "comm/tcp/group.hpp"
 
 namespace lm::comm {
 namespace {
@@ -38,7 +38,7 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
     std::vector<int> all(static_cast<size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
     group_ = std::make_unique<TcpGroup>(*this, 0, std::move(all), rank(), "world");
-    group_->watch(options_.watch);
+    group_->record_to(options_.recorder);
     thread_ = std::thread([this] { read(); });
     try {
         group_->barrier();  // the hub knows all from here on
@@ -157,11 +157,11 @@ void TcpWorld::handle(const Frame& frame, Bytes bytes) {
     } else if (frame.kind == FrameKind::answer) {
         const std::string text = text_of_bytes(bytes);  // "HOST WHERE"
         const size_t blank = text.find(' ');
-        sightings_[frame.from] = {frame.from, true, frame.number, text.substr(0, blank),
-                                  text.substr(blank + 1)};
+        statuses_[frame.from] = {frame.from, true, frame.number, text.substr(0, blank),
+                                 text.substr(blank + 1)};
         ++n_answers_;
     } else if (frame.kind == FrameKind::host) {
-        sightings_[frame.from] = {.rank = frame.from, .host = text_of_bytes(bytes)};
+        statuses_[frame.from] = {.rank = frame.from, .host = text_of_bytes(bytes)};
     }
     changed_.notify_all();
 }
@@ -174,7 +174,7 @@ void TcpWorld::answer(const Frame& question) {
         const auto group = groups_.find(question.group);
         frame.number = group == groups_.end() ? -1 : group->second->load();
     }
-    const std::string where = options_.watch ? options_.watch->where() : "";
+    const std::string where = options_.recorder ? options_.recorder->where() : "";
     tell(frame, bytes_of_text(host_ + " " + where));
 }
 
@@ -276,11 +276,11 @@ void TcpWorld::remove_group(u64 id) {
     groups_.erase(id);
 }
 
-std::vector<Sighting> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
+std::vector<RankStatus> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
     const std::lock_guard asking(asking_);
     {
         const std::lock_guard lock(mutex_);
-        sightings_.clear();
+        statuses_.clear();
         n_answers_ = 0;
     }
     const auto asked = std::as_bytes(std::span(ranks));
@@ -290,10 +290,10 @@ std::vector<Sighting> TcpWorld::ask(const std::vector<int>& ranks, u64 group) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(answer_time_s),
                       [&] { return failed_ || n_answers_ >= ranks.size(); });
-    std::vector<Sighting> seen;
+    std::vector<RankStatus> seen;
     for (const int rank : ranks) {
-        const auto found = sightings_.find(rank);
-        seen.push_back(found != sightings_.end() ? found->second : Sighting{.rank = rank});
+        const auto found = statuses_.find(rank);
+        seen.push_back(found != statuses_.end() ? found->second : RankStatus{.rank = rank});
     }
     return seen;
 }

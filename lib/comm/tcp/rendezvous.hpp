@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hands a small blob, such as an NCCL id, from rank 0 to all ranks over TCP, where nothing else
 // connects them yet. It carries no tensors. All get it at the moment when all have come, or all
-// that came learn who did not. The connections stay with those who want them (tcp_world.hpp), so
+// that came learn who did not. The connections stay with those who want them (tcp/world.hpp), so
 // that a job of thousands of ranks connects once.
 //
 // Connections that do not speak the protocol, or belong to another job, are dropped. A rank that is
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "comm/socket.hpp"
+#include "comm/tcp/socket.hpp"
 
 namespace lm::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/threads_hub.hpp"
+#include "comm/threads/hub.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/socket.hpp"
+#include "comm/tcp/socket.hpp"
 
 #include <fcntl.h>
 #include <netdb.h>

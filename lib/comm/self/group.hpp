@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The group of a single rank: every collective is a copy, or nothing at all when it is in place.
+// Callers need no special case for a parallel size of 1.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/group.hpp"
+
+namespace lm::comm {
+
+class SelfGroup final : public Group {
+  public:
+    explicit SelfGroup(std::string name) : Group(std::move(name), 0, 1) {}
+
+    void abort(const std::string& reason) noexcept override {
+        if (reason_.empty()) reason_ = reason;
+    }
+
+  protected:
+    i64 start(const Operation& operation) override;
+    void wait(i64) override {}
+    bool done(i64) override { return true; }
+    std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
+
+  private:
+    std::string reason_;  // of abort(); empty: not aborted
+};
+
+// Returns a group of this rank alone. Not collective.
+std::unique_ptr<Group> self(std::string name);
+
+}  // namespace lm::comm

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/watchdog.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/clock.hpp"
+
+namespace lm::comm {
+namespace {
+
+constexpr auto poll_interval = std::chrono::milliseconds(200);
+
+}  // namespace
+
+Watchdog::Watchdog(const FlightRecorder& recorder, WatchdogOptions options)
+    : recorder_(recorder), options_(std::move(options)), thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    stopped_.notify_all();
+    thread_.join();
+}
+
+void Watchdog::run() {
+    double told_of_s = -1;  // the last event of a stall that was told
+    std::unique_lock lock(mutex_);
+    while (!stopped_.wait_for(lock, poll_interval, [this] { return stop_; })) {
+        if (options_.dump_requested && options_.dump_requested()) dump("state");
+        const double last_s = recorder_.last_event_s();
+        if (last_s == told_of_s || monotonic_s() - last_s < options_.timeout_s) continue;
+        told_of_s = last_s;
+        dump(fmt::format("nothing has happened for {:.0f} s", monotonic_s() - last_s));
+    }
+}
+
+void Watchdog::dump(const std::string& why) {
+    for (const std::string& line : recorder_.events()) options_.report(line);
+    options_.report(why + ": " + recorder_.where());
+}
+
+}  // namespace lm::comm
