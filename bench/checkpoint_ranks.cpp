@@ -30,7 +30,8 @@ spec::ModelConfig small_bloom() {
     return config;
 }
 
-constexpr std::array kinds{ckpt::Kind::weight, ckpt::Kind::exp_avg, ckpt::Kind::exp_avg_sq};
+constexpr std::array kinds{ckpt::SliceKind::weight, ckpt::SliceKind::exp_avg,
+                           ckpt::SliceKind::exp_avg_sq};
 
 std::string save(const ckpt::Generation& generation, const spec::ModelConfig& config,
                  const spec::ParallelConfig& parallel, i64 iteration) {
@@ -55,7 +56,7 @@ std::string save(const ckpt::Generation& generation, const spec::ModelConfig& co
                     return tensor.copy || (tensor.replicated && tp > 0);
                 });
                 std::vector<ckpt::Piece> pieces;
-                for (const ckpt::Kind kind : kinds) {
+                for (const ckpt::SliceKind kind : kinds) {
                     for (const auto& piece :
                          ckpt::pieces_of(layout, kind, DType::fp32, values.data(), begin, end)) {
                         pieces.push_back(piece);
@@ -87,10 +88,10 @@ void resume(const std::string& step, const spec::ModelConfig& config,
     const auto table = spec::tensor_table(config);
     const spec::RankLayout layout = spec::rank_layout(config, table, parallel, tp, pp);
     std::vector<float> values(static_cast<size_t>(layout.n_elements));
-    mine.load(table, layout, ckpt::Kind::weight, DType::fp32, values.data());
+    mine.load(table, layout, ckpt::SliceKind::weight, DType::fp32, values.data());
     const i64 begin = layout.n_elements * dp / parallel.dp;
     const i64 end = layout.n_elements * (dp + 1) / parallel.dp;
-    for (const ckpt::Kind kind : {ckpt::Kind::exp_avg, ckpt::Kind::exp_avg_sq}) {
+    for (const ckpt::SliceKind kind : {ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq}) {
         mine.load(table, layout, kind, DType::fp32, values.data(), begin, end);
     }
     std::printf("rank %6lld resumes: %lld index parts, %lld data files, %.0f ms\n",

@@ -53,8 +53,8 @@ int run(const Args& args) {
     const ckpt::Checkpoint b = ckpt::open(existing_directory(args.b));
     i64 n_compared = 0;
     i64 n_different = 0;
-    const std::span<const ckpt::Kind> kinds(ckpt::all_kinds.data(),
-                                            args.weights_only ? 1 : ckpt::all_kinds.size());
+    const std::span<const ckpt::SliceKind> kinds(ckpt::all_kinds.data(),
+                                                 args.weights_only ? 1 : ckpt::all_kinds.size());
     ckpt::diff(a, b, kinds, [&](const ckpt::TensorDifference& difference) {
         ++n_compared;
         n_different += !difference.equal();

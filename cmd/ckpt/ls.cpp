@@ -60,7 +60,7 @@ void print_json(const Row& row) {
         object["tensor_model_parallel_size"] = manifest.parallel.tp;
         object["pipeline_model_parallel_size"] = manifest.parallel.pp;
         object["data_parallel_size"] = manifest.parallel.dp;
-        object["optimizer_state"] = row.checkpoint->has(ckpt::Kind::exp_avg);
+        object["optimizer_state"] = row.checkpoint->has(ckpt::SliceKind::exp_avg);
     } else {
         object["reason"] = row.reason;
     }
@@ -76,7 +76,8 @@ void print_text(const Row& row) {
         layout = fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
                              manifest.parallel.dp);
         created = manifest.created;
-        state = row.checkpoint->has(ckpt::Kind::exp_avg) ? "complete" : "complete, weights only";
+        state =
+            row.checkpoint->has(ckpt::SliceKind::exp_avg) ? "complete" : "complete, weights only";
         if (row.latest) state += ", latest";
     } else if (row.latest) {
         state += " (latest)";

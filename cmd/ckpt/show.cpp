@@ -29,7 +29,7 @@ io::OrderedJson document_of(const ckpt::Checkpoint& checkpoint, bool tensors) {
     document["path"] = checkpoint.path();
     document["bytes"] = directory_bytes(checkpoint.path());
     document["parameters"] = spec::count_parameters(checkpoint.manifest().model).total();
-    document["optimizer_state"] = checkpoint.has(ckpt::Kind::exp_avg);
+    document["optimizer_state"] = checkpoint.has(ckpt::SliceKind::exp_avg);
     document.update(manifest);
     return document;
 }
@@ -56,7 +56,7 @@ void print_tensors(const ckpt::Checkpoint& checkpoint) {
     std::map<std::string, i64> n_slices;
     for (const ckpt::IndexPart& part : checkpoint.parts()) {
         for (const ckpt::Slice& slice : part.slices) {
-            if (slice.kind == ckpt::Kind::weight) ++n_slices[slice.tensor];
+            if (slice.kind == ckpt::SliceKind::weight) ++n_slices[slice.tensor];
         }
     }
     cli::write_stdout(fmt::format("\n{:<44} {:<18} {:<6} {:>14} {:>7}\n", "TENSOR", "SHAPE",

@@ -30,7 +30,8 @@ std::vector<i32> some_tokens(const spec::ModelConfig& model) {
 
 void require_finite(const ckpt::Checkpoint& checkpoint) {
     for (const ckpt::TensorInfo& tensor : checkpoint.manifest().tensors) {
-        const std::vector<float> values = checkpoint.load_fp32(tensor.name, ckpt::Kind::weight);
+        const std::vector<float> values =
+            checkpoint.load_fp32(tensor.name, ckpt::SliceKind::weight);
         if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
         run_error("--check", "{} has values that are not finite", tensor.name);
     }

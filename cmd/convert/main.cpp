@@ -39,8 +39,8 @@ convert::Format format_from(const std::string& name) {
     bug(__FILE__, __LINE__, "a format that the parser should have refused");
 }
 
-convert::Request request_of(const Args& args, const std::string& command_line) {
-    convert::Request request;
+convert::ConversionRequest request_of(const Args& args, const std::string& command_line) {
+    convert::ConversionRequest request;
     request.in = args.in;
     request.out = args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
@@ -59,7 +59,7 @@ void check(const Args& args, convert::Format to) {
 }
 
 // Runs before OUT appears: a conversion that fails its check leaves nothing.
-void compare(const Args& args, const convert::Request& request, convert::Format to,
+void compare(const Args& args, const convert::ConversionRequest& request, convert::Format to,
              const std::string& finished) {
     const bool to_hf = to == convert::Format::hf_gpt2;
     const std::string& native = to_hf ? args.in : finished;
@@ -78,14 +78,15 @@ int run(const Args& args, const std::string& command_line) {
     const convert::Format from =
         args.from.empty() ? convert::recognise(args.in) : format_from(args.from);
     if (from == to) usage_error(args.in, "is {} already", name_of(to));
-    convert::Request request = request_of(args, command_line);
+    convert::ConversionRequest request = request_of(args, command_line);
     cli::Progress progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
     if (args.check) {
         request.check = [&](const std::string& finished) { compare(args, request, to, finished); };
     }
-    const convert::Report report = to == convert::Format::hf_gpt2 ? convert::to_hf_gpt2(request)
-                                                                  : convert::from_hf_gpt2(request);
+    const convert::ConversionReport report = to == convert::Format::hf_gpt2
+                                                 ? convert::to_hf_gpt2(request)
+                                                 : convert::from_hf_gpt2(request);
     progress.finish();
     if (to == convert::Format::hf_gpt2 && !report.has_tokenizer) {
         note("{}: no tokenizer files in it, the vocabulary is not GPT-2's: give --tokenizer",

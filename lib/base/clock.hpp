@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time: a monotonic clock for durations, and the wall clock for stamps in files.
+// Clocks: a monotonic one for durations, and the wall clock for time stamps in files.
 #pragma once
 
 #include "base/types.hpp"
 
 namespace lm {
 
-double monotonic_s();  // seconds since an arbitrary start; never goes back
-double unix_time_s();  // seconds since 1970, UTC
+// Returns seconds since an arbitrary start; never decreases.
+double monotonic_s();
+// Returns seconds since 1970-01-01 00:00 UTC.
+double unix_time_s();
 
+// Measures the time since its construction or the last restart().
 class Stopwatch {
   public:
     Stopwatch() : start_(monotonic_s()) {}

@@ -30,7 +30,8 @@ const DTypeInfo& info(DType dtype) {
     for (const DTypeInfo& entry : dtypes) {
         if (entry.dtype == dtype) return entry;
     }
-    bug(__FILE__, __LINE__, "unknown dtype");
+    bug(__FILE__, __LINE__, "expected one of {} element types, got {}", dtypes.size(),
+        static_cast<int>(dtype));
 }
 
 }  // namespace
@@ -47,9 +48,11 @@ DType dtype_from_name(std::string_view name) {
     for (const DTypeInfo& entry : dtypes) {
         if (entry.name == name) return entry.dtype;
     }
-    usage_error("dtype", "unknown type '{}': use fp32, bf16 or fp16", name);
+    usage_error("dtype", "unknown element type '{}': use fp32, bf16 or fp16", name);
 }
 
+// bf16 is the upper half of fp32. Adding 0x7fff plus the lowest kept bit rounds to nearest even. A
+// NaN is cut instead, with the quiet bit set: rounding could turn it into infinity.
 u16 bf16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<u16>((bits >> 16) | 0x40U);

@@ -10,18 +10,22 @@ namespace lm {
 
 enum class DType : u8 { uint8, uint16, int32, int64, fp32, fp64, bf16, fp16 };
 
-i64 size_of(DType dtype);                      // bytes per element
-std::string_view name_of(DType dtype);         // "fp32", "bf16", "fp16", "int32"...
-DType dtype_from_name(std::string_view name);  // throws Error(usage) naming the value
+// Returns the bytes of one element.
+i64 size_of(DType dtype);
+// Returns "fp32", "bf16", "fp16", "int32", ...
+std::string_view name_of(DType dtype);
+// The inverse of name_of(). Throws Error(usage) naming an unknown `name`.
+DType dtype_from_name(std::string_view name);
 
-// bf16 is kept as its 16 bits (g++ 12 has no bf16 type). Round to nearest even; NaN stays NaN.
+// Conversions between fp32 and the bits of a 16-bit float (g++ 12 has no bf16 type). Narrowing
+// rounds to nearest even; a NaN stays a NaN.
 u16 bf16_from_fp32(float value);
 float fp32_from_bf16(u16 bits);
 u16 fp16_from_fp32(float value);
 float fp32_from_fp16(u16 bits);
 
-// The 16-bit floats as stored: their bits and nothing else, so that no arithmetic happens in them
-// by accident.
+// The 16-bit floats as stored in memory. They hold only the bits, so that no arithmetic is done in
+// 16 bits by accident.
 struct Bf16 {
     u16 bits;
 };
@@ -34,7 +38,7 @@ constexpr bool is_half(DType dtype) {
     return dtype == DType::bf16 || dtype == DType::fp16;
 }
 
-// The distance from 1 to the next larger number; 0 for types that hold no fractions.
+// Returns the distance from 1 to the next larger number; 0 for integer types.
 constexpr double epsilon_of(DType dtype) {
     switch (dtype) {
         case DType::fp64:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type. It is thrown where the file or option is known, caught once per program
-// (cli::run_main) and printed as one line: "program: object: what is wrong[: what to do]".
+// The exception type of the toolkit, and the functions that throw it. An Error is thrown where the
+// file or option is known and caught once per program (cli::run_main), which prints one line:
+// "program: object: problem: remedy".
 #pragma once
 
 #include <fmt/format.h>
@@ -11,16 +12,16 @@
 
 namespace lm {
 
-// What a process tells its caller; the table stands in every man page (EXIT STATUS).
+// Exit codes of all programs; every man page lists its own under EXIT STATUS.
 enum class Exit : int {
     done = 0,
-    answer_is_no = 1,      // the work was done and the answer is no (verify, diff, shmcheck)
-    usage = 2,             // usage or configuration; nothing was touched
+    answer_is_no = 1,      // the work is done and the answer is no (verify, diff, shmcheck)
+    usage = 2,             // wrong usage or configuration; nothing was written
     failure = 3,           // run-time failure: data, I/O, device, communication
     self_stopped = 4,      // training stopped itself: non-finite, superseded, no progress
-    bug = 70,              // a bug of ours
-    run_again = 75,        // stopped with state saved and work left
-    do_not_run_again = 76  // kill switch
+    bug = 70,              // an internal check failed
+    run_again = 75,        // stopped with its state saved and work left
+    do_not_run_again = 76  // stopped by the kill switch
 };
 
 class Error : public std::exception {
@@ -31,16 +32,17 @@ class Error : public std::exception {
 
   private:
     Exit code_;
-    std::string message_;  // "object: what is wrong[: what to do]"
+    std::string message_;  // "object: problem: remedy"
 };
 
-// An error that every rank of a run throws alike, so that only rank 0 prints it.
+// An error that every rank of a run throws with the same message; only rank 0 prints it.
 class JointError : public Error {
   public:
     using Error::Error;
 };
 
-// Throws Error(code, "object: text"). `object` is a file, an option, a tensor...
+// Throws Error(code, "object: text"). `object` is a file, an option, a tensor, ... The text names
+// the problem (observed against expected value) and the remedy.
 template <typename... Args>
 [[noreturn]] void fail(Exit code, std::string_view object, fmt::format_string<Args...> format,
                        Args&&... args) {
@@ -48,26 +50,34 @@ template <typename... Args>
                 fmt::format("{}: {}", object, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// A wrong option value or configuration: exit 2.
+// Throws Error(usage): a wrong option value or configuration; exit code 2.
 template <typename... Args>
 [[noreturn]] void usage_error(std::string_view object, fmt::format_string<Args...> format,
                               Args&&... args) {
     fail(Exit::usage, object, format, std::forward<Args>(args)...);
 }
 
-// Data, I/O or device trouble while running: exit 3.
+// Throws Error(failure): a problem with data, I/O, a device or communication; exit code 3.
 template <typename... Args>
 [[noreturn]] void run_error(std::string_view object, fmt::format_string<Args...> format,
                             Args&&... args) {
     fail(Exit::failure, object, format, std::forward<Args>(args)...);
 }
 
-// A broken invariant of our own: exit 70. Always on, in release builds too.
+// Throws Error(bug): a broken invariant of the toolkit itself; exit code 70.
 [[noreturn]] void bug(const char* file, int line, std::string_view what);
+template <typename First, typename... Args>
+[[noreturn]] void bug(const char* file, int line, fmt::format_string<First, Args...> format,
+                      First&& first, Args&&... args) {
+    bug(file, line, fmt::format(format, std::forward<First>(first), std::forward<Args>(args)...));
+}
 
-#define LM_CHECK(condition, what)                              \
-    do {                                                       \
-        if (!(condition)) ::lm::bug(__FILE__, __LINE__, what); \
+// LM_CHECK(condition, format, arguments...): calls bug() when the condition does not hold; checked
+// in release builds too. The text states the expected and the actual value: "expected dp=4, got
+// dp=2".
+#define LM_CHECK(condition, ...)                                      \
+    do {                                                              \
+        if (!(condition)) ::lm::bug(__FILE__, __LINE__, __VA_ARGS__); \
     } while (false)
 
 }  // namespace lm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 (xxhash): 64 bits for keys, 128 bits for the digests and checksums written to files.
+// XXH3 hashes (https://github.com/Cyan4973/xxHash): 64 bits for keys in memory, 128 bits for the
+// digests and checksums written to files.
 #pragma once
 
 #include <memory>
@@ -14,11 +15,12 @@ namespace lm {
 
 u64 hash64(std::string_view bytes);
 
-// A digest as it stands in files: "xxh3:" and 32 hexadecimal digits (XXH3-128, canonical order).
+// Returns the digest of `bytes` as files hold it: "xxh3:" and the 32 hexadecimal digits of XXH3-128
+// in canonical (big-endian) order.
 std::string digest(std::span<const std::byte> bytes);
 std::string digest(std::string_view bytes);
 
-// The same digest over a stream of pieces.
+// Computes the same digest over bytes that arrive in several updates.
 class Digester {
   public:
     Digester();
@@ -28,29 +30,31 @@ class Digester {
     Digester& operator=(const Digester&);
     Digester& operator=(Digester&&) noexcept;
     void update(std::span<const std::byte> bytes);
-    std::string finish() const;  // of all that was added up to now; more may be added
+    // Returns the digest of all bytes so far; more updates may follow.
+    std::string finish() const;
 
   private:
     struct State;
     std::unique_ptr<State> state_;
 };
 
-// The digest of a large file, which many processes can compute together: "xxh3-64m:" and the
-// XXH3-128 over the digests (as digest() writes them) of its blocks of 64 MiB.
+// Computes the digest of a large file, which several processes can compute together: "xxh3-64m:"
+// and the XXH3-128 over the digests (as text, as digest() returns them) of its blocks of 64 MiB.
 class BlockDigester {
   public:
     static constexpr i64 block_bytes = i64{64} << 20;
 
     void update(std::span<const std::byte> bytes);
-    // Of all that was added up to now; more may be added. It takes the same time however much.
+    // Returns the digest of all bytes so far; more updates may follow. The time does not depend on
+    // the number of bytes.
     std::string finish() const;
-    i64 n_bytes() const { return n_bytes_; }  // that were added
-    // The same from the digests of the blocks, in order.
+    i64 n_bytes() const { return n_bytes_; }  // added so far
+    // Returns the same digest from the digests of the blocks, in their order.
     static std::string combine(const std::vector<std::string>& blocks);
 
   private:
-    Digester blocks_;  // over the digests of the whole ones
-    Digester block_;   // over what comes behind them
+    Digester blocks_;  // over the digests of the complete blocks
+    Digester block_;   // over the bytes of the incomplete last block
     i64 n_bytes_ = 0;
 };
 

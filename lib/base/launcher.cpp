@@ -19,10 +19,10 @@ struct Variables {
     Launcher launcher;
     const char* rank;
     const char* size;
-    const char* also;  // must be set too; or none
+    const char* also;  // a variable that must be set too; nullptr: none
 };
 
-// Slurm sets SLURM_PROCID in a batch script as well; the step's variables are srun's alone.
+// Slurm sets SLURM_PROCID in a batch script too; only srun sets the variables of a step.
 constexpr const char* slurm_step_size = "SLURM_STEP_NUM_TASKS";
 constexpr std::array<Variables, 5> launchers = {{
     {Launcher::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
@@ -34,7 +34,7 @@ constexpr std::array<Variables, 5> launchers = {{
 
 constexpr i64 max_ranks = 1 << 24;
 constexpr i64 max_port = 65535;
-// Ports for jobs lie below those that the system hands out by itself (32768 and above).
+// Ports of jobs lie below the ephemeral ports of Linux (32768 and above).
 constexpr i64 first_job_port = 20000;
 constexpr i64 n_job_ports = 12000;
 
@@ -47,17 +47,18 @@ bool is_set(const Environment& get, const char* name) {
     return !text_of(get, name).empty();
 }
 
-std::string needed_text(const Environment& get, const char* name) {
-    if (!is_set(get, name)) usage_error(name, "is not set, but the ranks need it to meet");
+std::string required_text(const Environment& get, const char* name) {
+    if (!is_set(get, name))
+        usage_error(name, "is not set: set it to the address and port where the ranks connect");
     return std::string(text_of(get, name));
 }
 
 i64 number_of(const Environment& get, const char* name, i64 low, i64 high) {
-    const std::string text = needed_text(get, name);
+    const std::string text = required_text(get, name);
     i64 value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
-        usage_error(name, "'{}' in the environment is not a number from {} to {}", text, low, high);
+        usage_error(name, "'{}' in the environment is not a number from {} to {}", low, high, text);
     }
     return value;
 }
@@ -70,14 +71,14 @@ int port_of(const Environment& get) {
     return static_cast<int>(number_of(get, "MASTER_PORT", 1, max_port));
 }
 
-bool has_started(const Variables& variables, const Environment& get) {
+bool is_launched_by(const Variables& variables, const Environment& get) {
     for (const char* name : {variables.rank, variables.size, variables.also}) {
         if (name != nullptr && !is_set(get, name)) return false;
     }
     return true;
 }
 
-Launched place_by(const Variables& variables, const Environment& get) {
+Launched read_launched(const Variables& variables, const Environment& get) {
     Launched launched{.by = variables.launcher};
     launched.in_slurm_step = is_set(get, slurm_step_size);
     const char* size = variables.size;
@@ -94,8 +95,8 @@ MeetingPoint meeting_point_of_slurm(const Environment& get) {
     const i64 job = number_of(get, "SLURM_JOB_ID", 0, INT64_MAX / 64);
     const i64 step = number_of(get, "SLURM_STEP_ID", 0, UINT32_MAX);
     return {
-        .host = is_set(get, "MASTER_ADDR") ? needed_text(get, "MASTER_ADDR")
-                                           : first_host(needed_text(get, nodes)),
+        .host = is_set(get, "MASTER_ADDR") ? required_text(get, "MASTER_ADDR")
+                                           : first_host(required_text(get, nodes)),
         .port = is_set(get, "MASTER_PORT")
                     ? port_of(get)
                     : static_cast<int>(first_job_port + (job * 16 + step) % n_job_ports),
@@ -112,8 +113,9 @@ const char* environment_of_process(const char* name) {
 Launched launched_by(std::initializer_list<Launcher> among, const Environment& get) {
     for (const Launcher launcher : among) {
         const auto variables = std::ranges::find(launchers, launcher, &Variables::launcher);
-        LM_CHECK(variables != launchers.end(), "a launcher without variables");
-        if (has_started(*variables, get)) return place_by(*variables, get);
+        LM_CHECK(variables != launchers.end(), "launcher {} has no variables",
+                 static_cast<int>(launcher));
+        if (is_launched_by(*variables, get)) return read_launched(*variables, get);
     }
     return {};
 }
@@ -146,7 +148,7 @@ MeetingPoint meeting_point(const Launched& launched, const Environment& get) {
     if (launched.by == Launcher::slurm) {
         point = meeting_point_of_slurm(get);
     } else {
-        point.host = needed_text(get, "MASTER_ADDR");
+        point.host = required_text(get, "MASTER_ADDR");
         point.port = port_of(get);
         point.token = fmt::format("{} ranks at port {}", launched.size, point.port);
     }

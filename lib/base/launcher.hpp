@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launchers of many processes (mpirun, mpiexec, srun, torchrun and their like) tell each
-// of them in its environment: which of how many it is, and where the others can be met. Their
-// variables are read here alone; joining the others (MPI, TCP, files) is the callers' part.
+// The environment variables that launchers of parallel processes (mpirun, mpiexec, srun, torchrun)
+// set in each process: its rank, the number of ranks, and the address where the ranks connect. They
+// are read only here; connecting (MPI, TCP, files) is the job of lib/comm.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@
 
 namespace lm {
 
-// Stands for getenv(), so that tests bring an environment of their own.
+// Replaces getenv(), so that tests can provide an environment.
 using Environment = std::function<const char*(const char* name)>;
 const char* environment_of_process(const char* name);
 
 enum class Launcher {
-    none,      // alone, or started by something that tells nothing
+    none,      // a single process, or an unknown launcher
     open_mpi,  // OMPI_COMM_WORLD_RANK, _SIZE: mpirun of Open MPI
     pmi,       // PMI_RANK, PMI_SIZE: mpiexec of MPICH and its descendants, srun --mpi=pmi2
-    pmix,      // PMIX_RANK; the number of processes is known from Slurm alone: srun --mpi=pmix
+    pmix,      // PMIX_RANK; only Slurm states the number of processes: srun --mpi=pmix
     torchrun,  // RANK, WORLD_SIZE
     slurm,     // SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_ID: any srun
 };
@@ -29,37 +29,39 @@ enum class Launcher {
 struct Launched {
     Launcher by = Launcher::none;
     int rank = 0;
-    int size = 1;  // 0: not told
+    int size = 1;  // 0: unknown
     bool in_slurm_step = false;
 };
 
-// The first of the launchers `among` that has started this process. A job script itself, outside
-// srun, is alone. Throws Error(usage), naming the variable, for one that contradicts itself.
+// Returns the rank under the first launcher of `among` whose variables are set. A batch script
+// itself, outside srun, is a single process. Throws Error(usage) naming a variable with an invalid
+// value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 
-// This process's number among those of its host; nullopt: the launcher does not tell.
+// Returns the rank among the processes of this host; nullopt when the launcher does not state it.
 std::optional<i64> rank_on_host(const Environment& get = environment_of_process);
 
-// The batch job of Slurm, for people; empty without.
+// Returns the id of the Slurm job, for messages; empty outside of Slurm.
 std::string slurm_job(const Environment& get = environment_of_process);
 
-// The same text in all processes of one start, and hardly in any others.
+// Returns a key that is equal in all processes of one launch and, but for hash collisions, differs
+// between launches.
 std::string key_of_start(const Environment& get = environment_of_process);
 
-// Where the processes of torchrun and of srun without MPI can meet over TCP.
+// The address where the processes of torchrun, and of srun without MPI, connect over TCP.
 struct MeetingPoint {
-    std::string host;   // of rank 0: a name or an address, IPv4 or IPv6
-    int port = 0;       // rank 0 listens there
-    std::string token;  // the same for all ranks of a job
+    std::string host;   // of rank 0: a name, or an IPv4 or IPv6 address
+    int port = 0;       // on which rank 0 listens
+    std::string token;  // equal for all ranks of a job; connections with another are refused
 };
-// From MASTER_ADDR and MASTER_PORT. With srun these may be left out: the first host of the step's
-// node list, and a port made from the job's number. The token is LM_RENDEZVOUS_TOKEN, else made of
-// the job's number. Throws Error(usage) naming the variable that is missing or wrong.
+// Returns the address from MASTER_ADDR and MASTER_PORT. Under srun the defaults are the first host
+// of the step's node list and a port computed from the job id. The token is LM_RENDEZVOUS_TOKEN, by
+// default made from the job id. Throws Error(usage) naming a variable that is missing or invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);
 
-// "n[07-12,15],m3": "n07".
+// Returns the first host of a Slurm node list: "n07" for "n[07-12,15],m3".
 std::string first_host(const std::string& node_list);
 
 }  // namespace lm

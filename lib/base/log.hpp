@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes and warnings for people. The library prints nothing itself: a program installs a sink
-// (cli::run_main does), a test may install its own; without one, messages are dropped.
+// Notes and warnings for users. The library prints nothing itself: a program installs a sink
+// (cli::run_main does), a test may install its own; without a sink, messages are dropped.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,16 +16,18 @@ enum class Severity { note, warning };
 
 using LogSink = std::function<void(Severity, std::string_view message)>;
 
+// Replaces the sink; nullptr removes it. Thread-safe.
 void set_log_sink(LogSink sink);
+// Passes `message` to the sink. Thread-safe: one call of the sink at a time.
 void log_message(Severity severity, std::string_view message);
 
-// "object: text": something the user should know; the work goes on as asked.
+// Logs "object: text" that the user should know; the program does what was asked.
 template <typename... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
     log_message(Severity::note, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Something is wrong but the work goes on.
+// Logs "object: problem: remedy" for a problem that does not stop the program.
 template <typename... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
     log_message(Severity::warning, fmt::format(format, std::forward<Args>(args)...));

@@ -17,13 +17,13 @@ Vectors most_allowed() {
     if (value == nullptr || *value == '\0') return Vectors::avx512;
     if (value == std::string_view("avx2")) return Vectors::avx2;
     if (value == std::string_view("portable")) return Vectors::none;
-    usage_error("LM_PROCESSOR", "is '{}': give avx2 or portable, or leave it out", value);
+    usage_error("LM_PROCESSOR", "expected avx2 or portable, got '{}': correct or unset it", value);
 }
 
 }  // namespace
 
 std::string host_name() {
-    std::array<char, 256> name{};  // one byte more than gethostname gets: a cut name has no zero
+    std::array<char, 256> name{};  // POSIX: a truncated name may lack the final zero
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
     return name.data();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of elements [begin, end) in a flat buffer, and lists of them, ascending and apart.
+// Ranges of elements [begin, end) in a flat buffer, and sorted lists of disjoint ranges.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Range {
     friend bool operator==(const Range&, const Range&) = default;
 };
 
-// What both lists hold; ranges that touch stay apart.
+// Returns the elements that both lists hold. Adjacent ranges are not joined.
 inline std::vector<Range> intersection(const std::vector<Range>& a, const std::vector<Range>& b) {
     std::vector<Range> common;
     for (size_t i = 0, j = 0; i < a.size() && j < b.size(); ++(a[i].end < b[j].end ? i : j)) {
@@ -26,7 +26,7 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
     return common;
 }
 
-// Behind the others; put together with the last one when they touch.
+// Appends `range`, which starts at or after the end of the last one; joins the two when adjacent.
 inline void append(std::vector<Range>& ranges, const Range& range) {
     if (!ranges.empty() && ranges.back().end == range.begin) {
         ranges.back().end = range.end;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC11). A number is a pure function of (key, counter), so that initial weights, dropout
-// masks and sample order depend on no layout, thread or rank.
+// 1, 2, 3", SC11, section 3.3). A number is a pure function of (key, counter), so that initial
+// weights, dropout masks and the order of samples do not depend on layout, threads or ranks.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace lm {
 
 using Philox4 = std::array<u32, 4>;
 
-// One block of four 32-bit words for a 64-bit key and a 128-bit counter.
+// Returns four 32-bit random words for a 64-bit key and a 128-bit counter.
 inline Philox4 philox(u64 key, u64 counter_lo, u64 counter_hi) {
     Philox4 c = {static_cast<u32>(counter_lo), static_cast<u32>(counter_lo >> 32),
                  static_cast<u32>(counter_hi), static_cast<u32>(counter_hi >> 32)};
@@ -30,17 +30,17 @@ inline Philox4 philox(u64 key, u64 counter_lo, u64 counter_hi) {
     return c;
 }
 
-// Mixes two 64-bit values into a key: splitmix64's finaliser over both.
+// Mixes two 64-bit values into a key with the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).
 u64 mix(u64 a, u64 b);
 
-// The key of a named stream of a run: (seed, tensor name) or (seed, purpose).
+// Returns the key of a named random stream of a run. `name` is a tensor name or a purpose.
 u64 stream_key(u64 seed, std::string_view name);
 
-// Standard normal number `index` of the stream `key` (Box-Muller in double precision; numbers 2k
-// and 2k+1 are the two of one pair).
+// Returns standard normal number `index` of the stream `key`. Box-Muller in double precision;
+// numbers 2k and 2k+1 are one pair.
 double normal(u64 key, u64 index);
 
-// Uniform in [0, 1) with 53 bits: number `index` of the stream `key`.
+// Returns number `index` of the stream `key`, uniform in [0, 1) with 53 random bits.
 double uniform(u64 key, u64 index);
 
 }  // namespace lm

@@ -10,7 +10,7 @@ namespace lm {
 i64 checked_mul(i64 a, i64 b) {
     i64 product = 0;
     if (__builtin_mul_overflow(a, b, &product)) {
-        usage_error("size", "{} x {} does not fit in 64 bits", a, b);
+        usage_error("size", "{} x {} does not fit in 64 bits: use smaller sizes", a, b);
     }
     return product;
 }
@@ -19,7 +19,8 @@ Shape::Shape(std::initializer_list<i64> dims)
     : Shape(std::span<const i64>(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const i64> dims) : rank_(static_cast<int>(dims.size())) {
-    LM_CHECK(dims.size() <= max_rank, "a shape of more than four dimensions");
+    LM_CHECK(dims.size() <= max_rank, "expected a shape of at most {} dimensions, got {}", max_rank,
+             dims.size());
     std::ranges::copy(dims, dims_.begin());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dimensions of a tensor: up to four, row-major. Value type; products are overflow-checked.
+// The dimensions of a tensor: up to four, row-major. Products are checked for overflow.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class Shape {
     int rank() const { return rank_; }
     i64 operator[](int dim) const { return dims_[dim]; }
     i64& operator[](int dim) { return dims_[dim]; }
-    i64 numel() const;
+    i64 numel() const;  // throws as checked_mul() does
     std::span<const i64> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
     std::string str() const;  // "[50257, 768]"
 

@@ -10,8 +10,8 @@
 namespace lm {
 namespace {
 
-// Steps of a training run start a few thousand parallel regions; a short spin before sleeping saves
-// two system calls for each without burning a core for long.
+// A training step starts a few thousand parallel regions. A short spin before sleeping saves two
+// system calls (futex wait and wake) for each and occupies a core only for microseconds.
 constexpr int spins_before_sleep = 2000;
 
 inline void pause_briefly() {
@@ -20,6 +20,7 @@ inline void pause_briefly() {
 #endif
 }
 
+// Blocks until `value` differs from `old`: spins first, then sleeps in a futex.
 template <typename T>
 void wait_while_equal(const std::atomic<T>& value, T old) {
     for (int spin = 0; spin < spins_before_sleep; ++spin) {
@@ -40,14 +41,14 @@ void stop_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop,
 }  // namespace
 
 void no_thread(int error) {
-    run_error("a thread",
-              "cannot be made: {}: see ulimit -u and the pids limit of the cgroup, or "
-              "ask for fewer (--workers, --threads)",
+    run_error("thread",
+              "cannot be created: {}: raise ulimit -u or the pids limit of the cgroup, or use "
+              "fewer threads (--workers, --threads)",
               std::strerror(error));
 }
 
 ThreadPool::ThreadPool(int n_threads, void (*on_start)()) {
-    LM_CHECK(n_threads >= 1, "a thread pool of no threads");
+    LM_CHECK(n_threads >= 1, "expected a thread pool of at least 1 thread, got {}", n_threads);
     try {
         for (int worker = 1; worker < n_threads; ++worker) {
             workers_.push_back(start_thread([this, worker, on_start] {
@@ -67,6 +68,8 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(i64 n_tasks, TaskRef task) {
     if (n_tasks <= 0) return;
+    // Workers read n_tasks_ and task_ after they have seen the new generation_ (acquire), which is
+    // published below (release); all have left drain() before run() returns and changes them again.
     n_tasks_ = n_tasks;
     task_ = &task;
     next_.store(0, std::memory_order_relaxed);

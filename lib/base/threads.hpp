@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread pool of a rank. Work is cut into tasks by shape alone, never by the number of
-// threads, and tasks are handed out dynamically: any --threads gives the same bits.
+// The thread pool of a rank. The shape of the data alone decides how work is cut into tasks, never
+// the number of threads; threads pick tasks dynamically. So any --threads gives the same bits.
 #pragma once
 
 #include <atomic>
@@ -44,11 +44,11 @@ class ThreadPool {
 
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-    // Runs task(0..n_tasks-1, worker in [0, size())) and returns when all are done. The first
-    // exception of a task is rethrown here after the others have ended. Not reentrant.
+    // Calls task(i, worker) for every i in [0, n_tasks), with worker in [0, size()), and returns
+    // when all calls have returned. Then rethrows the first exception of a task. Not reentrant.
     void run(i64 n_tasks, TaskRef task);
 
-    // Cuts [0, n) into pieces of `grain` and runs body(begin, end, worker) on each.
+    // Cuts [0, n) into ranges of `grain` and calls body(begin, end, worker) for each.
     template <typename Body>
     void run_ranges(i64 n, i64 grain, Body&& body) {
         run(ceil_div(n, grain), [&](i64 task, int worker) {
@@ -72,8 +72,8 @@ class ThreadPool {
     std::exception_ptr error_;
 };
 
-// Throws Error(failure): the system refused to create a thread with `error` (an errno). The message
-// names the limits to look at.
+// Throws Error(failure) for a thread that the system refused to create with `error` (an errno). The
+// message names the limits that may be the cause.
 [[noreturn]] void no_thread(int error);
 
 // Starts a thread that runs `body`; throws as no_thread() does.
@@ -86,7 +86,7 @@ std::thread start_thread(Body&& body) {
     }
 }
 
-// Cores this process may run on (its affinity mask): the default of --threads.
+// Returns the number of cores in the affinity mask of this process: the default of --threads.
 int available_cores();
 
 }  // namespace lm

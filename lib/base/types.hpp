@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short names of the integer types; sizes and counts are i64 everywhere (design: no unsigned
-// sizes).
+// Short names of the integer types. Sizes and counts are i64 everywhere, never unsigned.
 #pragma once
 
 #include <cstddef>

@@ -74,9 +74,9 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// Digits with single underscores between them, taken off the front of `text`; "" when it does not
-// start with a digit.
-std::string take_digits(std::string_view& text) {
+// Removes digits with single underscores between them from the front of `text` and returns the
+// digits; "" when `text` does not start with a digit.
+std::string parse_digits(std::string_view& text) {
     std::string digits;
     while (!text.empty()) {
         const bool joint =
@@ -88,7 +88,7 @@ std::string take_digits(std::string_view& text) {
     return digits;
 }
 
-// A decimal number as it was written: digits / 10^scale.
+// An exact decimal number: digits / 10^scale.
 struct Decimal {
     i128 digits = 0;
     int scale = 0;
@@ -97,27 +97,31 @@ struct Decimal {
 struct Parser {
     std::string_view object;
     std::string_view text;      // as given, for messages
-    std::string_view expected;  // what a right value looks like
+    std::string_view expected;  // the kind of value, with examples, for messages
 
-    [[noreturn]] void junk() const { usage_error(object, "'{}' is not a {}", text, expected); }
-    [[noreturn]] void too_large() const { usage_error(object, "'{}' is too large", text); }
+    [[noreturn]] void not_a_value() const {
+        usage_error(object, "'{}' is not a {}", text, expected);
+    }
+    [[noreturn]] void too_large() const {
+        usage_error(object, "'{}' is too large: it does not fit in 64 bits", text);
+    }
 
-    // The number off the front of `rest`, up to the unit.
+    // Removes the number, up to its unit, from the front of `rest` and returns it.
     Decimal decimal(std::string_view& rest) const {
-        std::string digits = take_digits(rest);
-        if (digits.empty()) junk();
+        std::string digits = parse_digits(rest);
+        if (digits.empty()) not_a_value();
         Decimal result;
         if (rest.starts_with('.')) {
             rest.remove_prefix(1);
-            std::string fraction = take_digits(rest);
-            if (fraction.empty()) junk();
+            std::string fraction = parse_digits(rest);
+            if (fraction.empty()) not_a_value();
             while (fraction.ends_with('0')) fraction.pop_back();
             result.scale = static_cast<int>(fraction.size());
             digits += fraction;
         }
         digits.erase(0, digits.find_first_not_of('0'));
-        constexpr size_t most_digits =
-            19;  // below 10^19, times a factor below 2^51: fits in 128 bits
+        // A number below 10^19 times a factor below 2^51 fits in 128 bits.
+        constexpr size_t most_digits = 19;
         if (digits.size() > most_digits || result.scale > static_cast<int>(most_digits))
             too_large();
         for (char c : digits) result.digits = result.digits * 10 + (c - '0');
@@ -128,10 +132,10 @@ struct Parser {
         for (const Unit& candidate : units) {
             if (candidate.name == unit) return candidate.factor;
         }
-        junk();
+        not_a_value();
     }
 
-    // The value in the units' base; an error when that is no whole number.
+    // Returns the value in the base unit; throws when that is not a whole number.
     i64 whole(std::span<const Unit> units) const {
         std::string_view rest = text;
         const Decimal number = decimal(rest);
@@ -145,7 +149,7 @@ struct Parser {
     }
 };
 
-// One digit or two after the point, so that three figures show: 1.35, 13.5, 135.
+// Returns `value` with three significant digits: 1.35, 13.5, 135.
 std::string three_figures(double value) {
     if (value < 9.995) return fmt::format("{:.2f}", value);
     if (value < 99.95) return fmt::format("{:.1f}", value);
@@ -180,9 +184,9 @@ double parse_number(std::string_view object, std::string_view text) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc::result_out_of_range) {
-        usage_error(object, "'{}' is out of the range of numbers", text);
+        usage_error(object, "'{}' is out of the range of 64-bit floating-point numbers", text);
     }
-    if (error != std::errc() || stop != end || !std::isfinite(value)) parser.junk();
+    if (error != std::errc() || stop != end || !std::isfinite(value)) parser.not_a_value();
     return value;
 }
 

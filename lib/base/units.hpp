@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people write and read them on a command line: 5_000_000, 300B, 2GiB, 90s, 20h.
+// Numbers with units, as on a command line: 5_000_000, 300B, 2GiB, 90s, 20h.
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 
 namespace lm {
 
-// Parsers throw Error(usage, ...) naming `object` (the option) for junk, an unknown unit, a
-// negative number or overflow. Digits may be grouped by underscores; a fraction is exact, and an
-// error where the result must be whole and is not (1.5B is a count, 1.0001k is none).
+// The parsers throw Error(usage) naming `object` (the option) for text that is not a number, an
+// unknown unit, a negative number (parse_number() accepts those) or an overflow. Underscores may
+// group digits. A fraction is exact: 1.5B is a count; 1.0001k is an error, since it is not whole.
 
-// Counts: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
+// Parses a count. Units: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
 i64 parse_count(std::string_view object, std::string_view text);
 
-// Bytes: KB MB GB TB PB = 10^3..10^15, KiB MiB GiB TiB PiB = 2^10..2^50, and the bare letters
-// K M G T P binary, as dd and Slurm read them. k may stand for K; B for one byte.
+// Parses a number of bytes. Units: KB MB GB TB PB = 10^3..10^15, KiB MiB GiB TiB PiB = 2^10..2^50;
+// the bare letters K M G T P are binary, as in dd and Slurm. k is accepted for K, and B for one
+// byte.
 i64 parse_size(std::string_view object, std::string_view text);
 
-// Seconds: 90s, 30m, 20h, 2d, 500ms; a bare number is seconds.
+// Parses a duration and returns seconds: 90s, 30m, 20h, 2d, 500ms; a bare number is seconds.
 double parse_duration(std::string_view object, std::string_view text);
 
-// A finite floating number: 0.1, 3e-4, -2.
+// Parses a finite floating-point number: 0.1, 3e-4, -2.
 double parse_number(std::string_view object, std::string_view text);
 
 std::string human_size(i64 bytes);           // "1.35 GiB"

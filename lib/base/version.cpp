@@ -25,7 +25,7 @@ std::string share_file(std::string_view relative) {
         const fs::path path = fs::path(root) / relative;
         if (fs::exists(path, ignored)) return path.string();
     }
-    run_error(relative, "data file not found under {}: reinstall, or set LM_SHARE_DIR",
+    run_error(relative, "data file not found under {}: reinstall lm-utils, or set LM_SHARE_DIR",
               fmt::join(roots, ", "));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The toolkit's version, and where its data files (tokenizer tables) lie.
+// The version of the toolkit and the place of its installed data files (tokenizer tables).
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace lm {
 
-// "0.1.0" of a release, "0.1.0+6455890abc" of a checkout (cmake/version.cmake, which defines it).
+// Returns "0.1.0" for a release, "0.1.0+6455890abc" for a checkout; defined by cmake/version.cmake.
 std::string_view version();
 
-// The path of an installed data file such as "tokenizers/gpt2/vocab.json": looked for under
-// $LM_SHARE_DIR, then beside the running program's prefix (../share/lm-utils; a build has it too)
-// and the install prefix. Throws Error(failure) listing what was tried.
+// Returns the path of an installed data file such as "tokenizers/gpt2/vocab.json". Searches
+// $LM_SHARE_DIR, then ../share/lm-utils of the running program (a build tree has that too), then
+// the install prefix. Throws Error(failure) listing these places.
 std::string share_file(std::string_view relative);
 
 }  // namespace lm

@@ -25,7 +25,7 @@ struct Checkpoint::State {
     std::map<std::string, DataFile> known_files;
     std::map<std::string, SafetensorsReader> files;
     std::map<std::string, i64, std::less<>> places;  // of tensors, in the table
-    std::map<std::pair<std::string, Kind>, std::vector<const Slice*>> slices;
+    std::map<std::pair<std::string, SliceKind>, std::vector<const Slice*>> slices;
     std::set<const Slice*> verified;
     std::mutex mutex;  // of all but path, manifest and places
 
@@ -35,7 +35,7 @@ struct Checkpoint::State {
     void open_parts_of(i64 place);
     void add_slice(const Slice& slice);
     const SafetensorsEntry& entry_of(const Slice& slice);
-    std::vector<const Slice*> slices_of(const std::string& tensor, Kind kind);
+    std::vector<const Slice*> slices_of(const std::string& tensor, SliceKind kind);
     void check_name() const;
     void check_totals() const;
     std::string in(const std::string& file) const { return path + "/" + file; }
@@ -136,7 +136,7 @@ void Checkpoint::State::add_slice(const Slice& slice) {
 
 const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
     const TensorInfo& tensor = manifest.tensors[static_cast<size_t>(places.at(slice.tensor))];
-    const DType wanted = slice.kind == Kind::weight ? tensor.dtype : DType::fp32;
+    const DType wanted = slice.kind == SliceKind::weight ? tensor.dtype : DType::fp32;
     const SafetensorsEntry* entry = open_file(slice.file).find(slice.entry);
     if (!entry || slice.dtype != wanted || entry->dtype != safetensors_name(wanted) ||
         entry->end - entry->begin != slice.numel() * size_of(wanted)) {
@@ -147,10 +147,10 @@ const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
 }
 
 // From all parts that may have some.
-std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, Kind kind) {
+std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(places.at(tensor));
-    if (kind == Kind::master && !slices.contains({tensor, kind})) kind = Kind::weight;
+    if (kind == SliceKind::master && !slices.contains({tensor, kind})) kind = SliceKind::weight;
     const auto found = slices.find({tensor, kind});
     if (found == slices.end()) run_error(path, "has no {} of tensor {}", name_of(kind), tensor);
     return found->second;
@@ -158,10 +158,10 @@ std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor
 
 // Every tensor has all its elements, for every kind that this checkpoint has at all.
 void Checkpoint::State::check_totals() const {
-    std::set<Kind> kinds{Kind::weight};
+    std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);
     for (const TensorInfo& tensor : manifest.tensors) {
-        for (const Kind kind : kinds) {
+        for (const SliceKind kind : kinds) {
             const auto found = slices.find({tensor.name, kind});
             i64 n = 0;
             if (found != slices.end()) {
@@ -196,7 +196,7 @@ const TensorInfo* Checkpoint::find(std::string_view tensor) const {
     return &state_->manifest.tensors[static_cast<size_t>(found->second)];
 }
 
-bool Checkpoint::has(Kind kind) const {
+bool Checkpoint::has(SliceKind kind) const {
     const auto& slices = state_->slices;
     return std::any_of(slices.begin(), slices.end(),
                        [&](const auto& item) { return item.first.second == kind; });
@@ -234,7 +234,7 @@ void Checkpoint::check(const Slice& slice) const {
     state_->verified.insert(&slice);
 }
 
-void Checkpoint::load(const std::string& tensor, Kind kind, const Target& target) const {
+void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& target) const {
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);
     const Region wanted{target.box, target.flat_begin, target.flat_end};
@@ -261,7 +261,7 @@ void Checkpoint::load(const std::string& tensor, Kind kind, const Target& target
 }
 
 void Checkpoint::load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
-                      Kind kind, DType dtype, void* data, i64 begin, i64 end) const {
+                      SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const {
     for (const spec::LocalTensor& local : layout.tensors) {
         const spec::TensorSpec& tensor = table.at(static_cast<size_t>(local.index));
         const TensorInfo* info = find(tensor.name);
@@ -282,11 +282,11 @@ void Checkpoint::load(const std::vector<spec::TensorSpec>& table, const spec::Ra
 }
 
 void Checkpoint::load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
-                      Kind kind, DType dtype, void* data) const {
+                      SliceKind kind, DType dtype, void* data) const {
     load(table, layout, kind, dtype, data, 0, layout.n_elements);
 }
 
-std::vector<float> Checkpoint::load_fp32(const std::string& tensor, Kind kind) const {
+std::vector<float> Checkpoint::load_fp32(const std::string& tensor, SliceKind kind) const {
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);
     const Region all = whole(info->shape);

@@ -43,7 +43,7 @@ class Checkpoint {
     const Manifest& manifest() const;
     const std::vector<IndexPart>& parts() const;            // not those that are not open yet
     const TensorInfo* find(std::string_view tensor) const;  // nullptr: none of that name
-    bool has(Kind kind) const;  // are there slices of this kind in the open parts?
+    bool has(SliceKind kind) const;  // are there slices of this kind in the open parts?
     i64 n_parts_read() const;
     i64 n_files_opened() const;
 
@@ -57,21 +57,21 @@ class Checkpoint {
         void* data = nullptr;
     };
 
-    // Kind::master reads the weights of a checkpoint without masters (fp32 weights are their own).
-    // Throws Error(failure) naming file and tensor when the tensor is missing or not fully covered,
-    // DamageError when it fails its checksum.
-    void load(const std::string& tensor, Kind kind, const Target& target) const;
+    // SliceKind::master reads the weights of a checkpoint without masters (fp32 weights are their
+    // own). Throws Error(failure) naming file and tensor when the tensor is missing or not fully
+    // covered, DamageError when it fails its checksum.
+    void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
     // A rank's whole flat buffer, as pieces_of() saved it, or its elements [begin, end). Padded
     // rows and gaps are left as they are. A tensor of the table that is missing or has another
     // shape is Error(usage) naming both shapes.
-    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout, Kind kind,
-              DType dtype, void* data) const;
-    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout, Kind kind,
-              DType dtype, void* data, i64 begin, i64 end) const;
+    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
+              SliceKind kind, DType dtype, void* data) const;
+    void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
+              SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
 
     // The whole tensor.
-    std::vector<float> load_fp32(const std::string& tensor, Kind kind) const;
+    std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;
 
     // Checks one slice's bytes against its checksum; throws DamageError.
     void check(const Slice& slice) const;

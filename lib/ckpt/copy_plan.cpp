@@ -35,7 +35,7 @@ IndexPart weights_of(const IndexPart& part, const std::string& directory) {
     IndexPart weights{part.writer, {}, {}};
     std::map<std::string_view, bool> is_weights;
     for (const Slice& slice : part.slices) {
-        const bool weight = slice.kind == Kind::weight;
+        const bool weight = slice.kind == SliceKind::weight;
         if (!is_weights.emplace(slice.file, weight).second && is_weights[slice.file] != weight) {
             run_error(directory + "/" + slice.file,
                       "holds weights and optimizer state: copy it without --weights-only");
@@ -101,8 +101,8 @@ i64 CopyPlan::n_bytes() const {
 
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only) {
     CopyPlan plan{checkpoint.path(), {}, {}};
-    const bool leaves_out = weights_only && std::ranges::any_of(all_kinds, [&](Kind kind) {
-                                return kind != Kind::weight && checkpoint.has(kind);
+    const bool leaves_out = weights_only && std::ranges::any_of(all_kinds, [&](SliceKind kind) {
+                                return kind != SliceKind::weight && checkpoint.has(kind);
                             });
     leaves_out ? plan_weights(plan, checkpoint) : plan_all(plan, checkpoint);
     return plan;

@@ -44,13 +44,13 @@ void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape
     difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, shape.numel())));
 }
 
-bool holds(const Checkpoint& checkpoint, const TensorInfo& tensor, Kind kind) {
-    if (kind == Kind::master && tensor.dtype == DType::fp32) return true;
+bool holds(const Checkpoint& checkpoint, const TensorInfo& tensor, SliceKind kind) {
+    if (kind == SliceKind::master && tensor.dtype == DType::fp32) return true;
     return checkpoint.has(kind);
 }
 
 TensorDifference compare(const Checkpoint& a, const Checkpoint& b, const std::string& tensor,
-                         Kind kind) {
+                         SliceKind kind) {
     TensorDifference difference;
     difference.tensor = tensor;
     difference.kind = kind;
@@ -70,7 +70,7 @@ TensorDifference compare(const Checkpoint& a, const Checkpoint& b, const std::st
 
 }  // namespace
 
-void diff(const Checkpoint& a, const Checkpoint& b, std::span<const Kind> kinds,
+void diff(const Checkpoint& a, const Checkpoint& b, std::span<const SliceKind> kinds,
           const std::function<void(const TensorDifference&)>& report) {
     std::vector<std::string> names;
     for (const TensorInfo& tensor : a.manifest().tensors) names.push_back(tensor.name);
@@ -78,7 +78,7 @@ void diff(const Checkpoint& a, const Checkpoint& b, std::span<const Kind> kinds,
         if (!a.find(tensor.name)) names.push_back(tensor.name);
     }
     for (const std::string& name : names) {
-        for (const Kind kind : kinds) {
+        for (const SliceKind kind : kinds) {
             if (a.has(kind) || b.has(kind)) report(compare(a, b, name, kind));
         }
     }

@@ -13,7 +13,7 @@ namespace lm::ckpt {
 
 struct TensorDifference {
     std::string tensor;
-    Kind kind = Kind::weight;
+    SliceKind kind = SliceKind::weight;
     std::string only;  // why they cannot be compared: "only in A", "shapes [2] and [3]"
     i64 n_elements = 0;
     i64 n_different = 0;  // elements whose bits differ, as fp32
@@ -25,7 +25,7 @@ struct TensorDifference {
 // Every tensor of either, and of it each of `kinds` that one of them has, in the order of the table
 // of `a`. Masters are compared with masters, which fp32 weights are themselves. Reads a piece at a
 // time.
-void diff(const Checkpoint& a, const Checkpoint& b, std::span<const Kind> kinds,
+void diff(const Checkpoint& a, const Checkpoint& b, std::span<const SliceKind> kinds,
           const std::function<void(const TensorDifference&)>& report);
 
 }  // namespace lm::ckpt

@@ -5,7 +5,7 @@
 
 namespace lm::ckpt {
 
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data, i64 begin, i64 end) {
     std::vector<Piece> pieces;
     for (const spec::LocalTensor& local : layout.tensors) {
@@ -23,7 +23,7 @@ std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dt
     return pieces;
 }
 
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data) {
     return pieces_of(layout, kind, dtype, data, 0, layout.n_elements);
 }

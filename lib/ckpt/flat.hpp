@@ -32,9 +32,9 @@ inline FlatPart part_in(const spec::LocalTensor& local, i64 begin, i64 end) {
 
 // Pieces of a rank's flat buffer: its elements [begin, end), of which `data` holds the first at
 // data[0]. Tensors outside that range give none; by default the range is the whole buffer.
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data);
-std::vector<Piece> pieces_of(const spec::RankLayout& layout, Kind kind, DType dtype,
+std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data, i64 begin, i64 end);
 
 }  // namespace lm::ckpt

@@ -23,8 +23,8 @@ io::OrderedJson to_json(const Slice& slice) {
             {"checksum", slice.checksum}};
 }
 
-Kind kind_from(const std::string& name, const std::string& path) {
-    for (const Kind kind : all_kinds) {
+SliceKind kind_from(const std::string& name, const std::string& path) {
+    for (const SliceKind kind : all_kinds) {
         if (name_of(kind) == name) return kind;
     }
     run_error(path, "unknown kind of slice '{}'", name);
@@ -75,15 +75,15 @@ Slice slice_from(const io::Json& object, const std::string& path) {
 
 }  // namespace
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(SliceKind kind) {
     switch (kind) {
-        case Kind::weight:
+        case SliceKind::weight:
             return "weight";
-        case Kind::master:
+        case SliceKind::master:
             return "master";
-        case Kind::exp_avg:
+        case SliceKind::exp_avg:
             return "exp_avg";
-        case Kind::exp_avg_sq:
+        case SliceKind::exp_avg_sq:
             return "exp_avg_sq";
     }
     return "?";
@@ -133,8 +133,9 @@ std::string index_name(i64 writer) {
     return fmt::format("index-{:05}.json", writer);
 }
 
-std::string data_file_name(Kind kind, i64 writer) {
-    return fmt::format("{}-{:05}.safetensors", kind == Kind::weight ? "weights" : "optim", writer);
+std::string data_file_name(SliceKind kind, i64 writer) {
+    return fmt::format("{}-{:05}.safetensors", kind == SliceKind::weight ? "weights" : "optim",
+                       writer);
 }
 
 }  // namespace lm::ckpt

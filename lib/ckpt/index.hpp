@@ -20,13 +20,14 @@
 namespace lm::ckpt {
 
 // fp32 weights are their own masters: such a checkpoint has no master slices.
-enum class Kind { weight, master, exp_avg, exp_avg_sq };
-inline constexpr std::array all_kinds{Kind::weight, Kind::master, Kind::exp_avg, Kind::exp_avg_sq};
-std::string_view name_of(Kind kind);
+enum class SliceKind { weight, master, exp_avg, exp_avg_sq };
+inline constexpr std::array all_kinds{SliceKind::weight, SliceKind::master, SliceKind::exp_avg,
+                                      SliceKind::exp_avg_sq};
+std::string_view name_of(SliceKind kind);
 
 struct Slice {
     std::string tensor;
-    Kind kind = Kind::weight;
+    SliceKind kind = SliceKind::weight;
     DType dtype = DType::fp32;
     spec::Box box;
     i64 flat_begin = 0;
@@ -54,7 +55,8 @@ struct IndexPart {
 std::string index_text(const IndexPart& part);
 IndexPart parse_index(std::string_view text, const std::string& path);
 
-std::string index_name(i64 writer);                 // "index-00000.json"
-std::string data_file_name(Kind kind, i64 writer);  // "weights-00000.safetensors" or "optim-..."
+std::string index_name(i64 writer);  // "index-00000.json"
+std::string data_file_name(SliceKind kind,
+                           i64 writer);  // "weights-00000.safetensors" or "optim-..."
 
 }  // namespace lm::ckpt

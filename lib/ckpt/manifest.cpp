@@ -35,7 +35,7 @@ std::string take_digest(std::string& text, const std::string& path) {
     return std::string(digest_prefix) + digits;
 }
 
-io::OrderedJson to_json(const Counters& counters) {
+io::OrderedJson to_json(const StepCounters& counters) {
     return {{"iteration", counters.iteration},
             {"consumed_samples", counters.consumed_samples},
             {"consumed_tokens", counters.consumed_tokens},
@@ -50,7 +50,7 @@ io::OrderedJson to_json(const spec::ParallelConfig& parallel) {
             {"pad_vocab_size_to", parallel.pad_vocab_to}};
 }
 
-Counters counters_from(const io::Json& object, const std::string& path) {
+StepCounters counters_from(const io::Json& object, const std::string& path) {
     return {.iteration = io::json_get<i64>(object, "iteration", path),
             .consumed_samples = io::json_get<i64>(object, "consumed_samples", path),
             .consumed_tokens = io::json_get<i64>(object, "consumed_tokens", path),

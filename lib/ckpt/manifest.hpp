@@ -30,7 +30,7 @@ struct IndexReference {
     i64 last_tensor = INT64_MAX;
 };
 
-struct Counters {
+struct StepCounters {
     i64 iteration = 0;
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;
@@ -51,7 +51,7 @@ struct TokenizerInfo {
 struct Manifest {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;  // the layout that wrote it; no reader needs it
-    Counters counters;
+    StepCounters counters;
     TokenizerInfo tokenizer;
     i64 seed = 0;
     io::Json state = io::Json::object();  // the trainer's own: schedules, loss scale, data, ...

@@ -71,7 +71,7 @@ class Averager {
     Piece piece_of(i64 index, const spec::TensorSpec& tensor) {
         const Region all = whole(tensor.shape);
         Piece piece{.tensor = index,
-                    .kind = Kind::weight,
+                    .kind = SliceKind::weight,
                     .dtype = dtype_,
                     .box = all.box,
                     .flat_begin = 0,
@@ -97,7 +97,7 @@ class Averager {
         sum_.assign(static_cast<size_t>(n), 0.0);
         mean_.resize(sum_.size());
         for (const MergeSource& source : sources_) {
-            source.checkpoint.load(tensor, Kind::master,
+            source.checkpoint.load(tensor, SliceKind::master,
                                    {.box = box,
                                     .flat_begin = first,
                                     .flat_end = first + n,

@@ -60,7 +60,7 @@ class Resharder {
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,
                                                           tp_rank, rank / info_.parallel.tp);
         std::vector<Piece> pieces;
-        for (const Kind kind : all_kinds) {
+        for (const SliceKind kind : all_kinds) {
             if (!from_.has(kind)) continue;
             for (const spec::LocalTensor& local : layout.tensors) {
                 if (local.copy || (local.replicated && tp_rank > 0)) continue;
@@ -70,10 +70,10 @@ class Resharder {
         return pieces;
     }
 
-    Piece piece_of(const spec::LocalTensor& local, Kind kind) {
+    Piece piece_of(const spec::LocalTensor& local, SliceKind kind) {
         Piece piece{.tensor = local.index,
                     .kind = kind,
-                    .dtype = kind == Kind::weight ? info_.weights : DType::fp32,
+                    .dtype = kind == SliceKind::weight ? info_.weights : DType::fp32,
                     .box = local.box,
                     .flat_begin = 0,
                     .flat_end = local.box.shape().numel()};

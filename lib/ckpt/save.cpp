@@ -57,7 +57,7 @@ struct Source {
 
 std::string entry_name(const Slice& slice, std::set<std::string>& taken) {
     std::string base = slice.tensor;
-    if (slice.kind != Kind::weight) base += fmt::format(".{}", name_of(slice.kind));
+    if (slice.kind != SliceKind::weight) base += fmt::format(".{}", name_of(slice.kind));
     std::string name = base;
     for (int part = 1; !taken.insert(name).second; ++part) name = fmt::format("{}.{}", base, part);
     return name;

@@ -25,7 +25,7 @@ namespace lm::ckpt {
 // they stay out by themselves. Each element of a tensor is given by one writer only.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
-    Kind kind = Kind::weight;
+    SliceKind kind = SliceKind::weight;
     DType dtype = DType::fp32;  // fp32, bf16 or fp16
     spec::Box box;
     i64 flat_begin = 0;
@@ -38,7 +38,7 @@ struct Piece {
 struct SaveInfo {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
-    Counters counters;
+    StepCounters counters;
     TokenizerInfo tokenizer;
     i64 seed = 0;
     io::Json state = io::Json::object();

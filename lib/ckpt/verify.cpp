@@ -80,7 +80,7 @@ class Verifier {
     }
 
     void check_coverage() {
-        std::map<std::pair<std::string, Kind>, std::vector<Range>> ranges;
+        std::map<std::pair<std::string, SliceKind>, std::vector<Range>> ranges;
         for (const IndexPart& part : checkpoint_.parts()) {
             for (const Slice& slice : part.slices) {
                 add_ranges(slice, checkpoint_.find(slice.tensor)->shape,

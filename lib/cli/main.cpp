@@ -171,7 +171,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     bool parsing = true;
     const auto work = [&] {
         (void)may_use(Vectors::none);  // a wrong LM_PROCESSOR is told here, not in a thread
-        take_signals_in_own_thread();
+        start_signal_thread();
         return run(options, arguments, body, &parsing);
     };
     const int code = guarded(reporter, options, work, &parsing);

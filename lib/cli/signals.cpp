@@ -78,7 +78,7 @@ void* wait_for_signals(void*) {
     while (true) pause();
 }
 
-void start_signal_thread() {
+void create_signal_thread() {
     constexpr size_t stack_bytes = size_t{256} << 10;  // handlers need little; ulimit -v counts it
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -97,10 +97,10 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-void take_signals_in_own_thread() {
+void start_signal_thread() {
     static bool done = false;
     if (done) return;
-    start_signal_thread();  // which keeps the mask that this thread has had
+    create_signal_thread();  // which keeps the mask that this thread has had
     const sigset_t held = held_back();
     pthread_sigmask(SIG_BLOCK, &held, &mask_at_start);
     pthread_atfork(nullptr, nullptr, [] { pthread_sigmask(SIG_SETMASK, &mask_at_start, nullptr); });
@@ -153,7 +153,7 @@ void install_dump_signal() {
     install(SIGUSR2, on_dump_signal);
 }
 
-bool take_dump_request() {
+bool consume_dump_request() {
     return dump_wanted.exchange(false);
 }
 

@@ -12,7 +12,7 @@ namespace lm::cli {
 // system directs at the thread that caused it (SIGSEGV, SIGPIPE, ...) and the signals of profilers
 // are not held back; dispositions stay as they are, and a child process gets the mask that this one
 // was started with. To be called before any thread is made (run_main does); repeats change nothing.
-void take_signals_in_own_thread();
+void start_signal_thread();
 
 // Ends the process as `signal` does by default.
 [[noreturn]] void end_by_signal(int signal);
@@ -31,8 +31,8 @@ StopRequest stop_requested();
 int stop_signal_number();        // of the first one; 0 when none came
 const char* stop_signal_name();  // the same: "SIGUSR1"; nullptr
 
-void install_dump_signal();  // SIGUSR2
-bool take_dump_request();    // true once for one or more SIGUSR2 since the last call
+void install_dump_signal();   // SIGUSR2
+bool consume_dump_request();  // true once for one or more SIGUSR2 since the last call
 
 void ignore_sigpipe();  // lm-train: a dead log pipe must not end a run
 

@@ -20,7 +20,7 @@ std::string_view name_of(Format format);
 // What `path` is. Throws Error(usage) when it is neither.
 Format recognise(const std::string& path);
 
-struct Request {
+struct ConversionRequest {
     std::string in;
     std::string out;
     std::optional<DType> dtype;  // default: to Hugging Face as it is stored, to native fp32
@@ -34,7 +34,7 @@ struct Request {
     std::function<void(i64 bytes)> progress;  // tensor bytes written so far; may be empty
 };
 
-struct Report {
+struct ConversionReport {
     i64 n_tensors = 0;
     i64 n_bytes = 0;
     bool has_tokenizer = false;

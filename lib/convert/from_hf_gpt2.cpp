@@ -21,14 +21,14 @@ using Bytes = std::vector<std::byte>;
 
 class Importer {
   public:
-    explicit Importer(const Request& request)
+    explicit Importer(const ConversionRequest& request)
         : request_(request), model_(read_model(hf_config_path(request.in))), tensors_(request.in) {
         dtype_ = request.dtype.value_or(DType::fp32);
         table_ = spec::tensor_table(model_.config);
         for (size_t i = 0; i < table_.size(); ++i) index_[table_[i].name] = static_cast<i64>(i);
     }
 
-    Report run() {
+    ConversionReport run() {
         const bool prefixed = tensors_.find(std::string(gpt2_prefix) + "wte.weight") != nullptr;
         const std::vector<Gpt2Tensor> wanted = gpt2_tensors(model_.config.n_layers);
         std::set<std::string> used;
@@ -141,12 +141,12 @@ class Importer {
         }
     }
 
-    Report write() {
+    ConversionReport write() {
         std::vector<ckpt::Piece> pieces;
         for (const spec::TensorSpec& tensor : table_) {
             const ckpt::Region all = ckpt::whole(tensor.shape);
             pieces.push_back({.tensor = index_.at(tensor.name),
-                              .kind = ckpt::Kind::weight,
+                              .kind = ckpt::SliceKind::weight,
                               .dtype = dtype_,
                               .box = all.box,
                               .flat_begin = 0,
@@ -167,19 +167,19 @@ class Importer {
         return report_;
     }
 
-    const Request& request_;
+    const ConversionRequest& request_;
     Gpt2Model model_;
     HfTensors tensors_;
     DType dtype_ = DType::fp32;
     std::vector<spec::TensorSpec> table_;
     std::map<std::string, i64> index_;
     std::map<std::string, Bytes> parts_;  // ours by name
-    Report report_;
+    ConversionReport report_;
 };
 
 }  // namespace
 
-Report from_hf_gpt2(const Request& request) {
+ConversionReport from_hf_gpt2(const ConversionRequest& request) {
     return Importer(request).run();
 }
 

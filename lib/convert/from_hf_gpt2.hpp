@@ -8,6 +8,6 @@ namespace lm::convert {
 
 // OUT appears whole or not at all; an existing one is Error(usage) unless `force`. Throws
 // Error(usage) naming the flag when the model cannot be expressed on the other side.
-Report from_hf_gpt2(const Request& request);
+ConversionReport from_hf_gpt2(const ConversionRequest& request);
 
 }  // namespace lm::convert

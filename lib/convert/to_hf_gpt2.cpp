@@ -23,15 +23,15 @@ using Bytes = std::vector<std::byte>;
 
 class Exporter {
   public:
-    explicit Exporter(const Request& request)
+    explicit Exporter(const ConversionRequest& request)
         : request_(request), checkpoint_(ckpt::open(request.in)) {
         const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
         // Masters are more exact than stored weights, unless these are what is asked for.
-        kind_ = dtype_ == stored ? ckpt::Kind::weight : ckpt::Kind::master;
+        kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
-    Report run() {
+    ConversionReport run() {
         const spec::ModelConfig& model = checkpoint_.manifest().model;
         check_fits_gpt2(model);
         for (Gpt2Tensor& tensor : gpt2_tensors(model.n_layers)) add(std::move(tensor));
@@ -160,19 +160,19 @@ class Exporter {
         }
     }
 
-    const Request& request_;
+    const ConversionRequest& request_;
     ckpt::Checkpoint checkpoint_;
     DType dtype_ = DType::fp32;
-    ckpt::Kind kind_ = ckpt::Kind::weight;
+    ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
     std::vector<SizedName> sizes_;  // in the order of the state_dict
     std::map<std::string, Gpt2Tensor> tensors_;
     i64 n_written_ = 0;
-    Report report_;
+    ConversionReport report_;
 };
 
 }  // namespace
 
-Report to_hf_gpt2(const Request& request) {
+ConversionReport to_hf_gpt2(const ConversionRequest& request) {
     return Exporter(request).run();
 }
 

@@ -46,7 +46,7 @@ class Unsharder {
         const DType stored = checkpoint.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
         // Masters are more exact than stored weights, unless these are what is asked for.
-        kind_ = dtype_ == stored ? ckpt::Kind::weight : ckpt::Kind::master;
+        kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
     UnshardReport run() {
@@ -141,7 +141,7 @@ class Unsharder {
 
     // What is copied as it is stays as it is; a conversion must not make infinities.
     void check_held(const std::string& tensor) const {
-        if (kind_ == ckpt::Kind::weight || ckpt::count_non_finite(chunk_, dtype_) == 0) return;
+        if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(chunk_, dtype_) == 0) return;
         run_error(checkpoint_.path(),
                   "tensor {} has numbers that are not finite, or too large for {}: choose another "
                   "--dtype",
@@ -154,7 +154,7 @@ class Unsharder {
     std::string before_;  // of OUT, with the slash
     std::string stem_;
     DType dtype_ = DType::fp32;
-    ckpt::Kind kind_ = ckpt::Kind::weight;
+    ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
     std::vector<std::byte> chunk_;
     i64 n_written_ = 0;
     UnshardReport report_;

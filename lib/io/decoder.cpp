@@ -22,7 +22,7 @@ constexpr int zstd_window_log_limit = 31;
 
 class SourceStream : public InputStream {
   public:
-    SourceStream(Source source, Compression compression)
+    SourceStream(ByteSource source, Compression compression)
         : source_(std::move(source)), compression_(compression) {}
     i64 compressed_bytes_read() const override { return source_.consumed(); }
     i64 verified_bytes() const override { return verified_; }
@@ -59,7 +59,7 @@ class SourceStream : public InputStream {
                   source_.consumed());
     }
 
-    Source source_;
+    ByteSource source_;
 
   private:
     std::string_view kind() const {
@@ -83,7 +83,7 @@ class SourceStream : public InputStream {
 
 class PlainStream final : public SourceStream {
   public:
-    explicit PlainStream(Source source) : SourceStream(std::move(source), Compression::none) {}
+    explicit PlainStream(ByteSource source) : SourceStream(std::move(source), Compression::none) {}
 
   private:
     size_t read_more(std::span<std::byte> out) override {
@@ -105,7 +105,7 @@ class PlainStream final : public SourceStream {
 class GzipStream final : public SourceStream {
   public:
     // `goes_on`: other members were before it.
-    GzipStream(Source source, bool goes_on)
+    GzipStream(ByteSource source, bool goes_on)
         : SourceStream(std::move(source), Compression::gzip),
           between_members_(goes_on),
           any_member_(goes_on),
@@ -183,7 +183,7 @@ class GzipStream final : public SourceStream {
 
 class XzStream final : public SourceStream {
   public:
-    XzStream(Source source, int threads, i64 memory)
+    XzStream(ByteSource source, int threads, i64 memory)
         : SourceStream(std::move(source), Compression::xz) {
         lzma_mt options{};
         options.flags = LZMA_CONCATENATED;
@@ -248,7 +248,7 @@ class XzStream final : public SourceStream {
 class ZstdStream final : public SourceStream {
   public:
     // `goes_on`: other frames were before it.
-    ZstdStream(Source source, bool goes_on)
+    ZstdStream(ByteSource source, bool goes_on)
         : SourceStream(std::move(source), Compression::zstd),
           context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
           any_frame_(goes_on) {
@@ -291,7 +291,7 @@ class ZstdStream final : public SourceStream {
 
 }  // namespace
 
-std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
+std::unique_ptr<InputStream> make_decoder(ByteSource source, Compression compression, int threads,
                                           i64 memory, bool goes_on) {
     switch (compression) {
         case Compression::gzip:

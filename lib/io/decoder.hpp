@@ -11,7 +11,7 @@ namespace lm::io {
 
 // `goes_on`: other members or frames of the same file were before it. `threads`: for the blocks of
 // one xz stream, as many at once as `memory` allows.
-std::unique_ptr<InputStream> make_decoder(Source source, Compression compression, int threads,
+std::unique_ptr<InputStream> make_decoder(ByteSource source, Compression compression, int threads,
                                           i64 memory, bool goes_on);
 
 }  // namespace lm::io

@@ -13,35 +13,35 @@
 namespace lm::io::fault {
 namespace {
 
-struct Plan {
+struct Fault {
     Action action = Action::none;
     i64 at = 0;
 };
 
-Plan plan_from_text(std::string_view text) {
+Fault parse_fault(std::string_view text) {
     const size_t colon = text.find(':');
     const std::string_view name = text.substr(0, colon);
     const std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
-    Plan plan;
-    if (name == "fail") plan.action = Action::fail;
-    if (name == "short") plan.action = Action::short_write;
-    if (name == "kill") plan.action = Action::kill;
-    if (name == "cached") plan.action = Action::cached_only;
-    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), plan.at);
+    Fault fault;
+    if (name == "fail") fault.action = Action::fail;
+    if (name == "short") fault.action = Action::short_write;
+    if (name == "kill") fault.action = Action::kill;
+    if (name == "cached") fault.action = Action::cached_only;
+    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
-    if (plan.action == Action::none || !whole || plan.at < 1) {
+    if (fault.action == Action::none || !whole || fault.at < 1) {
         usage_error("LM_IO_FAULT", "'{}' is not fail:K, short:K, kill:K or cached:K with K >= 1",
                     text);
     }
-    return plan;
+    return fault;
 }
 
 struct State {
     std::mutex mutex;
-    Plan plan;
+    Fault fault;
     i64 n_operations = 0;
     bool recording = false;
-    std::vector<Operation> record;
+    std::vector<FileOperation> record;
 };
 
 State& state() {
@@ -56,7 +56,7 @@ std::once_flag environment_read;
 void read_environment() {
     const char* text = std::getenv("LM_IO_FAULT");
     if (!text) return;
-    state().plan = plan_from_text(text);
+    state().fault = parse_fault(text);
     active = true;
 }
 
@@ -64,7 +64,7 @@ Action count_one(std::string_view operation, std::string_view path) {
     State& s = state();
     const std::lock_guard lock(s.mutex);
     if (s.recording) s.record.push_back({std::string(operation), std::string(path)});
-    return ++s.n_operations == s.plan.at ? s.plan.action : Action::none;
+    return ++s.n_operations == s.fault.at ? s.fault.action : Action::none;
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Action next(std::string_view operation, std::string_view path) {
 void arm(Action action, i64 at) {
     std::call_once(environment_read, read_environment);
     const std::lock_guard lock(state().mutex);
-    state().plan = {action, at};
+    state().fault = {action, at};
     state().n_operations = 0;
     active = action != Action::none || state().recording;
 }
@@ -93,10 +93,10 @@ void start_recording() {
     active = true;
 }
 
-std::vector<Operation> stop_recording() {
+std::vector<FileOperation> stop_recording() {
     const std::lock_guard lock(state().mutex);
     state().recording = false;
-    active = state().plan.action != Action::none;
+    active = state().fault.action != Action::none;
     return std::exchange(state().record, {});
 }
 

@@ -26,11 +26,11 @@ Action next(std::string_view operation, std::string_view path);
 // For tests in the same process: the `at`-th operation from now on meets `action`; none disarms.
 void arm(Action action, i64 at);
 
-struct Operation {
+struct FileOperation {
     std::string name;  // "create", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir"
     std::string path;
 };
 void start_recording();
-std::vector<Operation> stop_recording();
+std::vector<FileOperation> stop_recording();
 
 }  // namespace lm::io::fault

@@ -220,8 +220,8 @@ class UnitStream final : public RingStream {
         size_t size = 0, most_bytes = 0;
         block.begin = begin_;
         while (size < enough_compressed && most_bytes < enough_content) {
-            const Unit unit = find(size);
-            if (unit.found != Unit::Found::whole) break;
+            const CompressedUnit unit = find(size);
+            if (unit.found != CompressedUnit::Found::whole) break;
             size += unit.n_compressed;
             most_bytes += unit.most_bytes;
         }
@@ -240,11 +240,12 @@ class UnitStream final : public RingStream {
     }
 
     // The unit `at` bytes behind the beginning of what waits; more of the file is read for it.
-    Unit find(size_t at) {
+    CompressedUnit find(size_t at) {
         for (;;) {
             const auto rest = std::span<const std::byte>(waiting_).subspan(at);
-            const Unit unit = rest.empty() ? Unit{Unit::Found::cut} : find_unit(compression_, rest);
-            if (unit.found != Unit::Found::cut || ended_) return unit;
+            const CompressedUnit unit = rest.empty() ? CompressedUnit{CompressedUnit::Found::cut}
+                                                     : find_unit(compression_, rest);
+            if (unit.found != CompressedUnit::Found::cut || ended_) return unit;
             const size_t before = waiting_.size();
             waiting_.resize(before + read_bytes);
             const auto room = std::span(waiting_).subspan(before);

@@ -18,12 +18,12 @@ constexpr size_t block_bytes = size_t{1} << 20;
 
 }  // namespace
 
-Source::Source(Fd fd, std::string name, i64 begin, int interrupt)
+ByteSource::ByteSource(Fd fd, std::string name, i64 begin, int interrupt)
     : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin), interrupt_(interrupt) {
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
-void Source::peek(size_t n) {
+void ByteSource::peek(size_t n) {
     make_block();
     while (end_ - begin_ < n && begin_ + n <= block_bytes) {
         const size_t got = read_some({block_.get() + end_, block_bytes - end_});
@@ -32,7 +32,7 @@ void Source::peek(size_t n) {
     }
 }
 
-std::span<const std::byte> Source::next() {
+std::span<const std::byte> ByteSource::next() {
     if (begin_ == end_) {
         make_block();
         begin_ = end_ = 0;  // also where the reading is interrupted
@@ -41,7 +41,7 @@ std::span<const std::byte> Source::next() {
     return waiting();
 }
 
-size_t Source::read_some(std::span<std::byte> out) {
+size_t ByteSource::read_some(std::span<std::byte> out) {
     while (true) {
         if (interrupt_ >= 0) wait_readable();
         const ssize_t n = ::read(fd_.get(), out.data(), out.size());
@@ -52,7 +52,7 @@ size_t Source::read_some(std::span<std::byte> out) {
     }
 }
 
-void Source::wait_readable() const {
+void ByteSource::wait_readable() const {
     pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
     while (::poll(either, std::size(either), -1) < 0) {
         if (errno != EINTR) system_error(name_, "wait for", errno);
@@ -60,7 +60,7 @@ void Source::wait_readable() const {
     if (either[1].revents != 0) throw Interrupted();
 }
 
-void Source::make_block() {
+void ByteSource::make_block() {
     if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
 }
 

@@ -12,10 +12,10 @@ namespace lm::io {
 
 // The compressed bytes: a descriptor, its name in messages, and one block that can be looked at
 // before it is consumed, so that nothing is lost on a pipe.
-class Source {
+class ByteSource {
   public:
     // `begin` is where in the file the descriptor stands; `interrupt` as open_stream's.
-    Source(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
+    ByteSource(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
 
     const std::string& name() const { return name_; }
     int fd() const { return fd_.get(); }

@@ -55,7 +55,7 @@ bool matches(std::span<const std::byte> bytes, std::string_view magic) {
     return true;
 }
 
-Compression recognise(Source& source) {
+Compression recognise(ByteSource& source) {
     source.peek(longest_magic);
     for (const Magic& magic : magics) {
         if (!matches(source.waiting(), magic.bytes)) continue;
@@ -71,7 +71,7 @@ bool is_regular(int fd) {
     return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-Source open_source(const std::string& path, int interrupt = -1) {
+ByteSource open_source(const std::string& path, int interrupt = -1) {
     if (path != "-") {
         Fd fd = open_read(path);
         if (is_regular(fd.get())) interrupt = -1;
@@ -82,7 +82,7 @@ Source open_source(const std::string& path, int interrupt = -1) {
     return {std::move(fd), input_name(path), 0, interrupt};
 }
 
-Source source_at(const std::string& path, i64 begin) {
+ByteSource source_at(const std::string& path, i64 begin) {
     if (begin == 0) return open_source(path);
     Fd fd = open_read(path);
     if (::lseek(fd.get(), begin, SEEK_SET) != begin) system_error(path, "read", errno);
@@ -112,18 +112,18 @@ bool ends_with(const std::string& path, std::string_view end) {
 
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i64 memory,
                                          int interrupt) {
-    Source source = open_source(path, interrupt);
+    ByteSource source = open_source(path, interrupt);
     const Compression compression = recognise(source);
     // A pipe may fall silent: a thread that reads it could not be stopped.
     if (compression == Compression::none || path == "-" || !is_regular(source.fd()))
         return make_decoder(std::move(source), compression, threads, memory, false);
-    const Unit first = find_unit(compression, source.waiting());
+    const CompressedUnit first = find_unit(compression, source.waiting());
     const bool bgzf = compression == Compression::gzip && first.n_compressed > 0;
     if (bgzf && !ends_with(path, bgzf_end))
         warn("{}: has no end-of-file block, as bgzip writes it: it may have been cut short", path);
     const int unit_threads = static_cast<int>(
         std::min<i64>(std::min(threads, most_unit_threads), memory / unit_memory - 1));
-    if (unit_threads > 1 && first.found != Unit::Found::other) {
+    if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {
         const auto serial = [path, compression, memory](i64 begin) {
             return read_ahead(
                 make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));
@@ -138,7 +138,7 @@ std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begi
 }
 
 i64 window_of(const std::string& path) {
-    Source source = open_source(path);
+    ByteSource source = open_source(path);
     const Compression compression = recognise(source);
     constexpr size_t enough = size_t{64} << 10;  // for pzstd's frame before the first, a header
     source.peek(enough);
@@ -146,7 +146,7 @@ i64 window_of(const std::string& path) {
 }
 
 std::string beginning_of(const std::string& path, i64 most) {
-    Source source = open_source(path);
+    ByteSource source = open_source(path);
     const Compression compression = recognise(source);
     const auto stream =
         make_decoder(std::move(source), compression, 1, usual_decoding_memory, false);
@@ -156,7 +156,7 @@ std::string beginning_of(const std::string& path, i64 most) {
 }
 
 Compression compression_of(const std::string& path) {
-    Source source = open_source(path);
+    ByteSource source = open_source(path);
     return recognise(source);
 }
 

@@ -12,7 +12,7 @@
 namespace lm::io {
 namespace {
 
-using Found = Unit::Found;
+using Found = CompressedUnit::Found;
 
 constexpr size_t most_compressed = size_t{8} << 20;
 constexpr size_t most_content = size_t{8} << 20;
@@ -26,7 +26,7 @@ u32 number(std::span<const std::byte> bytes, size_t at, size_t n) {
     return value;
 }
 
-Unit sized(std::span<const std::byte> bytes, size_t n_compressed, size_t most_bytes) {
+CompressedUnit sized(std::span<const std::byte> bytes, size_t n_compressed, size_t most_bytes) {
     if (n_compressed > most_compressed || most_bytes > most_content) return {Found::other};
     return {n_compressed <= bytes.size() ? Found::whole : Found::cut, n_compressed, most_bytes};
 }
@@ -58,7 +58,7 @@ u64 content_size(std::span<const std::byte> frame, u32 descriptor) {
     return high << 32 | number(frame, at, std::min<size_t>(n, 4));
 }
 
-Unit find_frame(std::span<const std::byte> bytes) {
+CompressedUnit find_frame(std::span<const std::byte> bytes) {
     constexpr u32 frame_magic = 0xFD2FB528, skippable_magic = 0x184D2A50;
     if (bytes.size() < 8) return {Found::cut};
     const u32 magic = number(bytes, 0, 4);
@@ -81,7 +81,7 @@ Unit find_frame(std::span<const std::byte> bytes) {
     }
 }
 
-Unit find_bgzf_block(std::span<const std::byte> bytes) {
+CompressedUnit find_bgzf_block(std::span<const std::byte> bytes) {
     constexpr size_t fixed_header = 12;
     if (bytes.size() < fixed_header) return {Found::cut};
     if (number(bytes, 0, 4) != 0x04088B1F) return {Found::other};
@@ -124,10 +124,10 @@ i64 decompress_members(std::span<const std::byte> members, std::span<std::byte> 
 
 }  // namespace
 
-Unit find_unit(Compression compression, std::span<const std::byte> bytes) {
+CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes) {
     return compression == Compression::zstd   ? find_frame(bytes)
            : compression == Compression::gzip ? find_bgzf_block(bytes)
-                                              : Unit{Found::other};
+                                              : CompressedUnit{Found::other};
 }
 
 i64 decompress_units(Compression compression, std::span<const std::byte> units,

@@ -11,7 +11,7 @@
 
 namespace lm::io {
 
-struct Unit {
+struct CompressedUnit {
     enum class Found {
         whole,
         cut,   // the bytes end before it does
@@ -23,7 +23,7 @@ struct Unit {
 };
 
 // The unit that `bytes` begin with; they are not empty.
-Unit find_unit(Compression compression, std::span<const std::byte> bytes);
+CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
 
 // Decompresses whole units, one after the other, and returns the size of their content; -1: they
 // are damaged. `out` has room for as much as find_unit() told.

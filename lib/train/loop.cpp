@@ -283,7 +283,7 @@ class Run {
         return {.timeout_s = quiet_s,
                 .dump_requested =
                     [this] {
-                        const bool requested = cli::take_dump_request();
+                        const bool requested = cli::consume_dump_request();
                         if (requested) dump_requested_ = true;
                         return requested;
                     },

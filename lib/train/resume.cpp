@@ -126,7 +126,7 @@ std::optional<ckpt::Checkpoint> choose(
 
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
-    if (!loads_optimizer(config.output) || checkpoint.has(ckpt::Kind::exp_avg)) return;
+    if (!loads_optimizer(config.output) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
     usage_error(checkpoint.path(),
                 "--load: holds weights only, no state of the optimizer: give --finetune to start a "
                 "training with them, or --no-load-optim to go on after its iteration {}",

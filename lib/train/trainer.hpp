@@ -136,8 +136,8 @@ class Trainer {
     template <typename Body>
     void for_masters(const Body& body);
     void masters_from_weights();
-    void load_range(const ckpt::Checkpoint& checkpoint, ckpt::Kind kind, const device::View& target,
-                    const Range& range);
+    void load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
+                    const device::View& target, const Range& range);
     device::Context context() { return {device_, workspace_, times_}; }
 
     void forward(i64 chunk, i64 micro_batch);

@@ -52,7 +52,7 @@ std::vector<ckpt::Piece> Trainer::state() {
         return tensor.copy || (tensor.replicated && grid_.at.tp > 0);
     });
     std::vector<ckpt::Piece> pieces;
-    const auto add = [&](ckpt::Kind kind, const device::View& data, const Range& range) {
+    const auto add = [&](ckpt::SliceKind kind, const device::View& data, const Range& range) {
         for (ckpt::Piece& piece :
              ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end)) {
             if (!device_.is_host()) read_by_copies(piece, device_);
@@ -61,14 +61,15 @@ std::vector<ckpt::Piece> Trainer::state() {
     };
     const device::View weights = this->weights();
     for (const Range& range : data_parallel_->owned()) {
-        add(ckpt::Kind::weight, weights.rows(range.begin, range.end), range);
+        add(ckpt::SliceKind::weight, weights.rows(range.begin, range.end), range);
     }
     i64 at = 0;
     for (const Range& range : data_parallel_->owned()) {
         const i64 first = data_parallel_->sharded() ? at : range.begin;
-        if (masters_) add(ckpt::Kind::master, masters_.rows(first, first + range.size()), range);
-        add(ckpt::Kind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
-        add(ckpt::Kind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
+        if (masters_)
+            add(ckpt::SliceKind::master, masters_.rows(first, first + range.size()), range);
+        add(ckpt::SliceKind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
+        add(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
         at += range.size();
     }
     return pieces;
@@ -76,7 +77,7 @@ std::vector<ckpt::Piece> Trainer::state() {
 
 // `target` holds the elements `range` of the flat buffer. By way of the host, a tensor's part at a
 // time, where that cannot write it.
-void Trainer::load_range(const ckpt::Checkpoint& checkpoint, ckpt::Kind kind,
+void Trainer::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
                          const device::View& target, const Range& range) {
     const spec::RankLayout& layout = map_.layout();
     if (device_.is_host()) {
@@ -104,19 +105,19 @@ void Trainer::load_range(const ckpt::Checkpoint& checkpoint, ckpt::Kind kind,
 void Trainer::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
     const device::View weights = this->weights();
     // fp32 weights are the masters of a checkpoint with 16-bit weights.
-    load_range(checkpoint, masters_ ? ckpt::Kind::weight : ckpt::Kind::master, weights,
+    load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master, weights,
                {0, map_.layout().n_elements});
     for_masters([&](const Range& range, const device::View& masters) {
-        load_range(checkpoint, ckpt::Kind::master, masters, range);
+        load_range(checkpoint, ckpt::SliceKind::master, masters, range);
     });
     if (!with_optimizer) return;
     i64 at = 0;
     for (const Range& range : data_parallel_->updated()) {
-        const auto read = [&](ckpt::Kind kind, const device::View& moments) {
+        const auto read = [&](ckpt::SliceKind kind, const device::View& moments) {
             load_range(checkpoint, kind, moments.rows(at, at + range.size()), range);
         };
-        read(ckpt::Kind::exp_avg, exp_avg_);
-        read(ckpt::Kind::exp_avg_sq, exp_avg_sq_);
+        read(ckpt::SliceKind::exp_avg, exp_avg_);
+        read(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_);
         at += range.size();
     }
     optimizer_step_ = checkpoint.manifest().counters.optimizer_step;

@@ -131,8 +131,9 @@ TEST_CASE("ranks of torchrun meet where it says") {
     CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
                       "MASTER_PORT: '65536' in the environment is not a number from 1 to 65535");
     variables.values.erase("MASTER_ADDR");
-    CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
-                      "MASTER_ADDR: is not set, but the ranks need it to meet");
+    CHECK_THROWS_WITH(
+        meeting_point(launched, variables.get()),
+        "MASTER_ADDR: is not set: set it to the address and port where the ranks connect");
 }
 
 TEST_CASE("ranks of srun meet on the step's first host, at the job's port") {
@@ -147,10 +148,10 @@ TEST_CASE("ranks of srun meet on the step's first host, at the job's port") {
     variables.values["MASTER_PORT"] = "6001";
     variables.values["MASTER_ADDR"] = "n0";
     variables.values["LM_RENDEZVOUS_TOKEN"] = "secret";
-    const MeetingPoint told = meeting_point(launched, variables.get());
-    CHECK(told.host == "n0");
-    CHECK(told.port == 6001);
-    CHECK(told.token == "secret");
+    const MeetingPoint given = meeting_point(launched, variables.get());
+    CHECK(given.host == "n0");
+    CHECK(given.port == 6001);
+    CHECK(given.token == "secret");
     variables.values.erase("MASTER_ADDR");
     variables.values.erase("SLURM_STEP_NODELIST");
     CHECK(meeting_point(launched, variables.get()).host == "login");

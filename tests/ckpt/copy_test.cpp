@@ -32,7 +32,7 @@ std::string save_step(const std::string& directory, const spec::ModelConfig& con
     std::vector<Piece> first = buffers.pieces(0, half);
     std::vector<Piece> second;
     for (const Piece& piece : buffers.pieces(half, buffers.layout.n_elements)) {
-        (piece.kind == Kind::weight ? first : second).push_back(piece);
+        (piece.kind == SliceKind::weight ? first : second).push_back(piece);
     }
     return commit_save(
                generation, info,
@@ -79,10 +79,10 @@ TEST_CASE("copy: the whole step, and its weights alone") {
                                                                   "manifest.json",
                                                                   "weights-00000.safetensors"});
     const Checkpoint copied(weights);
-    CHECK_FALSE(copied.has(Kind::exp_avg));
+    CHECK_FALSE(copied.has(SliceKind::exp_avg));
     CHECK(copied.manifest().counters.consumed_samples == 56);
-    CHECK(copied.load_fp32("layers.1.mlp.up.weight", Kind::weight) ==
-          Checkpoint(step).load_fp32("layers.1.mlp.up.weight", Kind::weight));
+    CHECK(copied.load_fp32("layers.1.mlp.up.weight", SliceKind::weight) ==
+          Checkpoint(step).load_fp32("layers.1.mlp.up.weight", SliceKind::weight));
     // Of a step without optimizer state nothing is left out.
     const CopyPlan again = plan_copy(copied, true);
     CHECK(is_copied(again, weights));

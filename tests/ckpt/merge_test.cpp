@@ -37,7 +37,7 @@ i64 n_wrong(const Checkpoint& checkpoint, const spec::ModelConfig& config, F wan
     i64 wrong = 0;
     i64 index = 0;
     for (const spec::TensorSpec& tensor : spec::tensor_table(config)) {
-        const std::vector<float> values = checkpoint.load_fp32(tensor.name, Kind::weight);
+        const std::vector<float> values = checkpoint.load_fp32(tensor.name, SliceKind::weight);
         for (size_t i = 0; i < values.size(); ++i) {
             wrong += values[i] != wanted(index, static_cast<i64>(i));
         }
@@ -55,11 +55,11 @@ TEST_CASE("merge: the average of two layouts, by weights") {
     const Checkpoint b = step_of(scratch / "b", config, 30, 2, true);
     const Checkpoint c = step_of(scratch / "c", config, 20, 3);
     const auto value = [](i64 tensor, i64 element, i64 salt) {
-        return double{Buffers::value(tensor, element, Kind::weight, salt)};
+        return double{Buffers::value(tensor, element, SliceKind::weight, salt)};
     };
     const Checkpoint mean = merged({{a}, {b}, {c}}, scratch / "mean");
     CHECK(verify(mean.path(), nullptr).problems.empty());
-    CHECK_FALSE(mean.has(Kind::exp_avg));
+    CHECK_FALSE(mean.has(SliceKind::exp_avg));
     CHECK(mean.manifest().counters.iteration == 30);
     CHECK(mean.manifest().state.at("merged_from").size() == 3);
     CHECK(n_wrong(mean, config, [&](i64 tensor, i64 i) {
@@ -88,8 +88,8 @@ TEST_CASE("merge: types of the result") {
     CHECK(half.manifest().tensors[0].dtype == DType::bf16);
     CHECK(verify(half.path(), nullptr).problems.empty());
     CHECK(n_wrong(half, config, [&](i64 tensor, i64 i) {
-              const double sum = double{Buffers::value(tensor, i, Kind::weight, 1)} +
-                                 double{Buffers::value(tensor, i, Kind::weight, 2)};
+              const double sum = double{Buffers::value(tensor, i, SliceKind::weight, 1)} +
+                                 double{Buffers::value(tensor, i, SliceKind::weight, 2)};
               return fp32_from_bf16(bf16_from_fp32(static_cast<float>(sum / 2)));
           }) == 0);
     CHECK(merged({{half}, {half}}, scratch / "halves").manifest().tensors[0].dtype == DType::bf16);

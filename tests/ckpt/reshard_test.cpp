@@ -71,10 +71,10 @@ TEST_CASE("reshard: weights alone, and what cannot be") {
     const Generation generation = claim(scratch / "a");
     const Checkpoint weights(
         save(generation, test::info_of(config, 1),
-             pieces_of(buffers.layout, Kind::weight, DType::fp32, buffers.weight.data()))
+             pieces_of(buffers.layout, SliceKind::weight, DType::fp32, buffers.weight.data()))
             .path);
     const Checkpoint cut = resharded(weights, 2, 2, scratch / "b");
-    CHECK_FALSE(cut.has(Kind::exp_avg));
+    CHECK_FALSE(cut.has(SliceKind::exp_avg));
     CHECK(n_different(weights, cut) == 0);
 
     const auto attempt = [&](i64 tp, i64 pp, Exit code) {

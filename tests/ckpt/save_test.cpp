@@ -69,8 +69,8 @@ TEST_CASE("a saved model is loaded bit for bit, with its counters and configurat
     CHECK(manifest.state == test::info_of(config, 7).state);
     CHECK(manifest.command_line == "lm-train --seed 1234");
     CHECK(manifest.tensors.size() == spec::tensor_table(config).size());
-    CHECK(checkpoint.has(Kind::exp_avg));
-    CHECK_FALSE(checkpoint.has(Kind::master));
+    CHECK(checkpoint.has(SliceKind::exp_avg));
+    CHECK_FALSE(checkpoint.has(SliceKind::master));
     test::check_grid(checkpoint, config, {}, 1);
     i64 bytes = 0;
     for (const auto& name : io::list_directory(result.path)) {
@@ -78,7 +78,7 @@ TEST_CASE("a saved model is loaded bit for bit, with its counters and configurat
     }
     CHECK(result.bytes == bytes);
     // The word table is stored without its padding.
-    CHECK(checkpoint.load_fp32("embedding.word.weight", Kind::master).size() == 101 * 24);
+    CHECK(checkpoint.load_fp32("embedding.word.weight", SliceKind::master).size() == 101 * 24);
 }
 
 TEST_CASE("any layout loads what any layout wrote") {
@@ -119,7 +119,7 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
     std::vector<float> row(24);
     const auto load_row = [&](const std::string& tensor) {
         one.load(
-            tensor, Kind::exp_avg,
+            tensor, SliceKind::exp_avg,
             {.box = {Shape{0}, Shape{24}}, .flat_begin = 0, .flat_end = 24, .data = row.data()});
     };
     load_row("layers.0.attention.norm.weight");  // small: it lies on one or two of the 16
@@ -182,9 +182,9 @@ TEST_CASE("16-bit weights with fp32 masters") {
     buffers.fill(config, 2);
     std::vector<u16> half(buffers.weight.size());
     for (size_t i = 0; i < half.size(); ++i) half[i] = bf16_from_fp32(buffers.weight[i]);
-    auto pieces = pieces_of(buffers.layout, Kind::weight, DType::bf16, half.data());
+    auto pieces = pieces_of(buffers.layout, SliceKind::weight, DType::bf16, half.data());
     for (const auto& piece :
-         pieces_of(buffers.layout, Kind::master, DType::fp32, buffers.weight.data())) {
+         pieces_of(buffers.layout, SliceKind::master, DType::fp32, buffers.weight.data())) {
         pieces.push_back(piece);
     }
     SaveInfo info = test::info_of(config, 1);
@@ -193,17 +193,18 @@ TEST_CASE("16-bit weights with fp32 masters") {
     const Checkpoint checkpoint = open(scratch.path());
     const auto table = spec::tensor_table(config);
     Buffers got(config, {});
-    checkpoint.load(table, got.layout, Kind::master, DType::fp32, got.weight.data());
+    checkpoint.load(table, got.layout, SliceKind::master, DType::fp32, got.weight.data());
     CHECK(got.weight == buffers.weight);
     std::vector<u16> got_half(half.size());
-    checkpoint.load(table, got.layout, Kind::weight, DType::bf16, got_half.data());
+    checkpoint.load(table, got.layout, SliceKind::weight, DType::bf16, got_half.data());
     // The gaps and padded rows of `half` are zeros too.
     CHECK(got_half == half);
-    const auto widened = checkpoint.load_fp32("final_norm.weight", Kind::weight);
+    const auto widened = checkpoint.load_fp32("final_norm.weight", SliceKind::weight);
     CHECK(widened[3] == fp32_from_bf16(bf16_from_fp32(
-                            checkpoint.load_fp32("final_norm.weight", Kind::master)[3])));
-    CHECK_THAT(test::error_of([&] { checkpoint.load_fp32("final_norm.weight", Kind::exp_avg); }),
-               Contains("has no exp_avg"));
+                            checkpoint.load_fp32("final_norm.weight", SliceKind::master)[3])));
+    CHECK_THAT(
+        test::error_of([&] { checkpoint.load_fp32("final_norm.weight", SliceKind::exp_avg); }),
+        Contains("has no exp_avg"));
 }
 
 TEST_CASE("another model is refused with the tensor's name") {
@@ -216,7 +217,7 @@ TEST_CASE("another model is refused with the tensor's name") {
     const std::string text = test::error_of(
         [&] {
             open(scratch.path())
-                .load(spec::tensor_table(config), other.layout, Kind::weight, DType::fp32,
+                .load(spec::tensor_table(config), other.layout, SliceKind::weight, DType::fp32,
                       other.weight.data());
         },
         Exit::usage);

@@ -65,24 +65,24 @@ struct Buffers {
           exp_avg(weight.size()),
           exp_avg_sq(weight.size()) {}
 
-    std::vector<float>& of(ckpt::Kind kind) {
-        if (kind == ckpt::Kind::exp_avg) return exp_avg;
-        return kind == ckpt::Kind::exp_avg_sq ? exp_avg_sq : weight;
+    std::vector<float>& of(ckpt::SliceKind kind) {
+        if (kind == ckpt::SliceKind::exp_avg) return exp_avg;
+        return kind == ckpt::SliceKind::exp_avg_sq ? exp_avg_sq : weight;
     }
 
     void fill(const spec::ModelConfig& config, i64 salt) {
         const auto table = spec::tensor_table(config);
         for (const auto& local : layout.tensors) {
             const auto& tensor = table[static_cast<size_t>(local.index)];
-            for (const ckpt::Kind kind : kinds()) fill_tensor(tensor, local, kind, salt);
+            for (const ckpt::SliceKind kind : kinds()) fill_tensor(tensor, local, kind, salt);
         }
     }
 
-    static std::vector<ckpt::Kind> kinds() {
-        return {ckpt::Kind::weight, ckpt::Kind::exp_avg, ckpt::Kind::exp_avg_sq};
+    static std::vector<ckpt::SliceKind> kinds() {
+        return {ckpt::SliceKind::weight, ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq};
     }
 
-    static float value(i64 tensor, i64 element, ckpt::Kind kind, i64 salt) {
+    static float value(i64 tensor, i64 element, ckpt::SliceKind kind, i64 salt) {
         const u64 bits = mix(mix(static_cast<u64>(tensor), static_cast<u64>(element)),
                              static_cast<u64>(kind) * 1000 + static_cast<u64>(salt));
         return static_cast<float>(bits >> 40) / 65536.0F - 100.0F;
@@ -91,7 +91,7 @@ struct Buffers {
     std::vector<ckpt::Piece> pieces() { return pieces(0, layout.n_elements); }
     std::vector<ckpt::Piece> pieces(i64 begin, i64 end) {
         std::vector<ckpt::Piece> all;
-        for (const ckpt::Kind kind : kinds()) {
+        for (const ckpt::SliceKind kind : kinds()) {
             const float* from = of(kind).data() + begin;
             for (const auto& piece : ckpt::pieces_of(layout, kind, DType::fp32, from, begin, end)) {
                 all.push_back(piece);
@@ -102,7 +102,7 @@ struct Buffers {
 
   private:
     void fill_tensor(const spec::TensorSpec& tensor, const spec::LocalTensor& local,
-                     ckpt::Kind kind, i64 salt) {
+                     ckpt::SliceKind kind, i64 salt) {
         const Shape box = local.box.shape();
         const i64 cols = box.rank() == 2 ? box[1] : 1;
         const i64 all_cols = box.rank() == 2 ? tensor.shape[1] : 1;
@@ -157,7 +157,7 @@ inline void check_grid(const ckpt::Checkpoint& checkpoint, const spec::ModelConf
             wanted.fill(config, salt);
             Buffers got(config, parallel, tp, pp);
             const i64 n = got.layout.n_elements;
-            for (const ckpt::Kind kind : Buffers::kinds()) {
+            for (const ckpt::SliceKind kind : Buffers::kinds()) {
                 for (i64 dp = 0; dp < parallel.dp; ++dp) {
                     const i64 begin = n * dp / parallel.dp;
                     checkpoint.load(table, got.layout, kind, DType::fp32,

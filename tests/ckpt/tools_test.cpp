@@ -127,7 +127,7 @@ TEST_CASE("diff: the same tensors from two layouts are equal, one changed number
     CHECK(std::isnan(differences(c, d).at(0).max));
     CHECK(differences(d, d).empty());
 
-    auto weights = pieces_of(buffers.layout, Kind::weight, DType::fp32, buffers.weight.data());
+    auto weights = pieces_of(buffers.layout, SliceKind::weight, DType::fp32, buffers.weight.data());
     const std::string e = save(generation, test::info_of(config, 5), weights).path;
     CHECK(differences(d, e).at(0).only == "only in " + d);
 }

@@ -75,11 +75,11 @@ TEST_CASE("a SIGINT that was ignored from the start stays ignored") {
 TEST_CASE("SIGUSR2 asks for a dump, once") {
     const Ended ended = in_child([] {
         install_dump_signal();
-        if (take_dump_request()) return 1;
+        if (consume_dump_request()) return 1;
         std::raise(SIGUSR2);
         std::raise(SIGUSR2);
-        if (!take_dump_request()) return 2;
-        return take_dump_request() ? 3 : 0;
+        if (!consume_dump_request()) return 2;
+        return consume_dump_request() ? 3 : 0;
     });
     CHECK(ended.code == 0);
 }

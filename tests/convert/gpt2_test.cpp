@@ -94,7 +94,7 @@ TEST_CASE("Hugging Face -> native: every number at its place") {
         return values;
     };
     const auto ours = [&](const std::string& name) {
-        return checkpoint.load_fp32(name, ckpt::Kind::weight);
+        return checkpoint.load_fp32(name, ckpt::SliceKind::weight);
     };
     CHECK(ours("embedding.word.weight") == theirs("wte.weight"));
     CHECK(ours("embedding.position.weight") == theirs("wpe.weight"));
@@ -138,8 +138,8 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     const auto config = test::small_model();
     Buffers buffers(config, {});
     buffers.fill(config, 4);
-    auto weights =
-        ckpt::pieces_of(buffers.layout, ckpt::Kind::weight, DType::fp32, buffers.weight.data());
+    auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
+                                   buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
     Request request = request_of(scratch / "a", scratch / "hf");
     request.max_shard_bytes = 12000;
@@ -173,10 +173,10 @@ TEST_CASE("16-bit weights are rounded once and widened exactly") {
         CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
               (dtype == DType::bf16 ? "bfloat16" : "float16"));
         from_hf_gpt2(request_of(scratch / name, scratch / name + "-native"));
-        const auto a =
-            ckpt::open(scratch / "native").load_fp32("layers.0.mlp.up.weight", ckpt::Kind::weight);
+        const auto a = ckpt::open(scratch / "native")
+                           .load_fp32("layers.0.mlp.up.weight", ckpt::SliceKind::weight);
         const auto b = ckpt::open(scratch / name + "-native")
-                           .load_fp32("layers.0.mlp.up.weight", ckpt::Kind::weight);
+                           .load_fp32("layers.0.mlp.up.weight", ckpt::SliceKind::weight);
         bool equal = true;
         for (size_t i = 0; i < a.size(); ++i) {
             equal &= b[i] == (dtype == DType::bf16 ? fp32_from_bf16(bf16_from_fp32(a[i]))
@@ -196,8 +196,8 @@ TEST_CASE("GPT-2's tokenizer goes along when the vocabulary is GPT-2's") {
     config.vocab_size = 50257;
     config.resolve();
     Buffers buffers(config, {});
-    auto weights =
-        ckpt::pieces_of(buffers.layout, ckpt::Kind::weight, DType::fp32, buffers.weight.data());
+    auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
+                                   buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
     const Report report = to_hf_gpt2(request_of(scratch / "a", scratch / "hf"));
     CHECK(report.has_tokenizer);

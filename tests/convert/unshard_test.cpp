@@ -46,7 +46,7 @@ std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::Mode
                 float value = 0;
                 std::memcpy(&value, bytes.data() + 4 * i, 4);
                 n_wrong += value != Buffers::value(static_cast<i64>(at), static_cast<i64>(i),
-                                                   ckpt::Kind::weight, 1);
+                                                   ckpt::SliceKind::weight, 1);
             }
         }
     }
@@ -104,7 +104,7 @@ TEST_CASE("unshard: types, and what cannot be") {
     unsharded(step, out, 1 << 30, false, DType::bf16);
     const ckpt::SafetensorsReader reader(out);
     const auto bytes = reader.bytes(*reader.find("layers.1.mlp.up.weight"));
-    const auto wanted = step.load_fp32("layers.1.mlp.up.weight", ckpt::Kind::weight);
+    const auto wanted = step.load_fp32("layers.1.mlp.up.weight", ckpt::SliceKind::weight);
     REQUIRE(bytes.size() == 2 * wanted.size());
     i64 n_wrong = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {

@@ -13,7 +13,7 @@ user=$((20000 + $$ % 40000))
 poor() { (ulimit -u 20 && exec setpriv --reuid=$user --clear-groups "$@"); }
 chmod 777 "$work"
 if [ "$(id -u)" = 0 ] && poor test -x "$lm" 2> /dev/null && poor test -w "$work" && poor "$lm" --version > /dev/null; then
-    refused="a thread: cannot be made: .*ulimit -u .*--workers"
+    refused="thread: cannot be created: .*ulimit -u .*--workers"
     for input in a.jsonl a.jsonl.gz; do
         expect 3 "$refused" poor "$lm" --input $input --output-prefix poor --workers 64 --tokenizer-type ByteTokenizer
         nothing_under poor

@@ -30,11 +30,11 @@ class Gathered {
     void add(const std::vector<ckpt::Piece>& pieces) {
         for (const ckpt::Piece& piece : pieces) {
             // 16-bit weights are their masters, rounded.
-            if (piece.kind == ckpt::Kind::weight && piece.dtype != DType::fp32) continue;
+            if (piece.kind == ckpt::SliceKind::weight && piece.dtype != DType::fp32) continue;
             const bool weight =
-                piece.kind == ckpt::Kind::weight || piece.kind == ckpt::Kind::master;
+                piece.kind == ckpt::SliceKind::weight || piece.kind == ckpt::SliceKind::master;
             if (weight) add(piece, weights_, true);
-            if (piece.kind == ckpt::Kind::exp_avg) add(piece, exp_avg_, false);
+            if (piece.kind == ckpt::SliceKind::exp_avg) add(piece, exp_avg_, false);
         }
     }
 

@@ -131,9 +131,9 @@ TEST_CASE("weights are their masters, rounded") {
     i64 checked = 0;
     const auto pieces = run.trainer->state();
     for (const ckpt::Piece& master : pieces) {
-        if (master.kind != ckpt::Kind::master) continue;
+        if (master.kind != ckpt::SliceKind::master) continue;
         const auto weight = std::ranges::find_if(pieces, [&](const ckpt::Piece& piece) {
-            return piece.kind == ckpt::Kind::weight && piece.tensor == master.tensor;
+            return piece.kind == ckpt::SliceKind::weight && piece.tensor == master.tensor;
         });
         REQUIRE(weight != pieces.end());
         CHECK(weight->dtype == DType::bf16);
