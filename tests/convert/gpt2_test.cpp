@@ -55,8 +55,8 @@ void write_hf(const std::string& directory, const std::string& prefix,
                     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 76})");
 }
 
-Request request_of(const std::string& in, const std::string& out) {
-    Request request;
+ConversionRequest request_of(const std::string& in, const std::string& out) {
+    ConversionRequest request;
     request.in = in;
     request.out = out;
     return request;
@@ -74,7 +74,7 @@ bool same(const std::string& a, const std::string& b) {
 TEST_CASE("Hugging Face -> native: every number at its place") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    const Report report = from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    const ConversionReport report = from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
     CHECK(report.n_tensors == 2 + 2 * 12 + 2);
     CHECK(report.end_of_document == 76);
     const ckpt::Checkpoint checkpoint = ckpt::open(scratch / "native");
@@ -119,7 +119,7 @@ TEST_CASE("Hugging Face -> native -> Hugging Face: the file we were given, byte 
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
-    const Report report = to_hf_gpt2(request_of(scratch / "native", scratch / "again"));
+    const ConversionReport report = to_hf_gpt2(request_of(scratch / "native", scratch / "again"));
     CHECK_FALSE(report.has_tokenizer);
     CHECK(test::read(scratch / "again/model.safetensors") ==
           test::read(scratch / "hf/model.safetensors"));
@@ -141,7 +141,7 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
-    Request request = request_of(scratch / "a", scratch / "hf");
+    ConversionRequest request = request_of(scratch / "a", scratch / "hf");
     request.max_shard_bytes = 12000;
     to_hf_gpt2(request);
     const auto names = io::list_directory(scratch / "hf");
@@ -167,7 +167,7 @@ TEST_CASE("16-bit weights are rounded once and widened exactly") {
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
     for (const DType dtype : {DType::bf16, DType::fp16}) {
         const std::string name(lm::name_of(dtype));
-        Request request = request_of(scratch / "native", scratch / name);
+        ConversionRequest request = request_of(scratch / "native", scratch / name);
         request.dtype = dtype;
         to_hf_gpt2(request);
         CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
@@ -199,14 +199,14 @@ TEST_CASE("GPT-2's tokenizer goes along when the vocabulary is GPT-2's") {
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
-    const Report report = to_hf_gpt2(request_of(scratch / "a", scratch / "hf"));
+    const ConversionReport report = to_hf_gpt2(request_of(scratch / "a", scratch / "hf"));
     CHECK(report.has_tokenizer);
     CHECK(report.end_of_document == 50256);
     CHECK(io::file_size(scratch / "hf/vocab.json") == 1042301);
     CHECK(io::read_json(scratch / "hf/tokenizer_config.json")["model_max_length"] == 8);
     CHECK(io::read_json(scratch / "hf/config.json")["n_inner"].is_null());
 
-    Request request = request_of(scratch / "a", scratch / "hf2");
+    ConversionRequest request = request_of(scratch / "a", scratch / "hf2");
     request.tokenizer = scratch / "hf";
     to_hf_gpt2(request);
     CHECK(io::exists(scratch / "hf2/merges.txt"));
@@ -268,7 +268,7 @@ TEST_CASE("OUT is replaced only with --force, and only when it is a model") {
     write_hf(scratch / "hf", "");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
     const auto convert_error = [&](const std::string& in, const std::string& out, bool force) {
-        Request request = request_of(in, out);
+        ConversionRequest request = request_of(in, out);
         request.force = force;
         return test::error_of([&] { to_hf_gpt2(request); }, Exit::usage);
     };
