@@ -272,7 +272,7 @@ def measure(args, stages):
                 args.deadline = min(args.deadline, begin + args.within)
             good = one_stage(stage, args, file) and good
     if left_out:
-        print("left out for lack of time: " + " ".join(left_out))
+        print("omitted for lack of time: " + " ".join(left_out))
     return 1 if not good else 3 if left_out else 0
 
 

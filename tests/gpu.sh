@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, in stages, on this machine's: from the source tree, or unpacked from the archive of
-# `--target gpu_kit` on a machine that has the driver, CUDA's libraries and nothing to build with.
+# Runs the tests that need a GPU, in stages: from the source tree, or from the unpacked archive of `--target gpu_kit` on a
+# machine with the driver and CUDA's libraries but without a compiler.
 set -euo pipefail
 
 usage() {
     cat <<'END'
 Usage: tests/gpu.sh [--log FILE] [--within SECONDS] [STAGE...]
-Runs the stages (default: all, in this order), each within its own limit, and goes on after one that fails. Prints a
-line for each; everything they say is in FILE (default gpu.log). --within: begins no stage whose limit ends later, and
-names those left out, which are given in the next call; a stage whose own limit is longer is refused.
+Runs the stages (default: all, in this order), each within its own limit, and continues after a failure. Prints a line
+for each; FILE has their output [gpu.log]. --within: starts no stage whose limit ends later, and lists the omitted
+stages for the next call; a stage whose own limit is longer is refused.
 
   stage       limit  what it runs
   smoke          90  driver and libraries, a copy, a few kernels, 5 steps in bf16
   ops           400  every operation against the CPU's, in fp32, bf16 and fp16; copies, errors, products
   fault          60  an illegal access ends with the operation's name
-  memory        120  what the driver has given against the plan
+  memory        120  the driver's memory in use against the plan
   train         570  50 steps of GPT-2, BLOOM and Llama shapes as on the CPU, the same bits after a resume,
-                     checkpoints from the one to the other
+                     checkpoints from one device to the other
   nccl          300  the conformance of groups, with as many ranks as there are GPUs
-  ranks         500  2 ranks, on one GPU if there is one only: conformance, TP = 2, PP = 2, DP = 2
+  ranks         500  2 ranks, on one GPU if only one exists: conformance, TP = 2, PP = 2, DP = 2
   cudnn         400  attention by cuDNN against the CPU's, the fast and the deterministic way, where it was built
   memcheck      500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): accesses
   racecheck     500  the same: shared memory
   synccheck     400  the same: barriers
-  initcheck     400  the same: memory that nobody has written
+  initcheck     400  the same: uninitialised memory
 
-Where there is no GPU all are skipped. Exit code: 0; 1 when a stage failed or ran out of time; 2 for what was asked
-wrongly; 3 when none failed, but some were left out.
+Without a GPU all are skipped. Exit code: 0; 1 if a stage failed or exceeded its limit; 2 for wrong usage; 3 if none
+failed, but some were omitted.
 END
 }
 
@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
             [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu.sh: --within '$within': seconds, 1 or more" >&2; exit 2; }
             shift 2
             ;;
-        --stage) stage=$2; shift 2 ;; # a call of its own for each, within its limit
+        --stage) stage=$2; shift 2 ;; # one call for each stage, within its limit
         *) break ;;
     esac
 done
@@ -58,7 +58,7 @@ train=$build/bin/lm-train
 test_cuda=$build/tests/cuda/test_cuda
 [ -n "${LM_PLUGIN_DIR:-}" ] || export LM_TEST_GPU=1
 
-# CUDA's libraries, where only Python's packages have them.
+# Finds CUDA's libraries if only Python packages have them.
 find_libraries() {
     local path
     path=$(python3 "$root/bench/gpu_libraries.py" 2>/dev/null || true)
@@ -67,7 +67,7 @@ find_libraries() {
 
 small=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --mock-data --vocab-size 1000
     --micro-batch-size 4 --global-batch-size 8 --lr 1e-3 --eval-iters 0 --log-interval 1 --device cuda --bf16)
-# The shapes that an emulated GPU can do.
+# The shapes for an emulated GPU.
 [ -z "${LM_PLUGIN_DIR:-}" ] || small+=(--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16
     --vocab-size 64 --micro-batch-size 1 --global-batch-size 2)
 
@@ -77,14 +77,14 @@ smoke() {
     "$test_cuda" "[device]"
     "$train" "${small[@]}" --train-iters 5
 }
-# GPT-2 124M: 2 % of 8 GiB are more than what contexts differ by.
+# GPT-2 124M: 2 % of 8 GiB exceed the differences between contexts.
 memory() {
     local shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --vocab-size 50304
         --micro-batch-size 16 --global-batch-size 16)
     [ -z "${LM_PLUGIN_DIR:-}" ] || shape=()
     "$train" "${small[@]}" "${shape[@]}" --train-iters 3 --benchmark >use
     cat use
-    # "memory: the driver says 12.1 GiB, the plan 12.0 GiB, difference +0.8 %: ...": within 2 %.
+    # The difference in "memory: ..., difference +0.8 %: ..." is within 2 %.
     awk '/^memory: / { line = $0; split($0, part, "difference "); share = part[2] + 0 }
         END { print line; exit line == "" || share < -2 || share > 2 }' use
 }
@@ -113,7 +113,7 @@ perform() {
     esac
 }
 
-# Ends a stage as skipped where there is no GPU.
+# Ends a stage as skipped without a GPU.
 need_gpu() {
     local code=0 said
     said=$("$test_cuda" --list-tags 2>&1) || code=$?
@@ -130,7 +130,7 @@ fi
 for name in "$@"; do
     [ -n "${limit[$name]:-}" ] || { echo "gpu.sh: no stage '$name': one of ${stages[*]}" >&2; exit 2; }
     [ "$within" = 0 ] || [ "${limit[$name]}" -le "$within" ] || {
-        echo "gpu.sh: --within $within: stage '$name' may take ${limit[$name]} s: give it as many, or name other stages" >&2
+        echo "gpu.sh: --within $within: stage '$name' may take ${limit[$name]} s: give a longer time or other stages" >&2
         exit 2
     }
 done
@@ -158,7 +158,7 @@ for name in "$@"; do
     begin=$SECONDS
     code=0
     printf '\n==== %s ====\n' "$name" >>"$log"
-    # In a process group of its own, which ends as a whole.
+    # A separate process group, which ends as a whole.
     timeout -k 10 "${limit[$name]}" bash "$root/tests/gpu.sh" --stage "$name" >"$name.out" 2>&1 </dev/null || code=$?
     cat "$name.out" >>"$log"
     case $code in
@@ -168,13 +168,13 @@ for name in "$@"; do
         *) verdict="FAILED ($code)" ;;
     esac
     [ "$verdict" = PASSED ] || [ "$verdict" = skipped ] || failed=1
-    # What it says last, which for a failure is why.
+    # The last line of output is the reason of a failure.
     # shellcheck disable=SC2016
     said=$(sed -n '/[^ ]/{s/^ *//; h}; ${x; p}' "$name.out" | cut -c 1-200)
     printf '%-9s %s in %d s: %s\n' "$name" "$verdict" $((SECONDS - begin)) "$said" | tee -a "$log"
 done
 if [ ${#left_out[@]} != 0 ]; then
-    echo "left out for lack of time: ${left_out[*]}" | tee -a "$log"
+    echo "omitted for lack of time: ${left_out[*]}" | tee -a "$log"
     [ $failed != 0 ] || exit 3
 fi
 exit $failed

@@ -48,7 +48,7 @@ expect 1 "" alone "${emulated[@]}" EMULATED_CUDA_MEMORY=1 "$kit/tests/gpu.sh" --
 [[ $(grep -c -E "^(smoke|fault) +FAILED \([0-9]+\)" out) -ge 1 && $(grep -cE "^fault " out) = 1 ]] || fail "$(cat out)"
 # What no longer ends in time is left out, and the exit code says so.
 expect 3 "" alone "${emulated[@]}" "$kit/tests/gpu.sh" --log "$work/late.log" --within 90 smoke smoke smoke
-grep -q "^left out for lack of time: .*smoke$" out || fail "$(cat out)"
+grep -q "^omitted for lack of time: .*smoke$" out || fail "$(cat out)"
 expect 2 "stage 'train' may take 570 s" alone "$kit/tests/gpu.sh" --within 100 train smoke
 expect 2 "no stage 'x'" alone "$kit/tests/gpu.sh" x
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_gpt2.py [DIR]: writes gpt2_tiny.safetensors and gpt2_odd.safetensors (README.md says what is in them).
+"""make_gpt2.py [DIR]: writes gpt2_tiny.safetensors and gpt2_odd.safetensors (README.md describes them).
 
 The referee is transformers' GPT2LMHeadModel under PyTorch, on the CPU, in fp32 and once more in float64. Weights and
 tokens come from numpy's MT19937, so that the same file comes out of any version of the libraries, up to rounding.
@@ -35,7 +35,7 @@ def make_model(case):
 
 
 def make_weights(model, rng):
-    """Large enough that attention is far from uniform and no bias, norm or gradient is trivially zero."""
+    """Draws weights large enough that attention is far from uniform and no bias, norm or gradient is trivially zero."""
     weights = {}
     for name, p in model.named_parameters():
         x = rng.standard_normal(tuple(p.shape))
@@ -63,7 +63,7 @@ def forward(model, tokens):
 
 
 def documents_of(row):
-    """[begin, end) of the documents in a row of inputs: each ends behind its EOD."""
+    """Returns [begin, end) of the documents in a row of inputs: each ends after its EOD."""
     begin = 0
     for t, token in enumerate(row):
         if token == EOD or t + 1 == len(row):
@@ -72,7 +72,7 @@ def documents_of(row):
 
 
 def documents_loss(model, logits_of, tokens, reset_positions, reset_attention, mask_eod):
-    """The loss with Megatron's three flags. Documents that do not see each other are computed one by one."""
+    """Returns the loss with Megatron's three flags. Documents that do not see each other are computed separately."""
     loss, n_counted = 0.0, 0
     for row in tokens:
         inputs, targets = row[:-1], torch.from_numpy(row[1:]).long()
@@ -91,7 +91,7 @@ def documents_loss(model, logits_of, tokens, reset_positions, reset_attention, m
 
 
 def documents(model, logits_of, tokens):
-    """Entries about rows of several documents; and the gradients with all flags, by name."""
+    """Returns the entries of rows of several documents, and the gradients with all flags, by name."""
     tokens = tokens.copy()
     length = tokens.shape[1] - 1
     for row, ends in zip(tokens, ((4, 9), (0, length - 1), (5, 6))):
@@ -109,13 +109,13 @@ def documents(model, logits_of, tokens):
 
 
 def logits_at(model, inputs, positions):
-    """Of one row, at these positions."""
+    """Returns the logits of one row, at these positions."""
     x, p = (torch.from_numpy(np.asarray(a)).long()[None] for a in (inputs, positions))
     return model(x, position_ids=p).logits[0]
 
 
 def train(model, tokens):
-    """STEPS steps of AdamW; decay on matrices and embeddings, none on biases and norms."""
+    """Trains STEPS steps of AdamW; decay on matrices and embeddings, none on biases and norms."""
     decay = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
     groups = [dict(params=decay, weight_decay=WEIGHT_DECAY), dict(params=plain, weight_decay=0.0)]

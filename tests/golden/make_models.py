@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_models.py [DIR]: writes the golden files of BLOOM, Llama and GPT-NeoX (README.md says what is in them).
+"""make_models.py [DIR]: writes the golden files of BLOOM, Llama and GPT-NeoX (README.md describes them).
 
 The referees are transformers' BloomForCausalLM, LlamaForCausalLM and GPTNeoXForCausalLM under PyTorch, on the CPU, in
 fp32 and once more in float64. Weights and gradients stand under lm-utils' names: fused projections are taken apart.
@@ -80,7 +80,7 @@ CASES = {
 
 
 def our_tensors(tensors, names, heads):
-    """The tensors under our names; the fused projection holds q, k and v of one head after the other."""
+    """Returns the tensors under lm-utils's names; the fused projection holds q, k and v head by head."""
     layers, parts, outer = names
     ours = {}
     for name, x in tensors.items():
@@ -114,10 +114,10 @@ def make_weights(model, rng):
 
 
 def logits_of(model, inputs, positions):
-    """Of one row, at these positions, as far as the architecture has any."""
+    """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if isinstance(model, transformers.GPTNeoXForCausalLM):  # has angles for as many positions as tokens alone
+    if isinstance(model, transformers.GPTNeoXForCausalLM):  # has angles only for as many positions as tokens
         return logits_at(model, inputs, positions - positions.min())
     return logits_at(model, inputs, positions)
 
@@ -147,7 +147,7 @@ def make_case(build, batch, seed):
     out["losses"] = np.array(losses, np.float32)
     out["grad_norms"] = np.array(norms, np.float32)
     load_weights(model, weights)
-    torch.set_default_dtype(torch.float64)  # GPT-NeoX makes its mask in it
+    torch.set_default_dtype(torch.float64)  # the dtype of GPT-NeoX's mask
     losses, norms = train(model.double(), tokens)
     torch.set_default_dtype(torch.float32)
     out["losses_f64"] = np.array(losses, np.float64)
@@ -156,7 +156,7 @@ def make_case(build, batch, seed):
 
 
 def full(config):
-    """Every key of the model's JSON in a manifest."""
+    """Returns every key of the model's JSON in a manifest."""
     defaults = dict(max_position_embeddings=config["seq_length"], normalization="LayerNorm", activation="gelu_tanh",
                     layernorm_epsilon=1e-5, rotary_base=10000.0, attention_dropout=0.0, hidden_dropout=0.0,
                     init_method_std=0.02, embed_layernorm=False, untie_embeddings_and_output_weights=False,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The golden files made once more with the libraries of today say the same."""
+"""Regenerates the golden files with the installed libraries and compares them."""
 import glob
 import os
 import sys
@@ -23,7 +23,7 @@ def distance(name, a, b):
 
 
 def check_texts():
-    """Tokens: the same bytes."""
+    """Compares the files of tokens byte by byte."""
     folder_of = os.path.join(GOLDEN, "text")
     with tempfile.TemporaryDirectory() as folder:
         for script in glob.glob(os.path.join(folder_of, "make_*.py")):
@@ -31,7 +31,7 @@ def check_texts():
         for file in sorted(os.listdir(folder)):
             again, kept = (open(os.path.join(d, file), "rb").read() for d in (folder, folder_of))
             if again != kept:
-                live.fail(f"text/{file} is not what {os.path.basename(folder_of)}/make_*.py makes today")
+                live.fail(f"text/{file} differs from the output of {os.path.basename(folder_of)}/make_*.py")
             print(f"text/{file}: the same")
 
 
@@ -43,7 +43,7 @@ def main():
             live.run(sys.executable, script, folder)
         names = sorted(os.listdir(folder))
         if not names:
-            live.fail("the scripts made no file")
+            live.fail("the scripts wrote no file")
         for file in names:
             again, kept = load_file(os.path.join(folder, file)), load_file(os.path.join(GOLDEN, file))
             if set(again) != set(kept):
@@ -52,7 +52,7 @@ def main():
                 worst = max(worst, (distance(name, again[name], kept[name]), f"{file}: {name}"))
     print(f"largest relative difference {worst[0]:.2e} in {worst[1]}")
     if worst[0] > 1e-5:
-        live.fail("the golden files are not what the libraries compute")
+        live.fail("the golden files differ from the results of the libraries")
 
 
 if __name__ == "__main__":

@@ -58,24 +58,24 @@ def main():
             theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
         ours = our_logits(saved, tokens)
         if ours.shape != theirs.shape:
-            live.fail(f"our logits are {ours.shape}, theirs {theirs.shape}")
+            live.fail(f"logits of lm-utils are {ours.shape}, of transformers {theirs.shape}")
         difference = float(np.abs(ours - theirs).max())
         spread = float(theirs.std())
         print(f"logits {theirs.shape}, standard deviation {spread:.3f}: largest difference {difference:.2e}")
         if spread < 0.1 or difference > 1e-4:
-            live.fail("the logits differ, or say nothing")
+            live.fail("the logits differ, or have no spread")
 
         text = AutoTokenizer.from_pretrained(converted).decode(tokens[0])
         if AutoTokenizer.from_pretrained(converted).encode(text) != tokens[0].tolist():
-            live.fail("the converted tokenizer gives other ids")
+            live.fail("the converted tokenizer gives different ids")
 
         live.run(live.tool("lm-convert"), converted, back, "--to", "native")
         before, after = weights(saved), weights(back)
         if not before or set(before) != set(after):
-            live.fail(f"converted back: other tensors: {sorted(set(before) ^ set(after))}")
+            live.fail(f"converted back: different tensors: {sorted(set(before) ^ set(after))}")
         for name, tensor in before.items():
             if tensor.tobytes() != after[name].tobytes():
-                live.fail(f"converted back: {name} has other bits")
+                live.fail(f"converted back: {name} has different bits")
         print(f"converted back: {len(before)} tensors have the bits they had")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the live comparisons share. Each gets the build directory as its argument, and ends with 77 when it must skip."""
+"""Helpers of the live comparisons. Each gets the build directory as its argument, and exits with 77 if it must skip."""
 import os
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def tool(name):
 
 
 def run(*command, **options):
-    """Runs a command; its output, or the end of the test when it fails."""
+    """Runs a command and returns its output; ends the test if it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **options)
     if done.returncode:
         fail(f"{' '.join(command)}: exit {done.returncode}")
@@ -34,7 +34,7 @@ def run(*command, **options):
 
 
 def corpus():
-    """The demo's corpus, made when it is not there."""
+    """Returns the path of the demo's corpus; makes it if it does not exist."""
     for path in (os.path.join(ROOT, "demo-run", "corpus.jsonl"), os.path.join(BUILD, "corpus.jsonl")):
         if os.path.exists(path):
             return path

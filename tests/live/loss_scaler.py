@@ -35,7 +35,7 @@ def main():
         scaler = scaler_class(initial, least, 2.0, 0.5, window, hysteresis)
         for i, (step, scale) in enumerate(zip(steps, line.split(), strict=True)):
             scaler.update(step == "x")
-            if scaler.scale.isinf():  # and stays so: Megatron's is fp32, ours fp64
+            if scaler.scale.isinf():  # and stays infinite: Megatron's scale is fp32, lm-train's fp64
                 break
             if float(scale) != scaler.scale.item():
                 live.fail(f"step {i} of {steps[:i + 1]}, window {window}, hysteresis {hysteresis}: {scale}, "

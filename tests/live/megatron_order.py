@@ -22,14 +22,14 @@ try:
     from megatron.core.datasets.megatron_tokenizer import MegatronTokenizer
     from megatron.core.datasets.utils import get_blend_from_list
     import torch
-except Exception as error:  # a broken install is a reason to skip, not our failure
+except Exception as error:  # a broken installation is a reason to skip
     live.skip(f"megatron-core cannot be imported: {error}")
 
 N_CONFIGURATIONS = 26
 
 
 def newer_sizes(weights, targets):
-    """How many samples each dataset of a blend is built for since 2024: rounded up twice, before that once."""
+    """Returns the number of samples of each dataset of a blend: since 2024 rounded up twice, before that once."""
     return [[math.ceil(math.ceil(target * weight) * 1.005) for target in targets] for weight in weights]
 
 
@@ -51,7 +51,7 @@ class Tokenizer(MegatronTokenizer):
 
 
 def write_dataset(prefix, rng):
-    """Some documents (an empty split would be an endless loop in megatron-core); each token says where it stands."""
+    """Some documents (an empty split would be an endless loop in megatron-core); each token encodes its place."""
     builder = IndexedDatasetBuilder(prefix + ".bin", dtype=np.uint16)
     low, high = rng.choice([(0, 4), (1, 40), (0, 200), (30, 31)])
     at = 0
@@ -113,7 +113,7 @@ def main():
             case = make_case(number, folder, rng)
             try:
                 expected = theirs(case)
-            except (AssertionError, IndexError):  # too little data for their asserts: no answer to compare
+            except (AssertionError, IndexError):  # too little data for megatron-core's asserts: nothing to compare
                 n_skipped += 1
                 continue
             got = ours(case, folder)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/pytorch_model.py, which bench/gpu.py trains beside lm-train, is Hugging Face's GPT-2 and Llama: as many
+"""bench/pytorch_model.py, which bench/gpu.py compares with lm-train, equals Hugging Face's GPT-2 and Llama: the same number of
 parameters, and the same logits and gradients from the same parameters."""
 import os
 import sys
@@ -17,7 +17,7 @@ LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCAB, LENGTH = 2, 64, 4, 2, 128, 96, 32
 
 
 def attention(q, k, v, is_causal, enable_gqa=False):
-    """By its definition, where PyTorch is older than 2.5."""
+    """RMSNorm by its definition, for PyTorch before 2.5."""
     if enable_gqa:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
@@ -26,7 +26,7 @@ def attention(q, k, v, is_causal, enable_gqa=False):
 
 
 def gpt2_parameters(theirs):
-    """Theirs by our names; their products' weights are [in, out]."""
+    """Returns Hugging Face's weights under the names of pytorch_model; Conv1D weights are [in, out]."""
     yield "tokens.weight", theirs.transformer.wte.weight
     yield "positions.weight", theirs.transformer.wpe.weight
     for i, layer in enumerate(theirs.transformer.h):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard itself reads our event files: every value, and the purge mark of a resumed run."""
+"""TensorBoard reads lm-train's event files: every value, and the purge mark of a resumed run."""
 import os
 import subprocess
 import tempfile
@@ -9,7 +9,7 @@ import live
 
 try:
     from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
-except Exception as error:  # a broken install is a reason to skip, not our failure
+except Exception as error:  # a broken installation is a reason to skip
     live.skip(f"tensorboard cannot be imported: {error}")
 
 
@@ -19,7 +19,7 @@ def check(what, got, expected):
 
 
 def expected_tags():
-    """Megatron-DeepSpeed's (training.py, training_log and evaluate_and_print_results), one directory an axis."""
+    """Returns Megatron-DeepSpeed's tags (training.py, training_log and evaluate_and_print_results), one directory an axis."""
     on_all = ["learning-rate/learning-rate", "lm-loss-training/lm loss", "loss-scale/loss-scale", "grad-norm/grad-norm",
               "num-zeros/num-zeros", "params-norm/params-norm", "iteration-time/iteration-time"]
     losses = [f"lm-loss-validation/{group}lm loss validation{kind}" for group in ("", "books/") for kind in ("", " ppl")]
@@ -57,7 +57,7 @@ def main():
         for run, tags in expected_tags().items():
             check(f"tags of {run}", sorted(everything.GetAccumulator(run).Tags()["scalars"]), sorted(tags))
         check("validation", series(".", "lm-loss-validation/lm loss validation"), [(12, 3.5)])
-    print(f"TensorBoard read {len(losses)} losses and purged what the resumed run replaced")
+    print(f"TensorBoard read {len(losses)} losses and purged the values that the resumed run replaced")
 
 
 if __name__ == "__main__":

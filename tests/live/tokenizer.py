@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lm-preprocess against Hugging Face tokenizers, and its files read by Megatron's own reader: every id of every document;
-Megatron's own writer makes the same files of the same ids."""
+"""Compares every id of every document of lm-preprocess with Hugging Face tokenizers; Megatron's reader reads its files, and
+Megatron's writer writes the same bytes from the same ids."""
 import filecmp
 import glob
 import json
@@ -36,9 +36,9 @@ def check_file(path, referee):
             live.fail(f"{path}: {len(bounds) - 1} documents instead of {len(texts)}")
         n_tokens = 0
         theirs = os.path.join(folder, "theirs")
-        builder = IndexedDatasetBuilder(theirs + ".bin", dtype=numpy.uint16)  # what their tool takes for 50,257 ids
+        builder = IndexedDatasetBuilder(theirs + ".bin", dtype=numpy.uint16)  # preprocess_data.py's type for 50,257 ids
         for i, encoding in enumerate(referee.encode_batch(texts)):
-            # An empty document is kept as one without a sequence.
+            # An empty document becomes a document without a sequence.
             ours = [dataset[sequence].tolist() for sequence in range(bounds[i], bounds[i + 1])]
             if ours != ([encoding.ids + [EOD]] if texts[i] else []):
                 live.fail(f"{path}: document {i}: {texts[i][:60]!r}...")
@@ -49,7 +49,7 @@ def check_file(path, referee):
         builder.finalize(theirs + ".idx")
         for suffix in (".bin", ".idx"):
             if not filecmp.cmp(theirs + suffix, prefix + "_text_document" + suffix, shallow=False):
-                live.fail(f"{path}: Megatron's writer makes another {suffix} of the same ids")
+                live.fail(f"{path}: Megatron's writer writes a different {suffix} from the same ids")
     print(f"{path}: {len(texts)} documents, {n_tokens} ids equal, .bin and .idx as Megatron writes them")
 
 

@@ -14,7 +14,7 @@ import random
 import tempfile
 import unicodedata
 
-os.environ.setdefault("RAYON_NUM_THREADS", "1")  # its threads spin
+os.environ.setdefault("RAYON_NUM_THREADS", "1")  # its threads would spin
 import numpy as np
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -30,7 +30,8 @@ CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 TIKTOKEN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 DEEPSEEK_V3 = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
                " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
-# One Split each, or several, whose matches are isolated; "-removed": the same, said by removing what is between the matches.
+# Each style is one Split, or several, whose matches are isolated. "-removed": the same rule, as the removal of the text
+# between the matches.
 PATTERNS = {
     "bloom": [" ?[^(\\s|[.,!?…。，、।۔،])]+"],
     "llama3": [LLAMA % "{1,3}"],
@@ -45,7 +46,7 @@ PATTERNS = {
     "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK_V3],
     "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"],
 }
-# Those of train-tokenizer first.
+# The styles of train-tokenizer come first.
 STYLES = ["gpt2", "llama3", "qwen2", "qwen3.5", "o200k", "tekken", "bloom", "starcoder", "digits", "deepseek-v3", "deepseek-coder", "falcon",
           "llama3-removed", "o200k-removed", "cl100k", "cl100k-one-digit"]
 EVERY = os.environ.get("LM_LIVE_CODE_POINTS") == "all"
@@ -109,7 +110,7 @@ def corpora():
         if os.path.exists(path):
             yield path, read_texts(path, SLICE)
             return
-    print("skipped: no multilingual text: shared/data/multi.jsonl.xz is not there")
+    print("skipped: no multilingual text: shared/data/multi.jsonl.xz does not exist")
 
 
 def nasty_strings(n):
@@ -126,16 +127,16 @@ def nasty_strings(n):
 
 
 def knows_unicode_16():
-    """As ours; Hugging Face tokenizers before 0.21.2 know Unicode 14."""
+    """Returns whether Hugging Face's tables are as new as lm-utils's; tokenizers before 0.21.2 have Unicode 14."""
     return len(pre_tokenizers.Split(Regex(r"\p{L}"), "removed").pre_tokenize_str("\u1c89")) == 0
 
 
 def code_points(newest=knows_unicode_16()):
-    """All of them where the referee's tables are as new as ours, else those that Unicode 14 assigned."""
+    """Returns all code points, or those of Unicode 14 where Hugging Face's tables are older."""
     for cp in range(0x110000):
         category = unicodedata.category(chr(cp))
         plain = category == "Co" or 0x3400 <= cp < 0xA000 or 0xAC00 <= cp < 0xD7A4 or cp > 0x20000
-        # Numbers of Unicode 17, which Digits (by Rust's tables) knows already.
+        # Numbers of Unicode 17, which Digits (with Rust's tables) has already.
         future = 0x11DE0 <= cp < 0x11DEA or 0x16FF4 <= cp < 0x16FF7
         if category != "Cs" and not future and (newest or category != "Cn") and (not plain or EVERY or cp % 13 == 0):
             yield cp
@@ -153,7 +154,7 @@ def code_point_strings():
 
 
 def our_ids(folder, model, texts):
-    """The ids of every text by lm-preprocess, and whether cat gives all texts back."""
+    """Returns the ids of every text by lm-preprocess, and the texts that cat decodes."""
     source, prefix = os.path.join(folder, "in.jsonl"), os.path.join(folder, "out")
     with open(source, "w", encoding="utf-8") as out:
         for i, text in enumerate(texts):
@@ -182,16 +183,16 @@ def compare(folder, style, referee, model, what, texts):
             n_bytes += len(texts[i].encode())
     if style != "qwen2" and back != texts:  # its normal form changes text
         at = next(i for i, text in enumerate(texts) if back[i] != text)
-        live.fail(f"{style}: {what}: text {at} does not come back: {texts[at][:200]!r}")
+        live.fail(f"{style}: {what}: text {at} differs after cat: {texts[at][:200]!r}")
     print(f"{style}: {what}: {len(texts)} texts, {n_bytes / 1e6:.1f} MB, {len(ids)} ids equal", flush=True)
 
 
 def check_normal_forms(folder):
-    """Over a vocabulary of bytes, ids are the bytes of the normalized text."""
+    """Compares normalizers: over a vocabulary of bytes, ids are the bytes of the normalized text."""
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     model = os.path.join(folder, "bytes.json")
     texts = []
-    for cp in code_points(newest=False):  # Lowercase knows as much as the Rust that it was made with
+    for cp in code_points(newest=False):  # Lowercase has the tables of its Rust version
         c = chr(cp)
         texts.append(f"{c}|a{c}\u0301|{c}\u0323\u0307|\u1100{c}|{c}\u1161\u11a8")
     rng = random.Random(22)
@@ -213,7 +214,7 @@ def check_normal_forms(folder):
 
 
 def check_without_merges(folder, texts):
-    """Bytes, or, with ignore_merges, those tokens that are whole pieces."""
+    """Returns the expected tokens: bytes, or, with ignore_merges, whole pre-tokens."""
     tokens = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens += [f"{space}{letter}{n}" for space in ("", "Ġ") for letter in ("a", "the", "Z") for n in ("", *range(250))][1:]
     tokens = list(dict.fromkeys(tokens))
@@ -226,8 +227,8 @@ def check_without_merges(folder, texts):
 
 
 def check_added_tokens(folder):
-    """Tokens with flags drawn by chance, most of them whitespace, in texts of little else. Where lstrip meets whitespace that an
-    rstrip has swallowed, Hugging Face may panic: those texts are left out."""
+    """Compares tokens with random flags, most of them whitespace, in texts of little else. Where lstrip meets whitespace that
+    an rstrip has consumed, Hugging Face may panic: those texts are skipped."""
     rng = random.Random(21)
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     contents = ["\n", "\n\n", " ", "\t", " \n", "x", "x ", "\u3000", "<s>"]
@@ -244,7 +245,7 @@ def check_added_tokens(folder):
             try:
                 tokenizer.encode(text)
                 texts.append(text)
-            except BaseException as error:  # PanicException is no Exception
+            except BaseException as error:  # PanicException is not an Exception
                 if type(error).__name__ != "PanicException":
                     raise
                 n_panics += 1
@@ -261,7 +262,7 @@ def check_added_tokens(folder):
 
 
 def check_single_word(folder):
-    """A single_word token beside every character that Python's Unicode, which is older than that of either side, has assigned."""
+    """Compares a single_word token next to every assigned character of Python's Unicode, which is older than that of either side."""
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(symbols)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -274,12 +275,12 @@ def check_single_word(folder):
     for i, (text, theirs) in enumerate(zip(texts, tokenizer.encode_batch(texts))):
         if theirs.ids != ids[ends[i]:ends[i + 1]].tolist():
             live.fail(f"single_word: {text!r}: {theirs.ids}, not {ids[ends[i]:ends[i + 1]].tolist()}")
-    print(f"single_word: beside {len(characters)} characters equal", flush=True)
+    print(f"single_word: next to {len(characters)} characters equal", flush=True)
 
 
 def check_named_tokens(folder):
-    """Special tokens that tokenizer_config.json or special_tokens_map.json names and the vocabulary alone has: transformers splits
-    text at them."""
+    """Compares special tokens that only tokenizer_config.json or special_tokens_map.json and the vocabulary have: transformers
+    splits text at them."""
     from transformers import AutoTokenizer
 
     rng = random.Random(29)
@@ -310,12 +311,12 @@ def check_named_tokens(folder):
             want, ours = theirs(text)["input_ids"], ids[ends[j]:ends[j + 1]].tolist()
             if want != ours:
                 live.fail(f"named tokens: {text!r}: {want}, not {ours}: {config}, {names}")
-    print(f"special tokens named beside tokenizer.json: {40 * len(texts)} texts equal", flush=True)
+    print(f"special tokens named outside tokenizer.json: {40 * len(texts)} texts equal", flush=True)
 
 
 def check_byte_map_tokens(folder):
-    """Added tokens spelled with the characters that stand for bytes in a vocabulary: of their own, and of what the vocabulary has,
-    where ids stand for bytes too (Hugging Face decodes all of them as bytes, which changes those of their own)."""
+    """Compares added tokens spelled with the characters that represent bytes in a vocabulary: new ones, and those of the
+    vocabulary, whose ids represent bytes too (Hugging Face decodes all of them as bytes, which changes the new ones)."""
     rng = random.Random(23)
     texts = ["".join(rng.choices([" ", " the", "the", "é", " é", "Ġ", "Ġthe", "Ã©", "Ã", "\n", "Ċ", "x", "<é>", " xé"], k=rng.randrange(1, 9)))
              for _ in range(2000)]
@@ -324,7 +325,7 @@ def check_byte_map_tokens(folder):
         ignore_merges = rng.random() < 0.5
         tokenizer = trained("gpt2", ["the é thethe xé the\n", "the Ġ the é x\n"] * 3, 300)
         data = json.loads(tokenizer.to_str())
-        if ignore_merges:  # whole pieces are found all the same
+        if ignore_merges:  # whole pre-tokens are still found
             data["model"].update(ignore_merges=True, merges=[m for m in data["model"]["merges"] if "".join(m).replace(" ", "") != "Ġthe"])
         tokenizer = Tokenizer.from_str(json.dumps(data))
         vocab = data["model"]["vocab"]
@@ -340,7 +341,7 @@ def check_byte_map_tokens(folder):
             if theirs != ours:
                 live.fail(f"byte map, {added}: {text!r}: {theirs}, not {ours}")
             if all(i < len(vocab) for i in ours) and back[i] != tokenizer.decode(theirs, skip_special_tokens=False):
-                live.fail(f"byte map, {added}: {text!r} comes back as {back[i]!r}")
+                live.fail(f"byte map, {added}: {text!r} decodes to {back[i]!r}")
     print(f"added tokens of the byte map's characters: {40 * len(texts)} texts equal", flush=True)
 
 
@@ -354,11 +355,11 @@ def check_training(folder, style, texts, referee):
     ours, theirs = json.load(open(path, encoding="utf-8"))["model"], json.loads(referee.to_str())["model"]
     theirs["merges"] = [" ".join(merge) if isinstance(merge, list) else merge for merge in theirs["merges"]]
     if ours["merges"] != theirs["merges"] or ours["vocab"] != theirs["vocab"]:
-        live.fail(f"{style}: train-tokenizer learned other merges")
+        live.fail(f"{style}: train-tokenizer learned different merges")
     loaded = Tokenizer.from_file(path)
     for text in texts[:50]:
         if loaded.encode(text).ids != referee.encode(text).ids:
-            live.fail(f"{style}: the tokenizer that train-tokenizer wrote gives other ids in Hugging Face tokenizers")
+            live.fail(f"{style}: the tokenizer that train-tokenizer wrote gives different ids in Hugging Face tokenizers")
     print(f"{style}: train-tokenizer: {len(ours['merges'])} merges equal", flush=True)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""safetensors itself reads what lm-ckpt unshard writes: every tensor with its shape, its type and the bytes of the checkpoint."""
+"""The safetensors library reads the output of lm-ckpt unshard: every tensor has the shape, type and bytes of the checkpoint."""
 import glob
 import json
 import os
@@ -10,7 +10,7 @@ import live
 
 try:
     from safetensors import deserialize
-except Exception as error:  # a broken install is a reason to skip, not our failure
+except Exception as error:  # a broken installation is a reason to skip
     live.skip(f"safetensors cannot be imported: {error}")
 
 MODEL = ["--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "16", "--vocab-size", "301",
@@ -19,12 +19,12 @@ MODEL = ["--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4
 
 
 def tensors(*paths):
-    """By name: (type, shape, bytes)."""
+    """Returns {name: (type, shape, bytes)}."""
     found = {}
     for path in paths:
         for name, tensor in deserialize(open(path, "rb").read()):
             if name in found:
-                live.fail(f"{name} stands in two files")
+                live.fail(f"{name} is in two files")
             found[name] = (tensor["dtype"], list(tensor["shape"]), bytes(tensor["data"]))
     return found
 

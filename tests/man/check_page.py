@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_page.py BINDIR PROGRAM PAGE: holds a man page against --help.
+"""check_page.py BINDIR PROGRAM PAGE: compares a man page with --help.
 
-The options that the rendered OPTIONS section lists are those of --help (of the program and of its verbs), no more and
-no fewer, and every --option that the rest of the page mentions belongs to a program of BINDIR or stands on a line of
-another program's command (mpirun, srun, sbatch...).
+The rendered OPTIONS section lists exactly the options of --help of the program and its verbs. Every --option that the rest
+of the page mentions belongs to a program of BINDIR, or its line has another program's command (mpirun, srun, sbatch...).
 """
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# prepare_examples.sh DIR TOKENIZER: the small data that the EXAMPLES of the man pages work on; TOKENIZER is the
+# prepare_examples.sh DIR TOKENIZER: makes the small data of the EXAMPLES of the man pages; TOKENIZER is the
 # directory of GPT-2's tables.
 set -euo pipefail
 tokenizer=$2

@@ -5,9 +5,9 @@
 An example is a literal block (.Bd -literal ... .Ed) or a .Dl line; it is run by bash -e and must succeed. A comment on
 the line before changes that:
     .\\" cluster       needs mpirun, srun or more hosts: skipped and counted
-    .\\" site: WHY     needs what a test does not have (a GPU, a large file): skipped and counted
+    .\\" site: WHY     needs a GPU, a large file or similar: skipped and counted
     .\\" exits N       ends with that code; "exits N or M": with one of these
-Lines of a block that begin with two spaces continue the one before, as the shell sees it.
+Lines of a block that begin with two spaces continue the previous line, for the shell too.
 """
 import re
 import subprocess
@@ -15,7 +15,7 @@ import sys
 
 
 def plain(line):
-    """What a line of mdoc shows: escapes resolved."""
+    """Returns a line of mdoc with its escapes resolved."""
     return line.replace("\\e", "\\").replace("\\-", "-").replace("\\&", "").replace("\\(aq", "'")
 
 
@@ -44,7 +44,7 @@ def examples_of(source):
 
 
 def run(scratch, place, comment, text):
-    """True if the example ended as it should."""
+    """Runs an example. Returns whether it exited with an expected code."""
     expected = [int(code) for code in re.findall(r"\d+", comment)] if comment.startswith("exits ") else [0]
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=scratch, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=240)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every C++ file is formatted as .clang-format says.
+# Every C++ file is formatted by .clang-format.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mapfile -t files < <(find lib cmd tests -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h')

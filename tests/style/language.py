@@ -141,7 +141,7 @@ def plain_texts(source):
 
 
 def python_texts(source):
-    """Comments, and string literals as messages."""
+    """Comments and docstrings; other string literals as messages, without the fields of f-strings."""
     texts, comment = [], None
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         line = token.start[0]
@@ -151,10 +151,11 @@ def python_texts(source):
                 texts.append(comment)
             comment.add(token.string.lstrip("# "), line)
         elif token.type == tokenize.STRING:
-            text = Text("message")
+            docstring = token.string.startswith('"""')
+            text = Text("comment" if docstring else "message")
             texts.append(text)
-            for offset, words in enumerate(token.string.split("\n")):
-                text.add(words.strip(), line + offset)
+            for offset, words in enumerate(token.string.strip('"').split("\n")):
+                text.add(re.sub(r"\{[^{}]*\}", "", words.strip()), line + offset)
     return texts
 
 

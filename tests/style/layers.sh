@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A layer includes only headers of the layers that lib/LAYERS allows it; and a violation is seen.
+# A layer includes only headers of the layers that lib/LAYERS allows. Planted violations are found.
 set -euo pipefail
 cd "$(dirname "$0")/../../lib"
 
-# check_tree LIB: prints what breaks LIB/LAYERS; fails when there is something.
+# check_tree LIB: prints each violation of LIB/LAYERS; fails on any.
 check_tree() (
     cd "$1"
     declare -A allowed
@@ -37,10 +37,10 @@ check_tree .
 # The check itself, on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
-sees() {
+finds() {
     local report
     if report=$(check_tree "$planted") || [[ $report != *"$1"* ]]; then
-        echo "a planted violation was not seen: $1"
+        echo "a planted violation was not found: $1"
         exit 1
     fi
 }
@@ -49,8 +49,8 @@ mkdir "$planted/base" "$planted/io"
 echo '#include "base/error.hpp"' >"$planted/io/file.cpp"
 check_tree "$planted"
 echo '#include "io/file.hpp"' >"$planted/base/error.cpp"
-sees "lib/base/error.cpp:1: base must not include io"
+finds "lib/base/error.cpp:1: base must not include io"
 rm "$planted/base/error.cpp"
 mkdir "$planted/misc"
-sees "lib/misc/: not in lib/LAYERS"
+finds "lib/misc/: not in lib/LAYERS"
 echo "the layers hold"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every relative link of the Markdown pages leads to a file and a heading that are there, and every path of the tree that
-# stands between backquotes exists; and a dead one is seen.
+# Every relative link of the Markdown pages has an existing file and heading as its target, and every path of the tree in
+# backquotes exists. Planted dead links are found.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -15,7 +15,7 @@ import sys
 
 
 def anchors(page):
-    """Of its headings, as GitHub and GitLab make them."""
+    """Returns the anchors of a page's headings, as GitHub and GitLab build them."""
     titles = re.findall(r"^#+ (.*)$", open(page).read(), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -48,7 +48,7 @@ mapfile -t pages < <(git ls-files -- '*.md' 2>/dev/null || true)
 [ ${#pages[@]} -gt 0 ] || mapfile -t pages < <(find . -name '*.md' -not -path './build*' -not -path './.venv/*')
 python3 "$planted/check.py" . "${pages[@]}"
 
-# The check itself.
+# The check itself, with one fault at a time.
 mkdir "$planted/lib"
 cat >"$planted/page.md" <<'END'
 # A title: of words
@@ -58,7 +58,7 @@ python3 "$planted/check.py" "$planted" "$planted/page.md"
 while read -r fault; do
     echo "$fault" >"$planted/other.md"
     if python3 "$planted/check.py" "$planted" "$planted/other.md" >/dev/null; then
-        echo "a planted fault was not seen: $fault"
+        echo "a planted fault was not found: $fault"
         exit 1
     fi
 done <<'END'
