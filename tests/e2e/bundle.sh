@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The archive of `--target bundle` runs where nothing is installed: in a root directory that holds libc and nothing
-# else. Without the right to make one (root): skipped.
+# The archive of `--target bundle` runs in a root directory that contains libc and nothing else.
+# Skipped without root.
 # timeout: 300
 # lock: install_manifest
 build=$(realpath "$1")
@@ -20,7 +20,7 @@ tar -xzf "$archive" -C empty
 name=$(basename "$archive" .tar.gz)
 inside=empty/$name
 
-# No file of it needs anything that is not in it, but for what belongs to the machine.
+# Every file needs only libraries of the archive or of the machine.
 while read -r file; do
     for library in $(objdump -p "$file" 2>/dev/null | sed -nE 's/^ +NEEDED +//p'); do
         [ -n "$(find "$inside" -name "$library")" ] && continue
@@ -30,14 +30,14 @@ while read -r file; do
 done < <(find "$inside" -type f)
 [ -z "$(find "$inside" -name 'libc.so*' -o -name 'libcuda.so*' -o -name 'libcublas*')" ] || fail "too much is in it"
 
-# What needs CUDA's libraries looks for them where LD_LIBRARY_PATH says, and knows nothing of the machine that built it.
+# The GPU plugins search CUDA's libraries in LD_LIBRARY_PATH, and contain no path of the build machine.
 while read -r plugin; do
     paths=$(readelf -dW "$plugin" | sed -nE 's/^.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\1 \2/p')
     # shellcheck disable=SC2016
     [ "$paths" = 'RUNPATH $ORIGIN' ] || fail "$plugin: $paths"
 done < <(find "$inside" -name 'liblm_cu*.so')
 
-# Each library that is not ours has its licence there, and the links of README.md lead to something.
+# The licence of each third-party library is included, and the links of README.md have targets.
 for library in libdnnl libzstd liblzma; do
     package=$(find "$inside/third-party" -mindepth 1 -maxdepth 1 -name "$library*")
     [ -s "$package/copyright" ] || fail "no licence of $library: $(ls "$inside/third-party")"
@@ -53,7 +53,7 @@ cp -L /lib64/ld-linux-x86-64.so.2 empty/lib64/
 for library in libc libm libpthread libdl librt libresolv; do
     for file in /lib/x86_64-linux-gnu/"$library".so.[0-9]*; do cp -L "$file" empty/lib/x86_64-linux-gnu/; done
 done
-# The loader asks /proc where a program lies.
+# The loader reads the path of a program from /proc.
 alone() {
     # shellcheck disable=SC2016
     unshare --mount sh -c 'mount --bind /proc "$0/proc" && exec chroot "$0" "$@"' "$work/empty" "$@"
@@ -68,7 +68,7 @@ for program in "$build"/bin/lm-*; do
     program=$(basename "$program")
     [[ $(alone "/$name/bin/$program" --version) == "$program (lm-utils) "* ]] || fail "$program --version"
 done
-# It computes: the tables are found, a model is trained on the CPU.
+# The programs work: tables are found, a model is trained on the CPU.
 [ "$(echo Hello | alone "/$name/bin/lm-preprocess" encode)" = 15496 ] || fail "lm-preprocess encode"
 run train.log alone "/$name/bin/lm-train" --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
     --mock-data --vocab-size 100 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0 \

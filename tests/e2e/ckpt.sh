@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt on what lm-train saves: lists, shows, finds damage, goes back, compares, thins out.
+# lm-ckpt on checkpoints of lm-train: lists, shows, finds corruption, goes back, compares, prunes.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -28,7 +28,7 @@ expect 0 '' lm-ckpt show c/global_step6 --json
 expect 0 '' lm-ckpt latest c
 [ "$(cat out)" = global_step12 ] || fail "latest: $(cat out)"
 
-# verify: good, then one flipped bit, then a missing file, then `latest` of nothing.
+# verify: a sound checkpoint, then one flipped bit, a missing file, and `latest` without its step.
 expect 0 '' lm-ckpt verify c --quiet
 [ "$(grep -c ': ok: ' out)" = 4 ] || fail "verify: $(cat out)"
 cp -r c d
@@ -43,7 +43,7 @@ expect 1 '' lm-ckpt verify d --quiet --json
 expect 1 '' lm-ckpt verify d --quiet
 grep -q 'd/latest: names global_step77, which is not there' out || fail "verify: $(cat out)"
 
-# A step under another's name, and a link to nothing beside the files.
+# A step under another step's name, and a dangling link among the files.
 cp -r c e
 mv e/global_step6 e/global_step5
 ln -s nowhere e/global_step9/dangling
@@ -60,7 +60,7 @@ expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
 expect 2 'c/global_step7: does not exist' lm-ckpt latest c global_step7
 expect 2 "STEP: 'x'" lm-ckpt latest c x
 
-# diff: a resumed run is the same run.
+# diff: a resumed run equals the uninterrupted run.
 lm-train "${args[@]}" --load c --save again >/dev/null 2>&1
 expect 0 '' lm-ckpt diff c/global_step12 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
@@ -74,13 +74,13 @@ expect 2 'at least one of' lm-ckpt prune c
 cp -r c whole
 four="c/global_step12 c/global_step3 c/global_step6 c/global_step9"
 all_stay() { [ "$(echo c/global_step*)" = "$four" ] || fail "$*: removed something: $(echo c/global_step*)"; }
-# A step to keep that is not there, or not complete: nothing goes.
+# A step of --keep that does not exist, or is incomplete: nothing is removed.
 expect 2 '^lm-ckpt: --keep: global_step9999 is not in c: nothing was removed' lm-ckpt prune c --keep 9999
 expect 2 '^lm-ckpt: --keep: global_step9999 is not in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
 expect 2 '^lm-ckpt: --keep: global_step9 is not complete in d' lm-ckpt prune d --keep 9
 all_stay --keep
 expect 0 '^lm-ckpt: warning: --keep-every 7: keeps nothing' lm-ckpt prune c --keep-every 7 --dry-run
-# Of the steps that stay the newest, and that of latest, are read before others go.
+# The newest kept step and the step of `latest` are verified before other steps are removed.
 flip c/global_step12/weights-00000.safetensors
 expect 3 '^lm-ckpt: c/global_step12: is the step that would be kept, and is bad: nothing was removed' lm-ckpt prune c --keep-last 1
 grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* do not fit their checksum' err || fail "prune: $(cat err)"
@@ -103,7 +103,7 @@ grep -Eq '^verified global_step12 \([0-9.]+ KiB in ' out || fail "prune: $(cat o
 expect 0 'left as it is' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
-# What can be wrong.
+# Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
 expect 2 'holds no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
 expect 3 'holds no checkpoint' lm-ckpt ls empty

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt copy: verified on the way, atomic, gone on with after a kill; what it makes trains on.
+# lm-ckpt copy: verified while copying, atomic, continued after a kill; the copy resumes a training.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -9,7 +9,7 @@ args=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-
     --micro-batch-size 2 --global-batch-size 2 --train-iters 6 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 6)
 lm-train "${args[@]}" --bf16 --save c --save-interval 3 >/dev/null 2>&1
 
-# A directory of steps as SRC means its latest; DST and its `latest` are made.
+# A directory of steps as SRC means its latest step; DST and its `latest` are created.
 expect 0 '' lm-ckpt copy c store/run
 grep -Eq '^store/run/global_step6: [0-9.]+ KiB copied and verified in ' out || fail "copy: $(cat out)"
 diff -r c/global_step6 store/run/global_step6 || fail "copy: not the same"
@@ -20,11 +20,11 @@ expect 0 '' lm-ckpt verify store/run --quiet
 expect 0 '' lm-ckpt copy c store/run
 grep -q 'is there already, by its manifest the same' out || fail "copy again: $(cat out)"
 
-# A run resumed from the copy is the run.
+# A run resumed from the copy equals the run.
 lm-train "${args[@]}" --bf16 --load store/run/global_step3 --save again >/dev/null 2>&1
 expect 0 '' lm-ckpt diff c again
 
-# Weights alone: smaller, complete, good to start from.
+# Weights alone: smaller, complete, and a training starts from them.
 expect 0 '' lm-ckpt copy c w --weights-only
 expect 0 '' lm-ckpt verify w --quiet
 expect 0 '' lm-ckpt ls w
@@ -33,20 +33,20 @@ grep -q 'complete, weights only, latest' out || fail "ls: $(cat out)"
 expect 0 '' lm-ckpt diff c w --weights-only
 expect 2 'holds weights only' lm-train "${args[@]}" --bf16 --load w
 expect 0 '' lm-train "${args[@]}" --bf16 --load w --finetune
-# The same name holds something else now.
+# A different step of the same name exists.
 expect 2 '^lm-ckpt: w/global_step6: is there already, another step .*--force' lm-ckpt copy c w
 expect 0 '' lm-ckpt copy c w/global_step6 --force
 diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
 [ "$(ls w)" = "$(printf 'global_step6\nlatest')" ] || fail "left behind: $(ls w)"
 
-# A disk that is full: a clear error, and the same command goes on from there.
+# A full disk: a clear error, and the same command continues.
 expect 3 'No space left on device: free space' env LM_IO_FAULT=short:7 lm-ckpt copy c full
 grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: holds what was copied' err || fail "full: $(cat err)"
 [ ! -e full/global_step6 ] || fail "a copy that failed has a name"
 expect 3 'holds no checkpoint' lm-ckpt ls full
 expect 0 '' lm-ckpt copy c full
 grep -q 'were there already' out || fail "resumed: $(cat out)"
-# Killed.
+# A kill.
 code=0
 (LM_IO_FAULT=kill:8 lm-ckpt copy c killed >/dev/null 2>&1) || code=$?
 [ $code = 137 ] || fail "kill: exit $code"
@@ -56,13 +56,13 @@ grep -q 'were there already' out || fail "resumed: $(cat out)"
 diff -r c/global_step6 killed/global_step6 || fail "resumed: not the same"
 nothing_under '*.tmp.'
 
-# A damaged source ends it, and has a name nowhere.
+# A corrupt source ends the copy, which gets no final name.
 cp -r c d
 flip d/global_step6/optim-00000.safetensors
 expect 3 'd/global_step6/optim-00000.safetensors: tensor .* do not fit their checksum: damaged' lm-ckpt copy d/global_step6 damaged
 [ ! -e damaged/global_step6 ] || fail "a damaged copy has a name"
 
-# What can be wrong.
+# Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt copy nowhere x
 expect 2 'x/global_step7: is another step.s name: SRC is global_step6' lm-ckpt copy c x/global_step7
 expect 2 '--bwlimit: must be positive' lm-ckpt copy c x --bwlimit 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt merge: the average of checkpoints of several types, which trains on and converts.
+# lm-ckpt merge: the average of checkpoints of several types starts a training and converts.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -10,17 +10,17 @@ args=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-
 lm-train "${args[@]}" --save a --save-interval 3 >/dev/null 2>&1
 lm-train "${args[@]}" --bf16 --seed 5 --save b --save-interval 3 >/dev/null 2>&1
 
-# The average of a step and itself is the step, whatever the weights.
+# The average of a step and itself is the step, for any weights.
 expect 0 '' lm-ckpt merge same a/global_step3 a/global_step3 a/global_step3 --weights 0.1,0.2,5
 grep -Eq '^same/global_step3: average of 3 checkpoints, ' out || fail "merge: $(cat out)"
 expect 0 '' lm-ckpt diff same a/global_step3 --weights-only
-# One of weight 0 does not count; masters are averaged, not the rounded weights.
+# A checkpoint of weight 0 does not count; masters are averaged, not the rounded weights.
 expect 0 '' lm-ckpt merge masters b a --weights 7,0
 expect 1 '' lm-ckpt diff masters b --weights-only
 expect 0 '' lm-ckpt merge rounded b a --weights 7,0 --dtype bf16
 expect 0 '' lm-ckpt diff rounded b --weights-only
 
-# Half way from a to b is as far from the one as from the other.
+# The middle of a and b has the same distance to both.
 expect 0 '' lm-ckpt merge mean a b
 expect 0 '' lm-ckpt verify mean --quiet
 expect 0 '' lm-ckpt show mean --json
@@ -32,12 +32,12 @@ awk -v a="$(word mean a)" -v b="$(word mean masters)" -v ab="$(word a masters)" 
     exit !(a > 0 && (a - b) ^ 2 < 1e-10 * ab ^ 2 && (a + b - ab) ^ 2 < 1e-10 * ab ^ 2) }' ||
     fail "the mean lies elsewhere: $(word mean a) $(word mean masters) $(word a masters)"
 
-# What takes it.
+# Programs that read the result.
 expect 2 'holds weights only' lm-train "${args[@]}" --load mean
 expect 0 '' lm-train "${args[@]}" --load mean --finetune
 expect 0 '' lm-convert mean mean-hf --to hf-gpt2 --check
 
-# What can be wrong; nothing of OUT stays.
+# Usage errors; nothing of OUT remains.
 lm-train "${args[@]}" --ffn-hidden-size 64 --save c --save-interval 6 >/dev/null 2>&1
 expect 2 '^lm-ckpt: c/global_step6: ffn_hidden_size is 64, in a/global_step6 it is 128' lm-ckpt merge gone a c
 expect 2 'give at least two' lm-ckpt merge gone a

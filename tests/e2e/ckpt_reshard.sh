@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt reshard: a run that goes on from the files of another layout is the run, bit for bit.
+# lm-ckpt reshard: a run that resumes from the files of another layout equals the run, bit for bit.
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
@@ -24,7 +24,7 @@ jq -S '[.counters, .state, .seed, .model, .tokenizer, .command_line]' out >of_cu
 expect 0 '' lm-ckpt show c/global_step3 --json
 jq -S '[.counters, .state, .seed, .model, .tokenizer, .command_line]' out >of_c
 cmp of_c of_cut || fail "the manifests differ"
-# There and back again: the same files.
+# Two reshards in opposite directions give the same files.
 reshard cut back 1 1
 for file in c/global_step3/*; do
     [ "$(basename "$file")" = manifest.json ] || cmp "$file" "back/global_step3/$(basename "$file")" || fail "back"
@@ -34,7 +34,7 @@ run again.log lm-train "${args[@]}" --load cut --save again
 expect 0 '' lm-ckpt diff c/global_step6 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 
-# What can be wrong; nothing of OUT stays.
+# Usage errors; nothing of OUT remains.
 expect 2 'tensor-model-parallel-size: 3 ranks are more than --num-attention-heads 2' lm-ckpt reshard c gone --tensor-model-parallel-size 3
 expect 2 'pipeline-model-parallel-size: 3 stages are more than --num-layers 2' lm-ckpt reshard c gone --pipeline-model-parallel-size 3
 expect 2 'must be at least 1' lm-ckpt reshard c gone --tensor-model-parallel-size 0

@@ -9,7 +9,7 @@ lm-train --mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 2 --s
     --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --threads 1 --eval-iters 0 --bf16 \
     --save c --save-interval 2 >/dev/null 2>&1
 
-# header FILE: its JSON.
+# header FILE: prints its JSON.
 header() { head -c $((8 + $(od -An -tu8 -N 8 "$1"))) "$1" | tail -c +9; }
 
 expect 0 '' lm-ckpt unshard c m.safetensors
@@ -25,7 +25,7 @@ grep -Eq '^m.safetensors.index.json: 36 tensors, .* in [0-9]+ files$' out || fai
 n=$(find . -name 'm-*-of-*.safetensors' | wc -l)
 [ "$(jq -r '.weight_map[]' m.safetensors.index.json | sort -u | wc -l)" = "$n" ] || fail "$n files: $(cat m.safetensors.index.json)"
 
-# What can be wrong; nothing of OUT stays.
+# Usage errors; nothing of OUT remains.
 expect 2 'x.bin: does not end with' lm-ckpt unshard c x.bin
 expect 2 'max-shard-size: must be positive' lm-ckpt unshard c x.safetensors --max-shard-size 0
 expect 3 'cannot write' env LM_IO_FAULT=short:5 lm-ckpt unshard c x.safetensors --max-shard-size 50KB

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the end-to-end scripts share; sourced. $1 is the build directory, the work is done in a
-# scratch directory that goes away.
+# Helpers of the end-to-end scripts; sourced. $1 is the build directory. The script works in a
+# scratch directory that is removed at the end.
 set -euo pipefail
 bin=$(realpath "$1")/bin
 export PATH="$bin:$PATH"
 work=$(mktemp -d)
-# However the script ends, the programs that it has started in the background end first.
+# However the script ends, its background programs end first.
 end_jobs() {
     local jobs
     mapfile -t jobs < <(jobs -p)
@@ -20,7 +20,7 @@ fail() {
     exit 1
 }
 
-# expect CODE PATTERN COMMAND...: the exit code, and a line on stderr that matches; output in out, err.
+# expect CODE PATTERN COMMAND...: checks the exit code, and expects a matching line on stderr; output in out, err.
 expect() {
     local code=$1 pattern=$2 got=0
     shift 2
@@ -29,8 +29,8 @@ expect() {
     [ -z "$pattern" ] || grep -Eq -- "$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
 }
 
-# prints PATTERN COMMAND...: it succeeds, and a line of what it prints matches. (Not `COMMAND | grep -q`: grep ends at the
-# first match, and a command that has more to say then dies of SIGPIPE.)
+# prints PATTERN COMMAND...: expects success and a matching line of output. (Not `COMMAND | grep -q`: grep exits at the
+# first match, and SIGPIPE then kills a command that still writes.)
 prints() {
     local pattern=$1 text
     shift
@@ -38,10 +38,10 @@ prints() {
     grep -Eq -- "$pattern" <<<"$text" || fail "$*: no '$pattern' in: $text"
 }
 
-# nothing_under NAME: no file of that name or with that beginning is left.
+# nothing_under NAME: no file of that name or with that prefix exists.
 nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }
 
-# make_corpus FILE DOCUMENTS: reproducible text with some structure to learn.
+# make_corpus FILE DOCUMENTS: writes reproducible text with some structure to learn.
 make_corpus() {
     awk -v n="$2" 'BEGIN {
         srand(7); split("the cat sat on a mat and saw one dog run over green grass while rain fell", w, " ")
@@ -53,7 +53,7 @@ make_corpus() {
     }' >"$1"
 }
 
-# flip FILE [FROM_END]: turns over the bits of one byte, by default the hundredth from the end.
+# flip FILE [FROM_END]: inverts the bits of one byte, by default the hundredth from the end.
 flip() {
     local at=$(($(stat -c %s "$1") - ${2:-100})) byte
     byte=$(od -An -tu1 -j "$at" -N 1 "$1")
@@ -61,7 +61,7 @@ flip() {
     printf "\\$(printf %03o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
 }
 
-# free_ports N: the first of N ports in a row at which nobody listens, below those that the system gives away itself.
+# free_ports N: prints the first of N consecutive unused ports, below the system's ephemeral ports.
 free_ports() {
     local port taken i
     taken=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '{ split($2, address, ":"); printf "%s ", address[2] }') || true
@@ -75,7 +75,7 @@ free_ports() {
     done
 }
 
-# run LOG COMMAND...: must succeed; its two outputs are LOG and LOG.err.
+# run LOG COMMAND...: must succeed; stdout and stderr are in LOG and LOG.err.
 run() {
     local log=$1
     shift

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The installed bash completion of each program completes what --help shows.
+# The installed bash completion of each program completes the options and values of --help.
 set -euo pipefail
 build=$1
 shopt -s nullglob
 programs=("$build"/bin/lm-*)
 n=0
 
-# offered PROGRAM WORD...: what bash offers in place of the last word.
+# offered PROGRAM WORD...: prints bash's completions of the last word.
 offered() {
     local program=$1
     # shellcheck disable=SC2016

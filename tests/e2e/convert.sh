@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-convert on what lm-train saves: to Hugging Face and back bit for bit, and training goes on.
+# lm-convert on checkpoints of lm-train: to Hugging Face and back bit for bit, and training continues.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -28,7 +28,7 @@ expect 0 '' lm-convert c half --to hf-gpt2 --dtype bf16 --quiet
 [ "$(jq -r .torch_dtype half/config.json)" = bfloat16 ] || fail "--dtype"
 expect 0 'check: logits differ' lm-convert c half --to hf-gpt2 --dtype bf16 --check --force
 
-# Training starts from a converted model, which has weights alone.
+# Training starts from a converted model, which has only weights.
 for dry in "" --dry-run; do
     expect 2 'back(/global_step[0-9]+)?: --load: holds weights only.*: give --finetune .* or --no-load-optim' \
         lm-train "${model[@]}" "${args[@]}" --load back ${dry:+"$dry"}
@@ -36,7 +36,7 @@ done
 lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||
     fail "training from a converted model: $(cat tuned.err)"
 
-# What can be wrong.
+# Usage errors.
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
 mkdir home; echo x >home/thesis

@@ -8,9 +8,9 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 die() { echo "estimate: $*"; exit 1; }
-# has TEXT PATTERN: a line of the text matches.
+# has TEXT PATTERN: succeeds if a line of the text matches.
 has() { grep -qE -- "$2" <<<"$1" || die "no line '$2' in:"$'\n'"$1"; }
-# fails CODE PATTERN ARGUMENTS...: exit code, one complaint, nothing on standard output.
+# fails CODE PATTERN ARGUMENTS...: checks the exit code, one error line, and an empty standard output.
 fails() {
     local code=$1 pattern=$2 got=0
     shift 2

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-estimate eta: figures of published trainings, a made-up log with everything that happens to one, logs that lm-train has
-# just written, and logs that are none.
+# lm-estimate eta: figures of published trainings, an artificial log with all kinds of events, new logs of lm-train,
+# and files that are not logs.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
-# field FILE KIND KEY: of the JSON that eta printed.
+# field FILE KIND KEY: prints a value of the JSON of eta.
 field() { jq -r "select(.kind == \"$2\").$3" "$1"; }
-# near A B: within a millionth.
+# near A B: succeeds if they agree within a millionth.
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d * d <= 1e-12 * b * b) }'; }
 
 # BLOOM's chronicle: (115311 - 12695) x 105.22 s = 125 days; at 192755367936 of 341 billion tokens 43 days were left.
@@ -26,7 +26,7 @@ grep -Eq '^time left +124 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
 grep -Eq '^calendar time +149 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
 grep -Eq '^  time left: iterations left x ' bloom.txt || fail "no formula: $(cat bloom.txt)"
 
-# 13B's, from the days before tokens were counted, behind its ramp.
+# 13B's log, from the time before it counted tokens, after its ramp.
 cat >tr1.log <<'END'
 1:  iteration   168000/  311541 | consumed samples:    153013584 | elapsed time per iteration (ms): 13248.2 | learning rate: 1.000E-05 | global batch size:  1024 | lm loss: 2.376641E+00 | loss scale: 131072.0 | grad norm: 19767.052 | num zeros: 0.0 | number of skipped iterations:   0 | number of nan iterations:   0 |
 1: time (ms)
@@ -39,8 +39,8 @@ run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 150M --json
 run odd.txt lm-estimate eta tr1.log --global-batch-size 2048 --train-samples 300M
 grep -q 'has a batch of 1024, not the 2048 of the schedule' odd.txt.err || fail "$(cat odd.txt.err)"
 
-# A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is gone for an
-# hour and a checkpoint of iteration 650 goes on; rank 6 prints, too; lines are cut and mixed.
+# A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is down for an
+# hour and the run resumes from iteration 650; rank 6 prints, too; lines are truncated and mixed.
 awk -v stop=1200 '
 function batch(c) { return c > 200000 ? 256 : 16 + int(c / (200000 / 15)) * 16 }
 function stamp() { return strftime("[%Y-%m-%d %H:%M:%S", 1767225600 + int(clock), 1) sprintf(".%06d]", (clock - int(clock)) * 1e6) }
@@ -75,16 +75,16 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log told_again)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
 grep -q 'made.log: 8 lines of iterations are cut or mixed with others: left out' made.json.err || fail "$(cat made.json.err)"
-# The same where flags tell what the log does not.
+# The same with flags for values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
 near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.json)"
-# Early in the ramp nothing tells what a larger batch takes.
+# Early in the ramp the log has no data on larger batches.
 head -3 made.log >early.log
 run early.json lm-estimate eta early.log --json
 grep -q 'time is taken to grow with the samples' early.json.err || fail "$(cat early.json.err)"
 
-# However it comes.
+# All forms of input.
 same() { jq -c 'del(.finish, .finish_with_stops)' "$1"; }
 gzip -k made.log
 xz -k made.log
@@ -99,7 +99,7 @@ done
 lm-estimate eta - --json <made.log >again.json 2>/dev/null
 cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.json)"
 
-# What lm-train has written, of a run that was stopped and went on.
+# A log of lm-train, of a run that was stopped and resumed.
 args=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 --mock-data --threads 1
     --micro-batch-size 2 --global-batch-size 8 --rampup-batch-size 4 4 40 --train-iters 60 --lr 1e-3 --log-interval 2
     --save save --log-json steps.json)
@@ -121,7 +121,7 @@ run lm.json lm-estimate eta train.log --json
 [ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
 [ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after]' lm.json)" = '[20,20]' ] || fail "$(cat lm.json)"
 
-# Logs that are none, and what they do not tell.
+# Files that are not logs, and logs without some of the values.
 : >empty.log
 printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A command line of lm-train is one of every verb of lm-estimate, and both count the same.
+# Every verb of lm-estimate accepts a command line of lm-train, and both compute the same figures.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
@@ -24,7 +24,7 @@ expect 2 '--context-parallel-size: sequences are not cut' lm-estimate memory "${
 expect 2 '--clip-gard: unknown option: did you mean --clip-grad' lm-estimate time --clip-gard 1
 grep -q 'without --world-size one replica is counted' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
 
-# The optimizer's state is cut over 8 replicas: it fits, and lm-train plans the same bytes.
+# The optimizer's state is sharded over 8 replicas: it fits, and lm-train plans the same bytes.
 shape=(--model bloom-176b --bf16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --micro-batch-size 2
     --checkpoint-activations --global-batch-size 2048 --threads 1 --device cpu)
 expect 1 '' lm-estimate memory "${shape[@]}" --gpu-memory 80GB
@@ -43,7 +43,7 @@ run fits.txt lm-estimate memory "${shape[@]}" --zero-stage 1 --world-size 384 --
 grep -Eq '^fits +yes$' fits.txt || fail "$(cat fits.txt)"
 expect 2 '--world-size: 100 ranks are no multiple of 4 tensor x 12 pipeline' lm-estimate memory "${shape[@]}" --world-size 100
 
-# The parts of the plan's memory are all there: they sum up to what it says.
+# The parts of the plan's memory add up to its total.
 awk '/^ > memory/ {
     unit["KiB"] = 1 / 1024; unit["MiB"] = 1; unit["GiB"] = 1024
     gsub(/[,:]/, "")
@@ -52,7 +52,7 @@ awk '/^ > memory/ {
     if (sum < 0.99 * total || sum > 1.01 * total) { print "the parts sum up to " sum " MiB, not " total; exit 1 }
 }' plan.txt || fail "$(grep memory plan.txt)"
 
-# A plan is a report that was asked for; with --print-config the configuration is.
+# The plan goes to stdout; with --print-config the configuration does.
 lm-train "${shape[@]}" --zero-stage 1 --world-size 384 --mock-data --train-iters 1 --lr 1e-4 --dry-run --print-config \
     --exit-interval 5 --save x --eval-interval 7 >config.json 2>config.err || fail "$(cat config.err)"
 grep -q '^ > training' config.err || fail "no plan: $(cat config.err)"
@@ -60,7 +60,7 @@ jq -e '.parallel.data_parallel_size == 8 and .parallel.zero_stage == 1 and .para
     .stopping.exit_interval == 5 and .validation.eval_interval == 7 and .logging.log_interval == 100 and
     .checkpoints.save == "x"' config.json >/dev/null || fail "configuration: $(cat config.json)"
 
-# Ramps count alike: iterations of samples, iterations and tokens.
+# Ramps by iterations of samples, by iterations and by tokens give the same counts.
 common=(--model gpt2-124m --global-batch-size 64 --rampup-batch-size 16 16 1000 --micro-batch-size 1)
 for length in "--train-samples 10000" "--train-iters 300" "--train-tokens 5M"; do
     read -ra words <<<"$length"

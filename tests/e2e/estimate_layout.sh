@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-estimate layout: all cuts that fit and no other, the memory that lm-estimate memory tells of each, the fastest first.
+# lm-estimate layout: exactly the layouts that fit, each with the memory of lm-estimate memory, the fastest first.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
@@ -9,7 +9,7 @@ args=("${model[@]}" --global-batch-size 24 --gpus 12 --gpus-per-node 4)
 run all.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --json
 rows() { jq -c "select(.kind == \"layout\") | $2" "$1"; }
 
-# TP divides 8 heads and a node of 4; PP divides 6 layers; DP the batch; TP x PP x DP = 12; 3 ways to recompute.
+# TP divides 8 heads and a node of 4; PP divides 6 layers; DP divides the batch; TP x PP x DP = 12; 3 ways to recompute.
 for tp in 1 2 4; do
     for pp in 1 2 3 6; do
         ((12 % (tp * pp) == 0)) || continue
@@ -28,7 +28,7 @@ rows all.json .step >steps.txt
 sort -g steps.txt | cmp - steps.txt || fail "not the fastest first"
 [ "$(rows all.json 'select(.step - (.compute + .tensor + .bubble + .data) | fabs > 1e-12)')" = "" ] || fail "parts that do not sum up"
 
-# Each has the memory of lm-estimate memory.
+# Each layout has the memory of lm-estimate memory.
 rows all.json '[.tp, .pp, .micro_batch, .recompute, .memory] | join(" ")' | tr -d '"' | awk 'NR % 9 == 1' >some.txt
 while read -r tp pp micro recompute memory; do
     again=()
@@ -41,7 +41,7 @@ while read -r tp pp micro recompute memory; do
         fail "$tp $pp $micro $recompute: not $memory: $(tail -1 memory.json)"
 done <some.txt
 
-# Less memory: those that fit, in the same order; none: exit 1, and how much it takes.
+# Less memory: the layouts that fit, in the same order; if none fits: exit 1, and the required memory.
 rows all.json .memory | sort -g >memories.txt
 middle=$(sed -n "$(($(wc -l <memories.txt) / 2))p" memories.txt)
 run half.json lm-estimate layout "${args[@]}" --gpu-memory "$middle" --json
@@ -50,7 +50,7 @@ least=$(head -1 memories.txt)
 expect 1 '' lm-estimate layout "${args[@]}" --gpu-memory $((least - 1)) --json
 [ "$(jq -c 'select(.kind == "layouts") | [.fitting, .least_memory]' out)" = "[0,$least]" ] || fail "$(cat out)"
 
-# What flags say stays.
+# Values of flags are kept.
 run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-parallel-size 2 --pipeline-model-parallel-size 3 \
     --micro-batch-size 4 --recompute-activations --train-samples 24_000 --json
 [ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"

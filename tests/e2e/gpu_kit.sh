@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The archive of `--target gpu_kit` runs its stages where it was unpacked, without the build and the source tree, with an
-# empty environment; on the emulated GPU.
+# The archive of `--target gpu_kit` runs its stages after unpacking, without the build and the source tree, with an
+# empty environment, on the emulated GPU.
 # timeout: 600
 # lock: install_manifest
 build=$(realpath "$1")
@@ -23,7 +23,7 @@ kit=$work/$(basename "$archive" .tar.gz)
 cp -r "$build/tests/emulated_cuda" "$kit/tests/"
 mkdir nothing
 
-# alone COMMAND...: where build and sources are not to be seen, if there is the right to hide them.
+# alone COMMAND...: runs it with build and sources hidden, if the user may hide them.
 # shellcheck disable=SC2016
 hide=(unshare --mount sh -c 'mount --bind "$0" "$1" && mount --bind "$0" "$2" && shift 2 && exec "$@"' "$work/nothing"
     "$build" "$root")
@@ -41,19 +41,19 @@ done
 grep -Eq "^racecheck +skipped in " verdicts || fail "a sanitizer: $(cat verdicts)"
 grep -q "^memory    PASSED .*: memory: the driver says .*, the plan .*, difference " verdicts || fail "$(cat verdicts)"
 
-# Without a GPU: skipped, and why. A stage that fails ends as a failure, and the others come to their turn.
+# Without a GPU: skipped, with the reason. A failing stage is a failure, and the other stages still run.
 run none alone "$kit/tests/gpu.sh" --log "$work/none.log"
 [ "$(grep -Ec "^[a-z]+ +skipped in .*: skipped: cuda: " none)" = 12 ] || fail "$(cat none)"
 expect 1 "" alone "${emulated[@]}" EMULATED_CUDA_MEMORY=1 "$kit/tests/gpu.sh" --log "$work/full.log" smoke fault
 [[ $(grep -c -E "^(smoke|fault) +FAILED \([0-9]+\)" out) -ge 1 && $(grep -cE "^fault " out) = 1 ]] || fail "$(cat out)"
-# What no longer ends in time is left out, and the exit code says so.
+# A stage that would not end in time is omitted, and the exit code reports it.
 expect 3 "" alone "${emulated[@]}" "$kit/tests/gpu.sh" --log "$work/late.log" --within 90 smoke smoke smoke
 grep -q "^omitted for lack of time: .*smoke$" out || fail "$(cat out)"
 expect 2 "stage 'train' may take 570 s" alone "$kit/tests/gpu.sh" --within 100 train smoke
 expect 2 "no stage 'x'" alone "$kit/tests/gpu.sh" x
 
-# Figures, of shapes that an emulator can do.
-for model in gpt2-124m:30 llama-1b:28; do # and how many operations
+# Benchmarks, in shapes for an emulator.
+for model in gpt2-124m:30 llama-1b:28; do # and the number of operations
     run ops.json alone "${emulated[@]}" "$kit/bench/bench_device_ops" ${model%:*} 4096
     [ "$(grep -c '"op": ".*", "ms": ' ops.json)" = ${model#*:} ] || fail "$model: $(cat ops.json)"
 done
@@ -64,13 +64,13 @@ run table alone "$python3" "$kit/bench/gpu.py" --results "$work/results" table
 for model in gpt2-124m llama-1b; do
     grep -Eq "^\| $model \| lm-train, flash \| [0-9]+ \|" table || fail "no $model: $(cat table results)"
 done
-# What fails says why, and the exit code tells; no stage that cannot end in time.
+# A failure prints its reason, and the exit code reports it; no stage starts that cannot end in time.
 expect 1 "" alone "$python3" "$kit/bench/gpu.py" --results "$work/failed" train-gpt2-124m
 grep -q "^    failed: train-gpt2-124m, flash: exit 3: .*cuda" out || fail "$(cat out)"
 expect 2 "stage 'ops' may take 500 s" alone "$python3" "$kit/bench/gpu.py" --within 100 ops
 expect 2 "llmc is missing" alone "$python3" "$kit/bench/gpu.py" train-gpt2-124m-llmc
 
-# Figures that are not cuDNN's do not pass for its; llm.c's are read, and their MFU is by our formula. Both are stand-ins.
+# Figures of other kernels are not printed as cuDNN's; llm.c's are read, with MFU by lm-train's formula. Both are fakes.
 mkdir -p stand_in/bin stand_in/lib
 touch stand_in/lib/liblm_cudnn.so
 cat >stand_in/bin/lm-train <<'END'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts into a prefix works from there: programs, libraries, tables, man pages, completions.
+# An installation by `cmake --install` works: programs, libraries, tables, man pages, completions.
 # lock: install_manifest
 set -euo pipefail
 build=$1
@@ -18,7 +18,7 @@ for program in "$build"/bin/lm-*; do
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done
 
-# A build of a checkout names its commit.
+# The version of a checkout's build names the commit.
 version=$("$dir/bin/lm-ckpt" --version | sed 's/.* //')
 if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); then
     [[ $version =~ ^[0-9.]+(\+[0-9a-f]{10}(\.changed)?)?$ ]] || die "version $version, at commit $commit"
@@ -28,27 +28,27 @@ fi
 for file in lm-utils/slurm/train.sbatch doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
 done
-# No path of the tree that was built is in what is installed.
+# No installed file contains a path of the build tree.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 while read -r file; do
     ! strings -a "$file" | grep -F "$source/share" >"$dir/found" || die "$file: $(head -n 1 "$dir/found")"
 done < <(find "$dir/bin" "$dir"/lib* -type f -name 'lm-*' -o -type f -name '*.so*')
 
-# The plugins for GPUs look for CUDA's libraries where LD_LIBRARY_PATH says, not where the build had them.
+# The GPU plugins search CUDA's libraries in LD_LIBRARY_PATH, not in the build's paths.
 while read -r plugin; do
     paths=$(readelf -dW "$plugin" | sed -nE 's/^.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\1 \2/p')
     # shellcheck disable=SC2016
     [ "$paths" = 'RUNPATH $ORIGIN' ] || die "$plugin: $paths"
 done < <(find "$dir" -name 'liblm_cu*.so')
 
-# The MPI plugin lies beside the libraries, where they look for it.
+# The MPI plugin is in the directory of the libraries, which open it there.
 plugin=liblm_mpi.so
 if [ -e "$build/lib/$plugin" ]; then
     libraries=$(ldd "$(find "$dir" -name $plugin)")
     [[ $libraries == *"liblm_train.so => $dir/"* ]] || die "$plugin: another liblm_train.so: $libraries"
 fi
 
-# The tables are those of the prefix.
+# The programs use the tables of the prefix.
 [ "$(echo Hello | "$dir/bin/lm-preprocess" encode)" = 15496 ] || die "lm-preprocess encode"
 tables=$dir/share/lm-utils/tokenizers/gpt2
 echo '{' >"$tables/vocab.json"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
-# Every command line in the EXAMPLES of the man pages runs, in a directory with small data.
+# Every command line in the EXAMPLES of the man pages succeeds, in a directory with small data.
 set -euo pipefail
 build=$1
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,7 @@ sources=()
 for source in man/lm-*.1.in; do
     program=$(basename "$source" .1.in)
     [ -x "$build/bin/$program" ] || continue
-    # Their examples work on what a training left.
+    # These examples work on checkpoints and logs of a training.
     [[ $program != lm-ckpt && $program != lm-convert ]] || [ -x "$build/bin/lm-train" ] || continue
     sources+=("$source")
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Each program has a man page that is clean for mandoc, whose options are exactly those of --help, and
-# whose prose speaks of no option that does not exist.
+# Each program has a man page without warnings of mandoc, whose options are exactly those of --help, and
+# whose prose mentions only existing options.
 set -euo pipefail
 build=$1
 shopt -s nullglob

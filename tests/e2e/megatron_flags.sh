@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The flags of a published Megatron script (tr1-13B, a smaller model): what lm-train has it takes,
-# what means nothing here it notes, what would change results it refuses by name.
+# The flags of a published Megatron script (tr1-13B, a smaller model): lm-train accepts those it implements,
+# notes those without a meaning here, and refuses by name those that would change results.
 set -euo pipefail
 train=$1/bin/lm-train
 dir=$(mktemp -d)
@@ -31,7 +31,7 @@ for flag in --distributed-backend --data-impl --use-flash-attn \
 done
 [ "$(grep -c 'ignored' "$dir/err")" = 6 ] || die "other notes than expected"
 
-# What changes nothing here is noted, whatever stands behind it.
+# A flag without effect is noted, with any values.
 for more in "--ckpt-format torch_dist" --auto-detect-ckpt-format "--local-rank 0" "--local_rank 0" --manual-gc \
     "--manual-gc-interval 5" --exit-signal-handler --cross-entropy-loss-fusion "--num-dataset-builder-threads 4" \
     --no-create-attention-mask-in-dataloader "--wandb-project p" "--timing-log-level 2" "--rerun-mode disabled" \
@@ -40,7 +40,7 @@ for more in "--ckpt-format torch_dist" --auto-detect-ckpt-format "--local-rank 0
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
     grep -Eq "^lm-train: note: ${words[0]//_/[-_]}: ignored: " "$dir/err" || die "$more: no note"
 done
-# What would change something is refused with what to do, and no name is suggested that is refused itself.
+# A flag with an effect is refused with a remedy, and no suggestion names a refused flag.
 while read -r name reason; do
     code=0
     "$train" "${script[@]}" "$name" 1 --print-config >"$dir/out" 2>"$dir/err" || code=$?

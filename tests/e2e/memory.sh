@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-estimate memory says what lm-train hands out, and the process needs no more than that plus the
+# lm-train allocates the memory of lm-estimate memory, and the process needs no more than that plus the
 # allowance that lm-estimate(1) states.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
@@ -30,7 +30,7 @@ same_plan --recompute-granularity full --recompute-num-layers 4
 same_plan --recompute-granularity full --recompute-method block --recompute-num-layers 2
 same_plan
 
-# Peak resident memory of three steps, from the kernel's own count.
+# Peak resident memory of three steps, as the kernel reports it.
 python3 - "${model[@]}" <<'PY'
 import json, resource, subprocess, sys
 plan = json.load(open("config.json"))["memory_bytes"]["total"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Groups of ranks over real MPI: the conformance suite, and how failures end a job.
+# Groups of ranks over real MPI: the conformance suite, and failures that end a job.
 # labels: e2e;mpi
 # timeout: 600
 here=$(dirname "$(realpath "$0")")
@@ -18,7 +18,7 @@ run log mpirun -n 4 test_conformance --check
 run log mpirun -n 1 test_conformance
 [ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
 
-# A launcher that this MPI does not understand: four processes that each believe to be alone.
+# A launcher that this MPI does not support: each of four processes runs as a job of one rank.
 expect 2 "mpirun: started 4 ranks, but MPI knows of 1" env PMI_SIZE=4 PMI_RANK=0 test_conformance
 
 # Each failure ends the whole job with its exit code and a line that names it.
@@ -36,7 +36,7 @@ expect 3 "data/0.bin: cannot be read" "${conformance[@]}" all_throw
 [ "$(grep -c "cannot be read" err)" = 1 ] || fail "not told once: $(cat err)"
 expect 2 "there is no 'nonsense'" "${conformance[@]}" nonsense
 
-# start_forever TIMEOUT: 4 ranks that work until they are ended; sets launcher, pids.
+# start_forever TIMEOUT: starts 4 ranks that work until they are killed; sets launcher, pids.
 start_forever() {
     rm -f pids
     mpirun -n 4 test_conformance --timeout "$1" --case forever >pids 2>err </dev/null &
@@ -48,14 +48,14 @@ start_forever() {
     mapfile -t pids <pids
 }
 
-# ended PATTERN: the job is over, not with success, says so, and no rank is left.
+# ended PATTERN: the job has failed with a matching line, and no rank still runs.
 ended() {
     local code=0 pid
     wait $launcher || code=$?
     [ $code != 0 ] || fail "exit 0: $(cat err)"
     grep -Eq -- "$1" err || fail "no '$1' in: $(cat err)"
     for pid in "${pids[@]}"; do
-        for _ in {1..600}; do # mpirun ends a moment before the last ranks that it has killed
+        for _ in {1..600}; do # mpirun ends shortly before the last ranks that it has killed
             [[ $(ps -o stat= -p "$pid") =~ ^(Z.*)?$ ]] && continue 2
             sleep 0.05
         done
@@ -67,7 +67,7 @@ start_forever 600
 kill -9 "${pids[2]}"
 ended "process rank 2 .* signal 9"
 
-# A rank that hangs: the others find it after the timeout and end the job.
+# A rank that hangs: the other ranks notice it after the timeout and end the job.
 start_forever 5
 kill -STOP "${pids[2]}"
 ended "all_reduce\(sum, 1000 x fp32\), operation [0-9]+: rank 2 of 4 did not come within [0-9]+ s; rank 2 on $(hostname) does not answer"

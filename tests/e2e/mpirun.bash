@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Running programs under Open MPI on one machine, whatever its cores and user; sourced after
-# common.bash. Skips the test (77) where there is no MPI.
+# Runs programs under Open MPI on one machine, with any cores and user; sourced after
+# common.bash. Skips the test (77) without MPI.
 [ -e "${bin:?}/../lib/liblm_mpi.so" ] || {
     echo "skipped: this build has no MPI plugin"
     exit 77
@@ -12,7 +12,7 @@
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
-# A job lives no longer than the script that started it, even when that is killed by SIGKILL: mpirun gets SIGTERM, and
+# A job ends with the script that started it, even if SIGKILL ends the script: mpirun gets SIGTERM, and
 # ends its ranks. In a file, so that the process of `mpirun ... &` is mpirun itself.
 mkdir launcher
 printf '#!/bin/sh\nexec setpriv --pdeathsig TERM "%s" "$@"\n' "$(command -v mpirun)" >launcher/mpirun

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bf16 and fp16 as a user meets them, for GPT-2, BLOOM and Llama: as good as fp32 after 300 steps on real text; a run
-# that was stopped and resumed is bitwise the one that was not; the dynamic loss scale and what it skips, in the log.
+# bf16 and fp16 for GPT-2, BLOOM and Llama: the loss of fp32 after 300 steps on real text; a stopped and resumed
+# run is bitwise equal to an uninterrupted one; the log has the dynamic loss scale and the skipped steps.
 # timeout: 900
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
-# The project's own documents and sources, a file a document.
+# The project's own documents and sources, one document a file.
 find "$root"/docs "$root"/man "$root"/lib "$root"/tests "$root"/README.md -type f \
     \( -name '*.md' -o -name '*.in' -o -name '*.?pp' -o -name '*.sh' -o -name '*.py' \) -print0 | sort -z |
     xargs -0 -n 1 jq -Rsc '{text: .}' >corpus.jsonl
@@ -43,7 +43,7 @@ for model in gpt2 bloom llama; do
     ! grep -q "loss scale" $model-fp32.log $model-bf16.log || fail "a loss scale without --fp16"
 done
 
-# Stopped and resumed; Llama, whose every part differs from GPT-2's.
+# Stopped and resumed; Llama, because every part of it differs from GPT-2.
 for precision in bf16 fp16; do
     flags=("${shape[@]}" "${llama[@]}" "${schedule[@]}" "${data[@]}" --train-iters 24 --eval-iters 0 "--$precision"
         --initial-loss-scale 1e12 --loss-scale-window 5)
@@ -61,14 +61,14 @@ for precision in bf16 fp16; do
     lm-ckpt show --tensors whole-$precision/global_step24 | grep -E 'layers.0.mlp.gate.weight' >tensors
     grep -q $precision tensors || fail "weights are not saved in $precision: $(cat tensors)"
     expect 0 '' lm-ckpt verify whole-$precision/global_step24
-    # From 16 bits to fp32 and back: the masters go on.
+    # From 16 bits to fp32 and back: the masters continue.
     expect 0 '' lm-train "${shape[@]}" "${llama[@]}" "${schedule[@]}" "${data[@]}" --train-iters 26 --eval-iters 0 \
         --load whole-$precision --save wide-$precision --override-opt_param-scheduler
     expect 0 '' lm-train "${flags[@]}" --train-iters 28 --load wide-$precision --save again-$precision \
         --override-opt_param-scheduler
 done
 
-# The default scale of 2^32 overflows: such steps take their samples, but the learning rate waits.
+# The default scale of 2^32 overflows: such steps consume their samples, but the learning rate does not advance.
 run scale.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters 40 --eval-iters 0 --fp16
 [ "$(fields scale.log 'loss scale' | head -3 | tr '\n' ' ')" = "4294967296.0 2147483648.0 1073741824.0 " ] ||
     fail "loss scales: $(fields scale.log 'loss scale' | head -3 | tr '\n' ' ')"
@@ -81,7 +81,7 @@ run scale.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters
 run fixed.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters 30 --exit-iteration 3 --eval-iters 0 --fp16 \
     --loss-scale 512
 [ "$(fields fixed.log 'loss scale' | sort -u)" = 512.0 ] || fail "--loss-scale"
-# A scale that never fits is not tried for ever, and the way out is named.
+# A scale that never fits ends the training, with the remedy.
 expect 4 '150 steps in a row.* a lower --loss-scale' lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters 200 \
     --eval-iters 0 --fp16 --loss-scale 1e12
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-preprocess as a user meets it: inputs in every compression, same bytes for any --workers, the
-# verbs, and one clear line with the right exit code for everything that can be wrong.
+# lm-preprocess: inputs in every compression, the same bytes for any --workers, the
+# verbs, and one clear line with the right exit code for every error.
 # timeout: 400
 here=$(realpath "$(dirname "$0")")
 # shellcheck source=tests/e2e/common.bash
@@ -21,14 +21,14 @@ PY
 gzip -k a.jsonl; xz -k a.jsonl
 if command -v zstd > /dev/null; then zstd -q a.jsonl; else cp a.jsonl a.jsonl.zst; fi
 
-# The same bytes whatever the compression and the number of workers.
+# The same bytes for any compression and any number of workers.
 "$lm" --input a.jsonl --output-prefix one --append-eod --workers 1 --quiet
 for input in a.jsonl.gz a.jsonl.xz a.jsonl.zst -; do
     "$lm" --input $input --output-prefix two --append-eod --workers 3 --force --quiet < a.jsonl
     cmp one_text_document.bin two_text_document.bin && cmp one_text_document.idx two_text_document.idx
     cmp <(sed '/"origin"/,$d' one_text_document.json) <(sed '/"origin"/,$d' two_text_document.json)
 done
-# Nor does it matter what the processor has.
+# The same bytes for any instruction set.
 for processor in avx2 portable; do
     LM_PROCESSOR=$processor "$lm" --input a.jsonl --output-prefix two --append-eod --force --quiet
     cmp one_text_document.bin two_text_document.bin
@@ -37,7 +37,7 @@ LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --outpu
 [ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
 prints "all is right" "$lm" verify one_text_document
 
-# The filters take what comes as it is, however it begins.
+# The filters do not interpret the beginning of their input.
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
 "$lm" decode --binary < ids.bin > as_binary
 echo '35615 8 995' | "$lm" decode --no-newline > as_text
@@ -54,7 +54,7 @@ got=0
 [ $got = 3 ] || fail "encode of compressed data: exit $got"
 grep -q 'standard input:1:2: not valid UTF-8' err || fail "$(cat err)"
 
-# What was written decodes to what was read.
+# The output decodes to the input.
 "$lm" cat one_text_document > back.jsonl
 python3 - <<'PY'
 import json
@@ -63,14 +63,14 @@ back = [json.loads(line)["text"] for line in open("back.jsonl")]
 assert [s for s in source if s] == back, "cat does not give the texts back"
 PY
 
-# Text of another tokenizer than the named one is not printed as if it were right.
+# A dataset is not decoded with another tokenizer than its own.
 "$lm" --input a.jsonl --output-prefix bytes --tokenizer-type ByteTokenizer --append-eod --quiet
 expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the one' \
     lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer
 [ ! -s out ] || fail "cat prints in spite of that"
 expect 0 'warning: .*another tokenizer' lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
 
-# Names that no output can have; tokenizers that are not there.
+# Invalid output names; tokenizers that do not exist.
 mkdir din
 expect 2 'output-prefix: standard output cannot' lm-preprocess --input a.jsonl --output-prefix -
 expect 2 "output-prefix: 'din/' is a directory" lm-preprocess --input a.jsonl --output-prefix din/
@@ -81,7 +81,7 @@ expect 2 "tokenizer-type: 'Llama2Tokenizer' is not one of" lm-preprocess --input
 expect 2 'meta-llama/X: does not exist: tokenizers are read from files, nothing is fetched' lm-preprocess --input a.jsonl \
     --output-prefix x --tokenizer-type HFTokenizer --tokenizer-model meta-llama/X
 
-# --resume over outputs that are complete, but of something else: said, and nothing is left.
+# --resume over complete outputs of another run: an error, and no new files.
 expect 2 'one_text_document: exists, complete but made with --append-eod true, not false: --force' \
     lm-preprocess --input a.jsonl --output-prefix one --resume
 touch -r a.jsonl before
@@ -113,7 +113,7 @@ prints '"documents":2,"sequences":3' "$lm" info --json e_text_document
 prints '"documents":3,"sequences":3' "$lm" info --json k_text_document
 "$lm" verify k_text_document > /dev/null
 
-# What can be wrong.
+# Errors of input and options.
 expect 2 'none.jsonl' "$lm" --input none.jsonl --output-prefix bad
 # An input without documents is an empty dataset, as Megatron writes it, and a warning.
 : > nothing.jsonl
@@ -147,7 +147,7 @@ open("flipped.jsonl.gz", "wb").write(data)
 line = b'{"text":"a\xff"}\n{"text":"b"}\n'
 open("sound.jsonl.gz", "wb").write(gzip.compress(line))
 PY
-# Damage of a compressed file, not the line that it spoils; a bad line of a sound one.
+# Corruption of a compressed file is reported, not the line that it spoils; a bad line of sound data is.
 for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad"; do
     # shellcheck disable=SC2086
     expect 3 'flipped.jsonl.gz: .*(checksum|CRC|damaged|data check)' "$lm" $verb --input flipped.jsonl.gz
@@ -163,7 +163,7 @@ expect 2 'limit: leaves nothing to read: it must be at least 1 byte' "$lm" train
 expect 2 'input: - stands twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
 printf '{"text":5}\n' > $'new\nline.jsonl'
 expect 3 'new\\nline.jsonl:1:9: ' "$lm" --input $'new\nline.jsonl' --output-prefix bad
-# An input that is written to while it is read.
+# An input that changes while it is read.
 mkfifo slow
 for change in 'truncate -s -5 moving.jsonl' 'echo >> moving.jsonl' 'touch -d 2020-01-01 moving.jsonl'; do
     for content in a.jsonl a.jsonl.gz; do
@@ -188,7 +188,7 @@ expect 2 'input' "$lm" --output-prefix bad
 expect 2 'merge-file' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
 expect 3 'directory no/such/dir does not exist: create it first' "$lm" --input a.jsonl --output-prefix no/such/dir/x
 expect 3 'no/such does not exist: create it first' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
-# Files of other systems.
+# Files with byte order marks and carriage returns.
 sed 's/$/\r/' a.jsonl > crlf.jsonl
 { printf '\xEF\xBB\xBF'; cat crlf.jsonl; } > bom.jsonl
 "$lm" --input bom.jsonl --output-prefix bom --append-eod --quiet
@@ -199,11 +199,11 @@ for form in UTF-16 UTF-16LE UTF-16BE; do
     iconv -f UTF-8 -t $form a.jsonl > utf16.jsonl
     expect 3 'utf16.jsonl:1:1: the text is UTF-16' "$lm" --input utf16.jsonl --output-prefix bad
 done
-# Megatron's lines at every N documents, and no others.
+# Megatron's progress lines at every N documents, and no others.
 "$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
 [ "$(grep -o 'Processed [0-9]* documents (.* docs/s, .* MB/s)\.' err | cut -d' ' -f2 | xargs)" = "700 1400 2100 2800" ] ||
     fail "--log-interval: $(cat err)"
-# On a terminal, too, each has a line of its own.
+# On a terminal each is a separate line, too.
 script -qec "TERM=xterm lm-preprocess --input a.jsonl --output-prefix lines --force --workers 2 --log-interval 100" /dev/null > screen < /dev/null
 python3 - <<'PY' || fail "Processed behind the bar"
 import re
@@ -211,7 +211,7 @@ lines = [line.split("\r\x1b[K")[-1] for line in open("screen", newline="").read(
 assert sum(line.startswith("Processed ") for line in lines) == 30, lines
 assert not any(re.search(".Processed", line) for line in lines), lines
 PY
-# Left out it is Megatron's 1000, though not for every one where they rush by.
+# The default is Megatron's 1000, but not each of them if they follow quickly.
 "$lm" --input a.jsonl --output-prefix lines --force --workers 2 2> err
 grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fail "no progress: $(cat err)"
 [ "$(grep -c Processed err)" = "$(cat n)" ] || fail "not at a thousand: $(cat err)"
@@ -223,10 +223,10 @@ expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad 
 expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 
-# A signal ends it as signals do, and nothing is left; SIGHUP comes when the terminal goes away.
+# A signal ends the run by that signal, without leftovers; SIGHUP arrives when the terminal closes.
 mkfifo pipe
 for signal in TERM HUP; do
-    env --default-signal=HUP "$lm" --input pipe --output-prefix stopped --quiet --workers 1 & # though started by nohup
+    env --default-signal=HUP "$lm" --input pipe --output-prefix stopped --quiet --workers 1 & # even if nohup started the test
     pid=$!
     exec 9> pipe
     yes '{"text":"some words"}' 2> /dev/null | head -c 3000000 >&9 || true
@@ -239,7 +239,7 @@ for signal in TERM HUP; do
     nothing_under stopped
 done
 
-# A killed run leaves temporaries, nothing under a final name, and the next run says so.
+# A killed run leaves temporaries, nothing under a final name, and the next run reports it.
 got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
@@ -260,7 +260,7 @@ PY
 "$lm" --input a.jsonl --output-prefix hf --tokenizer-type HuggingFaceTokenizer --tokenizer-model tokenizer.json --quiet
 cmp plain_text_document.bin hf_text_document.bin
 
-# A damaged dataset.
+# A corrupt dataset.
 cp one_text_document.bin x.bin; cp one_text_document.idx x.idx; cp one_text_document.json x.json
 truncate -s -2 x.bin
 expect 1 '' "$lm" verify x; grep -q 'x.bin: .*cut short' out || fail "$(cat out)"
@@ -269,13 +269,13 @@ cp one_text_document.bin x.bin
 python3 - <<'PY'
 idx = open("one_text_document.idx", "rb").read()
 n = int.from_bytes(idx[18:26], "little")
-at = 34 + 12 * n + 8 * 7  # where document 7 begins
+at = 34 + 12 * n + 8 * 7  # the entry of document 7
 open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
 PY
 expect 3 'x.idx: document 7 begins before its forerunner: run verify' "$lm" info x
 expect 1 '' "$lm" verify x; grep -q 'x.idx: document 7 begins before' out || fail "$(cat out)"
 expect 3 'x.idx: document 7 begins before its forerunner' "$lm" cat x
-# cat tells of every entry that it reads, and goes no further.
+# cat checks every entry that it reads, and reads no others.
 python3 - <<'PY'
 import subprocess
 idx = open("one_text_document.idx", "rb").read()
@@ -301,13 +301,13 @@ for at, size, value, printed, fault in [
     (pointer, 8, 2**62, 6, "of sequence 7 is damaged")]:
     code, lines, err = cat(at, size, value)
     assert code == 3 and lines == printed and err.startswith("lm-preprocess: x.idx: ") and fault in err, (value, code, lines, err)
-    # What lies elsewhere is not read.
+    # Entries outside the range are not read.
     assert cat(at, size, value, "--documents", "100-102") == (0, 3, ""), value
 PY
 cp one_text_document.idx x.idx; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
 expect 1 '' "$lm" verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
 
-# A directory of the user's that has the work directory's name: nothing in it is touched.
+# A user's directory with the name of the work directory: nothing in it changes.
 for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
     rm -rf own.unfinished
     mkdir -p "own.unfinished/$(dirname $precious)"
@@ -320,10 +320,10 @@ for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
     done
 done
 rm -r own.unfinished
-mkdir own.unfinished # an empty one is taken
+mkdir own.unfinished # an empty one is used
 "$lm" --input a.jsonl --output-prefix own --quiet
 [ ! -e own.unfinished ] || fail "the work directory stayed"
-# What somebody puts into it while the run goes on stays too.
+# A file that a user adds to it during the run stays too.
 got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix guest --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
@@ -350,13 +350,13 @@ expect 0 'note: tok.tmp.train-tokenizer: left behind by a run that was killed: i
 expect 0 'note: --append-eod was given for some inputs only' "$lm" merge --output-prefix mixed one_text_document own_text_document
 "$lm" merge --output-prefix mixed --force none_text_document one_text_document --quiet 2> err
 [ ! -s err ] || fail "$(cat err)"
-# Keys that are called like files of the work directory.
+# Keys with the names of files of the work directory.
 sed 's/"text"/"part-0000.run"/; s/"title"/"run"/' a.jsonl > names.jsonl
 "$lm" --input names.jsonl --output-prefix names --json-keys part-0000.run run --append-eod --quiet
 cmp names_part-0000.run_document.bin one_text_document.bin
 cmp names_run_document.bin keys_title_document.bin
 
-# Every operation on files may fail: one line, exit 3, nothing under the final name.
+# A fault at each operation on files: one line, exit 3, nothing under the final name.
 for k in 1 2 3 5 8 13 21; do
     got=0
     LM_IO_FAULT=fail:$k "$lm" --input a.jsonl --output-prefix fault --quiet 2> err || got=$?
@@ -371,7 +371,7 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2
     expect 3 'small/x[^:]*: .*([Nn]o space|full)' "$lm" --input a.jsonl --output-prefix small/x
     [ -z "$(ls small)" ] || fail "left on the full disk: $(ls small)"
     umount small
-    # A file system that knows no writes past the page cache.
+    # A file system without writes that bypass the page cache.
     mount -t ramfs ramfs small
     "$lm" --input a.jsonl --output-prefix small/x --append-eod --quiet
     cmp small/x_text_document.bin one_text_document.bin
@@ -381,11 +381,11 @@ else
 fi
 # A limit on the size of files is an error like a full disk.
 expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
-# Nor is there memory for sixteen workers' caches.
+# Too little memory for the caches of sixteen workers.
 expect 3 'out of memory' bash -c "ulimit -v 500000; exec '$lm' --input a.jsonl --output-prefix limited --workers 16 --quiet"
 nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
-# What is not a name, a tokenizer or a file to read.
+# Arguments that are not a name, a tokenizer or a readable file.
 mkdir somewhere
 expect 2 "'somewhere/' is a directory: add how" "$lm" --input a.jsonl --output-prefix somewhere/
 expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
@@ -401,11 +401,11 @@ if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
 fi
 nothing_under bad
 expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
-# What a directory holds is read or named.
+# Each file of a directory is read or listed as skipped.
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
 "$lm" --input top --output-prefix top --quiet 2> err
 for name in link fifo; do grep -q "note: top/$name: left out" err || fail "no note of top/$name: $(cat err)"; done
-# The outputs of an earlier run, and an unfinished one's, lie beside the text.
+# The directory of the text also has outputs of an earlier run and of an unfinished one.
 mkdir beside && cp a.jsonl beside && cd beside
 gzip -c a.jsonl > b.jsonl.gz
 echo 'About this corpus' > README.md

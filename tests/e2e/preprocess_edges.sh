@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-preprocess where little is allowed: too few processes for its threads, names that are not UTF-8.
+# lm-preprocess under limits: too few processes for its threads, names that are not UTF-8.
 here=$(realpath "$(dirname "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
@@ -8,7 +8,7 @@ lm=$bin/lm-preprocess
 make_corpus a.jsonl 20000
 gzip -k a.jsonl
 
-# As a user with 20 processes at most, whom nobody else is meanwhile; limits on them do not bind root.
+# Runs as an unused user with at most 20 processes, because this limit does not bind root.
 user=$((20000 + $$ % 40000))
 poor() { (ulimit -u 20 && exec setpriv --reuid=$user --clear-groups "$@"); }
 chmod 777 "$work"
@@ -25,7 +25,7 @@ else
     echo "skipped: limits on processes: not as root, or without setpriv"
 fi
 
-# File names may hold any bytes; in JSON the wrong ones are U+FFFD.
+# File names may contain any bytes; JSON has U+FFFD for the invalid ones.
 odd=$'name\xff'
 mkdir "$odd"
 cp a.jsonl "$odd/in.jsonl"
@@ -46,12 +46,12 @@ expect 0 '' "$lm" train-tokenizer --input "$odd/in.jsonl" --vocab-size 300 --out
 expect 0 '' "$lm" --input "$odd/in.jsonl" --output-prefix "$odd/hf" --tokenizer-model "$odd/tokenizer"
 expect 0 '' "$lm" merge --output-prefix "$odd/merged" "${prefix}_text_document" "$odd/killed_text_document"
 
-# What goes into JSON as it is must be text.
+# Strings in JSON must be text.
 expect 2 'is not valid UTF-8' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --special-tokens $'\xff' --output bad
 expect 2 'is not valid UTF-8: no line has it' "$lm" --input a.jsonl --output-prefix bad --json-keys $'te\xffxt'
 nothing_under bad
 
-# Half a character in a member that nobody asked for; a format from before xz.
+# Half a character in a member that is not requested; a format that predates xz.
 printf '{"o":"\\ud800","text":"one"}\n{"text":"\\udc00","text":"two"}\n' > halves.jsonl
 "$lm" --input halves.jsonl --output-prefix halves --quiet
 [ "$("$lm" cat halves_text_document)" = $'{"text":"one"}\n{"text":"two"}' ] || fail "halves: $("$lm" cat halves_text_document)"
@@ -59,8 +59,8 @@ xz --format=lzma -k a.jsonl
 expect 0 '' "$lm" --input a.jsonl.lzma --output-prefix old --tokenizer-type ByteTokenizer --workers 3
 cmp old_text_document.bin "${prefix}_text_document.bin"
 
-# Damage of compressed data shows as bad lines long before the checksum that tells of it. It is what the message names, by
-# file and by standard input, whatever is done with bad lines; a bad line of sound data is named itself.
+# Corrupt compressed data appears as bad lines long before the checksum that detects it. The message names the corruption,
+# for a file and for standard input, with every action on bad lines; a bad line of sound data is reported itself.
 python3 - <<'PY'
 import gzip, lzma, random
 random.seed(5)
@@ -71,7 +71,7 @@ sound = bad.replace(lines[4321].encode(), lines[4321].encode() + b"}")
 open("bad.jsonl", "wb").write(bad)
 open("sound.jsonl", "wb").write(sound)
 packed = bytearray(gzip.compress(sound, 0))
-packed[packed.index(b'"}', 1000000)] ^= 16  # a bad line, and the checksum 3 MB behind it
+packed[packed.index(b'"}', 1000000)] ^= 16  # a bad line, and the checksum 3 MB after it
 open("stored.jsonl.gz", "wb").write(packed)
 PY
 for form in gz xz zst; do
@@ -93,7 +93,7 @@ data[len(data) // 2] ^= 4
 open(sys.argv[1], "wb").write(data)
 PY
 done
-# from FILE COMMAND...: FILE is its standard input.
+# from FILE COMMAND...: runs it with FILE as standard input.
 from() { "${@:2}" < "$1"; }
 for rule in fail skip replace; do
     args=(--output-prefix bad --tokenizer-type ByteTokenizer --workers 2 --quiet --on-bad-line "$rule")
@@ -111,14 +111,14 @@ for rule in fail skip replace; do
     expect 3 'stored.jsonl.gz: the gzip data is damaged' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
     expect 3 'standard input: the gzip data is damaged' from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
 done
-# One behind a bad line of another file, and what takes a while is said before.
+# Corruption after a bad line of another file; a note is printed before the long check.
 expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 { echo '{"text":5}'; yes '{"text":"some words"}' | head -c 200000000; } | gzip -1 > long.jsonl.gz || true
 expect 3 'note: long.jsonl.gz:1:9: .* \(reading on, to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
 
-# Lines that are skipped: a share of a file counts the lines before it for the warnings alone, not for every bad line.
+# Skipped lines: a share of a file counts the previous lines only for the warnings, not for every bad line.
 python3 - <<'PY'
 import os, subprocess
 line = '{"text": "a line that can be used"}\n'
@@ -139,7 +139,7 @@ for shard in "0/2", "1/2":
     assert read < 4 * size + (32 << 20), f"shard {shard}: {read} bytes were read of a file of {size}"
 PY
 
-# A line that ends the work: what can be done about it.
+# A line that ends the run: the message has the remedies.
 bad_line() { expect 3 "$1" "$lm" --input bad_line.jsonl --output-prefix bad_line "${@:2}"; }
 printf '{"text":"a\xff"}\n' > bad_line.jsonl
 bad_line 'not valid UTF-8: --on-bad-line replace puts U.FFFD there, skip drops the line'
@@ -155,8 +155,8 @@ for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
 done
 nothing_under bad_line_
 
-# A text that its normalizer makes longer than 2 GiB: it ends the work whatever is done with bad lines, for it shows only
-# while ids are written already.
+# A text that its normalizer makes longer than 2 GiB ends the run with any action on bad lines, because some ids are
+# already written.
 python3 - <<'PY'
 import json
 with open("grown.jsonl", "w") as out:
@@ -185,7 +185,7 @@ got=0
 grep -q '^lm-preprocess: standard input:2: the text is longer than 2 GiB after its normalizer$' err || fail "$(cat err)"
 nothing_under bad_text
 
-# A stop is heard while standard input is silent: the program ends before its input does, and leaves nothing.
+# A stop takes effect while standard input is silent: the program ends before its input does, without leftovers.
 for signal in TERM INT; do
     python3 - "$lm" $signal <<'PY' || fail "$signal while standard input is silent"
 import os, signal, subprocess, sys, time
@@ -194,7 +194,7 @@ run = subprocess.Popen([sys.argv[1], "--input", "-", "--output-prefix", "silent"
                        stdin=subprocess.PIPE)
 run.stdin.write(b'{"text":"a"}\n')
 run.stdin.flush()
-while True:  # until the work has begun and signals are asked for
+while True:  # until the run has started and handles signals
     caught = next(line for line in open(f"/proc/{run.pid}/status") if line.startswith("SigCgt"))
     if int(caught.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1 or os.path.exists("silent.unfinished"): break
     time.sleep(0.01)
@@ -206,7 +206,7 @@ PY
     nothing_under silent
 done
 
-# Lists that are given twice are put together; --resume --json tells of outputs that are there already.
+# Lists that are given twice are joined; --resume --json reports outputs that already exist.
 printf '{"text":"a","b":"c"}\n' > one.jsonl
 printf '{"text":"bb","b":"cc"}\n' > two.jsonl
 twice=(--input one.jsonl --json-keys text --input two.jsonl --json-keys b --output-prefix twice --tokenizer-type ByteTokenizer)
@@ -222,7 +222,7 @@ timed = "seconds", "MB_per_s", "resumed_bytes"
 assert list(again) == list(first), (list(again), list(first))
 assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in first.items() if k not in timed}, again
 assert again["documents"] == 2 and again["resumed_bytes"] == first["input_bytes"]'
-# Documents without tokens are left out, and that is told, by a run that finds nothing to do as well.
+# Documents without tokens are dropped and counted, also by a run whose outputs are complete.
 printf '{"a":"x","b":"y"}\n\n{"a":"x2","b":""}\n{"a":"","b":"y3"}\n{"a":"","b":""}\n' > gaps.jsonl
 gaps=(--input gaps.jsonl --json-keys a b --output-prefix gaps --tokenizer-type ByteTokenizer --json)
 for again in '' --resume; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The bounds of memory that lm-preprocess(1) states, by the kernel's own count of what was resident: long lines, many of
+# The memory bounds of lm-preprocess(1), by the kernel's peak of resident memory: long lines, many of
 # them at once, one giant, decoders with large windows, long lines under train-tokenizer.
 # timeout: 240
 # shellcheck source=tests/e2e/common.bash
@@ -34,7 +34,7 @@ def check(what, most, *arguments):
 encode = ("--output-prefix", "out", "--workers")
 long_lines("ordinary.jsonl", text[:2000], 20000)
 long_lines("long.jsonl", (text * 16)[:15_000_000], 16)
-long_lines("private.jsonl", "\ue000" * 5_000_000, 16)  # a token a byte
+long_lines("private.jsonl", "\ue000" * 5_000_000, 16)  # one token a byte
 
 # A tokenizer whose ids take 32 bits.
 subprocess.run(["lm-preprocess", "train-tokenizer", "--vocab-size", "280", "--output", "wide", "--input", "ordinary.jsonl",
@@ -43,12 +43,12 @@ lm = json.load(open("wide/tokenizer.json"))
 lm["model"]["vocab"]["far"] = 70000
 json.dump(lm, open("wide/tokenizer.json", "w"))
 
-# Sixteen workers: 1 GiB whatever the lines are, and what one document over the budget may have.
+# Sixteen workers: 1 GiB for any lines, plus the allowance of one document over the budget.
 for name in "ordinary", "long", "private":
     check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
     check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
 
-# One giant: its own size, and as much for a normalizer. A token a byte, of 32 bits: they are not held.
+# One giant: its own size, and the same for a normalizer. A token of 32 bits for each byte: they are not kept in memory.
 lm = json.load(open("wide/tokenizer.json"))
 lm["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
 os.mkdir("normal")
@@ -61,7 +61,7 @@ for name, one in ("words", (text * 100)[:giant]), ("private", "\ue000" * (giant 
     check(f"giant of {name}", base + giant // MIB, *run)
     check(f"giant of {name}, 32 bits", base + giant // MIB, *run, "--tokenizer-model", "wide")
     check(f"giant of {name}, normalized", base + 2 * giant // MIB, *run, "--tokenizer-model", "normal")
-# What is not a text alone; what has to be mended.
+# Lines with more than a text; lines with bytes to replace.
 words = (text * 100)[:giant].encode()
 for what, begin, more, most in (("giant beside another member", b'{"id":1,"text":"', (), 2),
                                 ("giant beside NaN", b'{"score":NaN,"text":"', (), 2),

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-preprocess in pieces: shards, ranks, kill -9 with --resume, full disks. Always the bytes of one
-# undisturbed run. $LM_LONG=1: 50 kills instead of 8.
+# lm-preprocess in parts: shards, ranks, kill -9 with --resume, full disks. The bytes always equal those of one
+# uninterrupted run. $LM_LONG=1: 50 kills instead of 8.
 # timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 lm=$bin/lm-preprocess
 
-# Without the shell's word about a killed child.
+# Suppresses the shell's message about a killed child.
 quietly() { { "$@" 2> err; } 2> /dev/null; }
-same() { # PREFIX: the bytes of the undisturbed run
+same() { # PREFIX: compares with the uninterrupted run
     local suffix
     for suffix in bin idx; do
         cmp "whole_text_document.$suffix" "$1_text_document.$suffix" || fail "$1 differs"
     done
-    # But for the inputs, which some of these runs have in other forms.
+    # Except the inputs, which some of these runs have in other forms.
     cmp <(sed '/"origin"/,$d' whole_text_document.json) <(sed '/"origin"/,$d' "$1_text_document.json") || fail "$1 differs"
 }
 
@@ -32,7 +32,7 @@ inputs=(a.jsonl b.jsonl c.jsonl d.jsonl)
 "$lm" --input "${inputs[@]}" --output-prefix whole --append-eod --workers 1 --quiet
 bytes=$(cat "${inputs[@]}" | wc -c)
 
-# Shards, merged in order, are the whole; of compressed inputs too.
+# Shards, merged in order, equal the whole; of compressed inputs too.
 gzip -k c.jsonl d.jsonl
 for set in "a.jsonl b.jsonl c.jsonl d.jsonl" "a.jsonl b.jsonl c.jsonl.gz d.jsonl.gz"; do
     for n in 1 2 7; do
@@ -47,7 +47,7 @@ for set in "a.jsonl b.jsonl c.jsonl d.jsonl" "a.jsonl b.jsonl c.jsonl.gz d.jsonl
         cmp merged.idx whole_text_document.idx || fail "$n shards of $set"
     done
 done
-# merge --force that is killed at any operation leaves the old dataset, the new one, or no .idx.
+# merge --force killed at any operation leaves the old dataset, the new one, or no .idx.
 "$lm" --input c.jsonl --output-prefix old --quiet
 for ((k = 1; ; k++)); do
     for suffix in bin idx json; do cp "old_text_document.$suffix" "m.$suffix"; done
@@ -66,19 +66,19 @@ done
 expect 2 'shards of 3 count from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
 expect 2 "is not i/n" "$lm" --input a.jsonl --output-prefix bad --shard 3
 expect 2 'standard input is not a file' "$lm" --input - --output-prefix bad --shard 0/2
-# A line number counts from the start of the file, whatever the shard.
+# Line numbers count from the start of the file for any shard.
 { head -n 8000 a.jsonl; echo '{"text":5}'; } > late.jsonl
 expect 3 "late.jsonl:8001:9: 'text' is a number" "$lm" --input late.jsonl --output-prefix bad --shard 3/4
 expect 3 "late.jsonl:8001:9: 'text' is a number" "$lm" --input late.jsonl --output-prefix bad --workers 3
 nothing_under bad
 
-# Several compressed files at once, each into parts of its own.
+# Several compressed files at once, each into its own part files.
 mkdir zipped
 for f in a b c d; do gzip -c $f.jsonl > zipped/$f.jsonl.gz; done
 "$lm" --input zipped --output-prefix lanes --append-eod --workers 3 --quiet
 same lanes
 
-# Ranks: as a launcher starts them.
+# Ranks, with a launcher's variables.
 ranks() { # N ARGUMENTS...
     local n=$1 r code=0 pids=()
     shift
@@ -103,13 +103,13 @@ done
 got=0
 ranks 3 --input late.jsonl --output-prefix bad --quiet || got=$?
 [ $got = 3 ] || fail "ranks with a bad line: exit $got"
-one_cause() { # FILE...: one line for all ranks, with the one that was first to fail
+one_cause() { # FILE...: one line for all ranks, that of the rank that failed first
     [ "$(cat "$@" | wc -l)" = 1 ] || fail "more or less than one line: $(cat "$@")"
     grep -Eq "^lm-preprocess: rank 2 on [^ :]+: late.jsonl:8001:9: 'text' is a number, not a string: " "$@" || fail "$(cat "$@")"
 }
 one_cause err.0 err.1 err.2
 nothing_under bad
-# A rank that never comes is named.
+# A rank that never starts is named.
 got=0
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$lm" --input a.jsonl --output-prefix bad --rank-timeout 1s 2> err || got=$?
 [ $got = 3 ] || fail "a missing rank: exit $got"
@@ -128,7 +128,7 @@ else
     echo "mpirun is not here: ranks were started without it"
 fi
 
-# kill -9 at random moments; --resume ends with the same bytes and does not begin again.
+# kill -9 at random moments; --resume ends with the same bytes and does not start again.
 n_kills=8
 [ "${LM_LONG:-0}" = 0 ] || n_kills=50
 for i in 1 2 3 4 5 6 7 8 9 10; do cat "${inputs[@]}"; done > large.jsonl
@@ -151,7 +151,7 @@ done
 same k
 [ ! -e k.unfinished ] || fail "the work directory stayed"
 echo "$killed kills"
-# At every operation on files, from the first to the last.
+# A kill at each operation on files.
 kill_everywhere() { # FILE
     local k got
     "$lm" --input "$1" --output-prefix whole --append-eod --quiet --force
@@ -172,7 +172,7 @@ kill_everywhere() { # FILE
     [ $k -gt 20 ] || fail "$1: only $k operations"
     rm -f f_text_document.*
 }
-# A document whose tokens, one a byte, go to the disk before all of them are there.
+# A document with one token a byte, whose tokens are written before all of them exist.
 python3 - <<'PY'
 with open("giant.jsonl", "w") as out:
     for text in "first", "\ue000" * 7_000_000, "last":
@@ -195,13 +195,13 @@ rm -f f_text_document.* giant.jsonl
 head -c 3000000 large.jsonl > some.jsonl
 sed -i '$d' some.jsonl
 kill_everywhere some.jsonl
-# Another build of the program goes on, unless the work directory has another format.
+# Another build of the program resumes, unless the work directory has another format.
 LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-eod --resume --quiet --workers 1 || true
 sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json
 cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
 expect 2 'other.unfinished/run.json: the work was begun with version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
-# A damaged plan is told as such, with what can be done about it.
+# A corrupt plan is reported as such, with the remedy.
 for damage in d 6,20d 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
     sed "$damage" f.unfinished/run.json > other.unfinished/run.json
     expect 3 '^lm-preprocess: other.unfinished/run.json: is damaged .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume begins the work anew$' \
@@ -212,7 +212,7 @@ same other
 expect 0 'begun by lm-preprocess 0.0.1.other, lm-preprocess .* goes on' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
 same f
 rm -f f_text_document.*
-# Full disk, and any other failure, at every operation: one line, exit 3, nothing under a final name.
+# A full disk, and any other failure, at each operation: one line, exit 3, nothing under a final name.
 for action in short fail; do
     for ((k = 1; ; k++)); do
         got=0
@@ -228,7 +228,7 @@ for action in short fail; do
     rm -f f_text_document.*
 done
 rm -f k_text_document.*
-# Half done work is used: a resumed run reads less than the whole.
+# Completed work is reused: a resumed run reads only a part of the input.
 LM_IO_FAULT=kill:30 quietly "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --quiet || true
 [ -e k.unfinished/run.json ] || fail "nothing was left to resume"
 expect 2 'k.unfinished: left behind by a run that was killed: --resume goes on' "$lm" --input large.jsonl --output-prefix k --append-eod
@@ -239,7 +239,7 @@ expect 2 'large.jsonl: has changed since' "$lm" --input large.jsonl --output-pre
 expect 0 'left behind by a run that was killed: it is removed' "$lm" --input large.jsonl --output-prefix k --append-eod --force
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
 expect 2 'exists already' "$lm" --input large.jsonl --output-prefix k --append-eod
-# Complete, but not what this run would make: said, and the outputs stay.
+# Complete outputs of other inputs or options: an error, and the outputs stay.
 other() { # PATTERN ARGUMENTS...
     expect 2 "k_text_document: exists, complete but $1: --force replaces it" "$lm" --output-prefix k --append-eod --resume "${@:2}"
     [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
@@ -264,7 +264,7 @@ other 'made by no run that its side file knows' --input large.jsonl
 rm k_text_document.json
 other 'without a side file that says of what' --input large.jsonl
 rm -f k_text_document.*
-# A stop signal with --resume keeps the work, and the exit code says so.
+# A stop signal with --resume keeps the work, and the exit code reports it.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &
 pid=$!
 while [ ! -s k.unfinished/part-0000.journal ] && kill -0 $pid 2> /dev/null; do sleep 0.01; done

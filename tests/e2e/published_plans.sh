@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The arguments of published trainings (tests/e2e/published), unedited but for paths, are planned as
-# what those trainings were; every flag that means nothing here is noted.
+# The arguments of published trainings (tests/e2e/published), unedited except for paths, give the plans of
+# those trainings; every flag without a meaning here is noted.
 here=$(realpath "$(dirname "$0")")
 share=$here/../../share
 # shellcheck source=tests/e2e/common.bash
@@ -11,7 +11,7 @@ share=$here/../../share
 awk 'BEGIN { for (i = 0; i < 1000; i++) { printf "{\"text\": \"%d", i; for (j = 0; j < 2100; j++) printf " so"; print "\"}" } }' >corpus.jsonl
 lm-preprocess --input corpus.jsonl --output-prefix corpus --append-eod --quiet
 mkdir checkpoints tokenizer
-# A tokenizer with as many ids as BLOOM's: GPT-2's and others that nobody uses.
+# A tokenizer with as many ids as BLOOM's: GPT-2's and unused ones.
 awk -v n=250680 '{ sub(/}[[:space:]]*$/, ""); vocab = vocab $0 } END {
     printf "{\"version\": \"1.0\", \"added_tokens\": [], \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
     printf "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"merges\": [\"Ġ t\"], \"vocab\": %s", vocab
@@ -20,7 +20,7 @@ awk -v n=250680 '{ sub(/}[[:space:]]*$/, ""); vocab = vocab $0 } END {
 echo '"train: 0.3 0:0.950 corpus_text_document, 0.7 0:0.950 corpus_text_document"' >train-splits.txt
 echo '"all: 1 0.950:1.0 corpus_text_document" "first: 1 0.950:0.975 corpus_text_document"' >valid-splits.txt
 
-# plan NAME RANKS [MORE...]: the plan is in NAME.plan, the exit code in $code.
+# plan NAME RANKS [MORE...]: writes the plan to NAME.plan, the exit code to $code.
 plan() {
     local name=$1 ranks=$2 args=()
     shift 2
@@ -34,7 +34,7 @@ plan() {
     lm-train "${args[@]}" --dry-run --world-size "$ranks" "$@" >"$name.plan" 2>err </dev/null || code=$?
     cat err >>"$name.plan"
 }
-planned() { # planned NAME RANKS: and the lines on stdin are in the plan
+planned() { # planned NAME RANKS: plans, and expects the lines of stdin in the plan
     plan "$1" "$2"
     [ $code = 0 ] || fail "$1: exit $code: $(cat "$1.plan")"
     local line
@@ -43,7 +43,7 @@ planned() { # planned NAME RANKS: and the lines on stdin are in the plan
         grep -qF -- "$line" "$1.plan" || fail "$1: no '$line' in: $(cat "$1.plan")"
     done
 }
-noted() { # noted NAME FLAG...: what means nothing here, each once
+noted() { # noted NAME FLAG...: flags without a meaning here, each noted once
     local name=$1 flag
     shift
     for flag in "$@"; do
@@ -128,8 +128,8 @@ planned aws-7.5B 16 <<'END'
 11520 samples of each set every 1000 iterations
 END
 
-# Everything that does not fit is said at once, with what would.
-refused() { # refused NAME RANKS MORE...: and the lines on stdin are in the plan
+# Every setting that does not fit is reported at once, with values that would.
+refused() { # refused NAME RANKS MORE...: expects the lines of stdin in the plan
     plan "$@"
     [ $code = 2 ] || fail "$*: exit $code: $(cat "$1.plan")"
     local line

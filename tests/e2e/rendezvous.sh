@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that meet over TCP, as torchrun-like launchers start them: the conformance suite, how failures end a job, and
+# Ranks that meet over TCP, as torchrun-like launchers start them: the conformance suite, failures that end a job, and
 # training on (emulated) GPUs without MPI.
 # timeout: 600
 here=$(dirname "$(realpath "$0")")
@@ -8,12 +8,12 @@ here=$(dirname "$(realpath "$0")")
 . "$here/common.bash"
 unset LM_PLUGIN_DIR
 
-# start N COMMAND...: the ranks in the background, the last one first; sets pids. Outputs in out.R, err.R.
+# start N COMMAND...: starts the ranks in the background, the last one first; sets pids. Outputs in out.R, err.R.
 start() {
     local n=$1 rank
     shift
     pids=()
-    rm -f out.* err.* # what an earlier job said is not this one's
+    rm -f out.* err.* # outputs of an earlier job
     : >out.0
     local port
     port=$(free_ports 1)
@@ -23,7 +23,7 @@ start() {
         pids[rank]=$!
     done
 }
-# ended CODE PATTERN: all ranks have ended, one of them with that code, one of them saying that.
+# ended CODE PATTERN: all ranks have ended, one of them with that code, one of them with a matching line.
 ended() {
     local rank code
     local -a codes=()
@@ -47,7 +47,7 @@ start 4 "${conformance[@]}" one_gives_up
 ended 3 "rank 1 on .* gave up: the disk is full$"
 start 4 "${conformance[@]}" one_throws
 ended 70 "rank 1 on .*no such file"
-# Eight ranks with an error each: the first one's line, and rank 0's that passes it on.
+# Eight ranks with an error each: the first rank's line, and rank 0's line that repeats it.
 start 8 "${conformance[@]}" all_throw
 ended 3 "data/[0-7].bin: cannot be read"
 told=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
@@ -68,7 +68,7 @@ until [ "$(wc -l <out.0)" = 4 ]; do
 done
 kill -9 "${pids[2]}"
 ended 3 "rank 2 on $(hostname): its process has ended"
-# Rank 0 dies: somebody else says so.
+# Rank 0 dies: another rank reports it.
 start 4 "${conformance[@]}" forever
 until [ "$(wc -l <out.0)" = 4 ]; do
     kill -0 "${pids[0]}" 2>/dev/null || fail "no start: $(cat err.*)"
@@ -96,8 +96,8 @@ if [ -e "$emulated/liblm_cuda.so" ]; then
         awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 1e-3 * $1) { print; exit 1 } }' || fail "other losses"
     lm-ckpt verify saved >verified || fail "lm-ckpt verify: $(cat verified)"
 
-    # A rank whose machine stops while connections are made, so that NCCL's call does not return: named, with what was
-    # being done. The rank that waits in the call is ended without its doing.
+    # A rank whose machine stops during connecting, so that NCCL's call does not return: it is named with the pending
+    # operation. The rank that waits in the call is killed from outside.
     EMULATED_NCCL_LOST=1 start 2 test_conformance --rendezvous --cuda --timeout 6 --case all_gather
     code=0
     wait "${pids[0]}" || code=$?

@@ -6,7 +6,7 @@ build=$(cd "$1" && pwd)
 shmcheck=$build/bin/lm-shmcheck
 
 die() { echo "shmcheck: $*"; exit 1; }
-# gives CODE PATTERN ARGUMENTS...: exit code, and a line of the output that matches.
+# gives CODE PATTERN ARGUMENTS...: checks the exit code, and expects a matching line of output.
 gives() {
     local code=$1 pattern=$2 got=0 out
     shift 2
@@ -15,7 +15,7 @@ gives() {
     grep -qE -- "$pattern" <<<"$out" || die "$*: no line '$pattern' in: $out"
 }
 
-# One process of a host speaks.
+# One process of a host prints.
 OMPI_COMM_WORLD_LOCAL_RANK=0 gives 0 /dev/shm --warn 100% --crit 100%
 OMPI_COMM_WORLD_LOCAL_RANK=1 gives 0 '^$' --warn 100% --crit 100%
 gives 2 '^lm-shmcheck: --warn: 99% is above --crit 10%' --warn 99% --crit 10%
@@ -27,7 +27,7 @@ gives 2 '^lm-shmcheck: --min-size: ' --min-size 5lightyears
 gives 2 '^lm-shmcheck: --summary: cannot be combined' --summary --json
 
 if [ "${LM_PRIVATE_SHM-}" != yes ]; then
-    # What many hosts say, in a line for each finding.
+    # The reports of many hosts, in a line for each finding.
     many=$(mktemp)
     trap 'rm -f "$many"' EXIT
     summary() { gives "$1" "$2" --summary "${@:3}" <"$many"; }
@@ -73,8 +73,8 @@ gives 0 '"kind":"limits","memlock_soft":' --limits --json
 gives 0 '^stress: 6\.00 MiB of 6\.00 MiB allocated and touched' --stress 6MiB
 gives 1 "/dev/shm: not tried: the file system has 8\.00 MiB free of the 64\.0 MiB asked for" --stress 64MiB
 gives 1 '"touched":0,.*"passed":false' --stress 64MiB --json
-# More than the host's memory is refused before anything is written; were it not, the limit on the
-# size of files would stop it.
+# More than the host's memory is refused before anything is written; otherwise the limit on the
+# size of files would stop the test.
 mount -t tmpfs -o remount,size=1T /dev/shm
 (
     ulimit -f 8192
@@ -91,7 +91,7 @@ rm /dev/shm/nameless
 gives 0 "^ +1\.00 MiB +root +/dev/shm/held +$$ \(bash\)" --min-size 1MiB
 gives 0 "^ +1\.00 MiB +root +/dev/shm/nameless \(deleted\) +$$ \(bash\)"
 gives 0 '"name":"/dev/shm/held","type":"posix","bytes":1048576,"state":"live"' --json
-# Who cannot see the holder still does not take the segment for dead.
+# A user who cannot see the holder does not report the segment as dead.
 grep -qE "/dev/shm/held +owner not visible" <<<"$(unshare -pf --mount-proc "$shmcheck" 7<&- 8<&-)" ||
     die "the segment of a process in another namespace"
 exec 7<&- 8<&-
@@ -117,7 +117,7 @@ watched=$(mktemp)
 trap 'rm -f "$watched"' EXIT
 "$shmcheck" --watch 200ms >"$watched" &
 watcher=$!
-# shows PATTERN: it has printed such a line, or does soon.
+# shows PATTERN: waits until it has printed a matching line.
 shows() {
     for _ in {1..1200}; do
         grep -qE -- "$1" "$watched" && return

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks started by srun of a real Slurm: the conformance suite on two nodes, and how failures end a step.
+# Ranks started by srun of a real Slurm: the conformance suite on two nodes, and failures that end a step.
 # labels: mpi;long
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
@@ -19,7 +19,7 @@ run log srun -n 1 --mpi=pmix test_conformance
 
 expect 2 "srun: started 4 tasks that do not know of each other: use srun --mpi=pmix" \
     srun -n 4 --mpi=none test_conformance
-# Without MPI they meet over TCP, where that is allowed. The nodes of this test have names that nothing resolves.
+# Without MPI they meet over TCP, where that is allowed. No resolver has the names of this test's nodes.
 MASTER_ADDR=localhost run log srun -N 2 -n 4 --mpi=none test_conformance --rendezvous
 grep -q "^4 ranks, met at localhost:" log || fail "4 ranks over TCP: $(cat log)"
 expect 3 "rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# A real Slurm of a few nodes on this machine, for tests; sourced after common.bash, stopped with the
+# Starts a real Slurm of a few nodes on this machine, for tests; sourced after common.bash, stopped with the
 # script. Its nodes are daemons on ports of the loopback device that share the host's name and /dev/shm:
-# hence MPI over TCP only. Skips the test (77) without root or without Slurm.
-# What slurm.conf(5) asks for and a single machine has not: accounting, control groups, systemd.
+# so MPI uses TCP only. Skips the test (77) without root or without Slurm.
+# slurm.conf(5) disables what a single machine lacks: accounting, control groups, systemd.
 box=${work:?}/slurm
 daemons=()
 
@@ -70,7 +70,7 @@ daemon() {
     daemons+=($!)
 }
 
-# All daemons run still; a little later.
+# Succeeds if all daemons run, a little later.
 alive() {
     local pid
     for pid in "${daemons[@]}"; do

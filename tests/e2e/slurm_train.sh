@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# share/slurm/train.sbatch in a real Slurm: eight ranks on two nodes. A job that is told to stop saves and says 75; the same
-# script submitted again goes on, and the run ends with the bits of the run that nobody stopped.
+# share/slurm/train.sbatch in a real Slurm: eight ranks on two nodes. A stopped job saves and exits with 75; the same
+# script submitted again resumes, and the run ends with the bits of an uninterrupted run.
 # labels: mpi;long
 # timeout: 400
 here=$(dirname "$(realpath "$0")")
@@ -17,7 +17,7 @@ make_corpus corpus.jsonl 200
 lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
 args=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --micro-batch-size 1 --global-batch-size 8
     --train-iters 80 --lr 1e-3 --data-path data_text_document --split 100 --eval-iters 0 --threads 1 --log-interval 1)
-submit() { # RUN FLAGS...: the number of the job
+submit() { # RUN FLAGS...: prints the number of the job
     local run=$1
     shift
     RUN_DIRECTORY=$PWD/$run sbatch --parsable --cpus-per-task=1 --output="$PWD/%j.log" "$here/../../share/slurm/train.sbatch" "$@"

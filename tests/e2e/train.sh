@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-train as a user meets it: a run that was stopped and resumed is bitwise the run that was not,
-# any number of threads gives the same bits, every way to stop has its exit code, and everything
-# that can be wrong gives one clear line and leaves nothing half-written.
+# lm-train: a stopped and resumed run is bitwise equal to an uninterrupted one,
+# any number of threads gives the same bits, every way to stop has its exit code, and every
+# error gives one clear line and leaves no partial file.
 # timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -14,16 +14,16 @@ schedule=(--micro-batch-size 2 --global-batch-size 6 --train-iters 40 --lr 3e-3 
     --lr-decay-style cosine --lr-warmup-iters 5 --eval-interval 10 --eval-iters 2 --log-interval 1)
 args=("${model[@]}" "${schedule[@]}" --data-path data_text_document --threads 2)
 
-# What a log line says besides the time it took.
+# The fields of a log line except times.
 values() { grep -E '^ (iteration|validation)' "$1" | sed -E 's/elapsed time per iteration[^|]*\|//; s/samples per second.*//'; }
-# Tensors of two checkpoints, byte by byte.
+# Compares the tensors of two checkpoints byte by byte.
 same_tensors() {
     for kind in weights optim; do
         cmp "$1/$kind-00000.safetensors" "$2/$kind-00000.safetensors" || fail "$1 and $2 differ"
     done
 }
 
-# 40 iterations at a stretch, or 20, a stop, and 20 more.
+# 40 iterations without a stop, or 20, a stop, and 20 more.
 run whole.log lm-train "${args[@]}" --save whole
 code=0
 lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.log.err || code=$?
@@ -48,7 +48,7 @@ run micro.log lm-train "${args[@]}" --micro-batch-size 3 --load parts/global_ste
 paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' micro.log) |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "another micro-batch, other samples"
 
-# Finished already; ways to stop.
+# A finished training; ways to stop.
 expect 0 'finished already' lm-train "${args[@]}" --load whole
 expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop
 [ "$(cat stop/latest)" = global_step7 ] || fail "--exit-iteration"
@@ -75,8 +75,8 @@ done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
 grep -q 'SIGUSR1: stopped after iteration .* of .*: the same command with --load goes on' signal.err || fail "SIGUSR1: not said"
-# A storm of signals: none of their frames lands in the heap, where generated code keeps the stack
-# pointer now and then.
+# A storm of signals: no signal frame overwrites the heap, where generated code sometimes keeps the stack
+# pointer.
 lm-train --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
     --global-batch-size 8 --lr 2e-3 --threads 1 --mock-data --vocab-size 50257 --train-iters 20 \
     --eval-iters 0 --device cpu >storm.log 2>storm.err & pid=$!
@@ -92,7 +92,7 @@ lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
 [ "$(find sched -name 'global_step*' | sort -V | tr '\n' ' ')" = "sched/global_step2 sched/global_step4 sched/global_step6 sched/global_step9 sched/global_step20 sched/global_step40 " ] ||
     fail "--save-schedule: $(ls sched)"
 
-# Dropout on (Megatron's default is what ran above): off gives other losses.
+# Dropout is on above (Megatron's default); without it the losses differ.
 run off.log lm-train "${args[@]}" --attention-dropout 0 --hidden-dropout 0 --exit-iteration 2
 ! diff -q <(values off.log) <(values whole.log | head -2) >/dev/null || fail "dropout changes nothing"
 
@@ -117,7 +117,7 @@ lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-weighted-split-paths
 grep -q '^ *first loss at iteration 10' groups.log || fail "no set of its own name: $(cat groups.log)"
 grep -q '^ *second loss at iteration 10' groups.log || fail "no second set"
 
-# Batches that are skipped, in one run or over a stop: the same samples, the same end.
+# Skipped batches, in one run or across a stop: the same samples, the same end.
 skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
 run skip.log lm-train "${args[@]}" "${skip[@]}" --save skip
 [ "$(grep -c 'number of skipped iterations:   1' skip.log)" = 4 ] || fail "skipped: $(cat skip.log)"
@@ -136,7 +136,7 @@ grep -q '"sample":6,"iteration":2,"pieces":\[{"data":"data_text_document","docum
 wrong_range() { expect 2 '--show-samples: ' lm-train "${args[@]}" --show-samples "$1"; }
 wrong_range 9-4; wrong_range 239-240; wrong_range x
 
-# The plan beforehand.
+# The plan of --dry-run.
 run plan.txt lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 1 \
     --global-batch-size 64 --rampup-batch-size 16 16 1000 --train-samples 10000 --lr 3e-3 --lr-warmup-samples 300 --dry-run
 for line in 'ramp  *iterations 1 to 21: batch 16, from sample 0' 'data-parallel sizes that fit every batch: 1 2 4 8 16$' 'at the end of the warm-up: iteration 19, 304 samples'; do
@@ -154,7 +154,7 @@ lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json 
 diff out log.txt || fail "--log-file"
 [ "$(grep -c '"kind":"step"' log.json)" = 3 ] || fail "--log-json: $(cat log.json)"
 
-# What can be wrong.
+# Usage errors.
 one_line() { [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong() { expect "$@"; one_line; }
 wrong 2 'lm-train: --num-attention-heads: 5 does not divide' lm-train "${args[@]}" --num-attention-heads 5
@@ -162,8 +162,8 @@ wrong 2 'lm-train: nowhere: no such dataset: nowhere.idx does not exist' lm-trai
 wrong 2 'seq-length' lm-train "${args[@]}" --seq-length 1000000 --split 100
 wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-iters 3 --data-path data_text_document
 wrong 2 'lm-train: --micro-batch-size: must be given' lm-train "${model[@]}" --train-iters 3 --data-path data_text_document
-# A plan lists what is wrong, and nothing that only seems so because of it.
-named() { # named FLAGS COMMAND...: exit 2, and the problems are these flags'
+# A plan lists all errors, and no consequences of them.
+named() { # named FLAGS COMMAND...: expects exit 2, and errors of exactly these flags
     local flags=$1
     shift
     expect 2 '' "$@"
@@ -187,10 +187,10 @@ cp data_text_document.bin cut.bin; head -c 100 data_text_document.idx >cut.idx
 wrong 3 'cut.idx' lm-train "${args[@]}" --data-path cut --vocab-size 300
 wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
 
-# Not finite: noticed in the step, in fp32 too.
+# A loss that is not finite is noticed in its step, in fp32 too.
 expect 4 'lm-train: iteration [0-9]+: loss .* not both finite' lm-train "${args[@]}" --lr 1e38 --clip-grad 0 --lr-warmup-iters 0
 
-# Another run's directory, or none of ours, is not taken for an empty one.
+# A directory of another run, or of another program, is not treated as an empty one.
 wrong 2 '--save: holds checkpoints of a run already' lm-train "${args[@]}" --save whole
 mkdir foreign; echo '{}' >foreign/config.json
 wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --load foreign
@@ -205,14 +205,14 @@ code=0
 lm-train "${args[@]}" --save full --exit-iteration 4 >/dev/full 2>err || code=$?
 [ -f full/global_step4/manifest.json ] || fail "a full standard output ends the training: $(cat err)"
 
-# A damaged checkpoint: the newest complete one is taken, and that is said.
+# A corrupt checkpoint: the newest complete one is loaded, with a warning.
 lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1
 printf x | dd of=damaged/global_step20/manifest.json bs=1 seek=100 conv=notrunc 2>/dev/null
 run again.log lm-train "${args[@]}" --load damaged
 grep -q 'resuming after iteration 10' again.log.err || fail "no fall-back: $(cat again.log.err)"
 diff <(values whole.log | sed -n '/iteration *11\//,$p') <(values again.log) || fail "another run after the fall-back"
 
-# A full disk: one clear line, nothing under the final name, and the older checkpoint stands.
+# A full disk: one clear line, nothing under the final name, and the older checkpoint stays.
 if [ "$(id -u)" = 0 ] && mkdir disk && mount -t tmpfs -o size=300k tmpfs disk 2>/dev/null; then
     code=0
     lm-train "${args[@]}" --save disk >/dev/null 2>err || code=$?

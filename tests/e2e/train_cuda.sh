@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # lm-train on a GPU against the same training on the CPU: losses of GPT-2, BLOOM and Llama shapes in fp32 and bf16, the
-# same bits after a resume, checkpoints from the one to the other, and what it says where there is no GPU. With
-# LM_TEST_GPU=1 on this machine's GPU (tests/gpu.sh), else on the emulated one, as late and in another order too.
+# same bits after a resume, checkpoints from one device to the other, and messages without a GPU. With
+# LM_TEST_GPU=1 on this machine's GPU (tests/gpu.sh), else on the emulated one, delayed and in another order too.
 # timeout: 1500
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -32,7 +32,7 @@ declare -A flags=(
         --hidden-dropout 0"
 )
 steps=20 stop=8
-# Several tiles of attention's kernels, heads of 64 and of 128, rows of some warps: what an emulated GPU takes too long for.
+# Several tiles of attention's kernels, heads of 64 and of 128, rows of some warps: too slow on an emulated GPU.
 if [ -z "${LM_PLUGIN_DIR:-}" ]; then
     data+=(--threads "$(nproc)")
     schedule+=(--lr 1e-3)
@@ -49,7 +49,7 @@ train() {
     run "$log" lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" ${flags[$model]} --device "$device" "$@"
 }
 losses() { sed -nE 's/^ iteration.*\| lm loss: *([^ ]+) \|.*/\1/p' "$1"; }
-# close LOG LOG BOUND: every loss of the two differs by at most that share.
+# close LOG LOG BOUND: every loss of the two differs at most by that relative bound.
 close() {
     paste <(losses "$1") <(losses "$2") | awk -v r="$3" -v a="$1" -v b="$2" '
         { d = $1 - $2; if (d < 0) d = -d; if (!($1 > 0) || NF != 2 || d > r * $2) { print a, b, "step", NR ":", $0; bad = 1 } }
@@ -57,7 +57,7 @@ close() {
 }
 same_files() { cmp "$1/weights-00000.safetensors" "$2/weights-00000.safetensors" && cmp "$1/optim-00000.safetensors" "$2/optim-00000.safetensors"; }
 
-# ---- Many steps as on the CPU ----
+# ---- Many steps against the CPU ----
 for model in gpt2 bloom llama; do
     for precision in fp32 bf16; do
         more=(--train-iters "$steps")
@@ -76,7 +76,7 @@ train fp16-cpu.log llama cpu --train-iters 10 --fp16 --initial-loss-scale 1024
 train fp16-cuda.log llama cuda --train-iters 10 --fp16 --initial-loss-scale 1024
 close fp16-cuda.log fp16-cpu.log 0.01 || fail "llama in fp16: other losses"
 
-# ---- The same bits: whatever order the work was done in, and after a resume ----
+# ---- The same bits: for any order of the work, and after a resume ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_DELAY=1 EMULATED_CUDA_REVERSE=1 train late.log gpt2 cuda --train-iters $steps --bf16 --save late
     same_files late/global_step$steps gpt2-bf16/global_step$steps || fail "the bits depend on the order of the work"
@@ -102,14 +102,14 @@ for from in cpu cuda; do
     close <(grep -hE '^ iteration' begun.log $from-$to.log) llama-fp32-cpu.log 2e-4 || fail "a checkpoint from $from on $to"
 done
 
-# ---- --benchmark, and choosing ----
+# ---- --benchmark, and the choice of the device ----
 train bench.log gpt2 cuda --train-iters 3 --benchmark
 grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(hardware\), (MFU|no MFU)' bench.log ||
     fail "no FLOP/s: $(cat bench.log)"
 grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat bench.log)"
-# Operations are timed, which costs time, in other iterations than those that give the figures.
+# Timed operations cost time: the figures come from other iterations.
 for device in cpu cuda; do
-    # As many iterations as tell these ways apart; on an emulated GPU each takes long.
+    # Enough iterations to distinguish these cases; on an emulated GPU each takes long.
     all=("2 1 0" "3 1 1" "4 2 1" "8 4 3")
     [ $device = cpu ] || [ -z "${LM_PLUGIN_DIR:-}" ] || all=("2 1 0" "4 2 1")
     for counts in "${all[@]}"; do
@@ -127,7 +127,7 @@ done
 train auto.log gpt2 auto --train-iters 1
 grep -q 'note: device: cuda:0' auto.log.err || fail "auto does not take the GPU: $(cat auto.log.err)"
 
-# ---- Measured products: the same choices for who comes later ----
+# ---- Measured GEMMs: later runs make the same choices ----
 for log in measured found; do
     train $log.log gpt2 cuda --train-iters 3 --bf16 --autotune choices --save $log
 done
@@ -143,7 +143,7 @@ train ignored.log gpt2 cpu --train-iters 1 --allow-tf32 --autotune none
 grep -q 'note: --allow-tf32: ignored: for a GPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
 [ ! -e none ] || fail "--autotune on a CPU makes a directory"
 
-# ---- Attention by cuDNN, here a stand-in: a checkpoint remembers it, and a resume that differs says so ----
+# ---- Attention by cuDNN, here a fake: a checkpoint records it, and a resume with another backend prints a note ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     plain=(--attention-dropout 0 --hidden-dropout 0 --bf16)
     train flash.log gpt2 cuda --train-iters 10 "${plain[@]}"
@@ -158,7 +158,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         fail "not noted: $(cat declined.log.err)"
 fi
 
-# ---- What it says where there is none ----
+# ---- Messages without a GPU ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     try=(lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" --train-iters 1 --device)
     EMULATED_CUDA_ERROR=100 expect 3 '^lm-train: cuda: the driver finds no GPU: use --device cpu$' "${try[@]}" cuda
@@ -179,7 +179,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         "${try[@]}" cuda --attention-backend fused
     expect 0 'note: --attention-backend unfused: ignored: attention is always one kernel' "${try[@]}" cuda --attention-backend unfused
     expect 0 'note: --attention-backend: ignored: for a GPU' "${try[@]}" cpu --attention-backend flash
-    # Memory: refused before anything is allocated; a driver that says more than was allowed for.
+    # Memory: refused before anything is allocated; a driver that reports more use than the allowance.
     EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free: the plan is weights .*: use a smaller' "${try[@]}" cuda
     EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: the driver says that 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the 2\.[0-9]* GiB of buffers, NCCL by estimate and an allowance of 2' "${try[@]}" cuda
     EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: buffers .*, NCCL 0 B by estimate and an allowance of 2[.0]* GiB are 2\.[0-9]* GiB of its 1[.0]* GiB: the training may run out' "${try[@]}" cuda

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks with a GPU each: the conformance suite of groups on device memory, layouts that train what one rank
-# trains, in whatever order the GPUs do their work, and how failures end a job. On the emulated GPU; with LM_TEST_GPU=1
-# on those of this machine, where two ranks share the only one.
+# Several ranks with a GPU each: the conformance suite of groups on device memory, layouts with the losses of one rank
+# for any order of the GPUs' work, and failures that end a job. On the emulated GPU; with LM_TEST_GPU=1
+# on those of this machine, where two ranks share a single one.
 # labels: e2e;mpi
 # timeout: 900
 here=$(dirname "$(realpath "$0")")
@@ -26,8 +26,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     . "$here/mpirun.bash"
     ranks() { mpirun -n "$@"; }
 else
-    # ranks N COMMAND...: each with the GPU of its number, meeting over TCP, since GPU machines need not have MPI. Ranks
-    # that would share the only one of this machine say that they are on different ones, as NCCL wants it.
+    # ranks N COMMAND...: each with the GPU of its number, meeting over TCP, since GPU machines may lack MPI. Ranks
+    # that share the only GPU report different hosts, as NCCL requires.
     ranks() {
         local n=$1 port code=0 rank pids=()
         port=$(free_ports 1)
@@ -48,7 +48,7 @@ fi
 # ---- Groups ----
 run log test_conformance --cuda
 if [ -z "${LM_PLUGIN_DIR:-}" ] && ! ranks 2 test_conformance --rendezvous --cuda --case all_gather >why 2>&1; then
-    # Without NCCL there is nothing to try; anything else fails below.
+    # Without NCCL: skipped. Any other fault fails below.
     if why=$(grep -m 1 "several GPUs need it, and it cannot be opened" why); then
         echo "skipped: $why"
         exit 77
@@ -91,7 +91,7 @@ layout interleaved.log 2 "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1
 run half2.log ranks 2 lm-train "${args[@]}" --bf16 "${tp[@]}"
 same_figures half.log half2.log 0.02
 
-# ---- Memory and connections come before the first step: nothing of them behind the first product ----
+# ---- Memory and connections come before the first step: none after the first GEMM ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events layout quiet.log 4 "${pp[@]}" "${zero[@]}"
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
@@ -102,11 +102,11 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
             "$file" || fail "a step makes connections or allocates"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
-    # NCCL holds multiprocessors beside products (here half of the emulated GPU's four) while stages have links, and
-    # while gradients are reduced and weights gathered: not in the micro-batches between, nor beside tensor parallelism.
+    # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, and
+    # while gradients are reduced and weights gathered: not in the micro-batches between, nor with tensor parallelism alone.
     products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
     [ "$(products)" = "product for 2 multiprocessors " ] || fail "links: $(products)"
-    # A kernel that is loaded when it is called waits for the GPU, on which another rank's message may not have come.
+    # A kernel that is loaded at its first call waits for the GPU, which may wait for another rank's message.
     grep -Lx 'kernels are loaded: EAGER' events.* >lazy || true
     [ ! -s lazy ] || fail "kernels are loaded late: $(cat lazy)"
     EMULATED_CUDA_LOG=$PWD/alone_events run one.log lm-train "${args[@]}"
@@ -119,7 +119,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     [ "$(products)" = "product " ] || fail "tensor parallelism: $(products)"
 fi
 
-# ---- Many ranks meet in several places, where NCCL can: a communicator of 4 ranks by 2 ids ----
+# ---- Many ranks meet at several roots, where NCCL supports it: a communicator of 4 ranks by 2 ids ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     export LM_NCCL_RANKS_PER_ROOT=3
     EMULATED_CUDA_LOG=$PWD/several run log ranks 4 test_conformance --rendezvous --cuda --case all_gather
@@ -130,7 +130,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     unset LM_NCCL_RANKS_PER_ROOT
 fi
 
-# ---- Late: as far behind the host as CUDA allows, a missing dependency between streams gives other figures ----
+# ---- Delayed: as late as CUDA allows, so that a missing dependency between streams changes the figures ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     layout all.log 4 "${tp[@]}" "${pp[@]}"
     export EMULATED_CUDA_DELAY=1
@@ -141,9 +141,9 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
 fi
 
 # ---- Failures ----
-# Forming a communicator on a GPU that two ranks share, whose driver loads all kernels first, takes its time. On an
-# emulated one it takes what four ranks with their threads need on two busy cores to come to the same place: seconds.
-# The case that waits for it waits for what never comes, so its length costs time and proves nothing.
+# Forming a communicator on a GPU that two ranks share, whose driver first loads all kernels, takes time. On an
+# emulated GPU, four ranks with their threads need seconds on two busy cores to reach the same point.
+# The case of the timeout waits for it in full, so a longer timeout costs time and proves nothing.
 timeout=60
 [ -z "${LM_PLUGIN_DIR:-}" ] || timeout=5
 failing=(ranks 2 test_conformance --rendezvous --cuda --timeout "$timeout" --case)
@@ -153,12 +153,12 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     failing[1]=4
     expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
         "${failing[@]}" one_never_comes
-    # Whose part comes first is named first.
+    # The rank whose part is first is named first.
     ten='rank [023] calls AllReduce\(count 10,[^)]*\)' eleven='rank 1 calls AllReduce\(count 11,[^)]*\)'
     expect 3 "group 'world': .*NCCL: invalid usage: ($ten, but $eleven|$eleven, but $ten)" "${failing[@]}" other_shape
     CUDA_VISIBLE_DEVICES=0 EMULATED_CUDA_DEVICES=1 expect 2 "cuda:0: ranks 0 and 1 share the GPU at 0000:" \
         mpirun -n 2 test_conformance --cuda
-    # One GPU needs no NCCL, several need one that is not too old.
+    # One GPU needs no NCCL; several need a recent one.
     mkdir alone
     cp "$emulated/liblm_cuda.so" alone/
     echo nothing >alone/libnccl.so.2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The data road and the schedules of lm-train: curriculum, test sets, what a resumed run notes, samples
-# that do not depend on how they are computed, and everything that can be wrong with data.
+# Data and schedules of lm-train: curriculum, test sets, notes of a resumed run, samples
+# that do not depend on the layout of the computation, and all errors of data.
 # timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -13,14 +13,14 @@ schedule=(--micro-batch-size 2 --global-batch-size 6 --train-iters 20 --lr 3e-3 
     --lr-decay-style cosine --eval-interval 10 --eval-iters 2 --log-interval 1)
 args=("${model[@]}" "${schedule[@]}" --data-path data_text_document --threads 2)
 values() { grep -E '^ *(iteration|validation|test|[a-z]+ loss)' "$1" | sed -E 's/elapsed time per iteration[^|]*\|//; s/samples per second.*//'; }
-stops() { # stops LOG COMMAND...: with 75
+stops() { # stops LOG COMMAND...: expects exit code 75
     local log=$1 code=0
     shift
     "$@" >"$log" 2>"$log.err" || code=$?
     [ $code = 75 ] || fail "$*: exit $code: $(cat "$log.err")"
 }
 
-# Curriculum: the sequences grow, tokens count what is trained on, a resume goes on in the middle.
+# Curriculum: the sequences grow, consumed tokens count only trained tokens, a resume continues in the middle.
 grow=(--curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
     --lr-decay-tokens 4000 --tensorboard-dir tb --log-json log.json)
 run curriculum.log lm-train "${args[@]}" "${grow[@]}"
@@ -80,7 +80,7 @@ expect 2 'slip.json: fp16: enabld: unknown key: did you mean enabled' lm-train "
 jq '.gradient_cliping = 1' ds.json >slip.json
 expect 2 'slip.json: gradient_cliping: unknown key: did you mean gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
 
-# No flag does nothing in silence.
+# No flag is ignored silently.
 expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
 expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' \
     lm-train "${args[@]}" --deepspeed_config ds.json --curriculum-total-steps 5
@@ -96,7 +96,7 @@ for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --s
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 
-# Of two flags that say different things, the one without a word is named.
+# Two contradicting flags: the message names the one that would be ignored.
 run quiet.log lm-train "${args[@]}" --dry-run --position-embedding-type alibi --use-rotary-position-embeddings --fp16 --loss-scale 8 --hysteresis 3
 for flag in --position-embedding-type --hysteresis; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
@@ -108,7 +108,7 @@ expect 2 '--layernorm-epsilon: 1e.300 is not from' lm-train "${args[@]}" --layer
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
 grep -q 'no weight was changed: the gradients of all 20 iterations' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
 
-# As many checkpoints as the plan says, the one at the end among them.
+# The run writes as many checkpoints as the plan states, including the one at the end.
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
 grep -q 'checkpoints  3 of .* in saves' saves.log.err || fail "saves: the plan: $(cat saves.log.err)"
 [ "$(find saves -name 'global_step*' | wc -l)" = 3 ] || fail "saves: $(ls saves)"
@@ -121,7 +121,7 @@ done
 run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 --exit-samples 50
 [ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"
 
-# Data of another tokenizer than the one that is named.
+# Data of another tokenizer than the given one.
 expect 2 'data_text_document.json: the data was made with another tokenizer .ByteTokenizer, end of document 256. than the one named' \
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
@@ -130,7 +130,7 @@ grep -q 'warning: data_text_document.json: the data was made with another tokeni
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 
-# The test set: once, at the end, under its own name; the default split leaves it out where it has no documents.
+# The test set: once, at the end, under its own name; the default split skips it if it has no documents.
 run tested.log lm-train "${args[@]}" --split 8,1,1
 [ "$(grep -c 'test loss at the end of training for test data | lm loss value: ' tested.log)" = 1 ] || fail "no test: $(tail -5 tested.log)"
 ! grep 'test data' curriculum.log || fail "a test on an empty set"
@@ -146,7 +146,7 @@ done
 run own.log lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-data-path data_text_document --test-data-path data_text_document
 grep -q 'test loss at the end' own.log || fail "--test-data-path"
 
-# What a resumed run does otherwise is noted by the names of the flags.
+# A resumed run notes its changes by the names of the flags.
 ramp=(--train-iters 20 --global-batch-size 6 --rampup-batch-size 2 2 8)
 stops ramp.log lm-train "${args[@]}" "${ramp[@]}" --save ramp --exit-interval 2
 run same.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3
@@ -158,7 +158,7 @@ for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, i
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 
-# So are the scale of the loss and the precision.
+# It also notes the loss scale and the precision.
 scale=(--train-iters 20 --fp16 --initial-loss-scale 1024 --loss-scale-window 50 --eval-iters 0)
 stops scale.log lm-train "${args[@]}" "${scale[@]}" --save scale --exit-interval 2
 run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3
@@ -177,7 +177,7 @@ for text in 'fp16: was true when' 'bf16: was false when'; do
 done
 [ "$(grep -c 'when the checkpoint was written' changed.log.err)" = 2 ] || fail "other notes: $(cat changed.log.err)"
 
-# A sample is the same whatever the micro-batch and the batch are.
+# A sample is the same for any micro-batch and batch.
 run samples.json lm-train "${args[@]}" --show-samples 0-59
 for more in "--micro-batch-size 1" "--micro-batch-size 6" "--global-batch-size 12" "--threads 1" "--global-batch-size 6 --rampup-batch-size 2 2 20"; do
     read -ra words <<<"$more"
@@ -196,7 +196,7 @@ diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: 
 ! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 
-# What can be wrong with data: one line that names it, before anything is trained or written.
+# Errors of data: one line that names the data, before anything is trained or written.
 wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99
 wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-9]+ tokens, one sample takes 40001' lm-train "${args[@]}" --seq-length 40000 --split 98,2

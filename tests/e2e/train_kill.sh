@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kill -9 at random moments, saves included: a run that is started again until it is done ends with
-# the bits of the run that nobody disturbed, and needs no human in between.
+# kill -9 at random moments, saves included: a run that is restarted until it is done ends with
+# the bits of an uninterrupted run, without manual repair.
 # timeout: 600
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -14,7 +14,7 @@ run whole.log lm-train "${args[@]}" --save whole
 
 RANDOM=${LM_KILL_SEED:-4711}
 kills=0
-longest=500 # milliseconds until a kill; more whenever nothing was saved, as a busy machine may need longer to start
+longest=500 # milliseconds until a kill; 10 % more after a run without a save, since a busy machine may need longer to start
 saved=
 mkdir run
 while true; do

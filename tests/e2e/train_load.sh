@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a run starts from: a checkpoint that is asked for and is not there, another run's directory,
-# other data and damaged files never change silently what is trained, nor what was saved.
+# The start of a run: a checkpoint that does not exist, another run's directory,
+# other data and corrupt files never change the training or the saved files silently.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -16,7 +16,7 @@ state_of() { (cd "$1" && find . -type f ! -name 'generation-*' -exec sha256sum {
 state_of ck >ck.state
 unchanged() { diff ck.state <(state_of ck) >differ || fail "$*: the run's checkpoints were changed: $(cat differ)"; }
 
-# A named step that is not there is an error, whatever else is said; what there is, is named.
+# A named step that does not exist is an error with any other flags; the message lists the existing steps.
 for load in ck/global_step13 ck/global_step13/ ./ck/../ck/global_step13; do
     for more in "" "--fresh" "--finetune" "--fresh --save ck --exit-interval 1"; do
         read -ra words <<<"$more"
@@ -29,7 +29,7 @@ expect 2 'nowhere/global_step4: --load: no such checkpoint: .*nowhere does not e
 mkdir none
 expect 2 'no such checkpoint: there is none in ' lm-train "${args[@]}" --load none/global_step4 --fresh
 
-# A run that starts from the beginning, or from the weights alone, takes no directory of another.
+# A run that starts a new training, or from weights alone, does not use another run's directory.
 for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; do
     read -ra words <<<"$load"
     expect 2 '^lm-train: ck: --save: holds checkpoints of a run already: give it to --load' lm-train "${args[@]}" "${words[@]}" --save ck
@@ -42,21 +42,21 @@ unchanged "another run"
 expect 0 'weights loaded' lm-train "${args[@]}" --finetune --load ck --save tuned --exit-iteration 1
 expect 0 'starting from the beginning' lm-train "${args[@]}" --load new --save new --fresh --exit-iteration 1
 
-# The run itself goes on in it, from its latest step or from an earlier one.
+# The run itself resumes in it, from its latest step or from an earlier one.
 cp -r ck back
 expect 0 'back/global_step12: resuming' lm-train "${args[@]}" --load back/ --save ./back --exit-iteration 13
 expect 0 'back/global_step4: resuming' lm-train "${args[@]}" --load back/global_step4 --save back --exit-iteration 5
 [ "$(cat back/latest)" = global_step5 ] || fail "latest is $(cat back/latest)"
 
-# A step that is not complete is passed over, which is said once.
+# An incomplete step is skipped, with one warning.
 cp -r ck cut
 truncate -s -1 cut/global_step12/weights-00000.safetensors
 expect 0 'using cut/global_step8 instead' lm-train "${args[@]}" --load cut --exit-iteration 9
 [ "$(grep -c 'using cut/global_step8 instead' err)" = 1 ] || fail "told more than once: $(cat err)"
 expect 3 'global_step12/weights-00000.safetensors: has .*damaged or incomplete' lm-train "${args[@]}" --load cut/global_step12
 
-# Damaged bytes in the newest step: the one before is taken, and saving replaces the damaged one. A step that is named
-# is the only one that is meant.
+# Corrupt bytes in the newest step: the previous step is loaded, and saving replaces the corrupt one. A step that is
+# named has no substitute.
 lm-train "${args[@]}" --load ck --save whole.ck --exit-iteration 16 >/dev/null 2>&1
 cp -r ck bad
 flip bad/global_step12/optim-00000.safetensors
@@ -69,7 +69,7 @@ expect 0 '' lm-ckpt diff ck/global_step12 bad/global_step12
 for step in 4 8 12; do flip bad/global_step$step/weights-00000.safetensors; done
 expect 3 'bad: no complete checkpoint in it: bad/global_step' lm-train "${args[@]}" --load bad
 
-# Other samples, another tokenizer or another schedule of the learning rate are meant, or an error.
+# Other samples, another tokenizer or another schedule of the learning rate need a flag, or are errors.
 make_corpus other.jsonl 101
 lm-preprocess --input other.jsonl --output-prefix other --tokenizer-type ByteTokenizer --append-eod --quiet
 go_on() { lm-train "${args[@]}" --load ck --exit-iteration 13 "$@"; }
@@ -88,14 +88,14 @@ expect 0 'note: --lr: was 0.001 when' go_on --lr 2e-3 --override-lr-scheduler
 expect 0 'note: --bf16: was false when' go_on --bf16
 expect 0 '' go_on
 ! grep -q 'was .* when\|warning' err || fail "a change that is none: $(cat err)"
-# Other text under the same name, of the same size: the side file tells, or the sampled bytes.
+# Other text under the same name, of the same size: the metadata file or the sampled bytes reveal it.
 for side in with without; do
     cp data_text_document.bin same.bin; cp data_text_document.idx same.idx
     jq '.bin.digest = "xxh3-64m:00000000000000000000000000000000"' data_text_document.json >same.json
     [ $side = with ] || { flip same.bin; rm same.json; }
     expect 2 'same: is not the dataset' go_on --data-path same --tokenizer-type ByteTokenizer
 done
-# A tokenizer of the same size: its digest tells.
+# A tokenizer of the same size: its digest reveals it.
 jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
 expect 2 'ids were made by another tokenizer .*or --override-tokenizer' go_on --data-path moved/data_text_document
 expect 2 'ids were made by another tokenizer' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every count that lm-train takes, at its extremes: a plan, or a complaint; never a crash or no answer.
+# Every count of lm-train, at its extremes: a plan or an error, never a crash or a hang.
 # And a plan that this host's memory cannot hold.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
@@ -20,7 +20,7 @@ done
 expect 2 '--save-interval: must be at least 1, but is 0' lm-train "${args[@]}" --save-interval 0
 expect 2 '--world-size: must be at least 1 and at most ' lm-train "${args[@]}" --world-size 99999999999999
 
-# Weights alone of 2.6 TiB: no host of the tests has them.
+# Weights of 2.6 TiB: no test host has that much memory.
 large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)
 expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}" --dry-run
 expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}"
@@ -37,7 +37,7 @@ done
 expect 3 'ulimit -v: leaves .* of address space, the training wants ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
     "${args[@]:0:${#args[@]}-3}" --vocab-size 256
 
-# Every stop is said.
+# The output names each stop.
 run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
 touch kill
 expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove it' lm-train "${run[@]}" --kill-switch-path kill

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-train under mpirun as a user meets it: layouts train what one rank trains, a stop saves on all
-# ranks, resuming gives the same bits in the same layout and the same losses in any other, and what
-# goes wrong on one rank ends all with one clear line.
+# lm-train under mpirun: layouts give the losses of one rank, a stop saves on all
+# ranks, resuming gives the same bits in the same layout and the same losses in any other, and an error
+# of one rank ends all ranks with one clear line.
 # labels: e2e;mpi
 # timeout: 600
 here=$(dirname "$(realpath "$0")")
@@ -22,14 +22,14 @@ ranks() {
     mpirun -n "$n" lm-train "${args[@]}" "$@"
 }
 
-# Losses, validation and norms of two logs agree to the printed digits, rounding aside.
+# Compares losses, validation and norms of two logs to the printed digits, except for rounding.
 figures() { grep -oE '(lm loss|lm loss value|grad norm): [^ ]+' "$1" | sed 's/.*: //'; }
 same_figures() {
     [ "$(figures "$1" | wc -l)" = "$(figures "$2" | wc -l)" ] || fail "$1 and $2 have other lines"
     paste <(figures "$1") <(figures "$2") |
         awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-3 * $1) { print; exit 1 } }' || fail "$1 and $2 differ"
 }
-# Every file of tensors of two checkpoints, byte by byte.
+# Compares every file of tensors of two checkpoints byte by byte.
 same_tensors() {
     local file
     for file in "$1"/*.safetensors; do
@@ -47,7 +47,7 @@ run whole.log ranks 4 "${tp2dp2[@]}" --save whole
 same_figures one.log whole.log
 lm-ckpt verify whole >verified || fail "lm-ckpt verify: $(cat verified)"
 
-# Documents kept apart and sequences that grow.
+# Separate documents and sequences that grow.
 apart=(--reset-position-ids --reset-attention-mask --eod-mask-loss --curriculum-learning-type seqlen
     --curriculum-schedule fixed_linear --curriculum-min-difficulty 16 --curriculum-max-difficulty 48
     --curriculum-total-steps 10 --curriculum-difficulty-step 8)
@@ -56,7 +56,7 @@ run tp2pp2.log ranks 4 "${apart[@]}" "${tp2pp2[@]}"
 same_figures apart.log tp2pp2.log
 run tp2dp2.log ranks 4 "${apart[@]}" "${tp2dp2[@]}"
 same_figures apart.log tp2dp2.log
-# Positions that begin again reach every stage that rotates by them, and distances every stage that has slopes.
+# Positions that restart reach every stage with RoPE, and distances every stage with ALiBi.
 llama=(--position-embedding-type rope --normalization RMSNorm --swiglu --untie-embeddings-and-output-weights
     --disable-bias-linear --group-query-attention --num-query-groups 2)
 for architecture in "${llama[*]}" "--position-embedding-type alibi --embed-layernorm"; do
@@ -66,7 +66,7 @@ for architecture in "${llama[*]}" "--position-embedding-type alibi --embed-layer
     same_figures apart.log tp2pp2.log
 done
 
-# SIGUSR1 to mpirun reaches every rank: they save behind the same iteration and say 75.
+# SIGUSR1 to mpirun reaches every rank: they save after the same iteration and exit with 75.
 code=0
 mpirun -n 4 lm-train "${args[@]}" --train-iters 2000 "${tp2dp2[@]}" --save signalled >signalled.log 2>signalled.err &
 launcher=$!
@@ -92,14 +92,14 @@ same_figures second.log other.log
 run alone.log lm-train "${args[@]}" --load parts/global_step10
 same_figures second.log alone.log
 
-# Damaged bytes that one rank alone reads: all of them take the step before.
+# Corrupt bytes that only one rank reads: all ranks load the previous step.
 file=parts/global_step20/optim-00003.safetensors
 flip $file
 expect 0 "warning: .*$file: .* do not fit their checksum.*: using parts/global_step10 instead" \
     ranks 4 "${tp2dp2[@]}" --load parts --exit-iteration 11
 grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
 
-# One clear line, told once, and its exit code.
+# One clear line, printed once, and its exit code.
 told_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not told once: $(cat err)"; }
 expect 2 "--tensor-model-parallel-size: 2 tensor x 1 pipeline ranks hold one model, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
 expect 2 "--global-batch-size: 7 is no multiple" ranks 2 --global-batch-size 7
@@ -109,8 +109,8 @@ expect 2 "nothing_there: no such dataset" ranks 2 --data-path nothing_there
 told_once "no such dataset"
 expect 4 "not both finite" ranks 2 --lr 1e30 --clip-grad 0
 told_once "not both finite"
-# A checkpoint that cannot be written on one rank, at its third operation: the others know, the one before stays, and
-# nothing is left of it.
+# A checkpoint that one rank cannot write, at its third operation: the other ranks fail too, the previous checkpoint
+# stays, and nothing of the new one remains.
 mkdir full
 args+=(--train-iters 8)
 expect 75 "" ranks 2 --save full --exit-interval 4
@@ -119,7 +119,7 @@ expect 3 "^lm-train: rank 1 on .*: full/global_step8.tmp" mpirun -n 1 lm-train "
 [ -z "$(find full -name '*.tmp*')" ] || fail "left behind: $(find full -name '*.tmp*')"
 [ "$(cat full/latest)" = global_step4 ] || fail "latest is $(cat full/latest)"
 run last.log ranks 2 --save full --load full
-# A rank that hangs: the other one finds it.
+# A rank that hangs: the other one notices it.
 mpirun -n 2 lm-train "${args[@]}" --train-iters 1_000_000 --distributed-timeout-minutes 0.1 >hang.log 2>hang.err &
 launcher=$!
 until [ -s hang.log ]; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kill -9 of one rank of four at random moments: the rest end, the job does not say that it succeeded, and
-# the run that is started again until it is done ends with the bits of the run that nobody disturbed. $2 is how many
-# times (the long form: 50).
+# kill -9 of one rank of four at random moments: the other ranks end, the job fails, and
+# the run that is restarted until it is done ends with the bits of an uninterrupted run. $2 is the number
+# of kills (the long form: 50).
 # labels: long;mpi
 # timeout: 1100
 here=$(dirname "$(realpath "$0")")
@@ -21,9 +21,9 @@ args=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --
 run whole.log mpirun -n 4 lm-train "${args[@]}" --save whole
 last=$(cat whole/latest)
 
-# The ranks of the job whose mpirun is $1.
+# Prints the ranks of the job whose mpirun is $1.
 ranks_of() { ps -o pid= --ppid "$1" | tr -d ' '; }
-# Does any of these processes run? mpirun ends a moment before the last ranks that it has killed.
+# Succeeds if any of these processes runs. mpirun ends shortly before the last ranks that it has killed.
 alive() {
     local pid
     for pid in "$@"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-preprocess train-tokenizer, encode and decode as a user meets them.
+# lm-preprocess train-tokenizer, encode and decode.
 # timeout: 120
 # shellcheck source-path=SCRIPTDIR source=common.bash
 source "$(dirname "$0")/common.bash"
@@ -23,7 +23,7 @@ jq -e '.documents == 4000 and .bytes_per_token > 1.5 and .vocab_size <= 400' one
 jq -e '.added_tokens[0].content == "<|endoftext|>"' one/tokenizer.json >/dev/null || fail "tokenizer.json"
 expect 2 'one: exists already' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 400 --output one
 expect 0 '' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output two --force
-# --force replaces a tokenizer, nothing else.
+# --force replaces only a tokenizer.
 echo precious > two/notes
 for output in two . "$PWD"; do
     expect 2 'which is no file of a tokenizer' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
@@ -31,7 +31,7 @@ done
 rm two/notes
 expect 2 'is not a directory' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output a.jsonl --force
 
-# Every pretokenizer and normal form is stated in tokenizer.json, and holds when it is read back.
+# tokenizer.json states every pre-tokenizer and normal form, and reading it back gives the same ids.
 for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deepseek-v3 deepseek-coder falcon; do
     run log lm-preprocess train-tokenizer --input a.jsonl --vocab-size 350 --output $style --pretokenizer $style --normalizer nfc
     printf "naïve  e\u0301 don't 20245\n" >text

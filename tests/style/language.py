@@ -165,7 +165,7 @@ def reader_of(path, head):
         return cpp_texts
     if name.endswith(".py") or head.startswith("#!/usr/bin/env python3"):
         return python_texts
-    if name.endswith((".sh", ".cmake", ".in.sh")) or name in ("CMakeLists.txt", "LAYERS") or head.startswith("#!"):
+    if name.endswith((".sh", ".bash", ".sbatch", ".cmake")) or name in ("CMakeLists.txt", "LAYERS") or head.startswith("#!"):
         return hash_texts
     if name.endswith((".md", ".1.in")):
         return plain_texts
