@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures this machine's GPU: the operations against a copy, and training beside PyTorch, in the same run.
+"""Measures this machine's GPU: the operations against a copy, and training against PyTorch, in the same run.
 
 Usage: bench/gpu.py [--results FILE] [--within SECONDS] [--scale N] [--llmc DIR] [STAGE...]
        bench/gpu.py [--results FILE] table
 
 Stages (default: all): copy, ops, and train-MODEL and train-MODEL-pytorch of gpt2-124m, gpt2-1558m and llama-1b, each
-ended after 9.5 minutes; train-MODEL-llmc of the two GPT-2, with --llmc. Each adds its figures to FILE (default
-gpu-results.jsonl), one JSON object a line; a stage that fails adds why, and the others go on. `table` prints them as
-Markdown, for bench/cuda.md. copy and the pytorch stages need PyTorch 2.5 or later for CUDA in this Python, and are skipped
+ended after 9.5 minutes; train-MODEL-llmc of the two GPT-2, with --llmc. Each appends its figures to FILE (default
+gpu-results.jsonl), one JSON object a line; a failing stage appends its reason, and the others still run. `table` prints
+them as Markdown, for bench/cuda.md. copy and the pytorch stages need PyTorch 2.5 or later for CUDA in this Python, and are skipped
 where it is not installed; cuDNN's attention is skipped where the build has none.
 
---within: begins no stage that should end later, ends the last one in time, and names those left out; a stage that
+--within: starts no stage that should end later, ends the last one in time, and lists the omitted stages; a stage that
 should take longer by itself is refused. --llmc: a directory with the train_gpt2cu of llm.c, built there.
---scale: shapes that many times smaller, and --device: where there is no GPU (cpu, or cuda with LM_PLUGIN_DIR naming the
-emulated one), to try this program. The programs are those of build/release, or of the archive that this file came in;
-LM_BUILD names another build.
+--scale: divides the shapes, and --device: computes without a GPU (cpu, or cuda with LM_PLUGIN_DIR naming the emulated
+one), to test this script. The programs are those of build/release, or of the archive that contains this file; LM_BUILD
+names another build.
 
-Exit code: 0; 1 when anything failed; 2 for what was asked wrongly; 3 when nothing failed, but stages were left out.
+Exit code: 0; 1 if anything failed; 2 for wrong usage; 3 if nothing failed, but stages were omitted.
 """
 import argparse
 import array
@@ -39,7 +39,7 @@ KIT = os.path.exists(os.path.join(ROOT, "bin", "lm-train"))
 BUILD = ROOT if KIT else os.environ.get("LM_BUILD", os.path.join(ROOT, "build", "release"))
 LIMIT_S = 570
 
-# Of a step: sequences, those that go through together, tokens each; the MFU that is asked for.
+# A step: sequences, sequences of a micro-batch, tokens of a sequence; the target MFU in percent.
 MODELS = {
     "gpt2-124m": dict(arch="gpt2", layers=12, hidden=768, heads=12, seq=1024, batch=64, micro=64, mfu=40),
     "gpt2-1558m": dict(arch="gpt2", layers=48, hidden=1600, heads=25, seq=1024, batch=32, micro=16, mfu=50),
@@ -75,11 +75,11 @@ class Skipped(Exception):
 
 
 def run(command, args, **more):
-    """Its stdout, when it ends within the stage's time; RuntimeError with the last line of what it said when it fails,
-    or with the line by which it says that what was to be measured is not what ran."""
+    """Runs a command within the stage's time and returns its stdout. Raises RuntimeError with the last line of its output if
+    it fails, or with its line that other kernels ran than the requested ones."""
     left = args.deadline - time.monotonic()
     if left <= 0:
-        raise RuntimeError("the stage's time was over before it could begin")
+        raise RuntimeError("the stage's time ended before the command started")
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=left, env=dict(os.environ, **more))
     except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ def run_ours(command, args, **more):
 
 
 def attentions(args):
-    """Whose attention this build and this device have."""
+    """Returns the attention backends of this build and this device."""
     if args.device != "cuda":
         return ["flash"]
     places = [os.environ["LM_PLUGIN_DIR"]] if "LM_PLUGIN_DIR" in os.environ else glob.glob(
@@ -184,7 +184,7 @@ def train_pytorch(name, args):
     for key in ("groups", "ffn"):
         flags += [f"--{key}", m[key]] if key in m else []
     program = [sys.executable, os.path.join(HERE, "train_pytorch.py"), *map(str, flags)]
-    # As large a micro-batch as fits: the logits of PyTorch's loss are whole.
+    # The largest micro-batch that fits: PyTorch's loss needs all logits.
     micro = m["micro"]
     for attention in ("flash", "default") if args.device == "cuda" else ("flash",):
         while True:
@@ -200,11 +200,11 @@ def train_pytorch(name, args):
 
 
 def train_llmc(name, args):
-    """llm.c on random tokens, with what lm-train gets: fp32 masters, nothing recomputed, no evaluation, no samples."""
+    """Trains llm.c on random tokens, with the settings of lm-train: fp32 masters, nothing recomputed, no evaluation, no samples."""
     m = scaled(name, args.scale)
     steps = 12
     with tempfile.TemporaryDirectory() as folder:
-        # Its data: 256 numbers of 4 bytes (magic, version, how many tokens), then tokens of 2 bytes.
+        # Its data format: 256 numbers of 4 bytes (magic, version, number of tokens), then tokens of 2 bytes.
         data = os.path.join(folder, "tokens.bin")
         n_tokens = 2 * m["batch"] * m["seq"] + 1
         with open(data, "wb") as file:
@@ -223,7 +223,7 @@ def train_llmc(name, args):
                tokens_per_s=round(m["batch"] * m["seq"] / times[len(times) // 2] * 1e3, 1))
 
 
-# What runs, and how long it should take at most.
+# Stages, with their limits in seconds.
 STAGES = {"copy": (copy, 60), "ops": (operations, 500)}
 for model in MODELS:
     STAGES[f"train-{model}"] = (lambda args, model=model: train(model, args), 300)
@@ -233,7 +233,7 @@ for model in MODELS:
 
 
 def one_stage(stage, args, file):
-    """Runs it; whether nothing failed."""
+    """Runs a stage. Returns whether it succeeded."""
     start = time.monotonic()
     n = 0
     failures = []
@@ -286,7 +286,7 @@ def table(path):
     trained = [f for f in found if f["what"] == "train"]
     if trained:
         print("| model | tool | tokens/s | MFU % | wanted | memory |\n|---|---|---|---|---|---|")
-    # MFU is by lm-train's formula for all: of one model it is in proportion to tokens/s.
+    # MFU is by lm-train's formula for all: for one model it is proportional to tokens/s.
     per_token = {f["model"]: f["mfu"] / f["tokens_per_s"] for f in trained if "mfu" in f}
     for f in trained:
         if "mfu" not in f and f["model"] in per_token:
@@ -330,7 +330,7 @@ def main():
     stages = args.stages or [stage for stage in STAGES if args.llmc or not stage.endswith("-llmc")]
     for stage in stages:
         if args.within and STAGES[stage][1] > args.within:
-            usage(f"--within {args.within:g}: stage '{stage}' may take {STAGES[stage][1]} s: give it as many, or name "
+            usage(f"--within {args.within:g}: stage '{stage}' may take {STAGES[stage][1]} s: give a longer time or "
                   "other stages")
     return measure(args, stages)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of CUDA's libraries that only Python's packages have, as LD_LIBRARY_PATH wants them: one line on stdout.
+"""Prints the directories of CUDA's libraries in Python packages, in the form of LD_LIBRARY_PATH: one line on stdout.
 
-For tests/gpu.sh and bench/gpu.py. What the loader finds by itself, or CUDA's toolkit has, is not looked for.
+For tests/gpu.sh and bench/gpu.py. Libraries that the loader finds, or that CUDA's toolkit has, are omitted.
 """
 import glob
 import os
@@ -21,7 +21,7 @@ def known_to_loader():
 
 
 def library_path(bases=None):
-    """What is to be put before LD_LIBRARY_PATH, "" when that is nothing."""
+    """Returns the prefix for LD_LIBRARY_PATH, "" if none is needed."""
     known = known_to_loader()
     found = []
     for name in NAMES:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 and Llama as plain PyTorch modules, without dropout, for torch.compile: what train_pytorch.py trains on a GPU.
+"""GPT-2 and Llama as plain PyTorch modules, without dropout, for torch.compile: the models of train_pytorch.py on a GPU.
 
-Attention is told that it is causal and never gets a mask, which the flash kernels would refuse. tests/live/pytorch_peer.py
+Attention gets is_causal and never a mask, which the flash kernels would refuse. tests/live/pytorch_peer.py
 compares both with Hugging Face's.
 """
 import torch

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Our figures beside the field's, in the same run on the same machine: Markdown tables on stdout.
-# bench/run.sh [train|precision|tokenize]; leave the machine alone meanwhile. Needs ./check.sh --all once.
+# Compares lm-utils with other programs in the same run on the same machine: Markdown tables on stdout.
+# bench/run.sh [train|precision|tokenize]; needs an idle machine, and ./check.sh --all once.
 # Environment: THREADS (2; tokenize takes one and two), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines,
 # several files with colons between; the demo's), PYTHON (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow
-# as the BLAS that is installed; for a fair race give one with `pip install torch transformers`). Tokenize leaves out what
-# PYTHON lacks; all its peers: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers.
+# as the installed BLAS; for a fair comparison give one with `pip install torch transformers`). Tokenize skips packages that
+# PYTHON lacks; all of them: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -44,13 +44,13 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     table "Training, GPT-2 124M shape, fp32, B=4 T=256, $threads threads, best of $rounds medians" "tokens/s" tokens_per_s \
         <"$work/train.json"
     echo
-    echo "Where a step of lm-train goes (the last round):"
+    echo "The operations of a step of lm-train (the last round):"
     echo
     sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
 fi
 
-# Tokens a second of CPU time, for which a machine that others use will do: that of 8 iterations less that of 2. With one
-# thread (THREADS=1) nobody's waiting for a second core is counted.
+# Tokens per second of CPU time, which a shared machine suffices for: that of 8 iterations less that of 2. With one thread
+# (THREADS=1) no waiting for a second core is counted.
 shape=(--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size 8192)
 cpu_seconds() { # ITERATIONS FLAGS...
     local n=$1

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2's tokenizer in lm-preprocess and its peers (gigatoken, tiktoken, Hugging Face tokenizers), with one thread and with two: a
-Markdown table per corpus on stdout. Token counts that differ end it with exit 1.
+Markdown table per corpus on stdout. Different token counts are an error, exit code 1.
 
 tokenizer_speed.py LM_PREPROCESS TABLES ROUNDS CORPUS.jsonl...; TABLES has GPT-2's vocab.json and merges.txt.
 
-The whole of lm-preprocess is timed, from JSON Lines to .bin and .idx, start-up included. Of the peers only the encoding is: of text in
-memory, or, gigatoken's fastest road, of one text file with a separator between documents. A peer that this Python lacks is left out,
-and a line on stderr says so.
+The whole of lm-preprocess is timed, from JSON Lines to .bin and .idx, start-up included. For the peers only the encoding is timed: of text
+in memory, or, for gigatoken's fastest way, of one text file with a separator between documents. A peer that this Python lacks is
+skipped, with a line on stderr.
 """
 import collections
 import importlib.metadata
@@ -60,7 +60,7 @@ def gigatoken(tables, corpus, folder, threads):
 
 
 def tiktoken(tables, corpus, folder, threads):
-    """With the same tables: its ranks are GPT-2's ids, its tokens bytes."""
+    """Builds tiktoken's encoding from the same tables: its ranks are GPT-2's ids, its tokens bytes."""
     import tiktoken as library
 
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -86,7 +86,7 @@ def tokenizers(tables, corpus, folder, threads):
 
 
 def time_peer(name, tables, corpus, folder, threads):
-    """In a process of its own, as these libraries choose their threads once."""
+    """Runs a peer in a separate process, because these libraries choose their threads once."""
     encode, count = globals()[name](tables, corpus, folder, threads)
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     result = encode()
@@ -116,7 +116,7 @@ def run_ours(tool, tables, corpus, folder, threads):
 
 
 def lacking(name):
-    """The first package that a peer needs and this Python has not, or None."""
+    """Returns the first required package of a peer that this Python lacks, or None."""
     return next((package for package in NEEDS[name] if not importlib.util.find_spec(package)), None)
 
 
@@ -127,7 +127,7 @@ def title(tool, threads):
 
 
 def measure(tool, tables, rounds, corpus):
-    """{tool and threads: the least of each figure}, and the token counts, the tools in turn."""
+    """Runs the tools in alternation. Returns {tool and threads: minimum of each figure}, and the token counts."""
     best, counts = {}, {}
     installed = [name for name in PEERS if not lacking(name)]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of PyTorch on the training step that lm-train gets too (bench/run.sh, bench/gpu.py): one JSON object on stdout.
+"""Measures PyTorch on the same training step as lm-train (bench/run.sh, bench/gpu.py): one JSON object on stdout.
 
 GPT-2 124M's shape by default, no dropout; bf16 is autocast over fp32 parameters, as PyTorch users train. A step is
 forward, backward, clipping to 1.0 and AdamW. Tokens are random: their values do not matter for the speed. The median
@@ -73,7 +73,7 @@ def transformers_model():
 
 def own_model():
     if args.arch == "bloom" or args.recompute:
-        sys.exit("train_pytorch.py: --arch bloom and --recompute want --model transformers")
+        sys.exit("train_pytorch.py: --arch bloom and --recompute need --model transformers")
     if args.arch == "gpt2":
         return pytorch_model.gpt2(args.layers, args.hidden, args.heads, args.vocab, args.seq)
     return pytorch_model.llama(args.layers, args.hidden, args.heads, groups, ffn, args.vocab, args.seq)
@@ -95,7 +95,7 @@ def loss_of(tokens):
 
 
 if cuda:
-    # These would be taken silently where the kernels that are asked for refuse.
+    # PyTorch would use these silently if the requested kernels refuse.
     torch.backends.cuda.enable_math_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
@@ -117,7 +117,7 @@ def step(tokens):
 
 
 def name():
-    """PyTorch, and what multiplies matrices in fp32 on a CPU, which is most of the time there."""
+    """Returns PyTorch's version and its fp32 BLAS, which takes most of the time on a CPU."""
     text = f"PyTorch {torch.__version__}"
     if cuda:
         attention = "flash attention" if args.attention == "flash" else "flash or cuDNN attention, as it chooses"
