@@ -10,7 +10,7 @@ check_tree() (
     declare -A allowed
     while IFS=: read -r layer uses; do
         allowed[$layer]=" $layer $uses "
-    done < <(grep -v '^#' LAYERS)
+    done < <(grep -vE '^(#|$)' LAYERS)
     bad=0
     while IFS=: read -r file line include; do
         from=${file%%/*}
