@@ -41,7 +41,7 @@ until grep -qs 'iteration  *10/' run/log; do
 done
 scancel --batch --signal=USR1 "$first"
 finish "$first" 75
-grep -q '^saved, work is left$' "$first.log" || fail "the stopped run: $(tail -n 3 "$first.log")"
+grep -q '^saved, work remains$' "$first.log" || fail "the stopped run: $(tail -n 3 "$first.log")"
 stopped=$(cat run/latest)
 [ "$stopped" != "$(cat whole/latest)" ] || fail "the stop came behind the end"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite of comm::Group as a program for mpirun and srun. All cases that must
-// succeed, or the one that is named; a failure case ends the job; "forever" prints the process
-// numbers and goes on until it is ended. With --cuda on device memory, over NCCL.
+// The conformance suite of comm::Group as a program for mpirun and srun. Runs all cases that must
+// succeed, or the named one; a failure case ends the job; "forever" prints the process numbers and
+// runs until it is killed. --cuda: on device memory, over NCCL.
 #include <unistd.h>
 
 #include <optional>
@@ -31,7 +31,7 @@ void forever(comm::Group& world) {
     for (;;) world.all_reduce({x.data(), DType::fp32, {1000}});
 }
 
-// A rank's GPU, and the group of all ranks over NCCL.
+// The GPU of this rank and the group of all ranks over NCCL.
 struct Gpu {
     Gpu(comm::Group& host, double timeout_s)
         : device(train::open_device({.cuda = true}, host)),
@@ -60,7 +60,7 @@ int run_cases(comm::Launch& launch, const comm::LaunchOptions& options, const st
         ++n_run;
     }
     if (chosen == "forever") forever(world);
-    if (n_run == 0) usage_error("CASE", "there is no '{}'", chosen);
+    if (n_run == 0) usage_error("CASE", "no case '{}'", chosen);
     if (world.rank() == 0) cli::write_stdout(launch.describe() + "\n");
     return 0;
 }
@@ -76,12 +76,12 @@ int main(int argc, char** argv) {
     comm::LaunchOptions options;
     std::string chosen;
     bool cuda = false;
-    cli::Options table("test_conformance", "operations of groups of ranks as they must be");
+    cli::Options table("test_conformance", "check the operations of groups of ranks");
     table.value("--timeout", &options.timeout_s, "S", "how long to wait for missing ranks");
     table.value("--max-count", &options.max_count, "N", "elements of one MPI call");
     table.flag("--check", &options.check_operations, "compare the operations of all ranks");
     table.flag("--rendezvous", &options.rendezvous, "ranks may meet over TCP");
     table.flag("--cuda", &cuda, "operations on device memory, over NCCL");
-    table.value("--case", &chosen, "NAME", "only this one");
+    table.value("--case", &chosen, "NAME", "run this case alone");
     return cli::run_main(argc, argv, table, [&] { return run(options, chosen, cuda); });
 }

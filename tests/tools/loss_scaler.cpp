@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_loss_scaler: for each line "INITIAL MIN WINDOW HYSTERESIS STEPS" of standard input, STEPS of
-// 'x' (an overflow) and '.', the scale after each step, for comparison with Megatron's.
+// test_loss_scaler: prints the scale after each step, for comparison with Megatron's. Each line of
+// standard input is "INITIAL MIN WINDOW HYSTERESIS STEPS", with STEPS of 'x' (an overflow) and '.'.
 #include <cstdio>
 #include <iostream>
 #include <string>
