@@ -12,8 +12,10 @@
 
 #include "base/version.hpp"
 #include "data/jsonl/line_parser.hpp"
+#include "text/gpt2_tokenizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
 #include "text/tokenizer.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 
 using namespace lm;
 
@@ -81,21 +83,21 @@ int main(int argc, char** argv) {
     std::printf("%.1f MB in %zu texts\nparse    %8.1f MB/s\n",
                 static_cast<double>(corpus.bytes) / 1e6, corpus.texts.size(), parse_mb_s);
     std::vector<u32> ends(512);
-    const auto split = [&](text::Splitter& splitter, const std::string& text) {
-        splitter.start(text);
+    const auto split = [&](text::Pretokenizer& pretokenizer, const std::string& text) {
+        pretokenizer.start(text);
         i64 total = 0;
-        while (const i64 n = splitter.next(ends.data(), 512)) total += n;
+        while (const i64 n = pretokenizer.next(ends.data(), 512)) total += n;
         return total;
     };
-    const auto scalar = text::make_scalar_splitter(text::SplitRule::gpt2);
-    const auto fast = text::make_splitter(text::SplitRule::gpt2);
+    const auto scalar = text::make_scalar_pretokenizer(text::PretokenizerRule::gpt2);
+    const auto fast = text::make_pretokenizer(text::PretokenizerRule::gpt2);
     measure("scalar", corpus, std::min(passes, 2),
             [&](const std::string& text) { return split(*scalar, text); });
     measure("split", corpus, passes, [&](const std::string& text) { return split(*fast, text); });
-    for (const auto rule : {text::SplitRule::llama3, text::SplitRule::bloom}) {
-        const auto portable = text::make_scalar_splitter(rule);
-        const auto masked = text::make_splitter(rule);
-        const char* name = rule == text::SplitRule::llama3 ? "llama3" : "bloom";
+    for (const auto rule : {text::PretokenizerRule::llama3, text::PretokenizerRule::bloom}) {
+        const auto portable = text::make_scalar_pretokenizer(rule);
+        const auto masked = text::make_pretokenizer(rule);
+        const char* name = rule == text::PretokenizerRule::llama3 ? "llama3" : "bloom";
         measure(name, corpus, std::min(passes, 2),
                 [&](const std::string& text) { return split(*portable, text); });
         measure(name, corpus, passes,

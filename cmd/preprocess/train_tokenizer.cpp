@@ -55,23 +55,23 @@ struct Totals {
 
 struct NamedRule {
     const char* name;
-    text::SplitRule rule;
+    text::PretokenizerRule rule;
 };
 
-using text::SplitRule;
+using text::PretokenizerRule;
 constexpr NamedRule pretokenizers[] = {
-    {"gpt2", SplitRule::gpt2},
-    {"llama3", SplitRule::llama3},
-    {"qwen2", SplitRule::qwen2},
-    {"qwen3.5", SplitRule::qwen3_5},
-    {"o200k", SplitRule::o200k},
-    {"tekken", SplitRule::tekken},
-    {"bloom", SplitRule::bloom},
-    {"starcoder", SplitRule::starcoder},
-    {"digits", SplitRule::digits},
-    {"deepseek-v3", SplitRule::deepseek_v3},
-    {"deepseek-coder", SplitRule::deepseek_coder},
-    {"falcon", SplitRule::falcon},
+    {"gpt2", PretokenizerRule::gpt2},
+    {"llama3", PretokenizerRule::llama3},
+    {"qwen2", PretokenizerRule::qwen2},
+    {"qwen3.5", PretokenizerRule::qwen3_5},
+    {"o200k", PretokenizerRule::o200k},
+    {"tekken", PretokenizerRule::tekken},
+    {"bloom", PretokenizerRule::bloom},
+    {"starcoder", PretokenizerRule::starcoder},
+    {"digits", PretokenizerRule::digits},
+    {"deepseek-v3", PretokenizerRule::deepseek_v3},
+    {"deepseek-coder", PretokenizerRule::deepseek_coder},
+    {"falcon", PretokenizerRule::falcon},
 };
 
 std::vector<std::string> pretokenizer_names() {
@@ -140,7 +140,7 @@ class ChunkCounter {
     ChunkCounter(const TrainArgs& args, const text::TokenizerDesign& design)
         : parser_(args.keys,
                   args.on_bad_line == "replace" ? data::BadBytes::replace : data::BadBytes::refuse),
-          splitter_(text::make_splitter(design.rule)) {
+          pretokenizer_(text::make_pretokenizer(design.rule)) {
         if (design.form) normalizer_ = text::Normalizer({{*design.form}});
     }
 
@@ -150,7 +150,7 @@ class ChunkCounter {
         BadLines bad;
     };
 
-    Result count(const data::LineChunk& chunk, text::PieceCounter& counter, int worker) {
+    Result count(const data::LineChunk& chunk, text::PretokenCounter& counter, int worker) {
         Result result;
         for (std::string_view rest = chunk.text(); !rest.empty(); ++result.n_lines) {
             const std::string_view line = data::take_line(rest);
@@ -176,13 +176,13 @@ class ChunkCounter {
     }
 
   private:
-    void count_text(std::string_view text, text::PieceCounter& counter, int worker,
+    void count_text(std::string_view text, text::PretokenCounter& counter, int worker,
                     Totals& totals) {
         totals.text_bytes += static_cast<i64>(text.size());
         text = normalizer_.apply(text, normalized_);
-        splitter_->start(text);
+        pretokenizer_->start(text);
         u32 begin = 0;
-        while (const i64 n = splitter_->next(ends_, std::size(ends_))) {
+        while (const i64 n = pretokenizer_->next(ends_, std::size(ends_))) {
             totals.pieces += n;
             for (i64 i = 0; i < n; begin = ends_[i++])
                 counter.add(worker, text.substr(begin, ends_[i] - begin));
@@ -190,7 +190,7 @@ class ChunkCounter {
     }
 
     data::LineParser parser_;
-    std::unique_ptr<text::Splitter> splitter_;
+    std::unique_ptr<text::Pretokenizer> pretokenizer_;
     text::Normalizer normalizer_;
     text::Normalizer::Buffers normalized_;
     u32 ends_[512];
@@ -226,7 +226,7 @@ class CorpusCounter {
     }
 
     const Totals& totals() const { return totals_; }
-    const text::PieceCounter& pieces() const { return pieces_; }
+    const text::PretokenCounter& pieces() const { return pieces_; }
 
   private:
     std::vector<data::LineChunk> read_round() {
@@ -267,7 +267,7 @@ class CorpusCounter {
     const TrainArgs& args_;
     ThreadPool pool_;
     data::ChunkReader reader_;
-    text::PieceCounter pieces_;
+    text::PretokenCounter pieces_;
     std::vector<ChunkCounter> counters_;
     Totals totals_;
     i64 read_ = 0, bytes_ = 0, lines_ = 0;
@@ -300,7 +300,7 @@ void write(const TrainArgs& args, const text::TrainedBpe& bpe,
 void report(const TrainArgs& args, const CorpusCounter& corpus, const text::TrainedBpe& bpe,
             double count_s, double merge_s) {
     const Totals& totals = corpus.totals();
-    const i64 rare = corpus.pieces().forgotten();
+    const i64 rare = corpus.pieces().dropped_count();
     if (rare > 0) {
         note("--max-pieces {} was passed: pieces seen {} times or less may be missing",
              args.most_pieces, rare);

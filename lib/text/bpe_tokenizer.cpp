@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe_tokenizer.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -15,7 +15,7 @@ namespace lm::text {
 namespace {
 
 // Which tokens text becomes without being looked for: the single bytes and what merges make. With
-// ignore_merges it is all whose bytes may be a piece.
+// ignore_merges it is all whose bytes may be a pre-token.
 std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
                                  const std::array<i32, 256>& byte_ids,
                                  std::span<const std::string> tokens) {
@@ -23,7 +23,7 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     for (const i32 id : byte_ids) reachable[static_cast<size_t>(id)] = true;
     for (const Merge& merge : parts.files.merges)
         reachable[static_cast<size_t>(merge.result)] = true;
-    for (size_t id = 0; parts.whole_pieces && id < tokens.size(); ++id)
+    for (size_t id = 0; parts.ignore_merges && id < tokens.size(); ++id)
         if (!tokens[id].empty() && is_valid_utf8(tokens[id])) reachable[id] = true;
     return reachable;
 }
@@ -64,15 +64,15 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "has {} merges: more than {}", n_merges, most_merges);
 }
 
-// With ignore_merges: of the tokens that are `spelled`, as a piece of text may be, those that their
-// own bytes do not merge into.
-void add_whole_pieces(BpeModel& model, const std::vector<bool>& spelled) {
+// With ignore_merges: of the tokens that are `spelled`, as a pre-token of text may be, those that
+// their own bytes do not merge into.
+void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int most_threads = 4;
     const auto n = static_cast<i64>(spelled.size());
     const auto n_grains = static_cast<int>(std::min<i64>(most_threads, ceil_div(n, grain)));
     ThreadPool pool(std::clamp(available_cores(), 1, n_grains));
-    std::vector<PieceEncoder> encoders(static_cast<size_t>(pool.size()), PieceEncoder(model));
+    std::vector<PretokenEncoder> encoders(static_cast<size_t>(pool.size()), PretokenEncoder(model));
     std::vector<std::vector<i32>> found(encoders.size());
     pool.run_ranges(n, grain, [&](i64 begin, i64 end, int worker) {
         const auto w = static_cast<size_t>(worker);
@@ -83,7 +83,7 @@ void add_whole_pieces(BpeModel& model, const std::vector<bool>& spelled) {
         }
     });
     for (const std::vector<i32>& ids : found)
-        for (const i32 id : ids) model.add_whole_piece(id);
+        for (const i32 id : ids) model.add_whole_token(id);
 }
 
 BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
@@ -103,11 +103,11 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     put_added(parts, byte_ids, tokens, spelled);
     check_size(tokens.size(), parts.files.merges.size(), origin);
     BpeModel model(std::move(tokens), byte_ids, std::move(parts.files.merges));
-    if (parts.whole_pieces) add_whole_pieces(model, spelled);
+    if (parts.ignore_merges) add_whole_tokens(model, spelled);
     return model;
 }
 
-TextPlan make_text_plan(BpeTokenizerParts& parts) {
+TextSteps make_text_steps(BpeTokenizerParts& parts) {
     std::vector<AddedToken> raw, normalized;
     for (AddedToken token : parts.added) {
         if (token.normalized) {
@@ -127,7 +127,7 @@ class PartsDigester {
     std::string digest(const BpeTokenizerParts& parts, const BpeModel& model) {
         text("lm-utils byte-level BPE 2");
         number(static_cast<i64>(parts.rule));
-        number(parts.whole_pieces ? 1 : 0);
+        number(parts.ignore_merges ? 1 : 0);
         number(parts.eod.value_or(-1));
         number(model.vocab_size());
         for (i32 id = 0; id < model.vocab_size(); ++id) text(model.token(id));
@@ -180,70 +180,6 @@ class PartsDigester {
 
 }  // namespace
 
-TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::string& path)
-    : tokens_(&tokens), slots_(std::bit_ceil(2 * tokens.size() + 2)) {
-    for (size_t id = 0; id < tokens.size(); ++id) {
-        if (tokens[id].empty()) continue;
-        const u64 hash = hash64(tokens[id]);
-        Slot& slot = slots_[slot_of(tokens[id], hash)];
-        if (slot.id >= 0)
-            run_error(path, "token '{}' stands twice (ids {} and {})", tokens[id], slot.id, id);
-        slot = {static_cast<u32>(hash >> 32), static_cast<i32>(id)};
-    }
-}
-
-size_t TokenIndex::slot_of(std::string_view token, u64 hash) const {
-    const size_t mask = slots_.size() - 1;
-    for (size_t at = hash & mask;; at = (at + 1) & mask) {
-        const Slot& slot = slots_[at];
-        if (slot.id < 0) return at;
-        if (slot.hash == hash >> 32 && (*tokens_)[static_cast<size_t>(slot.id)] == token) return at;
-    }
-}
-
-TokenIndex::Sought TokenIndex::seek(std::string_view token) const {
-    const u64 hash = hash64(token);
-    __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
-    return {token, hash};
-}
-
-i32 TokenIndex::find(Sought sought) const {
-    return slots_[slot_of(sought.token, sought.hash)].id;
-}
-
-std::string MergeReader::not_there(std::string_view token) const {
-    return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
-}
-
-// Merges usually make the tokens in the order of their ids, one or several each.
-i32 MergeReader::find_result() const {
-    for (const size_t id : {last_result_, last_result_ + 1})
-        if (index_->has(id, both_)) return static_cast<i32>(id);
-    return index_->find(both_);
-}
-
-// What is wrong with the merge; empty: nothing, and it is added.
-std::string MergeReader::try_add(std::string_view left, std::string_view right) {
-    const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
-    const i32 a = index_->find(first);
-    if (a < 0) return not_there(left);
-    const i32 b = index_->find(second);
-    if (b < 0) return not_there(right);
-    both_.assign(left).append(right);
-    const i32 result = find_result();
-    if (result < 0) return not_there(both_);
-    last_result_ = static_cast<size_t>(result);
-    i32& last = last_of_[static_cast<size_t>(result)];
-    for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
-        if (merges_[static_cast<size_t>(m)].left == a)
-            return fmt::format("the merge '{} {}' stands twice", left, right);
-    }
-    previous_.push_back(last);
-    last = static_cast<i32>(merges_.size());
-    merges_.push_back({a, b, result});
-    return "";
-}
-
 BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
     : type_(std::move(parts.type)),
       origin_(std::move(parts.origin)),
@@ -251,10 +187,10 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       eod_(parts.eod),
       model_(make_model(parts, origin_)),
       digest_(PartsDigester().digest(parts, model_)),
-      text_plan_(make_text_plan(parts)) {}
+      text_steps_(make_text_steps(parts)) {}
 
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
-    return make_text_encoder(text_plan_, make_bpe_encoder({&model_, rule_}));
+    return make_text_encoder(text_steps_, make_bpe_encoder(model_, rule_));
 }
 
 std::string_view BpeTokenizer::token(i32 id) const {

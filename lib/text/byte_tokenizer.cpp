@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer without files: one id per byte.
+#include "text/byte_tokenizer.hpp"
+
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "text/tokenizer.hpp"
 
 namespace lm::text {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's vocab.json and merges.txt, checked entry by entry: a table that is cut short or edited by
-// hand must not silently give other ids.
+#include "text/gpt2_tokenizer.hpp"
+#include "text/bpe/vocabulary.hpp"
+
 #include <simdjson.h>
 
 #include <algorithm>
@@ -60,25 +61,25 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }
 
 // Whether the token is two others put together, as all that merges make are.
-bool is_of_two(std::string_view token, const TokenIndex& index) {
+bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     for (size_t i = 1; i < token.size(); ++i)
         if (index.find(token.substr(0, i)) >= 0 && index.find(token.substr(i)) >= 0) return true;
     return false;
 }
 
 // The tokens of more than one symbol that no merge makes, those that are spelled "<...>" apart.
-std::vector<size_t> find_unmade(const BpeFiles& files) {
+std::vector<size_t> find_without_merge(const BpeFiles& files) {
     std::vector<bool> made(files.tokens.size());
     for (const Merge& merge : files.merges) made[static_cast<size_t>(merge.result)] = true;
-    std::vector<size_t> unmade;
+    std::vector<size_t> without_merge;
     for (size_t id = 0; id < files.tokens.size(); ++id) {
         const std::string& token = files.tokens[id];
         // One symbol is one code point below U+0800: at most two bytes.
         const bool one_symbol = token.size() <= 1 || (token.size() == 2 && (token[0] & 0x80) != 0);
         const bool special = token.starts_with('<') && token.ends_with('>');
-        if (!one_symbol && !special && !made[id]) unmade.push_back(id);
+        if (!one_symbol && !special && !made[id]) without_merge.push_back(id);
     }
-    return unmade;
+    return without_merge;
 }
 
 // A few tokens without a merge are special ones ("[PAD]"). A merges file that was cut short at the
@@ -86,18 +87,18 @@ std::vector<size_t> find_unmade(const BpeFiles& files) {
 // is made. That of another vocabulary lacks many.
 void check_complete(const BpeFiles& files, const TokenIndex& index,
                     const std::string& merges_path) {
-    const std::vector<size_t> unmade = find_unmade(files);
-    if (unmade.empty()) return;
+    const std::vector<size_t> without_merge = find_without_merge(files);
+    if (without_merge.empty()) return;
     const size_t behind =
         files.merges.empty() ? 0 : static_cast<size_t>(files.merges.back().result) + 1;
     size_t n_lost = 0;
     bool is_cut = false;
-    for (const size_t id : unmade) {
-        if (!is_of_two(files.tokens[id], index)) continue;
+    for (const size_t id : without_merge) {
+        if (!is_concatenation_of_two(files.tokens[id], index)) continue;
         ++n_lost;
         is_cut = is_cut || id == behind;
     }
-    const size_t first = is_cut ? behind : unmade.front();
+    const size_t first = is_cut ? behind : without_merge.front();
     if (is_cut || n_lost * 100 > files.tokens.size()) {
         run_error(merges_path,
                   "no merge makes '{}' (id {}) of the vocabulary: the file is cut short, "
@@ -107,7 +108,7 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
     warn(
         "{}: no merge makes {} of the tokens, first '{}' (id {}): special tokens, which text never "
         "becomes",
-        merges_path, unmade.size(), files.tokens[first], first);
+        merges_path, without_merge.size(), files.tokens[first], first);
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
         warn("{}: the last line has no end: cut short? It is used; Megatron would drop it",
              merges_path);
     }
-    files.merges = reader.take();
+    files.merges = reader.finish();
     check_complete(files, index, merges_path);
     return files;
 }
@@ -151,7 +152,7 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_pa
     BpeFiles files = read_gpt2_files(vocab_path, merges_path);
     BpeTokenizerParts parts;
     parts.type = "GPT2BPETokenizer";
-    parts.rule = SplitRule::gpt2;
+    parts.rule = PretokenizerRule::gpt2;
     const auto eod = std::ranges::find(files.tokens, end_of_document);
     if (eod != files.tokens.end()) {
         parts.eod = static_cast<i32>(eod - files.tokens.begin());

@@ -13,7 +13,7 @@
 
 namespace lm::text {
 
-struct TextPlan {
+struct TextSteps {
     AddedTokenMatcher raw;
     Normalizer normalizer;
     AddedTokenMatcher normalized;  // of normalized content
@@ -26,7 +26,7 @@ struct TextPlan {
     }
 };
 
-// `plain` encodes what is left; `plan` must outlive the encoder.
-std::unique_ptr<Encoder> make_text_encoder(const TextPlan& plan, std::unique_ptr<Encoder> plain);
+// `plain` encodes what is left; `steps` must outlive the encoder.
+std::unique_ptr<Encoder> make_text_encoder(const TextSteps& steps, std::unique_ptr<Encoder> plain);
 
 }  // namespace lm::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer: text to ids and back. The tokenizer itself is immutable and shared; each thread
-// encodes with an Encoder of its own, which holds a bounded cache of pieces it has seen.
+// encodes with an Encoder of its own, which holds a bounded cache of pre-tokens it has seen.
 #pragma once
 
 #include <memory>
@@ -58,23 +58,5 @@ enum class SpecialInText {
     plain,  // it is text like any other: nobody can inject an end of document
     parse   // it becomes the special id, as Hugging Face tokenizers does
 };
-
-// GPT-2's files. Throws Error(failure) naming the file and line for everything that is not right: a
-// file that is cut short, ids or merges that stand twice, a byte without a token, a merge of tokens
-// that the vocabulary lacks, a vocabulary of other merges.
-std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
-                                                     const std::string& merges_path,
-                                                     SpecialInText special);
-
-// Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
-// pretokenizers of pretokenizer.hpp, added tokens with their flags, ignore_merges, templates,
-// Unicode normal forms and the other simple normalizers. Throws Error(failure) that names whatever
-// else the file asks for. The end of document is eos_token of a tokenizer_config.json or
-// special_tokens_map.json beside it, else the first of end_of_document_names (parts.hpp) that is an
-// added token. Ids without a token are allowed.
-std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
-
-// Every byte is its own id; 256 is the end of document.
-std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 }  // namespace lm::text

@@ -4,6 +4,9 @@
 #include "base/error.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
+#include "text/byte_tokenizer.hpp"
+#include "text/gpt2_tokenizer.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 
 namespace lm::text {
 namespace {

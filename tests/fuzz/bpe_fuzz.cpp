@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: a merge table and a text, both made of the input. All encoders give what the plain
-// algorithm gives: of one piece, whole and by windows; of many pieces at once; of the text,
+// algorithm gives: of one pre-token, whole and by windows; of many pre-tokens at once; of the text,
 // by caches that are empty and by the same when they know all of it.
 // The tables are small, and tangled as the input wants: tokens that several merges give, or none;
-// ranks in any order; whole pieces (ignore_merges); ids of 16 and of 32 bits.
+// ranks in any order; whole pre-tokens (ignore_merges); ids of 16 and of 32 bits.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "support/slow_merges.hpp"
 #include "text/bpe/bpe_encoder.hpp"
 #include "text/bpe/bpe_model.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
 
 namespace {
 
@@ -26,8 +27,8 @@ using lm::i32;
 using lm::text::BpeModel;
 using lm::text::MediumIds;
 using lm::text::Merge;
-using lm::text::PieceKey;
-using lm::text::SplitRule;
+using lm::text::PretokenizerRule;
+using lm::text::PretokenKey;
 using Ids = std::vector<i32>;
 
 void require(bool condition) {
@@ -35,9 +36,9 @@ void require(bool condition) {
 }
 
 struct Shape {
-    bool whole_pieces, wide_ids, shuffled, split;
+    bool ignore_merges, wide_ids, shuffled, split;
     explicit Shape(std::uint8_t bits)
-        : whole_pieces((bits & 1) != 0),
+        : ignore_merges((bits & 1) != 0),
           wide_ids(bits >= 0xF8),  // seldom: there are many ids then
           shuffled((bits & 4) != 0),
           split((bits & 8) != 0) {}
@@ -122,9 +123,9 @@ struct Subject {
           model(read_model(bytes, shape)),
           slow(model) {
         // As BpeTokenizer does for ignore_merges.
-        for (i32 id = 256; shape.whole_pieces && id < model.vocab_size(); ++id) {
+        for (i32 id = 256; shape.ignore_merges && id < model.vocab_size(); ++id) {
             if (model.token(id).empty()) break;
-            if (slow.of_piece(model.token(id)) != Ids{id}) model.add_whole_piece(id);
+            if (slow.of_pretoken(model.token(id)) != Ids{id}) model.add_whole_token(id);
         }
     }
 };
@@ -139,53 +140,53 @@ std::string make_text(std::string_view bytes, bool ascii) {
     return text;
 }
 
-void check_piece(const BpeModel& model, const std::string& piece, const Ids& expected) {
-    lm::text::PieceEncoder encoder(model, 16 + piece.size() / 4);
-    const auto ids = encoder.encode(piece);
+void check_pretoken(const BpeModel& model, const std::string& pretoken, const Ids& expected) {
+    lm::text::PretokenEncoder encoder(model, 16 + pretoken.size() / 4);
+    const auto ids = encoder.encode(pretoken);
     require(Ids(ids.begin(), ids.end()) == expected);
     Ids by_window;
-    encoder.encode(piece, [&](std::span<const i32> some) {
+    encoder.encode(pretoken, [&](std::span<const i32> some) {
         by_window.insert(by_window.end(), some.begin(), some.end());
     });
     require(by_window == expected);
 }
 
-// Pieces of 1 to `longest` bytes, one after the other.
+// Pre-tokens of 1 to `longest` bytes, one after the other.
 std::vector<std::string_view> cut(std::string_view text, std::size_t longest) {
-    std::vector<std::string_view> pieces;
-    for (std::size_t at = 0; at < text.size(); at += pieces.back().size())
-        pieces.push_back(text.substr(at, 1 + at % longest));
-    return pieces;
+    std::vector<std::string_view> pretokens;
+    for (std::size_t at = 0; at < text.size(); at += pretokens.back().size())
+        pretokens.push_back(text.substr(at, 1 + at % longest));
+    return pretokens;
 }
 
-void check_many_pieces(const BpeModel& model, const std::string& text,
-                       const lm::test::SlowMerges& slow) {
-    std::vector<PieceKey> keys;
+void check_many_pretokens(const BpeModel& model, const std::string& text,
+                          const lm::test::SlowMerges& slow) {
+    std::vector<PretokenKey> keys;
     std::vector<Ids> expected;
-    for (const std::string_view piece : cut(text, PieceKey::longest)) {
-        keys.push_back(PieceKey::of(piece));
-        expected.push_back(slow.of_piece(piece));
+    for (const std::string_view pretoken : cut(text, PretokenKey::longest)) {
+        keys.push_back(PretokenKey::of(pretoken));
+        expected.push_back(slow.of_pretoken(pretoken));
     }
     // As much is to be readable at each.
     const std::string longer = text + std::string(MediumIds::longest + 1, '\0');
-    const auto pieces = cut(std::string_view(longer).substr(0, text.size()), MediumIds::longest);
+    const auto pretokens = cut(std::string_view(longer).substr(0, text.size()), MediumIds::longest);
     for (const auto& merger : lm::test::all_mergers(model)) {
         std::vector<lm::text::ShortIds> merged(keys.size());
         merger->merge(keys, merged.data());
         for (std::size_t i = 0; i < keys.size(); ++i)
             require(Ids(merged[i].ids, merged[i].ids + merged[i].count) == expected[i]);
-        std::vector<MediumIds> medium(pieces.size());
-        merger->merge(pieces, medium.data());
-        for (std::size_t i = 0; i < pieces.size(); ++i)
+        std::vector<MediumIds> medium(pretokens.size());
+        merger->merge(pretokens, medium.data());
+        for (std::size_t i = 0; i < pretokens.size(); ++i)
             require(Ids(medium[i].ids, medium[i].ids + medium[i].count) ==
-                    slow.of_piece(pieces[i]));
+                    slow.of_pretoken(pretokens[i]));
     }
 }
 
-void check_text(const BpeModel& model, const std::string& text, SplitRule rule,
+void check_text(const BpeModel& model, const std::string& text, PretokenizerRule rule,
                 const lm::test::SlowMerges& slow) {
     const Ids expected = slow.of_text(rule, text);
-    const auto encoder = lm::text::make_bpe_encoder({&model, rule});
+    const auto encoder = lm::text::make_bpe_encoder(model, rule);
     require(lm::test::ids_of(*encoder, text) == expected);
     require(lm::test::ids_handed_over(*encoder, text) == expected);
 }
@@ -219,8 +220,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!last || last->input != table) last = std::make_unique<const Subject>(table);
     const auto& [of, shape, model, slow] = *last;
     const std::string text = make_text(input.substr(table.size()), shape.split);
-    check_piece(model, text, slow.of_piece(text));
-    check_many_pieces(model, text, slow);
-    check_text(model, text, shape.split ? SplitRule::gpt2 : SplitRule::none, slow);
+    check_pretoken(model, text, slow.of_pretoken(text));
+    check_many_pretokens(model, text, slow);
+    check_text(model, text, shape.split ? PretokenizerRule::gpt2 : PretokenizerRule::none, slow);
     return 0;
 }

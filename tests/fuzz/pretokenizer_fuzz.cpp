@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: the first byte chooses a pretokenizer, the rest is text. Valid UTF-8 is cut by the
-// fast splitter, the portable one and a matcher of the regular expression's alternatives alike;
-// anything else at least whole and in order.
+// libFuzzer: the first byte chooses a pre-tokenizer, the rest is text. Valid UTF-8 is cut by the
+// fast pre-tokenizer, the portable one and a matcher of the regular expression's alternatives
+// alike; anything else at least whole and in order.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -12,17 +12,17 @@
 
 namespace {
 
-using lm::text::SplitRule;
+using lm::text::PretokenizerRule;
 
 void require(bool condition) {
     if (!condition) std::abort();
 }
 
-std::vector<lm::u32> ends_of(lm::text::Splitter& splitter, std::string_view text) {
+std::vector<lm::u32> ends_of(lm::text::Pretokenizer& pretokenizer, std::string_view text) {
     std::vector<lm::u32> all;
     lm::u32 ends[128];
-    splitter.start(text);
-    while (const lm::i64 n = splitter.next(ends, 128)) {
+    pretokenizer.start(text);
+    while (const lm::i64 n = pretokenizer.next(ends, 128)) {
         for (lm::i64 i = 0; i < n; ++i) {
             require(ends[i] > (all.empty() ? 0 : all.back()));
             all.push_back(ends[i]);
@@ -36,11 +36,11 @@ std::vector<lm::u32> ends_of(lm::text::Splitter& splitter, std::string_view text
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return 0;
-    const SplitRule rule = lm::test::all_rules[data[0] % std::size(lm::test::all_rules)];
+    const PretokenizerRule rule = lm::test::all_rules[data[0] % std::size(lm::test::all_rules)];
     // A copy of its own: the sanitizer sees a read beyond it.
     const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
-    const auto fast = ends_of(*lm::text::make_splitter(rule), text);
-    const auto portable = ends_of(*lm::text::make_scalar_splitter(rule), text);
+    const auto fast = ends_of(*lm::text::make_pretokenizer(rule), text);
+    const auto portable = ends_of(*lm::text::make_scalar_pretokenizer(rule), text);
     if (!lm::is_valid_utf8(text)) return 0;
     require(fast == portable);
     require(fast == lm::test::slow_ends(rule, text));

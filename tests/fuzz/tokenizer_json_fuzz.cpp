@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "fuzz_files.hpp"
 #include "text/tokenizer.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 
 namespace {
 

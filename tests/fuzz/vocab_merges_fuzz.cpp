@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "fuzz_files.hpp"
+#include "text/gpt2_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
 namespace {

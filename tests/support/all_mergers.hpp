@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/x86/vector_merger.hpp"
 
 namespace lm::test {
 
-inline std::vector<std::unique_ptr<text::PieceMerger>> all_mergers(const text::BpeModel& model) {
-    std::vector<std::unique_ptr<text::PieceMerger>> mergers;
+inline std::vector<std::unique_ptr<text::PretokenMerger>> all_mergers(const text::BpeModel& model) {
+    std::vector<std::unique_ptr<text::PretokenMerger>> mergers;
     mergers.push_back(text::make_portable_merger(model));
     for (const auto words : {text::MergerWords::narrow, text::MergerWords::wide})
         if (auto merger = text::make_vector_merger(model, words))

@@ -23,10 +23,10 @@ class SlowMerges {
         }
     }
 
-    // The ids of one piece.
-    std::vector<i32> of_piece(std::string_view piece) const {
+    // The ids of one pre-token.
+    std::vector<i32> of_pretoken(std::string_view pretoken) const {
         std::vector<i32> ids;
-        for (const char c : piece) ids.push_back(model_->byte_id(static_cast<u8>(c)));
+        for (const char c : pretoken) ids.push_back(model_->byte_id(static_cast<u8>(c)));
         std::vector<u32> ranks;  // of each id and the next one
         for (size_t i = 0; i + 1 < ids.size(); ++i) ranks.push_back(rank(ids, i));
         for (;;) {
@@ -42,14 +42,14 @@ class SlowMerges {
         }
     }
 
-    // The ids of a text that `rule` splits, whole pieces (ignore_merges) included.
-    std::vector<i32> of_text(text::SplitRule rule, std::string_view text) const {
+    // The ids of a text that `rule` splits, whole pre-tokens (ignore_merges) included.
+    std::vector<i32> of_text(text::PretokenizerRule rule, std::string_view text) const {
         std::vector<i32> ids;
         u32 begin = 0;
         for (const u32 end : ends(rule, text)) {
-            const std::string_view piece = text.substr(begin, end - begin);
-            const i32 whole = model_->find_whole(piece);
-            const std::vector<i32> more = whole >= 0 ? std::vector{whole} : of_piece(piece);
+            const std::string_view pretoken = text.substr(begin, end - begin);
+            const i32 whole = model_->find_whole(pretoken);
+            const std::vector<i32> more = whole >= 0 ? std::vector{whole} : of_pretoken(pretoken);
             ids.insert(ids.end(), more.begin(), more.end());
             begin = end;
         }
@@ -64,8 +64,8 @@ class SlowMerges {
         return at == ranks_.end() ? none : at->second;
     }
 
-    static std::vector<u32> ends(text::SplitRule rule, std::string_view text) {
-        if (rule != text::SplitRule::none) return SlowSplit(rule, text).ends();
+    static std::vector<u32> ends(text::PretokenizerRule rule, std::string_view text) {
+        if (rule != text::PretokenizerRule::none) return SlowSplit(rule, text).ends();
         return text.empty() ? std::vector<u32>() : std::vector{static_cast<u32>(text.size())};
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pretokenizers as a backtracking matcher of their regular expressions, alternative by alternative:
-// slow, and close to the text of the pattern. What the splitters are compared with.
+// slow, and close to the text of the pattern. What the pre-tokenizers are compared with.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace lm::test {
 
 class SlowSplit {
   public:
-    SlowSplit(text::SplitRule rule, std::string_view bytes) : rule_(rule) {
+    SlowSplit(text::PretokenizerRule rule, std::string_view bytes) : rule_(rule) {
         for (size_t i = 0; i < bytes.size();) {
             const DecodedChar d = decode_utf8(bytes.substr(i));
             chars_.push_back(d.code_point);
@@ -29,7 +29,7 @@ class SlowSplit {
     std::vector<u32> ends() const {
         std::vector<u32> out;
         for (size_t at = 0; at < chars_.size();) {
-            at = piece_end(at);
+            at = pretoken_end(at);
             out.push_back(ends_[at - 1]);
         }
         return out;
@@ -88,25 +88,25 @@ class SlowSplit {
         return end == chars_.size() || end - at < 2 ? end : end - 1;
     }
 
-    size_t piece_end(size_t at) const {
+    size_t pretoken_end(size_t at) const {
         switch (rule_) {
-            case text::SplitRule::gpt2:
+            case text::PretokenizerRule::gpt2:
                 return gpt2(at);
-            case text::SplitRule::starcoder:
+            case text::PretokenizerRule::starcoder:
                 return starcoder(at);
-            case text::SplitRule::digits:
+            case text::PretokenizerRule::digits:
                 return digits(at);
-            case text::SplitRule::llama3:
+            case text::PretokenizerRule::llama3:
                 return llama3(at, 3);
-            case text::SplitRule::qwen2:
+            case text::PretokenizerRule::qwen2:
                 return llama3(at, 1);
-            case text::SplitRule::qwen3_5:
+            case text::PretokenizerRule::qwen3_5:
                 return qwen3_5(at);
-            case text::SplitRule::o200k:
+            case text::PretokenizerRule::o200k:
                 return cased(at, true, 3);
-            case text::SplitRule::tekken:
+            case text::PretokenizerRule::tekken:
                 return cased(at, false, 1);
-            case text::SplitRule::bloom:
+            case text::PretokenizerRule::bloom:
                 return bloom(at);
             default:
                 return chars_.size();
@@ -187,24 +187,24 @@ class SlowSplit {
     }
 
     friend class SlowStages;
-    text::SplitRule rule_;
+    text::PretokenizerRule rule_;
     std::vector<u32> chars_;
     std::vector<u32> ends_;  // byte offsets
 };
 
-// Sequences of pretokenizers, each over every piece of the one before it.
+// Sequences of pre-tokenizers, each over every pre-token of the one before it.
 class SlowStages {
   public:
-    explicit SlowStages(std::string_view text) : pieces_{text} {}
+    explicit SlowStages(std::string_view text) : pretokens_{text} {}
 
-    std::vector<u32> ends(text::SplitRule rule) {
-        rule == text::SplitRule::deepseek_v3      ? deepseek_v3()
-        : rule == text::SplitRule::deepseek_coder ? deepseek_coder()
-                                                  : falcon();
+    std::vector<u32> ends(text::PretokenizerRule rule) {
+        rule == text::PretokenizerRule::deepseek_v3      ? deepseek_v3()
+        : rule == text::PretokenizerRule::deepseek_coder ? deepseek_coder()
+                                                         : falcon();
         std::vector<u32> ends;
-        for (const std::string_view piece : pieces_)
-            ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<u32>(piece.size()));
-        return pieces_[0].empty() ? std::vector<u32>() : ends;
+        for (const std::string_view pretoken : pretokens_)
+            ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<u32>(pretoken.size()));
+        return pretokens_[0].empty() ? std::vector<u32>() : ends;
     }
 
   private:
@@ -214,17 +214,17 @@ class SlowStages {
     template <typename Cut>
     void stage(Cut cut) {
         std::vector<std::string_view> all;
-        for (const std::string_view piece : pieces_) {
+        for (const std::string_view pretoken : pretokens_) {
             u32 begin = 0;
-            for (const u32 end : cut(piece)) {
-                all.push_back(piece.substr(begin, end - begin));
+            for (const u32 end : cut(pretoken)) {
+                all.push_back(pretoken.substr(begin, end - begin));
                 begin = end;
             }
         }
-        if (!all.empty()) pieces_ = all;
+        if (!all.empty()) pretokens_ = all;
     }
-    static std::vector<u32> isolated(std::string_view piece, const Match& match) {
-        const Split split(text::SplitRule::none, piece);
+    static std::vector<u32> isolated(std::string_view pretoken, const Match& match) {
+        const Split split(text::PretokenizerRule::none, pretoken);
         std::vector<u32> ends;
         for (size_t at = 0; at < split.chars_.size();) {
             size_t end = match(split, at);
@@ -237,7 +237,7 @@ class SlowStages {
         return ends;
     }
     void isolate(const Match& match) {
-        stage([&](std::string_view piece) { return isolated(piece, match); });
+        stage([&](std::string_view pretoken) { return isolated(pretoken, match); });
     }
     void isolate_runs(const Split::Class& cls, size_t most = ~size_t{0}) {
         isolate([&](const Split& split, size_t at) { return split.run(at, cls, most); });
@@ -292,10 +292,12 @@ class SlowStages {
     }
     void falcon() {
         isolate_runs(text::is_split_punctuation);
-        stage([](std::string_view piece) { return Split(text::SplitRule::gpt2, piece).ends(); });
+        stage([](std::string_view pretoken) {
+            return Split(text::PretokenizerRule::gpt2, pretoken).ends();
+        });
         // Over bytes, each shown as a character.
-        const auto over_bytes = [](std::string_view piece, const Match& match) {
-            const std::string shown = text::token_of_bytes(piece);
+        const auto over_bytes = [](std::string_view pretoken, const Match& match) {
+            const std::string shown = text::token_of_bytes(pretoken);
             std::vector<u32> ends;
             for (const u32 end : isolated(shown, match)) {
                 const auto is_first = [](char c) { return (c & 0xC0) != 0x80; };
@@ -304,36 +306,39 @@ class SlowStages {
             }
             return ends;
         };
-        stage([&](std::string_view piece) {
-            return over_bytes(
-                piece, [](const Split& split, size_t at) { return split.run(at, Split::number); });
+        stage([&](std::string_view pretoken) {
+            return over_bytes(pretoken, [](const Split& split, size_t at) {
+                return split.run(at, Split::number);
+            });
         });
         const auto digit = [](u32 c) { return c >= '0' && c <= '9'; };
-        stage([&](std::string_view piece) {
-            return over_bytes(piece, [&](const Split& split, size_t at) {
+        stage([&](std::string_view pretoken) {
+            return over_bytes(pretoken, [&](const Split& split, size_t at) {
                 return split.run(at, digit, 3) == at + 3 ? at + 3 : at;
             });
         });
     }
 
-    std::vector<std::string_view> pieces_;
+    std::vector<std::string_view> pretokens_;
 };
 
-inline std::vector<u32> slow_ends(text::SplitRule rule, std::string_view text) {
+inline std::vector<u32> slow_ends(text::PretokenizerRule rule, std::string_view text) {
     switch (rule) {
-        case text::SplitRule::deepseek_v3:
-        case text::SplitRule::deepseek_coder:
-        case text::SplitRule::falcon:
+        case text::PretokenizerRule::deepseek_v3:
+        case text::PretokenizerRule::deepseek_coder:
+        case text::PretokenizerRule::falcon:
             return SlowStages(text).ends(rule);
         default:
             return SlowSplit(rule, text).ends();
     }
 }
 
-inline constexpr text::SplitRule all_rules[] = {
-    text::SplitRule::gpt2,        text::SplitRule::starcoder,      text::SplitRule::digits,
-    text::SplitRule::llama3,      text::SplitRule::qwen2,          text::SplitRule::bloom,
-    text::SplitRule::o200k,       text::SplitRule::tekken,         text::SplitRule::qwen3_5,
-    text::SplitRule::deepseek_v3, text::SplitRule::deepseek_coder, text::SplitRule::falcon};
+inline constexpr text::PretokenizerRule all_rules[] = {
+    text::PretokenizerRule::gpt2,           text::PretokenizerRule::starcoder,
+    text::PretokenizerRule::digits,         text::PretokenizerRule::llama3,
+    text::PretokenizerRule::qwen2,          text::PretokenizerRule::bloom,
+    text::PretokenizerRule::o200k,          text::PretokenizerRule::tekken,
+    text::PretokenizerRule::qwen3_5,        text::PretokenizerRule::deepseek_v3,
+    text::PretokenizerRule::deepseek_coder, text::PretokenizerRule::falcon};
 
 }  // namespace lm::test

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoder with its caches and batches against the merging of one piece after the other.
+// The encoder with its caches and batches against the merging of one pre-token after the other.
 #include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
+#include "text/gpt2_tokenizer.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -33,8 +35,8 @@ const BpeModel& model_of(const Tokenizer& tokenizer) {
 }
 
 // Of `model`, with `more` tokens that nothing uses and without some of the merges that no other
-// needs: their tokens are whole pieces.
-std::unique_ptr<BpeModel> with_whole_pieces(const BpeModel& model, size_t more) {
+// needs: their tokens are whole pre-tokens.
+std::unique_ptr<BpeModel> with_whole_pretokens(const BpeModel& model, size_t more) {
     std::vector<std::string> tokens;
     for (i32 id = 0; id < model.vocab_size(); ++id) tokens.emplace_back(model.token(id));
     tokens.resize(tokens.size() + more);
@@ -52,7 +54,7 @@ std::unique_ptr<BpeModel> with_whole_pieces(const BpeModel& model, size_t more) 
         }
     }
     auto made = std::make_unique<BpeModel>(std::move(tokens), bytes, std::move(merges));
-    for (const i32 id : whole) made->add_whole_piece(id);
+    for (const i32 id : whole) made->add_whole_token(id);
     return made;
 }
 
@@ -79,21 +81,21 @@ std::string text_of(std::mt19937& random, const BpeModel& model, int n_words) {
 }
 
 std::vector<i32> one_by_one(const BpeModel& model, const std::string& text) {
-    const auto splitter = make_splitter(SplitRule::gpt2);
-    PieceEncoder encoder(model);
+    const auto pretokenizer = make_pretokenizer(PretokenizerRule::gpt2);
+    PretokenEncoder encoder(model);
     std::vector<i32> ids;
     std::array<u32, 128> ends{};
-    splitter->start(text);
+    pretokenizer->start(text);
     u32 begin = 0;
-    while (const i64 n = splitter->next(ends.data(), ends.size())) {
+    while (const i64 n = pretokenizer->next(ends.data(), ends.size())) {
         for (i64 i = 0; i < n; ++i) {
-            const std::string piece = text.substr(begin, ends[static_cast<size_t>(i)] - begin);
+            const std::string pretoken = text.substr(begin, ends[static_cast<size_t>(i)] - begin);
             begin = ends[static_cast<size_t>(i)];
-            if (const i32 whole = model.find_whole(piece); whole >= 0) {
+            if (const i32 whole = model.find_whole(pretoken); whole >= 0) {
                 ids.push_back(whole);
                 continue;
             }
-            const std::span<const i32> merged = encoder.encode(piece);
+            const std::span<const i32> merged = encoder.encode(pretoken);
             ids.insert(ids.end(), merged.begin(), merged.end());
         }
     }
@@ -101,7 +103,7 @@ std::vector<i32> one_by_one(const BpeModel& model, const std::string& text) {
 }
 
 void check_texts(const BpeModel& model) {
-    const auto encoder = make_bpe_encoder({&model, SplitRule::gpt2});
+    const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2);
     std::mt19937 random(17);
     for (const int n_words : {0, 1, 3, 40, 300, 300, 3000, 3000}) {
         const std::string text = text_of(random, model, n_words);
@@ -116,19 +118,19 @@ void check_texts(const BpeModel& model) {
 
 }  // namespace
 
-TEST_CASE("texts full of new and long pieces become what their pieces become alone") {
+TEST_CASE("texts full of new and long pre-tokens become what their pre-tokens become alone") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
     check_texts(model);
-    check_texts(*with_whole_pieces(model, 0));
-    check_texts(*with_whole_pieces(model, 20'000));  // ids of 32 bits
+    check_texts(*with_whole_pretokens(model, 0));
+    check_texts(*with_whole_pretokens(model, 20'000));  // ids of 32 bits
 }
 
-TEST_CASE("pieces of up to 64 bytes, many at once, become what they become alone") {
+TEST_CASE("pre-tokens of up to 64 bytes, many at once, become what they become alone") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
     std::mt19937 random(5);
-    std::vector<std::string> texts;  // with other text behind the piece
+    std::vector<std::string> texts;  // with other text behind the pre-token
     std::vector<size_t> sizes;
     for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xD0\xB0\xD0\xB5", "\xFF"}) {
         for (size_t size = 1; size <= MediumIds::longest; ++size) {
@@ -140,18 +142,18 @@ TEST_CASE("pieces of up to 64 bytes, many at once, become what they become alone
             }
         }
     }
-    std::vector<std::string_view> pieces;
+    std::vector<std::string_view> pretokens;
     for (size_t i = 0; i < texts.size(); ++i)
-        pieces.push_back(std::string_view(texts[i]).substr(0, sizes[i]));
-    PieceEncoder alone(model);
-    for (const size_t n : {size_t{0}, size_t{1}, size_t{9}, pieces.size()}) {
+        pretokens.push_back(std::string_view(texts[i]).substr(0, sizes[i]));
+    PretokenEncoder alone(model);
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{9}, pretokens.size()}) {
         for (const auto& merger : test::all_mergers(model)) {
             std::vector<MediumIds> merged(n);
-            merger->merge(std::span(pieces).first(n), merged.data());
+            merger->merge(std::span(pretokens).first(n), merged.data());
             for (size_t i = 0; i < n; ++i) {
-                INFO(pieces[i]);
+                INFO(pretokens[i]);
                 CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
-                                         alone.encode(pieces[i])));
+                                         alone.encode(pretokens[i])));
             }
         }
     }

@@ -2,6 +2,7 @@
 // Merge tables unlike those that are learned: tokens made by several merges, merges in any order,
 // as conversions from other formats have them. Against the algorithm as it is defined.
 #include "text/bpe/bpe_model.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
 
 #include <catch2/catch.hpp>
 #include <random>
@@ -64,22 +65,22 @@ std::string random_text(std::mt19937& random, const std::string& alphabet, size_
 
 }  // namespace
 
-TEST_CASE("windows of long pieces, whatever the merges") {
+TEST_CASE("windows of long pre-tokens, whatever the merges") {
     std::mt19937 random(11);
     int n_cut = 0;
     for (int round = 0; round < 60; ++round) {
         const std::string alphabet = round % 2 == 0 ? "ab" : "abcd";
         const BpeModel model = tangled_model(random, alphabet, 10 + random() % 60);
-        const std::string piece = random_text(random, alphabet, 400 + random() % 400);
-        PieceEncoder windows(model, 16 + random() % 100);
+        const std::string pretoken = random_text(random, alphabet, 400 + random() % 400);
+        PretokenEncoder windows(model, 16 + random() % 100);
         std::vector<i32> got;
         int n_windows = 0;
-        windows.encode(piece, [&](std::span<const i32> ids) {
+        windows.encode(pretoken, [&](std::span<const i32> ids) {
             got.insert(got.end(), ids.begin(), ids.end());
             ++n_windows;
         });
         n_cut += n_windows > 1;
-        CHECK(got == test::SlowMerges(model).of_piece(piece));
+        CHECK(got == test::SlowMerges(model).of_pretoken(pretoken));
     }
     CHECK(n_cut > 30);
 }
@@ -94,16 +95,16 @@ TEST_CASE("texts, whatever the merges, in ids of 16 and of 32 bits") {
         // As with ignore_merges: tokens that their bytes do not become.
         int n_whole = 0;
         for (i32 id = 256; round % 3 == 0 && id < 256 + 20; ++id) {
-            if (model.token(id).empty() || slow.of_piece(model.token(id)).size() == 1) continue;
-            model.add_whole_piece(id);
+            if (model.token(id).empty() || slow.of_pretoken(model.token(id)).size() == 1) continue;
+            model.add_whole_token(id);
             ++n_whole;
         }
-        INFO(round << ", " << n_whole << " whole pieces");
-        const auto encoder = make_bpe_encoder({&model, SplitRule::gpt2});
+        INFO(round << ", " << n_whole << " whole pretokens");
+        const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2);
         for (int i = 0; i < 40; ++i) {
             const std::string text =
                 random_text(random, alphabet + "   -\n", 1 + random() % (i % 8 == 0 ? 3000 : 90));
-            CHECK(test::ids_of(*encoder, text) == slow.of_text(SplitRule::gpt2, text));
+            CHECK(test::ids_of(*encoder, text) == slow.of_text(PretokenizerRule::gpt2, text));
         }
     }
 }

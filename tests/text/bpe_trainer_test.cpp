@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training: merges against a slow reference, the same counts for any number of threads, and what is
-// forgotten when there are too many pieces.
+// forgotten when there are too many pre-tokens.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -14,7 +14,9 @@
 #include "support/temp_dir.hpp"
 #include "text/bpe/bpe_trainer.hpp"
 #include "text/bpe/pretoken_counts.hpp"
+#include "text/gpt2_tokenizer.hpp"
 #include "text/tokenizer.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 #include "text/tokenizer_json/write_tokenizer.hpp"
 
 using namespace lm;
@@ -24,12 +26,12 @@ namespace {
 
 using Counts = std::map<std::string, i64>;
 
-Counts random_counts(u64 seed, int n_pieces) {
+Counts random_counts(u64 seed, int n_pretokens) {
     test::NastyText nasty(seed);
     Counts counts;
-    for (int i = 0; i < n_pieces; ++i) {
-        const std::string piece = nasty.next(1 + static_cast<int>(nasty.draw(6)));
-        if (!piece.empty()) counts[piece] += 1 + static_cast<i64>(nasty.draw(9));
+    for (int i = 0; i < n_pretokens; ++i) {
+        const std::string pretoken = nasty.next(1 + static_cast<int>(nasty.draw(6)));
+        if (!pretoken.empty()) counts[pretoken] += 1 + static_cast<i64>(nasty.draw(9));
     }
     return counts;
 }
@@ -38,9 +40,9 @@ Counts random_counts(u64 seed, int n_pieces) {
 class SlowTrainer {
   public:
     SlowTrainer(const Counts& counts, const TrainedBpe& start) : tokens_(start.tokens) {
-        for (const auto& [piece, count] : counts) {
+        for (const auto& [pretoken, count] : counts) {
             std::vector<i32> word;
-            for (const char c : piece) word.push_back(id_of(token_of_byte(c)));
+            for (const char c : pretoken) word.push_back(id_of(token_of_byte(c)));
             words_.emplace_back(std::move(word), count);
         }
     }
@@ -103,7 +105,7 @@ class SlowTrainer {
 
 TrainedBpe train(const Counts& counts, i64 vocab_size, i64 min_frequency = 2) {
     BpeTrainer trainer({"<|endoftext|>"});
-    for (const auto& [piece, count] : counts) trainer.add(piece, count);
+    for (const auto& [pretoken, count] : counts) trainer.add(pretoken, count);
     return trainer.train(vocab_size, min_frequency);
 }
 
@@ -141,28 +143,29 @@ TEST_CASE("no merge spells a special token") {
 }
 
 TEST_CASE("counts do not depend on the number of threads") {
-    std::vector<std::string> pieces;
+    std::vector<std::string> pretokens;
     test::NastyText nasty(3);
-    for (int i = 0; i < 20000; ++i) pieces.push_back("x" + nasty.next(2));
+    for (int i = 0; i < 20000; ++i) pretokens.push_back("x" + nasty.next(2));
     std::vector<Counts> results;
     for (const int n_threads : {1, 4}) {
         for (const i64 most : {i64{1'000'000}, i64{300}}) {
             ThreadPool pool(n_threads);
-            PieceCounter counter(pool.size(), most);
-            for (size_t round = 0; round < pieces.size(); round += 4000) {
+            PretokenCounter counter(pool.size(), most);
+            for (size_t round = 0; round < pretokens.size(); round += 4000) {
                 pool.run(4000, [&](i64 task, int worker) {
-                    counter.add(worker, pieces[round + static_cast<size_t>(task)]);
+                    counter.add(worker, pretokens[round + static_cast<size_t>(task)]);
                 });
                 counter.end_round(pool);
                 CHECK(counter.size() <= most);
             }
-            CHECK((counter.forgotten() > 0) == (most == 300));
+            CHECK((counter.dropped_count() > 0) == (most == 300));
             Counts& counts = results.emplace_back();
-            counter.for_each([&](std::string_view piece, i64 n) { counts.emplace(piece, n); });
+            counter.for_each(
+                [&](std::string_view pretoken, i64 n) { counts.emplace(pretoken, n); });
         }
     }
     Counts expected;
-    for (const std::string& piece : pieces) ++expected[piece];
+    for (const std::string& pretoken : pretokens) ++expected[pretoken];
     CHECK(results[0] == expected);
     CHECK(results[2] == expected);
     CHECK(results[1] == results[3]);

@@ -21,8 +21,12 @@
 #include "support/all_mergers.hpp"
 #include "support/ids.hpp"
 #include "support/temp_dir.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
 #include "text/bpe/pretoken_loops.hpp"
+#include "text/bpe/x86/pretoken_loops_aes.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/byte_tokenizer.hpp"
+#include "text/gpt2_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
 using namespace lm;
@@ -114,20 +118,20 @@ TEST_CASE("work grows linearly on adversarial text") {
     }
 }
 
-TEST_CASE("long pieces, window by window, become what they become whole") {
+TEST_CASE("long pre-tokens, window by window, become what they become whole") {
     const auto tokenizer = gpt2();
     const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
     std::mt19937 random(3);
     for (const std::string alphabet :
          {"a", "ab", "etaoinshr", "-=_*", "aeiouxyz", "ACGT", "0123"}) {
         for (const size_t window : {40U, 64U, 200U}) {
-            std::string piece;
-            for (int i = 0; i < 3000; ++i) piece += alphabet[random() % alphabet.size()];
-            PieceEncoder whole(model), windows(model, window);
-            const std::span<const i32> want = whole.encode(piece);
+            std::string pretoken;
+            for (int i = 0; i < 3000; ++i) pretoken += alphabet[random() % alphabet.size()];
+            PretokenEncoder whole(model), windows(model, window);
+            const std::span<const i32> want = whole.encode(pretoken);
             std::vector<i32> got;
             int n_windows = 0;
-            windows.encode(piece, [&](std::span<const i32> ids) {
+            windows.encode(pretoken, [&](std::span<const i32> ids) {
                 got.insert(got.end(), ids.begin(), ids.end());
                 ++n_windows;
             });
@@ -138,29 +142,29 @@ TEST_CASE("long pieces, window by window, become what they become whole") {
     }
 }
 
-TEST_CASE("short pieces, many at once, become what they become alone") {
+TEST_CASE("short pre-tokens, many at once, become what they become alone") {
     const auto tokenizer = gpt2();
     const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
     std::mt19937 random(5);
-    std::vector<PieceKey> pieces;
+    std::vector<PretokenKey> pretokens;
     for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xE4\xB8\x80", "01 ab"}) {
-        for (size_t size = 1; size <= PieceKey::longest; ++size) {
+        for (size_t size = 1; size <= PretokenKey::longest; ++size) {
             for (int i = 0; i < 40; ++i) {
-                std::string piece;
-                while (piece.size() < size) piece += alphabet[random() % alphabet.size()];
-                pieces.push_back(PieceKey::of(piece));
+                std::string pretoken;
+                while (pretoken.size() < size) pretoken += alphabet[random() % alphabet.size()];
+                pretokens.push_back(PretokenKey::of(pretoken));
             }
         }
     }
-    for (const size_t n : {size_t{0}, size_t{1}, size_t{7}, size_t{9}, pieces.size()}) {
-        PieceEncoder alone(model);
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{7}, size_t{9}, pretokens.size()}) {
+        PretokenEncoder alone(model);
         for (const auto& merger : test::all_mergers(model)) {
             std::vector<ShortIds> merged(n);
-            merger->merge(std::span(pieces).first(n), merged.data());
+            merger->merge(std::span(pretokens).first(n), merged.data());
             for (size_t i = 0; i < n; ++i) {
-                INFO(test::escaped(pieces[i].text()));
+                INFO(test::escaped(pretokens[i].text()));
                 CHECK(std::ranges::equal(std::span(merged[i].ids).first(merged[i].count),
-                                         alone.encode(pieces[i].text())));
+                                         alone.encode(pretokens[i].text())));
             }
         }
     }
@@ -190,15 +194,15 @@ TEST_CASE("the table of pairs knows every merge and nothing else") {
     CHECK_THROWS(PairTable(twice));
 }
 
-// Keys, long pieces, what is found and what is missing: the same whatever the hash.
+// Keys, long pre-tokens, what is found and what is missing: the same whatever the hash.
 template <typename Id>
-void compare_loops(const PieceLoops<Id>& aes) {
-    const PieceLoops<Id> portable = portable_loops<Id>();
-    PieceCache<Id> cache, other_cache;
-    const auto batch = std::make_unique<PieceBatch<Id>>(cache);
-    const auto other = std::make_unique<PieceBatch<Id>>(other_cache);
+void compare_loops(const PretokenLoops<Id>& aes) {
+    const PretokenLoops<Id> portable = portable_loops<Id>();
+    PretokenCache<Id> cache, other_cache;
+    const auto batch = std::make_unique<PretokenBatch<Id>>(cache);
+    const auto other = std::make_unique<PretokenBatch<Id>>(other_cache);
     std::string text;
-    const i64 n = PieceBatch<Id>::capacity;
+    const i64 n = PretokenBatch<Id>::capacity;
     for (u32 i = 0; i < n; ++i) {
         text.append(1 + i % 18, static_cast<char>('a' + i % 26));
         batch->ends[i] = other->ends[i] = static_cast<u32>(text.size());
@@ -208,8 +212,8 @@ void compare_loops(const PieceLoops<Id>& aes) {
     for (const i64 i : {0, 1, 7, 100})  // a batch may be loaded bit by bit
         aes.load(text.data(), i, i == 0 ? 1 : i == 1 ? 7 : i == 7 ? 100 : n, *other, other_cache);
     REQUIRE(std::ranges::equal(
-        std::span(batch->long_pieces).first(static_cast<size_t>(batch->n_long)),
-        std::span(other->long_pieces).first(static_cast<size_t>(other->n_long))));
+        std::span(batch->long_pretokens).first(static_cast<size_t>(batch->n_long)),
+        std::span(other->long_pretokens).first(static_cast<size_t>(other->n_long))));
     CHECK(batch->n_long > 0);
     std::set<const void*> lines;
     for (i64 i = 0; i < n; ++i) {
@@ -220,15 +224,15 @@ void compare_loops(const PieceLoops<Id>& aes) {
             lines.insert(std::min(other->at[i], other_cache.neighbour_of(other->at[i]))).second;
         if (i % 5 == 0 || !alone || !batch->keys[i].is_short()) continue;
         const i32 ids[PackedIds<Id>::most] = {static_cast<i32>(i), static_cast<i32>(i + 1)};
-        typename PieceCache<Id>::Entry entry{batch->keys[i], {}};
+        typename PretokenCache<Id>::Entry entry{batch->keys[i], {}};
         entry.ids.set(ids, static_cast<u32>(1 + i % 2));
         cache.insert(batch->at[i], entry);
         other_cache.insert(other->at[i], entry);
     }
     for (const i64 from : {0, 1, 15, 16, 77}) {
         for (const i64 to : {i64{78}, n - 17, n}) {
-            u32 missing[PieceBatch<Id>::capacity + 16],
-                other_missing[PieceBatch<Id>::capacity + 16];
+            u32 missing[PretokenBatch<Id>::capacity + 16],
+                other_missing[PretokenBatch<Id>::capacity + 16];
             const i64 n_missing = portable.find_missing(*batch, from, to, missing);
             REQUIRE(n_missing == aes.find_missing(*other, from, to, other_missing));
             CHECK(std::equal(missing, missing + n_missing, other_missing));
@@ -239,10 +243,10 @@ void compare_loops(const PieceLoops<Id>& aes) {
 
 template <typename Id>
 void check_copy(i32 largest) {
-    PieceCache<Id> cache;
-    const auto batch = std::make_unique<PieceBatch<Id>>(cache);
+    PretokenCache<Id> cache;
+    const auto batch = std::make_unique<PretokenBatch<Id>>(cache);
     constexpr u32 most = PackedIds<Id>::most;
-    typename PieceCache<Id>::Entry entries[most + 2] = {};
+    typename PretokenCache<Id>::Entry entries[most + 2] = {};
     std::vector<Id> want;
     for (u32 i = 1; i <= most + 1; ++i) {
         std::vector<i32> ids;
@@ -260,12 +264,12 @@ void check_copy(i32 largest) {
     CHECK(out - behind == most);
 }
 
-TEST_CASE("ids are copied up to the first piece that has more than an entry holds") {
+TEST_CASE("ids are copied up to the first pre-token that has more than an entry holds") {
     check_copy<u16>(0xFFFF);
     check_copy<i32>(BpeModel::no_id);
 }
 
-TEST_CASE("the loops over pieces do the same on every machine") {
+TEST_CASE("the loops over pre-tokens do the same on every machine") {
     if (!has_aes_loops()) return;
     for (const bool wide : {false, has_wide_aes()}) {
         compare_loops<u16>(aes_loops<u16>(wide));
@@ -288,19 +292,21 @@ TEST_CASE("the narrow table of pairs knows every merge and nothing else") {
     std::mt19937 random(8);
     for (const size_t n : {0U, 1U, 100U, 5000U, 50'000U}) {
         const u32 n_ids = n < 1000 ? 64 : 0xFFFF;
-        const auto key = [&] { return NarrowPairs::key_of(random() % n_ids, random() % n_ids); };
+        const auto key = [&] {
+            return NarrowPairTable::key_of(random() % n_ids, random() % n_ids);
+        };
         std::set<u32> known;
         while (known.size() < n) known.insert(key());
         std::vector<u32> keys(known.begin(), known.end());
         std::ranges::shuffle(keys, random);
-        const NarrowPairs table(keys);
+        const NarrowPairTable table(keys);
         REQUIRE(table.ok());
         for (u32 rank = 0; rank < n; ++rank) CHECK(table.probe(keys[rank]).rank_or_more() == rank);
         for (int i = 0; i < 100'000; ++i) {
             const u32 other =
                 i % 2 == 0 || keys.empty() ? key() : keys[random() % n] ^ 1U << random() % 32;
             if (!known.contains(other))
-                CHECK(table.probe(other).rank_or_more() >= NarrowPairs::none);
+                CHECK(table.probe(other).rank_or_more() >= NarrowPairTable::none);
         }
     }
 }

@@ -16,45 +16,47 @@ using namespace lm::text;
 
 namespace {
 
-std::vector<std::string> split(Splitter& splitter, const std::string& text) {
-    std::vector<std::string> pieces;
-    splitter.start(text);
+std::vector<std::string> split(Pretokenizer& pretokenizer, const std::string& text) {
+    std::vector<std::string> pretokens;
+    pretokenizer.start(text);
     u32 ends[128];
     u32 begin = 0;
-    while (const i64 n = splitter.next(ends, 128)) {
+    while (const i64 n = pretokenizer.next(ends, 128)) {
         for (i64 i = 0; i < n; ++i) {
-            pieces.push_back(text.substr(begin, ends[i] - begin));
+            pretokens.push_back(text.substr(begin, ends[i] - begin));
             begin = ends[i];
         }
     }
     REQUIRE(begin == text.size());
-    return pieces;
+    return pretokens;
 }
 
 struct Golden {
     const char* text;
-    std::vector<std::string> pieces;
+    std::vector<std::string> pretokens;
 };
 
 // Given by Hugging Face tokenizers 0.23.
 struct RuleGolden {
-    SplitRule rule;
+    PretokenizerRule rule;
     const char* text;
-    std::vector<std::string> pieces;
+    std::vector<std::string> pretokens;
 };
 
 const std::vector<RuleGolden> golden_others = {
-    {SplitRule::o200k, "HelloWorld's ABCdef XMLHttp", {"Hello", "World's", " ABCdef", " XMLHttp"}},
-    {SplitRule::o200k, "A\u4E2DBc!\n/x 1234", {"A\u4E2DBc", "!\n/", "x", " ", "123", "4"}},
-    {SplitRule::tekken, "Don't 12", {"Don", "'t", " ", "1", "2"}},
-    {SplitRule::qwen3_5, "e\u0301a !\u0301b", {"e\u0301a", " !", "\u0301b"}},
-    {SplitRule::deepseek_v3,
+    {PretokenizerRule::o200k,
+     "HelloWorld's ABCdef XMLHttp",
+     {"Hello", "World's", " ABCdef", " XMLHttp"}},
+    {PretokenizerRule::o200k, "A\u4E2DBc!\n/x 1234", {"A\u4E2DBc", "!\n/", "x", " ", "123", "4"}},
+    {PretokenizerRule::tekken, "Don't 12", {"Don", "'t", " ", "1", "2"}},
+    {PretokenizerRule::qwen3_5, "e\u0301a !\u0301b", {"e\u0301a", " !", "\u0301b"}},
+    {PretokenizerRule::deepseek_v3,
      "don't 12345 \u4E2D\u3042a.b \u20AC\n\n",
      {"don", "'t", " ", "123", "45", " ", "\u4E2D\u3042", "a", ".b", " \u20AC\n\n"}},
-    {SplitRule::deepseek_coder,
+    {PretokenizerRule::deepseek_coder,
      "a  b.c 12\r\n\u4E2D",
      {"a", " ", " b", ".", "c", " ", "1", "2", "\r", "\n", "\u4E2D"}},
-    {SplitRule::falcon,
+    {PretokenizerRule::falcon,
      "price: 12,345.67 x\u00B2y 1234567",
      {"price", ":", " ", "12", ",", "345", ".", "67", " x", "\xC2", "\xB2", "y", " ", "123", "456",
       "7"}},
@@ -76,11 +78,11 @@ const std::vector<Golden> golden_gpt2 = {
     {" \x1C \x1C", {" \x1C", " \x1C"}},
 };
 
-std::vector<std::unique_ptr<Splitter>> gpt2_splitters() {
-    std::vector<std::unique_ptr<Splitter>> all;
-    all.push_back(make_scalar_splitter(SplitRule::gpt2));
-    if (has_vector_splitter()) all.push_back(make_vector_gpt2_splitter());
-    if (has_wide_splitter()) all.push_back(make_wide_gpt2_splitter());
+std::vector<std::unique_ptr<Pretokenizer>> gpt2_pretokenizers() {
+    std::vector<std::unique_ptr<Pretokenizer>> all;
+    all.push_back(make_scalar_pretokenizer(PretokenizerRule::gpt2));
+    if (has_avx2_pretokenizers()) all.push_back(make_avx2_gpt2_pretokenizer());
+    if (has_avx512_pretokenizers()) all.push_back(make_avx512_gpt2_pretokenizer());
     return all;
 }
 
@@ -89,39 +91,39 @@ std::vector<std::unique_ptr<Splitter>> gpt2_splitters() {
 TEST_CASE("gpt2 golden splits") {
     for (const Golden& golden : golden_gpt2) {
         INFO(golden.text);
-        for (const auto& splitter : gpt2_splitters())
-            CHECK(split(*splitter, golden.text) == golden.pieces);
+        for (const auto& pretokenizer : gpt2_pretokenizers())
+            CHECK(split(*pretokenizer, golden.text) == golden.pretokens);
     }
 }
 
-TEST_CASE("every processor's gpt2 splitter cuts where the portable one does") {
-    const auto splitters = gpt2_splitters();
+TEST_CASE("every processor's gpt2 pre-tokenizer cuts where the portable one does") {
+    const auto pretokenizers = gpt2_pretokenizers();
     test::NastyText nasty(11);
     for (int i = 0; i < 20000; ++i) {
-        // Of few kinds of characters too: blocks with a piece at nearly every byte.
+        // Of few kinds of characters too: blocks with a pre-token at nearly every byte.
         std::string text = nasty.next(i % 400);
         if (i % 4 == 0) text = std::string(text.size(), "a1' "[i % 16 / 4]);
         if (i % 4 == 1)
             for (size_t k = 0; k < text.size(); ++k) text[k] = "a1'!"[nasty.draw(4)];
-        const auto pieces = split(*splitters[0], text);
-        for (const auto& splitter : splitters) {
-            if (split(*splitter, text) != pieces) FAIL(test::escaped(text));
+        const auto pretokens = split(*pretokenizers[0], text);
+        for (const auto& pretokenizer : pretokenizers) {
+            if (split(*pretokenizer, text) != pretokens) FAIL(test::escaped(text));
         }
     }
 }
 
-TEST_CASE("golden splits of other pretokenizers") {
+TEST_CASE("golden splits of other pre-tokenizers") {
     for (const RuleGolden& golden : golden_others) {
         INFO(golden.text);
-        CHECK(split(*make_splitter(golden.rule), golden.text) == golden.pieces);
+        CHECK(split(*make_pretokenizer(golden.rule), golden.text) == golden.pretokens);
     }
 }
 
-TEST_CASE("the fast splitters cut where the portable ones do") {
-    for (const SplitRule rule :
-         {SplitRule::gpt2, SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
-        const auto fast = make_splitter(rule);
-        const auto scalar = make_scalar_splitter(rule);
+TEST_CASE("the fast pre-tokenizers cut where the portable ones do") {
+    for (const PretokenizerRule rule : {PretokenizerRule::gpt2, PretokenizerRule::llama3,
+                                        PretokenizerRule::qwen2, PretokenizerRule::bloom}) {
+        const auto fast = make_pretokenizer(rule);
+        const auto scalar = make_scalar_pretokenizer(rule);
         test::NastyText nasty(1);
         for (int i = 0; i < 20000; ++i) {
             // Now and then longer than the window of the masked ones.
@@ -133,19 +135,19 @@ TEST_CASE("the fast splitters cut where the portable ones do") {
     }
 }
 
-TEST_CASE("the portable splitters cut where the regular expressions do") {
-    for (const SplitRule rule : test::all_rules) {
-        const auto scalar = make_scalar_splitter(rule);
+TEST_CASE("the portable pre-tokenizers cut where the regular expressions do") {
+    for (const PretokenizerRule rule : test::all_rules) {
+        const auto scalar = make_scalar_pretokenizer(rule);
         test::NastyText nasty(2);
         for (int i = 0; i < 4000; ++i) {
             const std::string text = nasty.next(i % 60);
-            std::vector<std::string> pieces;
+            std::vector<std::string> pretokens;
             u32 begin = 0;
             for (const u32 end : test::slow_ends(rule, text)) {
-                pieces.push_back(text.substr(begin, end - begin));
+                pretokens.push_back(text.substr(begin, end - begin));
                 begin = end;
             }
-            if (split(*scalar, text) != pieces) {
+            if (split(*scalar, text) != pretokens) {
                 FAIL("rule " << static_cast<int>(rule) << ": " << test::escaped(text));
             }
         }
@@ -153,9 +155,10 @@ TEST_CASE("the portable splitters cut where the regular expressions do") {
 }
 
 TEST_CASE("long runs across the windows") {
-    for (const SplitRule rule : {SplitRule::llama3, SplitRule::qwen2, SplitRule::bloom}) {
-        const auto fast = make_splitter(rule);
-        const auto scalar = make_scalar_splitter(rule);
+    for (const PretokenizerRule rule :
+         {PretokenizerRule::llama3, PretokenizerRule::qwen2, PretokenizerRule::bloom}) {
+        const auto fast = make_pretokenizer(rule);
+        const auto scalar = make_scalar_pretokenizer(rule);
         for (const char* unit :
              {"a", "\u00E9", "\u4E00", "\U00010400", " ", "\u3000", "1", "\n", "!"}) {
             for (int n = 4080; n < 4100; ++n) {
@@ -172,30 +175,30 @@ TEST_CASE("long runs across the windows") {
 
 TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
     test::NastyText nasty(5);
-    for (const SplitRule rule : test::all_rules) {
-        const auto fast = make_splitter(rule);
+    for (const PretokenizerRule rule : test::all_rules) {
+        const auto fast = make_pretokenizer(rule);
         for (int i = 0; i < 2000; ++i) {
             std::string text = nasty.next(60);
             for (char& c : text) {
                 if (nasty.draw(10) == 0) c = static_cast<char>(nasty.draw(256));
             }
-            split(*fast, text);  // requires that the pieces make up the text
+            split(*fast, text);  // requires that the pre-tokens make up the text
         }
     }
 }
 
 TEST_CASE("splitting any text of one kind is linear") {
-    for (const SplitRule rule : test::all_rules) {
-        const auto splitter = make_splitter(rule);
+    for (const PretokenizerRule rule : test::all_rules) {
+        const auto pretokenizer = make_pretokenizer(rule);
         for (const char* unit :
              {"a", "A", "Aa", "A\u4E2D", "\u0301", "\u0301A", " ", " \u0301", "'s", "1", "\u00B2",
               "!", "\u4E00", "\u200B", "\n", " \n", "\u3000a"}) {
             std::string text;
             while (text.size() < 300'000) text += unit;
             u32 ends[512];
-            splitter->start(text);
+            pretokenizer->start(text);
             u32 last = 0;
-            while (const i64 n = splitter->next(ends, std::size(ends))) last = ends[n - 1];
+            while (const i64 n = pretokenizer->next(ends, std::size(ends))) last = ends[n - 1];
             CHECK(last == text.size());  // in time: quadratic work would take an hour
         }
     }

@@ -18,7 +18,8 @@
 #include "support/temp_dir.hpp"
 #include "text/pretokenizer/patterns.hpp"
 #include "text/tokenizer.hpp"
-#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/pretokenizer_component.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 
 using namespace lm;
 using namespace lm::text;
@@ -222,9 +223,9 @@ TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens
 }
 
 TEST_CASE("a rule is read as it is written") {
-    for (const SplitRule rule : test::all_rules) {
-        const io::OrderedJson written = pre_tokenizer_json(rule);
-        CHECK(read_pre_tokenizer(Json::parse(written.dump()), "here").rule == rule);
+    for (const PretokenizerRule rule : test::all_rules) {
+        const io::OrderedJson written = pretokenizer_json(rule);
+        CHECK(read_pretokenizer(Json::parse(written.dump()), "here").rule == rule);
     }
 }
 

@@ -85,7 +85,7 @@ size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, siz
     return least;  // also where the match begins before it
 }
 
-size_t AddedTokenMatcher::strip_behind(std::string_view whole, size_t end) {
+size_t AddedTokenMatcher::strip_after(std::string_view whole, size_t end) {
     while (end < whole.size()) {
         const DecodedChar c = decode_utf8(whole.substr(end));
         if (class_table()[c.code_point] != CharClass::space) break;

@@ -44,7 +44,7 @@ class AddedTokenMatcher {
         for (Match match = find(whole, 0); match.token != nullptr; match = find(whole, match.end)) {
             if (ignored(whole, match)) continue;
             const bool rstrip = match.token->rstrip;
-            if (rstrip && match.end > swallowed) swallowed = strip_behind(whole, match.end);
+            if (rstrip && match.end > swallowed) swallowed = strip_after(whole, match.end);
             const size_t begin =
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
             const size_t end = rstrip ? std::max(match.end, swallowed) : match.end;
@@ -67,7 +67,7 @@ class AddedTokenMatcher {
     const AddedToken* longest_at(std::string_view text) const;
     bool ignored(std::string_view whole, const Match& match) const;
     static size_t strip_before(std::string_view whole, size_t begin, size_t least);
-    static size_t strip_behind(std::string_view whole, size_t end);
+    static size_t strip_after(std::string_view whole, size_t end);
 
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // by content

@@ -15,12 +15,12 @@ namespace {
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
-    explicit BpeEncoder(const BpePlan& plan)
-        : plan_(plan), splitter_(make_splitter(plan.rule)), ids_(*plan.model) {}
+    BpeEncoder(const BpeModel& model, PretokenizerRule rule)
+        : model_(&model), pretokenizer_(make_pretokenizer(rule)), ids_(model) {}
 
     i64 encode(std::string_view text, IdBuffer& out) override {
         const i64 before = out.count();
-        splitter_->start(text);
+        pretokenizer_->start(text);
         batch_.begin = 0;
         while (fill_batch(text)) {
             encode_batch(text, out);
@@ -32,29 +32,29 @@ class BpeEncoder : public Encoder {
     u64 operations() const override { return ids_.operations(); }
 
   private:
-    using Batch = PieceBatch<Id>;
+    using Batch = PretokenBatch<Id>;
 
-    // A long piece of a batch that the cache does not know; its parts are gathered.
+    // A long pre-token of a batch that the cache does not know; its parts are gathered.
     struct NewLong {
         u32 index;
         i64 first_part, end_part;
         size_t n_ids;  // 0: not known yet
     };
 
-    // Some pieces are split, then their places fetched, then more split: memory is not asked for
-    // faster than it answers.
+    // Some pre-tokens are split, then their places fetched, then more split: memory is not asked
+    // for faster than it answers.
     bool fill_batch(std::string_view text) {
         constexpr i64 some = 128;
         batch_.clear();
         while (batch_.n + some <= Batch::capacity) {
-            const i64 n = splitter_->next(batch_.ends + batch_.n, some);
+            const i64 n = pretokenizer_->next(batch_.ends + batch_.n, some);
             if (n == 0) break;
             ids_.load(text, batch_.n + n, batch_);
         }
         return batch_.n > 0;
     }
 
-    // New long pieces that cannot be gathered stand between spans of all others.
+    // New long pre-tokens that cannot be gathered stand between spans of all others.
     void encode_batch(std::string_view text, IdBuffer& out) {
         i64 begin = 0;
         for (const u32 i : batch_.longs()) {
@@ -73,11 +73,11 @@ class BpeEncoder : public Encoder {
         ids_.find(batch_, i, n);
         out.append<Id>(most_ids(batch_, i, n), [&](Id* to) {
             const Id* ids = new_long_ids_.data();
-            for (const NewLong& piece : new_longs_) {
-                to = ids_.copy(batch_, text, i, piece.index, to);
-                to = std::copy_n(ids, piece.n_ids, to);
-                ids += piece.n_ids;
-                i = piece.index + 1;
+            for (const NewLong& pretoken : new_longs_) {
+                to = ids_.copy(batch_, text, i, pretoken.index, to);
+                to = std::copy_n(ids, pretoken.n_ids, to);
+                ids += pretoken.n_ids;
+                i = pretoken.index + 1;
             }
             return ids_.copy(batch_, text, i, n, to);
         });
@@ -86,30 +86,30 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Room for the ids of pieces `i` to before `n`.
+    // Room for the ids of pre-tokens `i` to before `n`.
     static i64 most_ids(const Batch& batch, i64 i, i64 n) {
         constexpr i64 slack = 16;  // which copies of ids may overwrite
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
-    // Puts the parts of a new long piece behind those of others, to be looked up and merged
+    // Puts the parts of a new long pre-token behind those of others, to be looked up and merged
     // together. It is cut where no merge ever crosses, so that the parts may come out of the caches
     // again. False: it is very long, or encode_parts() has to look at its parts.
     bool gather(std::string_view text, u32 index) {
-        const std::string_view piece = batch_.piece(text, index);
-        if (piece.size() > longest_gathered) return false;
-        const auto n_bytes = static_cast<u32>(piece.size());
+        const std::string_view pretoken = batch_.pretoken(text, index);
+        if (pretoken.size() > longest_gathered) return false;
+        const auto n_bytes = static_cast<u32>(pretoken.size());
         if (n_parts_ + n_bytes > Batch::capacity || gathered_end() + n_bytes > gathered_bytes)
             encode_gathered(text);
         const u32 begin = gathered_end();
-        std::memcpy(gathered_ + begin, piece.data(), n_bytes);
+        std::memcpy(gathered_ + begin, pretoken.data(), n_bytes);
         i64 n = n_parts_;
         for (u32 i = 1; i < n_bytes; ++i) {
             parts_.ends[n] = begin + i;
-            n += may_cut(piece, i) ? 1 : 0;
+            n += may_cut(pretoken, i) ? 1 : 0;
         }
         parts_.ends[n++] = begin + n_bytes;
-        if (plan_.model->has_whole_pieces() && has_whole(piece, n)) return false;
+        if (model_->has_whole_tokens() && has_whole(pretoken, n)) return false;
         new_longs_.push_back({index, n_parts_, n, 0});
         n_parts_ = n;
         return true;
@@ -117,17 +117,17 @@ class BpeEncoder : public Encoder {
 
     u32 gathered_end() const { return n_parts_ == 0 ? 0 : parts_.ends[n_parts_ - 1]; }
 
-    bool may_cut(std::string_view piece, size_t i) const {
-        return !plan_.model->may_join(static_cast<u8>(piece[i - 1]), static_cast<u8>(piece[i]));
+    bool may_cut(std::string_view pretoken, size_t i) const {
+        return !model_->may_join(static_cast<u8>(pretoken[i - 1]), static_cast<u8>(pretoken[i]));
     }
 
-    // Whether the piece, or one of the parts from n_parts_ to before `n`, has an id that its bytes
-    // do not merge into.
-    bool has_whole(std::string_view piece, i64 n) const {
-        bool found = plan_.model->find_whole(piece) >= 0;
+    // Whether the pre-token, or one of the parts from n_parts_ to before `n`, has an id that its
+    // bytes do not merge into.
+    bool has_whole(std::string_view pretoken, i64 n) const {
+        bool found = model_->find_whole(pretoken) >= 0;
         for (i64 i = n_parts_; i < n; ++i) {
             const u32 begin = i == 0 ? 0 : parts_.ends[i - 1];
-            found |= plan_.model->find_whole({gathered_ + begin, parts_.ends[i] - begin}) >= 0;
+            found |= model_->find_whole({gathered_ + begin, parts_.ends[i] - begin}) >= 0;
         }
         return found;
     }
@@ -143,71 +143,71 @@ class BpeEncoder : public Encoder {
         ids_.load(gathered, n_parts_, parts_);
         ids_.find(parts_, 0, n_parts_);
         ids_.merge_longs(parts_, gathered);
-        for (NewLong& piece : new_longs_) {
-            if (piece.n_ids > 0) continue;
+        for (NewLong& pretoken : new_longs_) {
+            if (pretoken.n_ids > 0) continue;
             Id* const ids = new_long_ids_.data() + n_ids;
             const Id* const end =
-                ids_.copy(parts_, gathered, piece.first_part, piece.end_part, ids);
-            piece.n_ids = static_cast<size_t>(end - ids);
-            n_ids += piece.n_ids;
-            ids_.keep_long(batch_, text, piece.index, {ids, piece.n_ids});
+                ids_.copy(parts_, gathered, pretoken.first_part, pretoken.end_part, ids);
+            pretoken.n_ids = static_cast<size_t>(end - ids);
+            n_ids += pretoken.n_ids;
+            ids_.keep_long(batch_, text, pretoken.index, {ids, pretoken.n_ids});
         }
         new_long_ids_.resize(n_ids);
         ids_.keep(parts_);
         n_parts_ = 0;
     }
 
-    // A long piece that is not gathered.
+    // A long pre-token that is not gathered.
     void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
-        const std::string_view piece = batch_.piece(text, index);
-        if (const i32 whole = plan_.model->find_whole(piece); whole >= 0) return out.push(whole);
-        if (piece.size() > longest_gathered) return encode_parts(piece, out);
+        const std::string_view pretoken = batch_.pretoken(text, index);
+        if (const i32 whole = model_->find_whole(pretoken); whole >= 0) return out.push(whole);
+        if (pretoken.size() > longest_gathered) return encode_parts(pretoken, out);
         alone_.clear();
-        encode_parts(piece, alone_);
+        encode_parts(pretoken, alone_);
         const std::span<const Id> ids = alone_.ids<Id>();
         ids_.keep_long(batch_, text, index, ids);
         out.append<Id>(alone_.size(),
                        [&](Id* to) { return std::copy(ids.begin(), ids.end(), to); });
     }
 
-    // The caches do not know very long parts. Of a whole piece they say what it becomes, not what a
-    // part does that looks like it.
-    void encode_parts(std::string_view piece, IdBuffer& out) {
-        const bool any_whole = plan_.model->has_whole_pieces();
+    // The caches do not know very long parts. Of a whole pre-token they say what it becomes, not
+    // what a part does that looks like it.
+    void encode_parts(std::string_view pretoken, IdBuffer& out) {
+        const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;
         u32 begin = 0;  // of a part
         i64 n = 0;
-        for (u32 i = 1; i <= piece.size(); ++i) {
-            if (i < piece.size() && !may_cut(piece, i)) continue;
-            const std::string_view part = piece.substr(begin, i - begin);
+        for (u32 i = 1; i <= pretoken.size(); ++i) {
+            if (i < pretoken.size() && !may_cut(pretoken, i)) continue;
+            const std::string_view part = pretoken.substr(begin, i - begin);
             begin = i;
-            const bool cached = part.size() <= longest_gathered &&
-                                !(any_whole && plan_.model->find_whole(part) >= 0);
+            const bool cached =
+                part.size() <= longest_gathered && !(any_whole && model_->find_whole(part) >= 0);
             if (cached) parts_.ends[n++] = i;
-            if (i < piece.size() && n < Batch::capacity && cached) continue;
-            encode_some_parts(piece, n, out);
+            if (i < pretoken.size() && n < Batch::capacity && cached) continue;
+            encode_some_parts(pretoken, n, out);
             if (!cached) ids_.merge(part, out);
             parts_.begin = i;
             n = 0;
         }
     }
 
-    void encode_some_parts(std::string_view piece, i64 n, IdBuffer& out) {
+    void encode_some_parts(std::string_view pretoken, i64 n, IdBuffer& out) {
         if (n == 0) return;
         parts_.clear();
-        ids_.load(piece, n, parts_);
+        ids_.load(pretoken, n, parts_);
         ids_.find(parts_, 0, n);
         out.append<Id>(most_ids(parts_, 0, n),
-                       [&](Id* to) { return ids_.copy(parts_, piece, 0, n, to); });
+                       [&](Id* to) { return ids_.copy(parts_, pretoken, 0, n, to); });
         ids_.keep(parts_);
     }
 
     static constexpr size_t gathered_bytes = size_t{1} << 14;
     static constexpr size_t longest_gathered = 1024;  // as many parts at most
 
-    BpePlan plan_;
-    std::unique_ptr<Splitter> splitter_;
-    PieceIds<Id> ids_;
+    const BpeModel* model_;
+    std::unique_ptr<Pretokenizer> pretokenizer_;
+    PretokenIds<Id> ids_;
     Batch batch_{ids_.cache()}, parts_{ids_.cache()};
     // Of a span.
     char gathered_[gathered_bytes + MediumIds::longest +
@@ -220,9 +220,9 @@ class BpeEncoder : public Encoder {
 
 }  // namespace
 
-std::unique_ptr<Encoder> make_bpe_encoder(const BpePlan& plan) {
-    if (plan.model->vocab_size() <= 65536) return std::make_unique<BpeEncoder<u16>>(plan);
-    return std::make_unique<BpeEncoder<i32>>(plan);
+std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule) {
+    if (model.vocab_size() <= 65536) return std::make_unique<BpeEncoder<u16>>(model, rule);
+    return std::make_unique<BpeEncoder<i32>>(model, rule);
 }
 
 }  // namespace lm::text

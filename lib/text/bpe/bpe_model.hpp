@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE: the merge table and the exact encoding of one piece (Sennrich et al. 2016, in the
-// byte-level form of GPT-2). Merges the adjacent pair of lowest rank, leftmost first, one at a
-// time, as Hugging Face tokenizers does; O(n log n) in the length of the piece.
+// Byte-level BPE: the merge table and the exact encoding of one pre-token (Sennrich et al. 2016, in
+// the byte-level form of GPT-2). Merges the adjacent pair of lowest rank, leftmost first, one at a
+// time, as Hugging Face tokenizers does; O(n log n) in the length of the pre-token.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,6 @@
 
 #include "base/types.hpp"
 #include "text/bpe/huge_array.hpp"
-#include "text/bpe/narrow_pairs.hpp"
 #include "text/bpe/pair_table.hpp"
 
 namespace lm::text {
@@ -46,7 +45,9 @@ class BpeModel {
     u32 rank(i32 left, i32 right) const { return ranks_.find(PairTable::key_of(left, right)); }
     const PairTable& ranks() const { return ranks_; }
     // The same for 16 bits; nullptr: these are too many.
-    const NarrowPairs* narrow_ranks() const { return narrow_ranks_ ? &*narrow_ranks_ : nullptr; }
+    const NarrowPairTable* narrow_ranks() const {
+        return narrow_ranks_ ? &*narrow_ranks_ : nullptr;
+    }
     u32 byte_rank(u8 left, u8 right) const {
         return byte_ranks_[static_cast<size_t>(left) << 8 | right];
     }
@@ -55,32 +56,33 @@ class BpeModel {
         return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
     }
 
-    // The id whose bytes are `piece`, or -1; of those that add_whole_piece() named: with
+    // The id whose bytes are `pre-token`, or -1; of those that add_whole_token() named: with
     // ignore_merges, the tokens that their own bytes do not merge into.
-    i32 find_whole(std::string_view piece) const {
-        if (!may_be_whole_[look_of(piece)]) return -1;
-        const auto at = whole_.find(piece);
+    i32 find_whole(std::string_view pretoken) const {
+        if (!may_be_whole_[look_of(pretoken)]) return -1;
+        const auto at = whole_.find(pretoken);
         return at == whole_.end() ? -1 : at->second;
     }
-    bool has_whole_pieces() const { return !whole_.empty(); }
-    void add_whole_piece(i32 id) {
+    bool has_whole_tokens() const { return !whole_.empty(); }
+    void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;
     }
 
     // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
-    // merge ever crosses, and a piece may be cut there without changing its ids.
+    // merge ever crosses, and a pre-token may be cut there without changing its ids.
     bool may_join(u8 a, u8 b) const {
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         return (joins_[bit >> 6] >> (bit & 63) & 1) != 0;
     }
 
   private:
-    // By length, first and last byte: pieces that look like none of whole_ are not sought there.
-    static u32 look_of(std::string_view piece) {
-        const u32 look = static_cast<u32>(piece.size()) << 16 |
-                         static_cast<u32>(static_cast<u8>(piece.front())) << 8 |
-                         static_cast<u8>(piece.back());
+    // By length, first and last byte: pre-tokens that look like none of whole_ are not sought
+    // there.
+    static u32 look_of(std::string_view pretoken) {
+        const u32 look = static_cast<u32>(pretoken.size()) << 16 |
+                         static_cast<u32>(static_cast<u8>(pretoken.front())) << 8 |
+                         static_cast<u8>(pretoken.back());
         return look * 0x9E37'79B1U >> 16;
     }
 
@@ -93,72 +95,12 @@ class BpeModel {
     HugeArray<i32> results_;     // by rank
     HugeArray<u32> byte_ranks_;  // of pairs of single bytes
     PairTable ranks_;
-    std::optional<NarrowPairs> narrow_ranks_;
+    std::optional<NarrowPairTable> narrow_ranks_;
     bool in_rank_order_ = true;  // the results are first_result_ and those after it
     i32 first_result_ = 0;
     std::array<u64, 1024> joins_{};
     std::unordered_map<std::string_view, i32> whole_;
     std::bitset<size_t{1} << 16> may_be_whole_;
-};
-
-// Encodes pieces; holds scratch memory, so one per thread.
-class PieceEncoder {
-  public:
-    // Parts longer than `window` bytes are encoded window by window: small ones stay in the nearest
-    // cache.
-    explicit PieceEncoder(const BpeModel& model, size_t window = 1024)
-        : model_(&model), window_(window) {}
-
-    // The ids of `piece`, valid until the next call.
-    std::span<const i32> encode(std::string_view piece);
-    // Hands the ids of `piece` to use(span) in order, in the memory that one window needs.
-    template <typename Use>
-    void encode(std::string_view piece, Use use) {
-        for (size_t window = window_; piece.size() > window;) {
-            begin_window(piece, window);
-            while (const size_t done = cut_window(piece, window)) {
-                use(std::span<const i32>(ids_of_window_));
-                piece.remove_prefix(done);
-                ids_of_window_.swap(following_);
-                if (piece.size() <= window) return use(std::span<const i32>(ids_of_window_));
-            }
-            // No place to cut: perhaps there is one in a larger window.
-            if (window > largest_window) break;
-            window *= 16;
-        }
-        use(encode(piece));
-    }
-
-    // Pair look-ups and scan steps so far: tests hold it to linear growth.
-    u64 operations() const { return operations_; }
-
-  private:
-    static constexpr size_t largest_window = size_t{1} << 19;
-
-    void begin_window(std::string_view piece, size_t window);
-    size_t cut_window(std::string_view piece, size_t window);
-    bool meet(i32 left, i32 right);
-    void encode_part(std::string_view part);
-    void encode_short(std::string_view part);
-    void encode_long(std::string_view part);
-    void push_pair(u32 left);
-    u32 rank(i32 left, i32 right) {
-        ++operations_;
-        return model_->rank(left, right);
-    }
-
-    struct Node {
-        i32 id;
-        u32 previous, next;
-        u32 rank;  // of the pair (this, next)
-    };
-
-    const BpeModel* model_;
-    size_t window_;
-    std::vector<i32> ids_, ids_of_window_, following_;
-    std::vector<Node> nodes_;
-    std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost
-    u64 operations_ = 0;
 };
 
 }  // namespace lm::text

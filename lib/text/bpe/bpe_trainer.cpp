@@ -31,10 +31,10 @@ BpeTrainer::BpeTrainer(const std::vector<std::string>& special)
     }
 }
 
-void BpeTrainer::add(std::string_view piece, i64 count) {
-    words_.push_back({symbols_.size(), static_cast<u32>(piece.size())});
+void BpeTrainer::add(std::string_view pretoken, i64 count) {
+    words_.push_back({symbols_.size(), static_cast<u32>(pretoken.size())});
     counts_.push_back(count);
-    for (const char c : piece) symbols_.push_back(byte_ids_[static_cast<u8>(c)]);
+    for (const char c : pretoken) symbols_.push_back(byte_ids_[static_cast<u8>(c)]);
 }
 
 u32 BpeTrainer::pair_of(i32 left, i32 right) {

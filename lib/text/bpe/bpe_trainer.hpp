@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training byte-level BPE (Sennrich et al. 2016, algorithm 1, over distinct pieces with counts):
-// again and again the adjacent pair that occurs most often becomes a token; of equal pairs the one
-// of the smallest ids. Pairs wait in a priority queue, and a merge touches only the pieces that
-// hold it. The tokens are those of Hugging Face's BpeTrainer.
+// Training byte-level BPE (Sennrich et al. 2016, algorithm 1, over distinct pre-tokens with
+// counts): again and again the adjacent pair that occurs most often becomes a token; of equal pairs
+// the one of the smallest ids. Pairs wait in a priority queue, and a merge touches only the
+// pre-tokens that hold it. The tokens are those of Hugging Face's BpeTrainer.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class BpeTrainer {
     // cannot make it.
     explicit BpeTrainer(const std::vector<std::string>& special);
 
-    void add(std::string_view piece, i64 count);
+    void add(std::string_view pretoken, i64 count);
 
     // Merges until there are `vocab_size` tokens, or no pair occurs `min_frequency` times.
     // `progress` hears of the number of tokens now and then. Call it once.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches from pieces to their ids, of fixed size, keyed by the piece's own bytes so that a hit is
-// certain. Short pieces (up to 15 bytes): half a line of 64 bytes each. Longer ones: four lines
-// each.
+// Caches from pre-tokens to their ids, of fixed size, keyed by the pre-token's own bytes so that a
+// hit is certain. Short pre-tokens (up to 15 bytes): half a line of 64 bytes each. Longer ones:
+// four lines each.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace lm::text {
 
-// The ids of a short piece, in 16 bytes: seven of 16 bits or five of 24.
+// The ids of a short pre-token, in 16 bytes: seven of 16 bits or five of 24.
 template <typename Id>
 class PackedIds;
 
@@ -63,34 +63,34 @@ class PackedIds<i32> {
     u8 bytes_[16];
 };
 
-// A piece lies at the place that its hash names, or at that place's neighbour in the same line. Who
-// asks for many pieces looks at their places first.
+// A pre-token lies at the place that its hash names, or at that place's neighbour in the same line.
+// Who asks for many pre-tokens looks at their places first.
 template <typename Id>
-class PieceCache {
+class PretokenCache {
   public:
     static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
 
     struct alignas(32) Entry {
-        PieceKey key;  // a tag of 0 (memory as it comes) equals no piece
+        PretokenKey key;  // a tag of 0 (memory as it comes) equals no pre-token
         PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);
 
-    PieceCache() : entries_(n_places) {}
+    PretokenCache() : entries_(n_places) {}
 
     const Entry* entries() const { return &entries_[0]; }
     const Entry* place_of(u32 hash) const { return &entries_[hash % n_places]; }
     const Entry* neighbour_of(const Entry* place) const { return &entries_[index_of(place) ^ 1]; }
 
     // nullptr: not here.
-    const Entry* find(const Entry* place, const PieceKey& key) const {
+    const Entry* find(const Entry* place, const PretokenKey& key) const {
         if (place->key == key) return place;
         const Entry* const neighbour = neighbour_of(place);
         return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // If the piece lies beside its place, it goes there.
-    void bring(const Entry* place, const PieceKey& key) {
+    // If the pre-token lies beside its place, it goes there.
+    void bring(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];
         if (here.key != key && neighbour.key == key) std::swap(here, neighbour);
@@ -108,34 +108,34 @@ class PieceCache {
 };
 
 template <typename Id>
-class LongPieceCache {
+class LongPretokenCache {
   public:
     static constexpr size_t longest = 112;
     static constexpr u32 n_places = u32{1} << 15;  // 8 MiB
 
-    LongPieceCache() : entries_(n_places) {}
+    LongPretokenCache() : entries_(n_places) {}
 
-    // Whatever the piece is longer than that is not what its place holds.
-    static u32 place_of(std::string_view piece) {
-        return static_cast<u32>(hash64(piece.substr(0, longest)) % n_places);
+    // Whatever the pre-token is longer than that is not what its place holds.
+    static u32 place_of(std::string_view pretoken) {
+        return static_cast<u32>(hash64(pretoken.substr(0, longest)) % n_places);
     }
 
-    // Two lines have all of most pieces.
+    // Two lines have all of most pre-tokens.
     void prefetch(u32 place) const {
         __builtin_prefetch(&entries_[place]);
         __builtin_prefetch(reinterpret_cast<const char*>(&entries_[place]) + 64);
     }
 
-    bool has(u32 place, std::string_view piece) const {
+    bool has(u32 place, std::string_view pretoken) const {
         const Entry& entry = entries_[place];
-        return entry.length == piece.size() &&
-               std::memcmp(entry.bytes, piece.data(), piece.size()) == 0;
+        return entry.length == pretoken.size() &&
+               std::memcmp(entry.bytes, pretoken.data(), pretoken.size()) == 0;
     }
 
-    // Writes the ids of a piece and returns how many; 0: not here. 32 bytes may be overwritten
+    // Writes the ids of a pre-token and returns how many; 0: not here. 32 bytes may be overwritten
     // whatever there is.
-    size_t find(u32 place, std::string_view piece, Id* out) const {
-        if (!has(place, piece)) return 0;
+    size_t find(u32 place, std::string_view pretoken, Id* out) const {
+        if (!has(place, pretoken)) return 0;
         const Entry& entry = entries_[place];
         const char* const ids = entry.bytes + entry.length;
         std::memcpy(out, ids, 32);
@@ -144,20 +144,20 @@ class LongPieceCache {
     }
 
     // What is too long is not kept.
-    void insert(u32 place, std::string_view piece, const Id* ids, size_t count) {
+    void insert(u32 place, std::string_view pretoken, const Id* ids, size_t count) {
         Entry& entry = entries_[place];
-        if (piece.size() > longest || piece.size() + count * sizeof(Id) > sizeof entry.bytes)
+        if (pretoken.size() > longest || pretoken.size() + count * sizeof(Id) > sizeof entry.bytes)
             return;
-        entry.length = static_cast<u16>(piece.size());
+        entry.length = static_cast<u16>(pretoken.size());
         entry.count = static_cast<u16>(count);
-        std::memcpy(entry.bytes, piece.data(), piece.size());
-        std::memcpy(entry.bytes + piece.size(), ids, count * sizeof(Id));
+        std::memcpy(entry.bytes, pretoken.data(), pretoken.size());
+        std::memcpy(entry.bytes + pretoken.size(), ids, count * sizeof(Id));
     }
 
   private:
     struct alignas(64) Entry {
         u16 length, count;  // no length: nothing is here
-        char bytes[252];    // the piece, its ids
+        char bytes[252];    // the pre-token, its ids
     };
     static_assert(sizeof(Entry) == 256);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each distinct piece of a corpus occurs, counted by many threads in bounded memory: what
-// training a tokenizer starts from. The counts do not depend on the number of threads.
+// How often each distinct pre-token of a corpus occurs, counted by many threads in bounded memory:
+// what training a tokenizer starts from. The counts do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -14,18 +14,18 @@
 
 namespace lm::text {
 
-// An open-addressing table from pieces to counts; their bytes lie one after the other.
-class PieceTable {
+// An open-addressing table from pre-tokens to counts; their bytes lie one after the other.
+class PretokenTable {
   public:
-    void add(std::string_view piece, u64 hash, i64 n);
+    void add(std::string_view pretoken, u64 hash, i64 n);
     i64 size() const { return n_; }
     void clear();  // keeps the memory
 
-    // Calls use(piece, hash, count) for every piece, in no particular order.
+    // Calls use(pre-token, hash, count) for every pre-token, in no particular order.
     template <typename Use>
     void for_each(Use use) const {
         for (const Slot& slot : slots_) {
-            if (slot.count > 0) use(piece_of(slot), slot.hash, slot.count);
+            if (slot.count > 0) use(pretoken_of(slot), slot.hash, slot.count);
         }
     }
 
@@ -36,7 +36,7 @@ class PieceTable {
         i64 count;  // 0: free
         u32 size;
     };
-    std::string_view piece_of(const Slot& slot) const {
+    std::string_view pretoken_of(const Slot& slot) const {
         return std::string_view(bytes_).substr(slot.begin, slot.size);
     }
     void grow();
@@ -48,38 +48,39 @@ class PieceTable {
 
 // Rounds of work: in a round every worker counts alone, at its end the counts are put together. If
 // the caller cuts rounds by the input alone, so is everything else.
-class PieceCounter {
+class PretokenCounter {
   public:
     // When more than `most_pieces` distinct ones are there at the end of a round, the rarest are
     // forgotten until at most half of that are left.
-    PieceCounter(int n_workers, i64 most_pieces);
+    PretokenCounter(int n_workers, i64 most_pretokens);
 
-    void add(int worker, std::string_view piece) {
-        const u64 hash = hash64(piece);
-        workers_[static_cast<size_t>(worker)][shard_of(hash)].add(piece, hash, 1);
+    void add(int worker, std::string_view pretoken) {
+        const u64 hash = hash64(pretoken);
+        workers_[static_cast<size_t>(worker)][shard_of(hash)].add(pretoken, hash, 1);
     }
     void end_round(ThreadPool& pool);
 
-    i64 size() const;                        // distinct pieces, as of the last round
-    i64 forgotten() const { return rare_; }  // pieces seen at most so often may be missing
+    i64 size() const;                            // distinct pre-tokens, as of the last round
+    i64 dropped_count() const { return rare_; }  // pre-tokens seen at most so often may be missing
 
-    // Calls use(piece, count) for every piece.
+    // Calls use(pre-token, count) for every pre-token.
     template <typename Use>
     void for_each(Use use) const {
-        for (const PieceTable& shard : shards_) {
-            shard.for_each([&](std::string_view piece, u64, i64 count) { use(piece, count); });
+        for (const PretokenTable& shard : shards_) {
+            shard.for_each(
+                [&](std::string_view pretoken, u64, i64 count) { use(pretoken, count); });
         }
     }
 
   private:
     static constexpr size_t n_shards = 64;
-    using Shards = std::array<PieceTable, n_shards>;
+    using Shards = std::array<PretokenTable, n_shards>;
     static size_t shard_of(u64 hash) { return hash >> 58; }
-    void forget_rare();
+    void drop_rare();
 
     Shards shards_;
     std::vector<Shards> workers_;
-    i64 most_pieces_;
+    i64 most_pretokens_;
     i64 rare_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From pieces, a batch at a time, to their ids: the caches, and what they do not know merged many
-// pieces at once.
+// From pre-tokens, a batch at a time, to their ids: the caches, and what they do not know merged
+// many pre-tokens at once.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +11,31 @@
 
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/pretoken_cache.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
 #include "text/bpe/pretoken_loops.hpp"
 #include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/x86/pretoken_loops_aes.hpp"
 
 namespace lm::text {
 
-// Of one batch after the other: load() as often as it has room, find(), copy() of all its pieces in
-// their order, keep(). Several batches may be loaded, but only one is between find() and keep().
+// Of one batch after the other: load() as often as it has room, find(), copy() of all its
+// pre-tokens in their order, keep(). Several batches may be loaded, but only one is between find()
+// and keep().
 template <typename Id>
-class PieceIds {
+class PretokenIds {
   public:
-    using Cache = PieceCache<Id>;
-    using Batch = PieceBatch<Id>;
+    using Cache = PretokenCache<Id>;
+    using Batch = PretokenBatch<Id>;
 
-    explicit PieceIds(const BpeModel& model)
-        : model_(&model), pieces_(model), merger_(make_merger(model)) {
+    explicit PretokenIds(const BpeModel& model)
+        : model_(&model), pretokens_(model), merger_(make_merger(model)) {
         elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
     }
 
     const Cache& cache() const { return short_; }
-    u64 operations() const { return pieces_.operations() + merger_->operations(); }
+    u64 operations() const { return pretokens_.operations() + merger_->operations(); }
 
-    // Keys and places of the pieces from batch.n on, which becomes `n`; the places are fetched.
+    // Keys and places of the pre-tokens from batch.n on, which becomes `n`; the places are fetched.
     void load(std::string_view text, i64 n, Batch& batch) {
         const i64 n_long = batch.n_long;
         // Near the end of the text 16 bytes may not be readable.
@@ -40,22 +43,23 @@ class PieceIds {
         while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
         loops_.load(text.data(), batch.n, i, batch, short_);
         for (; i < n; ++i) {
-            batch.keys[i] = PieceKey::of(batch.piece(text, i));
+            batch.keys[i] = PretokenKey::of(batch.pretoken(text, i));
             batch.at[i] = loops_.place_of(batch.keys[i], short_);
-            if (!batch.keys[i].is_short()) batch.long_pieces[batch.n_long++] = static_cast<u32>(i);
+            if (!batch.keys[i].is_short())
+                batch.long_pretokens[batch.n_long++] = static_cast<u32>(i);
         }
         batch.n = n;
         for (const u32 m : batch.longs().subspan(static_cast<size_t>(n_long)))
-            fetch_long(batch, m, batch.piece(text, m));
+            fetch_long(batch, m, batch.pretoken(text, m));
     }
 
-    // Has `at` of the short pieces from `i` to before `n` say where their ids are.
+    // Has `at` of the short pre-tokens from `i` to before `n` say where their ids are.
     void find(Batch& batch, i64 i, i64 n) {
         n_beside_ = n_fresh_ = n_new_ = 0;
         size_t n_maybe_long = 0;
         const i64 n_missing = loops_.find_missing(batch, i, n, missing_);
         for (const u32 m : std::span(missing_).first(static_cast<size_t>(n_missing))) {
-            const PieceKey& key = batch.keys[m];
+            const PretokenKey& key = batch.keys[m];
             const Entry* const beside = short_.neighbour_of(batch.at[m]);
             if (!key.is_short()) {
                 batch.at[m] = &elsewhere_;
@@ -93,41 +97,41 @@ class PieceIds {
         }
     }
 
-    // Long pieces of a batch that is loaded. They may be pushed out between all calls; copy()
+    // Long pre-tokens of a batch that is loaded. They may be pushed out between all calls; copy()
     // merges what it does not find.
     bool knows_long(const Batch& batch, std::string_view text, u32 m) const {
-        return long_.has(batch.long_places[m], batch.piece(text, m));
+        return long_.has(batch.long_places[m], batch.pretoken(text, m));
     }
     void keep_long(const Batch& batch, std::string_view text, u32 m, std::span<const Id> ids) {
-        long_.insert(batch.long_places[m], batch.piece(text, m), ids.data(), ids.size());
+        long_.insert(batch.long_places[m], batch.pretoken(text, m), ids.data(), ids.size());
     }
 
     // Merges those that are new, and not too long to be merged together; as much is readable at
-    // each as PieceMerger asks for.
+    // each as PretokenMerger asks for.
     void merge_longs(const Batch& batch, std::string_view text) {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {
             size_t n = 0;
             for (; n < most_medium && i < longs.size(); ++i) {
-                const std::string_view piece = batch.piece(text, longs[i]);
-                if (piece.size() > MediumIds::longest || knows_long(batch, text, longs[i]))
+                const std::string_view pretoken = batch.pretoken(text, longs[i]);
+                if (pretoken.size() > MediumIds::longest || knows_long(batch, text, longs[i]))
                     continue;
-                medium_[n] = piece;
-                medium_pieces_[n++] = longs[i];
+                medium_[n] = pretoken;
+                medium_pretokens_[n++] = longs[i];
             }
             merger_->merge(std::span(medium_).first(n), medium_ids_);
             for (size_t k = 0; k < n; ++k) {
                 Id ids[MediumIds::longest];
                 const u32 count = medium_ids_[k].count;
                 std::copy_n(medium_ids_[k].ids, count, ids);
-                keep_long(batch, text, medium_pieces_[k], {ids, count});
+                keep_long(batch, text, medium_pretokens_[k], {ids, count});
             }
         }
     }
 
-    // Of a piece of any length, without the caches.
-    void merge(std::string_view piece, IdBuffer& out) {
-        pieces_.encode(piece, [&](std::span<const i32> ids) {
+    // Of a pre-token of any length, without the caches.
+    void merge(std::string_view pretoken, IdBuffer& out) {
+        pretokens_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) out.push(id);
         });
     }
@@ -136,20 +140,20 @@ class PieceIds {
     using Entry = typename Cache::Entry;
     using Packed = PackedIds<Id>;
 
-    // A short piece that no cache knew.
+    // A short pre-token that no cache knew.
     struct Fresh {
         Entry entry;
         const Entry* place;  // in the cache
     };
 
-    // Whether a short piece is sought among the long ones, which may have more ids. That is rare
-    // but for scripts beyond ASCII and for whitespace.
-    static bool may_be_long(const PieceKey& key) {
+    // Whether a short pre-token is sought among the long ones, which may have more ids. That is
+    // rare but for scripts beyond ASCII and for whitespace.
+    static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
 
-    void fetch_long(Batch& batch, u32 m, std::string_view piece) {
-        batch.long_places[m] = long_.place_of(piece);
+    void fetch_long(Batch& batch, u32 m, std::string_view pretoken) {
+        batch.long_places[m] = long_.place_of(pretoken);
         long_.prefetch(batch.long_places[m]);
     }
 
@@ -185,48 +189,48 @@ class PieceIds {
     }
 
     // Too many ids for an entry go into the other cache.
-    void put_elsewhere(std::string_view piece, const ShortIds& merged) {
-        Id ids[PieceKey::longest];
+    void put_elsewhere(std::string_view pretoken, const ShortIds& merged) {
+        Id ids[PretokenKey::longest];
         std::copy_n(merged.ids, merged.count, ids);
-        long_.insert(long_.place_of(piece), piece, ids, merged.count);
+        long_.insert(long_.place_of(pretoken), pretoken, ids, merged.count);
     }
 
     Id* copy_long(const Batch& batch, std::string_view text, i64 i, Id* out) {
-        const std::string_view piece = batch.piece(text, i);
-        const PieceKey& key = batch.keys[i];
+        const std::string_view pretoken = batch.pretoken(text, i);
+        const PretokenKey& key = batch.keys[i];
         const bool has_place = !key.is_short() || may_be_long(key);
-        const u32 place = has_place ? batch.long_places[i] : long_.place_of(piece);
-        if (const size_t count = long_.find(place, piece, out)) return out + count;
-        pieces_.encode(piece, [&](std::span<const i32> ids) {
+        const u32 place = has_place ? batch.long_places[i] : long_.place_of(pretoken);
+        if (const size_t count = long_.find(place, pretoken, out)) return out + count;
+        pretokens_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) *out++ = static_cast<Id>(id);
         });
         return out;
     }
 
-    static PieceLoops<Id> fastest_loops() {
+    static PretokenLoops<Id> fastest_loops() {
         return has_aes_loops() ? aes_loops<Id>() : portable_loops<Id>();
     }
 
     static constexpr size_t most_medium = 256;
 
     const BpeModel* model_;
-    PieceEncoder pieces_;
+    PretokenEncoder pretokens_;
     Cache short_;
-    LongPieceCache<Id> long_;
-    PieceLoops<Id> loops_ = fastest_loops();
-    std::unique_ptr<PieceMerger> merger_;
+    LongPretokenCache<Id> long_;
+    PretokenLoops<Id> loops_ = fastest_loops();
+    std::unique_ptr<PretokenMerger> merger_;
     Entry elsewhere_{};
     // Of a batch.
     u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
     size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
     u32 beside_[Batch::capacity];
     Fresh fresh_[Batch::capacity];
-    std::array<u16, 1024> latest_{};  // of fresh_, by place in the cache
-    PieceKey new_[Batch::capacity];   // those of fresh_ that are to be merged
+    std::array<u16, 1024> latest_{};    // of fresh_, by place in the cache
+    PretokenKey new_[Batch::capacity];  // those of fresh_ that are to be merged
     u32 fresh_of_new_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
     std::string_view medium_[most_medium];  // long ones that are to be merged
-    u32 medium_pieces_[most_medium];
+    u32 medium_pretokens_[most_medium];
     MediumIds medium_ids_[most_medium];
 };
 

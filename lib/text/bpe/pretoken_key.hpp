@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a short piece as a value.
+// The bytes of a short pre-token as a value.
 #pragma once
 
 #include <algorithm>
@@ -28,29 +28,29 @@ struct KeyMasks {
 inline constexpr KeyMasks key_masks;
 }  // namespace detail
 
-// Up to 15 bytes, zero-padded, and their number in the 16th. A longer piece gets 0xFF there and
+// Up to 15 bytes, zero-padded, and their number in the 16th. A longer pre-token gets 0xFF there and
 // equals no shorter one.
-struct alignas(16) PieceKey {
+struct alignas(16) PretokenKey {
     static constexpr u32 longest = 15;
 
     u64 low, high;
 
-    // 16 bytes are readable at `piece`, whatever its length.
-    static PieceKey load(const char* piece, u32 length) {
-        PieceKey words;
-        std::memcpy(&words, piece, 16);
+    // 16 bytes are readable at `pre-token`, whatever its length.
+    static PretokenKey load(const char* pretoken, u32 length) {
+        PretokenKey words;
+        std::memcpy(&words, pretoken, 16);
         const u32 n = std::min(length, 16U);
         return {words.low & detail::key_masks.bytes[n].low,
                 (words.high & detail::key_masks.bytes[n].high) | detail::key_masks.tag[n].high};
     }
-    static PieceKey of(std::string_view piece) {
+    static PretokenKey of(std::string_view pretoken) {
         char padded[16] = {};
-        std::memcpy(padded, piece.data(), std::min<size_t>(piece.size(), 16));
-        return load(padded, static_cast<u32>(piece.size()));
+        std::memcpy(padded, pretoken.data(), std::min<size_t>(pretoken.size(), 16));
+        return load(padded, static_cast<u32>(pretoken.size()));
     }
 
     // One condition: which half of two keys differs nobody can predict.
-    bool operator==(const PieceKey& other) const {
+    bool operator==(const PretokenKey& other) const {
         return ((low ^ other.low) | (high ^ other.high)) == 0;
     }
     u32 length() const { return static_cast<u32>(high >> 56); }

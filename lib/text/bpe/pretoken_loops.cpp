@@ -6,10 +6,10 @@ namespace {
 
 template <typename Id>
 struct Portable {
-    using Cache = PieceCache<Id>;
-    using Batch = PieceBatch<Id>;
+    using Cache = PretokenCache<Id>;
+    using Batch = PretokenBatch<Id>;
 
-    static const typename Cache::Entry* place_of(const PieceKey& key, const Cache& cache) {
+    static const typename Cache::Entry* place_of(const PretokenKey& key, const Cache& cache) {
         const u64 h = (key.low ^ (key.high * 0x9E3779B97F4A7C15ULL)) * 0xD6E8FEB86659FD93ULL;
         return cache.place_of(static_cast<u32>(h >> 32));
     }
@@ -17,10 +17,11 @@ struct Portable {
     static void load(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache) {
         u32 begin = batch.begin_of(i);
         for (; i < n; ++i) {
-            batch.keys[i] = PieceKey::load(text + begin, batch.ends[i] - begin);
+            batch.keys[i] = PretokenKey::load(text + begin, batch.ends[i] - begin);
             batch.at[i] = place_of(batch.keys[i], cache);
             __builtin_prefetch(batch.at[i]);
-            if (!batch.keys[i].is_short()) batch.long_pieces[batch.n_long++] = static_cast<u32>(i);
+            if (!batch.keys[i].is_short())
+                batch.long_pretokens[batch.n_long++] = static_cast<u32>(i);
             begin = batch.ends[i];
         }
     }
@@ -38,11 +39,11 @@ struct Portable {
 }  // namespace
 
 template <typename Id>
-PieceLoops<Id> portable_loops() {
+PretokenLoops<Id> portable_loops() {
     using Loops = Portable<Id>;
     return {Loops::place_of, Loops::load, Loops::find_missing};
 }
-template PieceLoops<u16> portable_loops();
-template PieceLoops<i32> portable_loops();
+template PretokenLoops<u16> portable_loops();
+template PretokenLoops<i32> portable_loops();
 
 }  // namespace lm::text

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "text/bpe/pretoken_merger.hpp"
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/x86/vector_merger.hpp"
 
 namespace lm::text {
 namespace {
@@ -14,15 +17,15 @@ i32 pack(u32 rank, u32 i) {
     return static_cast<i32>(rank << 4 | i);
 }
 
-class PortableMerger : public PieceMerger {
+class PortableMerger : public PretokenMerger {
   public:
     explicit PortableMerger(const BpeModel& model) : model_(&model), alone_(model) {
         for (size_t i = 0; i < n_lanes; ++i) order_[i] = &lanes_[i];
     }
 
-    void merge(std::span<const PieceKey> pieces, ShortIds* out) override {
+    void merge(std::span<const PretokenKey> pretokens, ShortIds* out) override {
         size_t next = 0, n_busy = 0;
-        while (n_busy < n_lanes && next < pieces.size()) begin(n_busy++, pieces, next++);
+        while (n_busy < n_lanes && next < pretokens.size()) begin(n_busy++, pretokens, next++);
         while (n_busy > 0) {
             for (size_t lane = 0; lane < n_busy; ++lane) settle(*order_[lane]);
             for (size_t lane = 0; lane < n_busy;) {
@@ -31,9 +34,9 @@ class PortableMerger : public PieceMerger {
                     ++lane;
                     continue;
                 }
-                take_ids(own, out[own.piece]);
-                if (next < pieces.size()) {
-                    begin(lane++, pieces, next++);
+                store_ids_of(own, out[own.pretoken]);
+                if (next < pretokens.size()) {
+                    begin(lane++, pretokens, next++);
                 } else {
                     std::swap(order_[lane], order_[--n_busy]);
                 }
@@ -41,9 +44,9 @@ class PortableMerger : public PieceMerger {
         }
     }
 
-    void merge(std::span<const std::string_view> pieces, MediumIds* out) override {
-        for (const std::string_view piece : pieces) {
-            const std::span<const i32> ids = alone_.encode(piece);
+    void merge(std::span<const std::string_view> pretokens, MediumIds* out) override {
+        for (const std::string_view pretoken : pretokens) {
+            const std::span<const i32> ids = alone_.encode(pretoken);
             std::ranges::copy(ids, out->ids);
             out->count = static_cast<u32>(ids.size());
             ++out;
@@ -54,7 +57,7 @@ class PortableMerger : public PieceMerger {
 
   private:
     static constexpr size_t n_lanes = 8;
-    static constexpr u32 n_pairs = PieceKey::longest + 1;
+    static constexpr u32 n_pairs = PretokenKey::longest + 1;
 
     // Tokens stay where their first byte was, from 1 on, linked by next and previous; before and
     // behind them stands one that merges with nothing.
@@ -63,7 +66,7 @@ class PortableMerger : public PieceMerger {
         i32 ids[n_pairs + 1];
         u8 next[n_pairs + 1], previous[n_pairs + 1];
         u32 n_bytes;
-        size_t piece;
+        size_t pretoken;
         // The pairs whose ranks have been asked for.
         u32 left, before;
         PairTable::Probe left_probe, before_probe;
@@ -73,10 +76,10 @@ class PortableMerger : public PieceMerger {
         return model_->ranks().probe(PairTable::key_of(left, right));
     }
 
-    void begin(size_t lane, std::span<const PieceKey> pieces, size_t piece) {
+    void begin(size_t lane, std::span<const PretokenKey> pretokens, size_t pretoken) {
         Lane& own = *order_[lane];
-        const PieceKey& key = pieces[piece];
-        own.piece = piece;
+        const PretokenKey& key = pretokens[pretoken];
+        own.pretoken = pretoken;
         own.n_bytes = key.length();
         const auto byte = [&](u32 i) { return key.byte(i - 1); };
         for (u32 i = 0; i < n_pairs; ++i) own.pairs[i] = none;
@@ -123,13 +126,13 @@ class PortableMerger : public PieceMerger {
         return true;
     }
 
-    static void take_ids(const Lane& lane, ShortIds& out) {
+    static void store_ids_of(const Lane& lane, ShortIds& out) {
         out.count = 0;
         for (u32 i = 1; i <= lane.n_bytes; i = lane.next[i]) out.ids[out.count++] = lane.ids[i];
     }
 
     const BpeModel* model_;
-    PieceEncoder alone_;
+    PretokenEncoder alone_;
     std::array<Lane, n_lanes> lanes_;
     std::array<Lane*, n_lanes> order_;  // the busy ones first
     u64 operations_ = 0;
@@ -137,11 +140,11 @@ class PortableMerger : public PieceMerger {
 
 }  // namespace
 
-std::unique_ptr<PieceMerger> make_portable_merger(const BpeModel& model) {
+std::unique_ptr<PretokenMerger> make_portable_merger(const BpeModel& model) {
     return std::make_unique<PortableMerger>(model);
 }
 
-std::unique_ptr<PieceMerger> make_merger(const BpeModel& model) {
+std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model) {
     for (const MergerWords words : {MergerWords::narrow, MergerWords::wide})
         if (auto merger = make_vector_merger(model, words)) return merger;
     return make_portable_merger(model);

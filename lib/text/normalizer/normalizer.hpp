@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/types.hpp"
+#include "text/normalizer/normal_form.hpp"
 
 namespace lm::text {
 
@@ -19,11 +19,6 @@ struct NormalizerStep {
     std::string pattern = {};        // replace: what is replaced, everywhere; not empty
     std::string content = {};        // replace: by this; prepend: this, unless the text is empty
     bool left = true, right = true;  // strip: on which sides
-};
-
-class TextTooLong : public Error {
-  public:
-    TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
 };
 
 class Normalizer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular expressions of pretokenizers, as tokenizer.json files spell them: what is recognised
+// The regular expressions of pre-tokenizers, as tokenizer.json files spell them: what is recognised
 // by its text, and written into the tokenizers that are trained here.
 #pragma once
 

@@ -2,8 +2,6 @@
 #include "text/pretokenizer/pretokenizer.hpp"
 
 #include "base/error.hpp"
-#include "text/pretokenizer/cased_rule.hpp"
-#include "text/pretokenizer/gpt2_rule.hpp"
 #include "text/pretokenizer/rules.hpp"
 #include "text/pretokenizer/staged.hpp"
 #include "text/pretokenizer/x86/gpt2_pretokenizer.hpp"
@@ -12,7 +10,7 @@
 namespace lm::text {
 namespace {
 
-class WholeSplitter : public Splitter {
+class WholeTextPretokenizer : public Pretokenizer {
   public:
     void start(std::string_view text) override { left_ = static_cast<u32>(text.size()); }
     i64 next(u32* ends, i64) override {
@@ -26,12 +24,12 @@ class WholeSplitter : public Splitter {
     u32 left_ = 0;
 };
 
-// Any rule that tells the end of a piece from its beginning.
-template <typename PieceEnd>
-class WalkingSplitter : public Splitter {
+// Any rule that tells the end of a pre-token from its beginning.
+template <typename PretokenEnd>
+class RulePretokenizer : public Pretokenizer {
   public:
-    WalkingSplitter(PieceEnd piece_end, const ClassTable& classes)
-        : piece_end_(piece_end), classes_(classes) {}
+    RulePretokenizer(PretokenEnd pretoken_end, const ClassTable& classes)
+        : pretoken_end_(pretoken_end), classes_(classes) {}
     void start(std::string_view text) override {
         chars_ = CharReader(text, classes_);
         position_ = 0;
@@ -39,74 +37,81 @@ class WalkingSplitter : public Splitter {
     i64 next(u32* ends, i64 capacity) override {
         i64 n = 0;
         while (n < capacity && position_ < chars_.size())
-            ends[n++] = position_ = piece_end_(chars_, position_);
+            ends[n++] = position_ = pretoken_end_(chars_, position_);
         return n;
     }
 
   private:
-    PieceEnd piece_end_;
+    PretokenEnd pretoken_end_;
     const ClassTable& classes_;
     CharReader chars_;
     u32 position_ = 0;
 };
 
-template <typename PieceEnd>
-std::unique_ptr<Splitter> walking(PieceEnd piece_end, const ClassTable& classes = class_table()) {
-    return std::make_unique<WalkingSplitter<PieceEnd>>(piece_end, classes);
+template <typename PretokenEnd>
+std::unique_ptr<Pretokenizer> rule_pretokenizer(PretokenEnd pretoken_end,
+                                                const ClassTable& classes = class_table()) {
+    return std::make_unique<RulePretokenizer<PretokenEnd>>(pretoken_end, classes);
 }
 
-std::unique_ptr<Splitter> walking_llama3(int most_digits, const ClassTable& classes) {
-    return walking([most_digits](const CharReader& chars,
-                                 u32 begin) { return llama3_piece_end(chars, begin, most_digits); },
-                   classes);
+std::unique_ptr<Pretokenizer> llama3_pretokenizer(int most_digits, const ClassTable& classes) {
+    return rule_pretokenizer(
+        [most_digits](const CharReader& chars, u32 begin) {
+            return llama3_pretoken_end(chars, begin, most_digits);
+        },
+        classes);
 }
 
-std::unique_ptr<Splitter> walking_cased(CasedRule rule) {
-    return walking(
-        [rule](const CharReader& chars, u32 begin) { return cased_piece_end(chars, begin, rule); });
+std::unique_ptr<Pretokenizer> cased_pretokenizer(CasedRule rule) {
+    return rule_pretokenizer([rule](const CharReader& chars, u32 begin) {
+        return cased_pretoken_end(chars, begin, rule);
+    });
 }
 
 }  // namespace
 
-std::unique_ptr<Splitter> make_scalar_splitter(SplitRule rule) {
+std::unique_ptr<Pretokenizer> make_scalar_pretokenizer(PretokenizerRule rule) {
     switch (rule) {
-        case SplitRule::none:
-            return std::make_unique<WholeSplitter>();
-        case SplitRule::gpt2:
-            return walking(gpt2_piece_end);
-        case SplitRule::starcoder:
-            return walking(starcoder_piece_end);
-        case SplitRule::digits:
-            return walking(digits_piece_end);
-        case SplitRule::llama3:
-            return walking_llama3(3, class_table());
-        case SplitRule::qwen2:
-            return walking_llama3(1, class_table());
-        case SplitRule::qwen3_5:
-            return walking_llama3(1, class_table_with_marks());
-        case SplitRule::o200k:
-            return walking_cased({true, 3});
-        case SplitRule::tekken:
-            return walking_cased({false, 1});
-        case SplitRule::deepseek_v3:
-        case SplitRule::deepseek_coder:
-        case SplitRule::falcon:
-            return make_staged_splitter(rule);
-        case SplitRule::bloom:
-            return walking(
-                [](const CharReader& chars, u32 begin) { return bloom_piece_end(chars, begin); });
+        case PretokenizerRule::none:
+            return std::make_unique<WholeTextPretokenizer>();
+        case PretokenizerRule::gpt2:
+            return rule_pretokenizer(gpt2_pretoken_end);
+        case PretokenizerRule::starcoder:
+            return rule_pretokenizer(starcoder_pretoken_end);
+        case PretokenizerRule::digits:
+            return rule_pretokenizer(digits_pretoken_end);
+        case PretokenizerRule::llama3:
+            return llama3_pretokenizer(3, class_table());
+        case PretokenizerRule::qwen2:
+            return llama3_pretokenizer(1, class_table());
+        case PretokenizerRule::qwen3_5:
+            return llama3_pretokenizer(1, class_table_with_marks());
+        case PretokenizerRule::o200k:
+            return cased_pretokenizer({true, 3});
+        case PretokenizerRule::tekken:
+            return cased_pretokenizer({false, 1});
+        case PretokenizerRule::deepseek_v3:
+        case PretokenizerRule::deepseek_coder:
+        case PretokenizerRule::falcon:
+            return make_staged_pretokenizer(rule);
+        case PretokenizerRule::bloom:
+            return rule_pretokenizer([](const CharReader& chars, u32 begin) {
+                return bloom_pretoken_end(chars, begin);
+            });
     }
     bug(__FILE__, __LINE__, "unknown split rule");
 }
 
-std::unique_ptr<Splitter> make_splitter(SplitRule rule) {
-    if (has_vector_splitter()) {
-        if (rule == SplitRule::gpt2)
-            return has_wide_splitter() ? make_wide_gpt2_splitter() : make_vector_gpt2_splitter();
-        if (rule == SplitRule::llama3 || rule == SplitRule::qwen2 || rule == SplitRule::bloom)
-            return make_masked_splitter(rule);
+std::unique_ptr<Pretokenizer> make_pretokenizer(PretokenizerRule rule) {
+    if (has_avx2_pretokenizers()) {
+        if (rule == PretokenizerRule::gpt2)
+            return has_avx512_pretokenizers() ? make_avx512_gpt2_pretokenizer()
+                                              : make_avx2_gpt2_pretokenizer();
+        if (rule == PretokenizerRule::llama3 || rule == PretokenizerRule::qwen2 ||
+            rule == PretokenizerRule::bloom)
+            return make_masked_pretokenizer(rule);
     }
-    return make_scalar_splitter(rule);
+    return make_scalar_pretokenizer(rule);
 }
 
 }  // namespace lm::text

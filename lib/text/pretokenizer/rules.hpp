@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pretokenizers of tokenizer.json files, as hand-written walks over code points. Each function
-// gives the end of the piece that begins at `begin` < text size; all are linear in the text. Reader
-// is CharReader or something faster with the same members.
+// The pre-tokenizers of tokenizer.json files, as hand-written walks over code points. Each function
+// gives the end of the pre-token that begins at `begin` < text size; all are linear in the text.
+// Reader is CharReader or something faster with the same members.
 #pragma once
 
 #include "text/unicode/char_reader.hpp"
@@ -49,13 +49,13 @@ template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;
     u32 last = begin;
-    u32 behind_line_end = begin;
+    u32 after_line_end = begin;
     for (Char c = chars.at(end); c.length > 0 && c.cls == CharClass::space; c = chars.at(end)) {
         last = end;
         end += c.length;
-        if (is_line_end(c)) behind_line_end = end;
+        if (is_line_end(c)) after_line_end = end;
     }
-    if (behind_line_end > begin) return behind_line_end;
+    if (after_line_end > begin) return after_line_end;
     return end == chars.size() || last == begin ? end : last;
 }
 
@@ -114,7 +114,7 @@ u32 bloom_word_end(const Reader& chars, u32 at) {
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
 // \s*[\r\n]+|\s+(?!\S)|\s+
 template <typename Reader>
-u32 llama3_piece_end(const Reader& chars, u32 begin, int most_digits) {
+u32 llama3_pretoken_end(const Reader& chars, u32 begin, int most_digits) {
     const Char c = chars.at(begin);
     if (c.code_point == '\'') {
         if (const u32 end = detail::contraction_end(chars, begin); end > begin) return end;
@@ -131,14 +131,34 @@ u32 llama3_piece_end(const Reader& chars, u32 begin, int most_digits) {
 }
 
 // BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+  where the inner brackets are a nested class: everything but
-// whitespace, "(", ")", "|" and the punctuation listed. What lies between matches is a piece too.
+// whitespace, "(", ")", "|" and the punctuation listed. What lies between matches is a pre-token
+// too.
 template <typename Reader>
-u32 bloom_piece_end(const Reader& chars, u32 begin) {
+u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
     u32 first = begin;
     if (detail::bloom_match(chars, begin, &first)) return detail::bloom_word_end(chars, first);
     u32 at = begin;
     while (at < chars.size() && !detail::bloom_match(chars, at, &first)) at += chars.at(at).length;
     return at;
 }
+
+// The end of the pre-token that begins at `begin` < text size.
+u32 gpt2_pretoken_end(const CharReader& chars, u32 begin);
+
+// StarCoder and SmolLM: each character of class number is a pre-token, and each stretch between two
+// of them is cut as a text of its own, so that spaces before a number stay together.
+u32 starcoder_pretoken_end(const CharReader& chars, u32 begin);
+// The same, but characters of class number that stand together are one pre-token.
+u32 digits_pretoken_end(const CharReader& chars, u32 begin);
+
+struct CasedRule {
+    bool contractions;  // at the end of words
+    int most_digits;
+};
+
+// With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C the contractions:
+// [^\r\n\p{L}\p{N}]?U*L+C?|[^\r\n\p{L}\p{N}]?U+L*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
+// \s*[\r\n]+|\s+(?!\S)|\s+
+u32 cased_pretoken_end(const CharReader& chars, u32 begin, CasedRule rule);
 
 }  // namespace lm::text

@@ -6,18 +6,17 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/pretokenizer/gpt2_rule.hpp"
 #include "text/pretokenizer/rules.hpp"
 
 namespace lm::text {
 namespace {
 
-// The end of the piece that begins at `begin` < text size.
+// The end of the pre-token that begins at `begin` < text size.
 using Stage = u32 (*)(const CharReader& chars, u32 begin);
 
-class StagedSplitter final : public Splitter {
+class StagedPretokenizer final : public Pretokenizer {
   public:
-    explicit StagedSplitter(std::span<const Stage> stages) {
+    explicit StagedPretokenizer(std::span<const Stage> stages) {
         for (const Stage stage : stages) levels_.push_back({stage});
     }
 
@@ -225,21 +224,21 @@ constexpr Stage deepseek_coder_stages[] = {
 };
 constexpr Stage falcon_stages[] = {
     [](const CharReader& chars, u32 begin) { return alike(chars, begin, is_split_punctuation); },
-    gpt2_piece_end,
+    gpt2_pretoken_end,
     numeric_bytes,
     three_digits,
 };
 
 }  // namespace
 
-std::unique_ptr<Splitter> make_staged_splitter(SplitRule rule) {
+std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule) {
     switch (rule) {
-        case SplitRule::deepseek_v3:
-            return std::make_unique<StagedSplitter>(deepseek_v3_stages);
-        case SplitRule::deepseek_coder:
-            return std::make_unique<StagedSplitter>(deepseek_coder_stages);
-        case SplitRule::falcon:
-            return std::make_unique<StagedSplitter>(falcon_stages);
+        case PretokenizerRule::deepseek_v3:
+            return std::make_unique<StagedPretokenizer>(deepseek_v3_stages);
+        case PretokenizerRule::deepseek_coder:
+            return std::make_unique<StagedPretokenizer>(deepseek_coder_stages);
+        case PretokenizerRule::falcon:
+            return std::make_unique<StagedPretokenizer>(falcon_stages);
         default:
             bug(__FILE__, __LINE__, "no sequence of stages");
     }

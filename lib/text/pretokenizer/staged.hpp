@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretokenizers that are sequences of others, each of which cuts the pieces of those before it as
-// if each were a text of its own: DeepSeek's and Falcon's.
+// Pretokenizers that are sequences of others, each of which cuts the pre-tokens of those before it
+// as if each were a text of its own: DeepSeek's and Falcon's.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,6 @@
 namespace lm::text {
 
 // Linear in any text, in constant memory.
-std::unique_ptr<Splitter> make_staged_splitter(SplitRule rule);
+std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule);
 
 }  // namespace lm::text

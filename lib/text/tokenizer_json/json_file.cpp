@@ -13,7 +13,7 @@ io::Json small(const simdjson::dom::element& value) {
 
 }  // namespace
 
-HfFile::HfFile(const std::string& path) {
+TokenizerJsonFile::TokenizerJsonFile(const std::string& path) {
     const std::string text = io::read_file(path);
     try {
         read(parser_.parse(text));
@@ -23,7 +23,7 @@ HfFile::HfFile(const std::string& path) {
     }
 }
 
-void HfFile::read(const simdjson::dom::element& whole) {
+void TokenizerJsonFile::read(const simdjson::dom::element& whole) {
     if (!whole.is_object()) {
         rest_ = small(whole);
         return;
@@ -35,7 +35,7 @@ void HfFile::read(const simdjson::dom::element& whole) {
     }
 }
 
-io::Json HfFile::read_model(const simdjson::dom::object& model) {
+io::Json TokenizerJsonFile::read_model(const simdjson::dom::object& model) {
     io::Json rest = io::Json::object();
     for (const auto& [key, value] : model) {
         if (key == "vocab" && value.is_object()) {

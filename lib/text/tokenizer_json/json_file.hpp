@@ -12,10 +12,10 @@
 
 namespace lm::text {
 
-class HfFile {
+class TokenizerJsonFile {
   public:
     // Throws Error(failure) naming `path`.
-    explicit HfFile(const std::string& path);
+    explicit TokenizerJsonFile(const std::string& path);
 
     const io::Json& rest() const { return rest_; }  // all but the two below
     // Of the model; nothing where there is none of that type. They live as long as this.

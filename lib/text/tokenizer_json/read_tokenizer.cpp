@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's tokenizer.json for byte-level BPE: everything in it is either done exactly or
-// refused by name; nothing is skipped.
+#include "text/tokenizer_json/read_tokenizer.hpp"
+#include "text/bpe/vocabulary.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <unordered_map>
@@ -9,9 +10,10 @@
 #include "base/log.hpp"
 #include "io/file.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/tokenizer_json/component.hpp"
+#include "text/tokenizer_json/components.hpp"
 #include "text/tokenizer_json/json_file.hpp"
-#include "text/tokenizer_json/json_part.hpp"
-#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/pretokenizer_component.hpp"
 #include "text/tokenizer_json/special_tokens.hpp"
 
 namespace lm::text {
@@ -31,7 +33,7 @@ class Reader {
     BpeTokenizerParts read() {
         if (!json_.is_object() || !json_.contains("model"))
             run_error(path_, "is not a tokenizer.json: it has no model");
-        const HfPart whole(json_, "tokenizer", path_);
+        const Component whole(json_, "tokenizer", path_);
         check_keys();
         const auto version = io::json_get<std::string>(json_, "version", path_);
         if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
@@ -41,9 +43,9 @@ class Reader {
         }
         parts_.type = "HFTokenizer";
         parts_.origin = path_;
-        read_model(HfPart(json_.at("model"), "model", path_));
+        read_model(Component(json_.at("model"), "model", path_));
         parts_.normalizer = read_normalizer(whole.get("normalizer"), path_);
-        const PreTokenizer pre = read_pre_tokenizer(whole.get("pre_tokenizer"), path_);
+        const PretokenizerSettings pre = read_pretokenizer(whole.get("pre_tokenizer"), path_);
         parts_.rule = pre.rule;
         parts_.prefix_space = pre.prefix_space;
         for (const Json& token : whole.get("added_tokens")) read_added(token);
@@ -69,7 +71,7 @@ class Reader {
         }
     }
 
-    void read_model(const HfPart& model) {
+    void read_model(const Component& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
         // Every byte has a token (BpeTokenizer sees to it), so that nothing is ever unknown, and
         // unk_token, fuse_unk and byte_fallback change no id.
@@ -82,7 +84,7 @@ class Reader {
             const Json& value = model.get(key);
             if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
         }
-        parts_.whole_pieces = model.flag("ignore_merges");
+        parts_.ignore_merges = model.flag("ignore_merges");
         if (!file_.vocab()) run_error(path_, "'vocab' is not an object of token: id");
         read_vocab(*file_.vocab());
         index_.emplace(parts_.files.tokens, path_);
@@ -95,13 +97,13 @@ class Reader {
         MergeReader reader(*index_, parts_.files.tokens.size(), path_);
         i64 n = 0;
         for (const simdjson::dom::element merge : merges) read_merge(merge, n++, reader);
-        parts_.files.merges = reader.take();
+        parts_.files.merges = reader.finish();
     }
 
     // Hugging Face tokenizers take it too; but a vocabulary that was learned has lost something.
     void warn_of_no_merges() const {
         constexpr i64 most_of_bytes = 1024;  // all bytes and many special tokens
-        if (parts_.files.merges.empty() && !parts_.whole_pieces && n_vocab_ > most_of_bytes) {
+        if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > most_of_bytes) {
             warn("{}: has a vocabulary of {} tokens and no merges: text becomes single bytes",
                  path_, n_vocab_);
         }
@@ -141,7 +143,7 @@ class Reader {
     }
 
     void read_added(const Json& json) {
-        const HfPart part(json, "added token", path_);
+        const Component part(json, "added token", path_);
         part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
         AddedToken token;
         token.content = part.text("content");
@@ -224,7 +226,7 @@ class Reader {
     }
 
     const std::string& path_;
-    HfFile file_;
+    TokenizerJsonFile file_;
     const Json& json_;
     BpeTokenizerParts parts_;
     std::unordered_map<std::string, size_t> added_;  // where each content is in parts_.added

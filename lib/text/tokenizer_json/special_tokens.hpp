@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/added_tokens/added_tokens.hpp"
@@ -19,5 +20,9 @@ struct NamedTokens {
 
 // Of the tokenizer.json `path`. Throws Error(failure) naming the file that is wrong.
 NamedTokens read_named_tokens(const std::string& path);
+
+// The first of these that is an added token is the end of document, where nothing else says so.
+inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
+                                                             "<|end_of_text|>"};
 
 }  // namespace lm::text

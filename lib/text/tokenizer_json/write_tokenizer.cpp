@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "io/json.hpp"
-#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/pretokenizer_component.hpp"
+#include "text/tokenizer_json/special_tokens.hpp"
 
 namespace lm::text {
 namespace {
@@ -83,7 +84,7 @@ std::string tokenizer_json(const TrainedBpe& bpe, const TokenizerDesign& design)
     json["padding"] = nullptr;
     json["added_tokens"] = added_tokens(design.special);
     json["normalizer"] = normalizer(design.form);
-    json["pre_tokenizer"] = pre_tokenizer_json(design.rule);
+    json["pre_tokenizer"] = pretokenizer_json(design.rule);
     json["post_processor"] = byte_level_json(true);
     json["decoder"] = byte_level_json(true);
     json["model"] = model(bpe);

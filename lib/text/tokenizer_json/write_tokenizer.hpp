@@ -15,7 +15,7 @@ namespace lm::text {
 
 struct TokenizerDesign {
     std::vector<std::string> special;  // the first tokens, in this order
-    SplitRule rule = SplitRule::gpt2;
+    PretokenizerRule rule = PretokenizerRule::gpt2;
     std::optional<NormalizerStep::Kind> form;  // one of the four normal forms
 };
 

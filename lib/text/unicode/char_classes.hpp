@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pretokenizers ask of characters: the classes \p{L}, \p{N} and \s (White_Space) that the
+// What pre-tokenizers ask of characters: the classes \p{L}, \p{N} and \s (White_Space) that the
 // regular expressions of GPT-2 and its descendants are made of, and finer kinds for some of these.
 #pragma once
 
@@ -50,7 +50,7 @@ const ClassTable& class_table();
 const ClassTable& class_table_with_marks();  // where marks are letters
 const KindTable& kind_table();
 
-// What Hugging Face's pretokenizer Punctuation means by it: ASCII's and \p{P} of Unicode 8.
+// What Hugging Face's pre-tokenizer Punctuation means by it: ASCII's and \p{P} of Unicode 8.
 bool is_split_punctuation(u32 code_point);
 
 // A word character, \w as the regular expressions of Rust mean it: what single_word of added tokens

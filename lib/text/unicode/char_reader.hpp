@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading text character by character with its class: what the scalar splitters walk on.
+// Reading text character by character with its class: what the scalar pre-tokenizers walk on.
 #pragma once
 
 #include <string_view>

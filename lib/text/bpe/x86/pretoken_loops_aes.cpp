@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A key is one register here, and its hash two rounds of AES, which mix all of its bytes into each.
+#include "text/bpe/x86/pretoken_loops_aes.hpp"
+
 #include "base/error.hpp"
 #include "base/machine.hpp"
-#include "text/bpe/pretoken_loops.hpp"
 
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
@@ -28,16 +29,17 @@ LM_AES_INLINE u32 hash_of(__m128i key) {
     return static_cast<u32>(_mm_cvtsi128_si32(_mm_aesenc_si128(once, key)));
 }
 
-LM_AES_INLINE bool differ(const PieceKey& a, const PieceKey& b) {
+LM_AES_INLINE bool differ(const PretokenKey& a, const PretokenKey& b) {
     return _mm_movemask_epi8(_mm_cmpeq_epi8(register_of(&a), register_of(&b))) != 0xFFFF;
 }
 
 template <typename Id>
 struct Aes {
-    using Cache = PieceCache<Id>;
-    using Batch = PieceBatch<Id>;
+    using Cache = PretokenCache<Id>;
+    using Batch = PretokenBatch<Id>;
 
-    LM_AES static const typename Cache::Entry* place_of(const PieceKey& key, const Cache& cache) {
+    LM_AES static const typename Cache::Entry* place_of(const PretokenKey& key,
+                                                        const Cache& cache) {
         return cache.place_of(hash_of(register_of(&key)));
     }
 
@@ -53,7 +55,7 @@ struct Aes {
             _mm_store_si128(reinterpret_cast<__m128i*>(&batch.keys[i]), key);
             batch.at[i] = cache.place_of(hash_of(key));
             __builtin_prefetch(batch.at[i]);
-            if (length == 16) batch.long_pieces[batch.n_long++] = static_cast<u32>(i);
+            if (length == 16) batch.long_pretokens[batch.n_long++] = static_cast<u32>(i);
             begin = end;
         }
     }
@@ -99,10 +101,10 @@ LM_VAES_INLINE __m512i keys_of(__m512i bytes, __m128i lengths) {
 
 template <typename Id>
 struct Wide {
-    using Cache = PieceCache<Id>;
-    using Batch = PieceBatch<Id>;
+    using Cache = PretokenCache<Id>;
+    using Batch = PretokenBatch<Id>;
 
-    // Four pieces at a time.
+    // Four pre-tokens at a time.
     LM_VAES static void load(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache) {
         const __m512i constant = _mm512_set1_epi64(0x1F83'D9AB'5BE0'CD19);
         const __m256i entries = _mm256_set1_epi64x(reinterpret_cast<long long>(cache.entries()));
@@ -133,7 +135,7 @@ struct Wide {
 
     LM_VAES_INLINE static void note_long(u32 which, i64 i, Batch& batch) {
         for (; which != 0; which &= which - 1)
-            batch.long_pieces[batch.n_long++] = static_cast<u32>(i) + _tzcnt_u32(which);
+            batch.long_pretokens[batch.n_long++] = static_cast<u32>(i) + _tzcnt_u32(which);
     }
 
     // Sixteen at a time, the last ones of them perhaps beyond `n`: whatever `at` and `keys` hold
@@ -143,13 +145,14 @@ struct Wide {
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         i64 found = 0;
         for (; i < n; i += 16) {
-            u32 differ = 0;  // two bits a piece
+            u32 differ = 0;  // two bits a pre-token
             for (i64 k = 0; k < 16; k += 4) differ |= compare_four(batch, i + k) << (2 * k);
             const u32 which = _pext_u32(differ | differ >> 1, 0x5555'5555) &
                               _bzhi_u32(0xFFFF, static_cast<u32>(std::min<i64>(n - i, 16)));
-            const __m512i pieces = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)), steps);
-            _mm512_storeu_si512(missing + found,
-                                _mm512_maskz_compress_epi32(static_cast<__mmask16>(which), pieces));
+            const __m512i pretokens =
+                _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)), steps);
+            _mm512_storeu_si512(missing + found, _mm512_maskz_compress_epi32(
+                                                     static_cast<__mmask16>(which), pretokens));
             found += _mm_popcnt_u32(which);
         }
         return found;
@@ -187,13 +190,13 @@ bool has_wide_aes() {
 }
 
 template <typename Id>
-PieceLoops<Id> aes_loops(bool wide) {
+PretokenLoops<Id> aes_loops(bool wide) {
     using Loops = Aes<Id>;
     if (wide) return {Loops::place_of, Wide<Id>::load, Wide<Id>::find_missing};
     return {Loops::place_of, Loops::load, Loops::find_missing};
 }
-template PieceLoops<u16> aes_loops(bool);
-template PieceLoops<i32> aes_loops(bool);
+template PretokenLoops<u16> aes_loops(bool);
+template PretokenLoops<i32> aes_loops(bool);
 
 }  // namespace lm::text
 
@@ -208,11 +211,11 @@ bool has_wide_aes() {
     return false;
 }
 template <typename Id>
-PieceLoops<Id> aes_loops(bool) {
+PretokenLoops<Id> aes_loops(bool) {
     bug(__FILE__, __LINE__, "no AES here");
 }
-template PieceLoops<u16> aes_loops(bool);
-template PieceLoops<i32> aes_loops(bool);
+template PretokenLoops<u16> aes_loops(bool);
+template PretokenLoops<i32> aes_loops(bool);
 
 }  // namespace lm::text
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a piece are one vector register and the ranks of their pairs another. Needs AVX-512
-// with VBMI2 (Ice Lake, Zen 4 and later).
+#include "text/bpe/x86/vector_merger.hpp"
+
 #include "base/machine.hpp"
-#include "text/bpe/pretoken_merger.hpp"
 
 #if defined(__x86_64__)
 // g++ 12 warns of its own header (GCC bug 105593).
@@ -28,11 +27,11 @@ struct Ranks;
 
 template <>
 struct Ranks<u16> {
-    using Probe = NarrowPairs::Probe;
-    static constexpr u32 no_token = NarrowPairs::none, no_rank = NarrowPairs::none;
+    using Probe = NarrowPairTable::Probe;
+    static constexpr u32 no_token = NarrowPairTable::none, no_rank = NarrowPairTable::none;
 
     LM_VBMI2_INLINE static Probe probe(const BpeModel& model, u32 left, u32 right) {
-        return model.narrow_ranks()->probe(NarrowPairs::key_of(left, right));
+        return model.narrow_ranks()->probe(NarrowPairTable::key_of(left, right));
     }
     LM_VBMI2_INLINE static __m128i rank_of(const Probe& probe) {
         return _mm_cvtusepi32_epi16(_mm_cvtsi32_si128(static_cast<int>(probe.rank_or_more())));
@@ -195,21 +194,21 @@ struct Words {
 struct Bytes {
     __m128i first, second;
 };
-LM_VBMI2_INLINE Bytes bytes_of(const PieceKey& key, size_t) {
+LM_VBMI2_INLINE Bytes bytes_of(const PretokenKey& key, size_t) {
     const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(&key));
     return {bytes, _mm_srli_si128(bytes, 1)};
 }
-LM_VBMI2_INLINE Bytes bytes_of(std::string_view piece, size_t begin) {
-    const char* const at = piece.data() + begin;
+LM_VBMI2_INLINE Bytes bytes_of(std::string_view pretoken, size_t begin) {
+    const char* const at = pretoken.data() + begin;
     return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
             _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1))};
 }
 
-LM_VBMI2_INLINE u32 size_of(const PieceKey& key) {
+LM_VBMI2_INLINE u32 size_of(const PretokenKey& key) {
     return key.length();
 }
-LM_VBMI2_INLINE u32 size_of(std::string_view piece) {
-    return static_cast<u32>(piece.size());
+LM_VBMI2_INLINE u32 size_of(std::string_view pretoken) {
+    return static_cast<u32>(pretoken.size());
 }
 
 LM_VBMI2_INLINE void store_sixteen(u16* to, __m512i values) {
@@ -231,22 +230,22 @@ struct alignas(64) Lane {
     // come.
     u64 merged;
     typename Ranks<Number>::Probe before, after;
-    size_t piece;
+    size_t pretoken;
 
     Number* tokens() { return around + room; }
 };
 
 template <typename Number>
-class VectorMerger : public PieceMerger {
+class VectorMerger : public PretokenMerger {
   public:
     explicit VectorMerger(const BpeModel& model) : model_(&model) {}
 
-    LM_VBMI2 void merge(std::span<const PieceKey> pieces, ShortIds* out) override {
-        merge_those(pieces, 1, PieceKey::longest, out, short_lanes_);
+    LM_VBMI2 void merge(std::span<const PretokenKey> pretokens, ShortIds* out) override {
+        merge_those(pretokens, 1, PretokenKey::longest, out, short_lanes_);
     }
-    LM_VBMI2 void merge(std::span<const std::string_view> pieces, MediumIds* out) override {
-        merge_those(pieces, 1, 32, out, medium_lanes_);
-        merge_those(pieces, 33, MediumIds::longest, out, wide_lanes_);
+    LM_VBMI2 void merge(std::span<const std::string_view> pretokens, MediumIds* out) override {
+        merge_those(pretokens, 1, 32, out, medium_lanes_);
+        merge_those(pretokens, 33, MediumIds::longest, out, wide_lanes_);
     }
     u64 operations() const override { return operations_; }
 
@@ -254,15 +253,16 @@ class VectorMerger : public PieceMerger {
     static constexpr size_t n_lanes = 8;
 
     // Those of `least` to `most` bytes.
-    template <size_t width, typename Piece, typename Ids>
-    LM_VBMI2_INLINE void merge_those(std::span<const Piece> pieces, u32 least, u32 most, Ids* out,
-                                     std::array<Lane<Number, width>, n_lanes>& own) {
+    template <size_t width, typename Pretoken, typename Ids>
+    LM_VBMI2_INLINE void merge_those(std::span<const Pretoken> pretokens, u32 least, u32 most,
+                                     Ids* out, std::array<Lane<Number, width>, n_lanes>& own) {
         std::array<Lane<Number, width>*, n_lanes> lanes;
         size_t next = 0, n = 0;
         const auto begin_next = [&](Lane<Number, width>& lane) LM_VBMI2 {
-            while (next < pieces.size() && size_of(pieces[next]) - least > most - least) ++next;
-            if (next == pieces.size()) return false;
-            begin(lane, pieces, next++);
+            while (next < pretokens.size() && size_of(pretokens[next]) - least > most - least)
+                ++next;
+            if (next == pretokens.size()) return false;
+            begin(lane, pretokens, next++);
             return true;
         };
         while (n < n_lanes && begin_next(own[n])) {
@@ -276,7 +276,7 @@ class VectorMerger : public PieceMerger {
                     ++i;
                     continue;
                 }
-                take_ids(lane, out[lane.piece]);
+                store_ids_of(lane, out[lane.pretoken]);
                 if (begin_next(lane)) {
                     ++i;
                 } else {
@@ -286,15 +286,15 @@ class VectorMerger : public PieceMerger {
         }
     }
 
-    template <size_t width, typename Piece>
-    LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Piece> pieces,
-                               size_t piece) {
+    template <size_t width, typename Pretoken>
+    LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Pretoken> pretokens,
+                               size_t pretoken) {
         const __m512i no_token = _mm512_set1_epi32(Ranks<Number>::no_token);
         const __m512i no_rank = _mm512_set1_epi32(Ranks<Number>::no_rank);
-        const u32 n = size_of(pieces[piece]);
+        const u32 n = size_of(pretokens[pretoken]);
         Number* const tokens = lane.tokens();
         for (u32 i = 0; i < width; i += 16) {
-            const Bytes bytes = bytes_of(pieces[piece], i);
+            const Bytes bytes = bytes_of(pretokens[pretoken], i);
             const __m512i first = _mm512_cvtepu8_epi32(bytes.first);
             const __m512i pairs =
                 _mm512_or_si512(_mm512_slli_epi32(first, 8), _mm512_cvtepu8_epi32(bytes.second));
@@ -310,7 +310,7 @@ class VectorMerger : public PieceMerger {
         tokens[-1] = tokens[width] = static_cast<Number>(Ranks<Number>::no_token);
         lane.merged = 0;
         lane.before = lane.after = Ranks<Number>::probe(*model_, 0, 0);
-        lane.piece = piece;
+        lane.pretoken = pretoken;
         operations_ += n;
     }
 
@@ -343,7 +343,7 @@ class VectorMerger : public PieceMerger {
     }
 
     template <size_t width, typename Ids>
-    LM_VBMI2_INLINE static void take_ids(Lane<Number, width>& lane, Ids& out) {
+    LM_VBMI2_INLINE static void store_ids_of(Lane<Number, width>& lane, Ids& out) {
         using W = Words<Number, width>;
         const auto tokens = W::load(lane.tokens());
         W::store_ids(out.ids, tokens);
@@ -366,7 +366,7 @@ bool has_vectors() {
 
 }  // namespace
 
-std::unique_ptr<PieceMerger> make_vector_merger(const BpeModel& model, MergerWords words) {
+std::unique_ptr<PretokenMerger> make_vector_merger(const BpeModel& model, MergerWords words) {
     if (!has_vectors()) return nullptr;
     if (words == MergerWords::wide) return std::make_unique<VectorMerger<u32>>(model);
     if (model.narrow_ranks() == nullptr) return nullptr;
@@ -379,7 +379,7 @@ std::unique_ptr<PieceMerger> make_vector_merger(const BpeModel& model, MergerWor
 
 namespace lm::text {
 
-std::unique_ptr<PieceMerger> make_vector_merger(const BpeModel&, MergerWords) {
+std::unique_ptr<PretokenMerger> make_vector_merger(const BpeModel&, MergerWords) {
     return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Piece starts in up to 64 bytes of ASCII, by bit operations, for the pretokenizers of BLOOM and
-// Llama-3. A block begins where a piece begins, and these regular expressions never look back: so
-// no state goes from block to block. Bit i is the byte i of the block.
+// Piece starts in up to 64 bytes of ASCII, by bit operations, for the pre-tokenizers of BLOOM and
+// Llama-3. A block begins where a pre-token begins, and these regular expressions never look back:
+// so no state goes from block to block. Bit i is the byte i of the block.
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -58,14 +58,14 @@ LM_AVX2_INLINE u32 run_begin(u64 mask, u32 end) {
     return 64 - static_cast<u32>(std::countl_zero(~mask & low_bits(end)));
 }
 
-// The piece starts that what comes behind an unfinished block cannot change: none in a run of
+// The pre-token starts that what comes behind an unfinished block cannot change: none in a run of
 // whitespace that it may go on.
 LM_AVX2_INLINE u64 certain_starts(const AsciiBlock& b, u64 starts) {
     const bool open = !b.at_end && (b.space >> (b.n - 1) & 1) != 0;
     return open ? starts & low_bits(run_begin(b.space, b.n) + 1) : starts;
 }
 
-// BLOOM: a word takes the blank before it along; what lies between words is a piece.
+// BLOOM: a word takes the blank before it along; what lies between words is a pre-token.
 LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     const u64 gap = b.space | b.stop;
     const u64 word = low_bits(b.n) & ~gap;
@@ -86,15 +86,15 @@ LM_AVX2_INLINE u64 number_starts(u64 number) {
     return starts;
 }
 
-// Llama-3 and Qwen2; contractions are still to be looked at, where a piece starts with an
+// Llama-3 and Qwen2; contractions are still to be looked at, where a pre-token starts with an
 // apostrophe.
 LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
     const u64 other = low_bits(b.n) & ~(b.letter | b.number | b.space);
-    // Line ends right behind others belong to their piece: the sum carries through such runs.
+    // Line ends right behind others belong to their pre-token: the sum carries through such runs.
     const u64 absorbed = b.line_end & ~(b.line_end + (other << 1 & b.line_end));
     u64 space = b.space & ~absorbed;
     u64 starts = 0;
-    // From the beginning of a run of whitespace to its last line end is one piece.
+    // From the beginning of a run of whitespace to its last line end is one pre-token.
     for (u64 ends = b.line_end & ~absorbed; ends != 0;) {
         const u32 last = 63 - static_cast<u32>(std::countl_zero(ends));
         const u32 first = run_begin(space, last);

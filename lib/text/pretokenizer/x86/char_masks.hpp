@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Characters of 64 bytes of UTF-8 as bits: every byte of a character carries the character's class.
-// What the vectorised pretokenizers work on; x86-64 with AVX2 only, or with AVX-512 (_wide).
+// What the vectorised pre-tokenizers work on; x86-64 with AVX2 only, or with AVX-512 (_wide).
 #pragma once
 
 #if defined(__x86_64__)
@@ -14,9 +14,9 @@
 #define LM_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
 #define LM_AVX2_INLINE __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) inline
 
-#define LM_WIDE \
+#define LM_AVX512 \
     __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi2")))
-#define LM_WIDE_INLINE                                                                         \
+#define LM_AVX512_INLINE                                                                       \
     __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi2"), \
                    always_inline)) inline
 
@@ -73,9 +73,9 @@ class CharMasker {
         return classify(tail.block_at(text, size, begin));
     }
 
-    LM_WIDE Masks classify_at_wide(const u8* text, u32 size, u32 begin) {
+    LM_AVX512 Masks classify_at_avx512(const u8* text, u32 size, u32 begin) {
         Tail tail;
-        return classify_wide(tail.block_at(text, size, begin));
+        return classify_avx512(tail.block_at(text, size, begin));
     }
 
   private:
@@ -111,13 +111,13 @@ class CharMasker {
         return m;
     }
 
-    LM_WIDE_INLINE Masks classify_wide(const u8* block) {
+    LM_AVX512_INLINE Masks classify_avx512(const u8* block) {
         const __m512i bytes = _mm512_loadu_si512(block);
         Masks m;
-        m.letter = in_range_wide(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 26);
-        m.number = in_range_wide(bytes, '0', 10);
+        m.letter = in_range_avx512(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 26);
+        m.number = in_range_avx512(bytes, '0', 10);
         m.blank = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(' '));
-        m.space = in_range_wide(bytes, '\t', 5) | m.blank;
+        m.space = in_range_avx512(bytes, '\t', 5) | m.blank;
         m.apostrophe = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('\''));
         m.space2 = m.space3 = 0;
         const u64 beyond_ascii = _mm512_movepi8_mask(bytes);
@@ -126,7 +126,7 @@ class CharMasker {
         return m;
     }
 
-    LM_WIDE_INLINE static u64 in_range_wide(__m512i bytes, char first, char n) {
+    LM_AVX512_INLINE static u64 in_range_avx512(__m512i bytes, char first, char n) {
         return _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(first)),
                                       _mm512_set1_epi8(n));
     }

@@ -38,12 +38,12 @@ struct Avx2 {
 };
 
 struct Avx512 {
-    LM_WIDE static Masks classify_at(CharMasker& masker, const u8* text, u32 size, u32 begin) {
-        return masker.classify_at_wide(text, size, begin);
+    LM_AVX512 static Masks classify_at(CharMasker& masker, const u8* text, u32 size, u32 begin) {
+        return masker.classify_at_avx512(text, size, begin);
     }
 
     // Without a branch that depends on how many there are: few blocks have more than 32.
-    LM_WIDE static u32* emit(u64 starts, u32 base, u32* out) {
+    LM_AVX512 static u32* emit(u64 starts, u32 base, u32* out) {
         const __m512i positions = _mm512_maskz_compress_epi8(starts, counting());
         const auto n = static_cast<u32>(_mm_popcnt_u64(starts));
         store(_mm512_castsi512_si128(positions), base, out);
@@ -56,12 +56,12 @@ struct Avx512 {
     }
 
   private:
-    LM_WIDE_INLINE static void store(__m128i positions, u32 base, u32* out) {
+    LM_AVX512_INLINE static void store(__m128i positions, u32 base, u32* out) {
         const __m512i wide = _mm512_cvtepu8_epi32(positions);
         _mm512_storeu_si512(out, _mm512_add_epi32(wide, _mm512_set1_epi32(static_cast<int>(base))));
     }
 
-    LM_WIDE_INLINE static __m512i counting() {
+    LM_AVX512_INLINE static __m512i counting() {
         alignas(64) static constexpr auto bytes = [] {
             std::array<u8, 64> values{};
             for (u8 i = 0; i < 64; ++i) values[i] = i;
@@ -73,7 +73,7 @@ struct Avx512 {
 
 // Goes through the text block by block, one ahead. What is derived compiles fill() for `Set`.
 template <typename Set>
-class Gpt2Blocks : public Splitter {
+class Gpt2Blocks : public Pretokenizer {
   public:
     void start(std::string_view text) override {
         text_ = reinterpret_cast<const u8*>(text.data());
@@ -117,35 +117,35 @@ class Gpt2Blocks : public Splitter {
     Masks current_{};
 };
 
-class VectorGpt2Splitter final : public Gpt2Blocks<Avx2> {
+class Avx2Gpt2Pretokenizer final : public Gpt2Blocks<Avx2> {
   public:
     LM_AVX2 i64 next(u32* ends, i64 capacity) override { return fill(ends, capacity); }
 };
 
-class WideGpt2Splitter final : public Gpt2Blocks<Avx512> {
+class Avx512Gpt2Pretokenizer final : public Gpt2Blocks<Avx512> {
   public:
-    LM_WIDE i64 next(u32* ends, i64 capacity) override { return fill(ends, capacity); }
+    LM_AVX512 i64 next(u32* ends, i64 capacity) override { return fill(ends, capacity); }
 };
 
 }  // namespace
 
-bool has_vector_splitter() {
+bool has_avx2_pretokenizers() {
     return may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") &&
            __builtin_cpu_supports("bmi2");
 }
 
-bool has_wide_splitter() {
-    return has_vector_splitter() && may_use(Vectors::avx512) &&
+bool has_avx512_pretokenizers() {
+    return has_avx2_pretokenizers() && may_use(Vectors::avx512) &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vbmi2");
 }
 
-std::unique_ptr<Splitter> make_vector_gpt2_splitter() {
-    return std::make_unique<VectorGpt2Splitter>();
+std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer() {
+    return std::make_unique<Avx2Gpt2Pretokenizer>();
 }
 
-std::unique_ptr<Splitter> make_wide_gpt2_splitter() {
-    return std::make_unique<WideGpt2Splitter>();
+std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer() {
+    return std::make_unique<Avx512Gpt2Pretokenizer>();
 }
 
 }  // namespace lm::text
@@ -154,17 +154,17 @@ std::unique_ptr<Splitter> make_wide_gpt2_splitter() {
 
 namespace lm::text {
 
-bool has_vector_splitter() {
+bool has_avx2_pretokenizers() {
     return false;
 }
-bool has_wide_splitter() {
+bool has_avx512_pretokenizers() {
     return false;
 }
-std::unique_ptr<Splitter> make_vector_gpt2_splitter() {
-    bug(__FILE__, __LINE__, "no vector splitter here");
+std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer() {
+    bug(__FILE__, __LINE__, "no vector pretokenizer here");
 }
-std::unique_ptr<Splitter> make_wide_gpt2_splitter() {
-    bug(__FILE__, __LINE__, "no vector splitter here");
+std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer() {
+    bug(__FILE__, __LINE__, "no vector pretokenizer here");
 }
 
 }  // namespace lm::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's pretokenizer, 64 bytes at a time: one bit per byte and class, and the starts of all
-// pieces from a few shifts of those bits. Same pieces as gpt2_piece_end for valid UTF-8.
+// GPT-2's pre-tokenizer, 64 bytes at a time: one bit per byte and class, and the starts of all
+// pre-tokens from a few shifts of those bits. Same pre-tokens as gpt2_pretoken_end for valid UTF-8.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace lm::text {
 
-bool has_vector_splitter();  // this machine has AVX2, and may use it
-std::unique_ptr<Splitter> make_vector_gpt2_splitter();
+bool has_avx2_pretokenizers();  // this machine has AVX2, and may use it
+std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer();
 
-bool has_wide_splitter();  // AVX-512 with VBMI2
-std::unique_ptr<Splitter> make_wide_gpt2_splitter();
+bool has_avx512_pretokenizers();  // AVX-512 with VBMI2
+std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer();
 
 }  // namespace lm::text

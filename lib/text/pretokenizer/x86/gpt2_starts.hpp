@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every byte of a character carries the character's class. With L, N, W, O the bits of letters,
-// numbers, whitespace and the rest, a piece starts
+// numbers, whitespace and the rest, a pre-token starts
 //   where a run of L, N or O begins, unless U+0020 stands before it;
 //   where a run of W begins;
 //   at the last character of a run of W that something follows.
@@ -24,9 +24,9 @@ class Gpt2Starts {
         clear_ = add_ = 0;
     }
 
-    // Where pieces start in the block at `base`; the text itself does not count as a start.
+    // Where pre-tokens start in the block at `base`; the text itself does not count as a start.
     LM_AVX2_INLINE u64 of_block(u32 base, const Masks& m, u64 space_ahead) {
-        u64 starts = piece_starts(base, m, space_ahead);
+        u64 starts = pretoken_starts(base, m, space_ahead);
         if (base == 0) starts &= ~u64{1};
         if (size_ - base < block_bytes) starts = _bzhi_u64(starts, size_ - base);
         return starts;
@@ -38,7 +38,7 @@ class Gpt2Starts {
         u64 letter = 0, number = 0, space = 1, other = 0, blank = 0;
     };
 
-    LM_AVX2_INLINE u64 piece_starts(u32 base, const Masks& m, u64 space_ahead) {
+    LM_AVX2_INLINE u64 pretoken_starts(u32 base, const Masks& m, u64 space_ahead) {
         const u64 other = ~(m.letter | m.number | m.space);
         const u64 runs = (m.letter & ~(m.letter << 1 | before_.letter)) |
                          (m.number & ~(m.number << 1 | before_.number)) |

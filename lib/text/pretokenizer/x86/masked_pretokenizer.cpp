@@ -85,8 +85,8 @@ class MaskReader {
 
 struct Llama3Rule {
     int most_digits;
-    u32 piece_end(const MaskReader& chars, u32 begin) const {
-        return llama3_piece_end(chars, begin, most_digits);
+    u32 pretoken_end(const MaskReader& chars, u32 begin) const {
+        return llama3_pretoken_end(chars, begin, most_digits);
     }
     static constexpr bool stops = false;
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8* text) const {
@@ -112,18 +112,18 @@ struct Llama3Rule {
 };
 
 struct BloomRule {
-    u32 piece_end(const MaskReader& chars, u32 begin) const {
-        return bloom_piece_end(chars, begin);
+    u32 pretoken_end(const MaskReader& chars, u32 begin) const {
+        return bloom_pretoken_end(chars, begin);
     }
     static constexpr bool stops = true;
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
 };
 
-// Blocks of ASCII by bit operations, other pieces by walking.
+// Blocks of ASCII by bit operations, other pre-tokens by walking.
 template <typename Rule>
-class MaskedSplitter final : public Splitter {
+class MaskedPretokenizer final : public Pretokenizer {
   public:
-    explicit MaskedSplitter(Rule rule) : rule_(rule) {}
+    explicit MaskedPretokenizer(Rule rule) : rule_(rule) {}
 
     void start(std::string_view text) override {
         chars_.start(text);
@@ -139,19 +139,20 @@ class MaskedSplitter final : public Splitter {
                 const i64 n_block = next_block(ends + n);
                 n += n_block;
                 if (n_block > 0) continue;
-                walk_ = pieces_to_walk;
+                walk_ = pretokens_to_walk;
             }
             --walk_;
             chars_.look_at(position_);
             // Broken UTF-8 may end in the middle of a character.
-            position_ = std::min(rule_.piece_end(chars_, position_), chars_.size());
+            position_ = std::min(rule_.pretoken_end(chars_, position_), chars_.size());
             ends[n++] = position_;
         }
         return n;
     }
 
   private:
-    static constexpr int pieces_to_walk = 8;  // where a block was of no use, the next one seldom is
+    static constexpr int pretokens_to_walk =
+        8;  // where a block was of no use, the next one seldom is
     static constexpr u32 least_block = 12;
 
     LM_AVX2 i64 next_block(u32* ends) {
@@ -175,16 +176,18 @@ class MaskedSplitter final : public Splitter {
     MaskReader chars_;
     const u8* text_ = nullptr;
     u32 position_ = 0;
-    int walk_ = 0;  // pieces to walk before the next block is tried
+    int walk_ = 0;  // pre-tokens to walk before the next block is tried
 };
 
 }  // namespace
 
-std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule) {
-    if (rule == SplitRule::bloom) return std::make_unique<MaskedSplitter<BloomRule>>(BloomRule{});
-    LM_CHECK(rule == SplitRule::llama3 || rule == SplitRule::qwen2, "no masked splitter for it");
-    return std::make_unique<MaskedSplitter<Llama3Rule>>(
-        Llama3Rule{rule == SplitRule::llama3 ? 3 : 1});
+std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule) {
+    if (rule == PretokenizerRule::bloom)
+        return std::make_unique<MaskedPretokenizer<BloomRule>>(BloomRule{});
+    LM_CHECK(rule == PretokenizerRule::llama3 || rule == PretokenizerRule::qwen2,
+             "no masked pretokenizer for it");
+    return std::make_unique<MaskedPretokenizer<Llama3Rule>>(
+        Llama3Rule{rule == PretokenizerRule::llama3 ? 3 : 1});
 }
 
 }  // namespace lm::text
@@ -193,8 +196,8 @@ std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule) {
 
 namespace lm::text {
 
-std::unique_ptr<Splitter> make_masked_splitter(SplitRule) {
-    bug(__FILE__, __LINE__, "no masked splitter here");
+std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule) {
+    bug(__FILE__, __LINE__, "no masked pretokenizer here");
 }
 
 }  // namespace lm::text

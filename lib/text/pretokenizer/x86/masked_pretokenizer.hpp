@@ -9,7 +9,7 @@
 
 namespace lm::text {
 
-// For llama3, qwen2 and bloom, on machines where has_vector_splitter().
-std::unique_ptr<Splitter> make_masked_splitter(SplitRule rule);
+// For llama3, qwen2 and bloom, on machines where has_avx2_pretokenizers().
+std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule);
 
 }  // namespace lm::text

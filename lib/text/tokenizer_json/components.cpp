@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/components.hpp"
 
 #include <algorithm>
 
-#include "text/tokenizer_json/json_part.hpp"
+#include "text/tokenizer_json/component.hpp"
 
 namespace lm::text {
 namespace {
@@ -25,7 +25,7 @@ constexpr KnownForm known_forms[] = {
 };
 
 // The literal text of a pattern; a regular expression is refused.
-std::string literal_pattern(const HfPart& part) {
+std::string literal_pattern(const Component& part) {
     const Json& pattern = part.get("pattern");
     if (!pattern.is_object() || pattern.size() != 1) part.refuse_type();
     if (!pattern.contains("String"))
@@ -35,7 +35,7 @@ std::string literal_pattern(const HfPart& part) {
     return text;
 }
 
-NormalizerStep strip_step(const HfPart& part) {
+NormalizerStep strip_step(const Component& part) {
     part.only({"strip_left", "strip_right"});
     NormalizerStep step{NormalizerStep::Kind::strip};
     step.left = part.flag("strip_left", true);
@@ -43,13 +43,13 @@ NormalizerStep strip_step(const HfPart& part) {
     return step;
 }
 
-NormalizerStep replace_step(const HfPart& part) {
+NormalizerStep replace_step(const Component& part) {
     part.only({"pattern", "content"});
     return {NormalizerStep::Kind::replace, literal_pattern(part), part.text("content")};
 }
 
 void read_steps(const Json& json, const std::string& path, std::vector<NormalizerStep>& steps) {
-    const HfPart part(json, "normalizer", path);
+    const Component part(json, "normalizer", path);
     const std::string& type = part.type();
     const auto form = std::ranges::find(known_forms, type, &KnownForm::type);
     if (type == "Sequence") {
@@ -79,13 +79,13 @@ i32 template_id(const Json& value, const std::string& path) {
 }
 
 // ["</s>", 2], as BertProcessing and RobertaProcessing state their two tokens.
-i32 pair_id(const HfPart& part, const char* key) {
+i32 pair_id(const Component& part, const char* key) {
     const Json& pair = part.array(key);
     if (pair.size() != 2) run_error(part.path(), "'{}' of {} is not [token, id]", key, part.type());
     return template_id(pair[1], part.path());
 }
 
-Template single_template(const HfPart& part) {
+Template single_template(const Component& part) {
     part.only({"single", "pair", "special_tokens"});
     Template result;
     int n_texts = 0;
@@ -108,7 +108,7 @@ Template single_template(const HfPart& part) {
 }
 
 Template one_post_processor(const Json& json, const std::string& path) {
-    const HfPart part(json, "post_processor", path);
+    const Component part(json, "post_processor", path);
     if (part.type() == "TemplateProcessing") return single_template(part);
     if (part.type() == "ByteLevel") return {};  // trims offsets
     if (part.type() != "BertProcessing" && part.type() != "RobertaProcessing") part.refuse_type();
@@ -125,7 +125,7 @@ Normalizer read_normalizer(const Json& json, const std::string& path) {
 
 Template read_post_processor(const Json& json, const std::string& path) {
     if (json.is_null()) return {};
-    const HfPart part(json, "post_processor", path);
+    const Component part(json, "post_processor", path);
     if (part.type() != "Sequence") return one_post_processor(json, path);
     part.only({"processors"});
     Template whole;

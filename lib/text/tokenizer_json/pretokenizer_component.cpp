@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pretokenizer of a tokenizer.json: a sequence of parts that is known as a whole, by the exact
-// text of its regular expressions, has a splitter written by hand; all else is refused.
+// The pre-tokenizer of a tokenizer.json: a sequence of parts that is known as a whole, by the exact
+// text of its regular expressions, has a pre-tokenizer written by hand; all else is refused.
+#include "text/tokenizer_json/pretokenizer_component.hpp"
+
 #include <algorithm>
 
 #include "text/pretokenizer/patterns.hpp"
-#include "text/tokenizer_json/json_part.hpp"
-#include "text/tokenizer_json/parts.hpp"
+#include "text/tokenizer_json/component.hpp"
 
 namespace lm::text {
 namespace {
@@ -22,30 +23,30 @@ constexpr std::string_view bytes_gpt2 = "ByteLevel with use_regex";
 constexpr size_t most_parts = 6;
 
 struct KnownSequence {
-    SplitRule rule;
+    PretokenizerRule rule;
     std::string_view parts[most_parts];  // the rest is empty
 };
 
 constexpr KnownSequence known_sequences[] = {
-    {SplitRule::gpt2, {bytes_gpt2}},
-    {SplitRule::none, {bytes_only}},
-    {SplitRule::gpt2, {pattern::gpt2, bytes_only}},
-    {SplitRule::llama3, {pattern::llama3, bytes_only}},
-    {SplitRule::qwen2, {pattern::qwen2, bytes_only}},
-    {SplitRule::qwen3_5, {pattern::qwen3_5, bytes_only}},
-    {SplitRule::o200k, {pattern::o200k, bytes_only}},
-    {SplitRule::tekken, {pattern::tekken, bytes_only}},
-    {SplitRule::bloom, {pattern::bloom, bytes_only}},
-    {SplitRule::llama3, {pattern::cl100k, bytes_only}},
-    {SplitRule::qwen2, {pattern::cl100k_one_digit, bytes_only}},
-    {SplitRule::starcoder, {each_digit, bytes_gpt2}},
-    {SplitRule::digits, {digit_runs, bytes_gpt2}},
-    {SplitRule::deepseek_v3,
+    {PretokenizerRule::gpt2, {bytes_gpt2}},
+    {PretokenizerRule::none, {bytes_only}},
+    {PretokenizerRule::gpt2, {pattern::gpt2, bytes_only}},
+    {PretokenizerRule::llama3, {pattern::llama3, bytes_only}},
+    {PretokenizerRule::qwen2, {pattern::qwen2, bytes_only}},
+    {PretokenizerRule::qwen3_5, {pattern::qwen3_5, bytes_only}},
+    {PretokenizerRule::o200k, {pattern::o200k, bytes_only}},
+    {PretokenizerRule::tekken, {pattern::tekken, bytes_only}},
+    {PretokenizerRule::bloom, {pattern::bloom, bytes_only}},
+    {PretokenizerRule::llama3, {pattern::cl100k, bytes_only}},
+    {PretokenizerRule::qwen2, {pattern::cl100k_one_digit, bytes_only}},
+    {PretokenizerRule::starcoder, {each_digit, bytes_gpt2}},
+    {PretokenizerRule::digits, {digit_runs, bytes_gpt2}},
+    {PretokenizerRule::deepseek_v3,
      {pattern::numbers_by_three, pattern::han_and_kana, pattern::deepseek_v3, bytes_only}},
-    {SplitRule::deepseek_coder,
+    {PretokenizerRule::deepseek_coder,
      {pattern::line_end, pattern::spaced_letters, pattern::spaced_punctuation,
       pattern::han_and_hangul, each_digit, bytes_only}},
-    {SplitRule::falcon, {punctuation_runs, bytes_gpt2, digit_runs, pattern::three_digits}},
+    {PretokenizerRule::falcon, {punctuation_runs, bytes_gpt2, digit_runs, pattern::three_digits}},
 };
 
 bool is_known_part(std::string_view part) {
@@ -62,7 +63,7 @@ bool leaves_no_gap(std::string_view regex) {
     return std::ranges::find(complete, regex) != std::end(complete);
 }
 
-std::string split_part(const HfPart& part) {
+std::string split_part(const Component& part) {
     part.only({"pattern", "behavior", "invert"});
     const std::string behavior = part.text("behavior");
     const bool invert = part.flag("invert");
@@ -78,14 +79,14 @@ std::string split_part(const HfPart& part) {
     return regex;
 }
 
-std::string punctuation_part(const HfPart& part) {
+std::string punctuation_part(const Component& part) {
     part.only({"behavior"});
     const bool given = !part.get("behavior").is_null();
     const std::string behavior = given ? part.text("behavior") : "Isolated";
     return "Punctuation with behavior " + behavior;
 }
 
-std::string part_text(const HfPart& part) {
+std::string part_text(const Component& part) {
     if (part.type() == "Split") return split_part(part);
     if (part.type() == "Punctuation") return punctuation_part(part);
     if (part.type() == "Digits") {
@@ -97,8 +98,8 @@ std::string part_text(const HfPart& part) {
     return std::string(part.flag("use_regex", true) ? bytes_gpt2 : bytes_only);
 }
 
-void collect(const Json& json, const std::string& path, std::vector<HfPart>& parts) {
-    const HfPart part(json, "pre_tokenizer", path);
+void collect(const Json& json, const std::string& path, std::vector<Component>& parts) {
+    const Component part(json, "pre_tokenizer", path);
     if (part.type() != "Sequence") return parts.push_back(part);
     part.only({"pretokenizers"});
     for (const Json& inner : part.array("pretokenizers")) collect(inner, path, parts);
@@ -135,25 +136,25 @@ io::OrderedJson byte_level_json(bool use_regex) {
             {"use_regex", use_regex}};
 }
 
-PreTokenizer read_pre_tokenizer(const Json& json, const std::string& path) {
+PretokenizerSettings read_pretokenizer(const Json& json, const std::string& path) {
     if (json.is_null()) refuse(path, "a tokenizer without the pre_tokenizer ByteLevel");
-    std::vector<HfPart> parts;
+    std::vector<Component> parts;
     collect(json, path, parts);
     std::vector<std::string> texts;
-    for (const HfPart& part : parts) texts.push_back(part_text(part));
+    for (const Component& part : parts) texts.push_back(part_text(part));
     const auto known = std::ranges::find_if(
         known_sequences, [&](const KnownSequence& one) { return is_sequence(one, texts); });
     if (known == std::end(known_sequences))
         refuse(path, "a pre_tokenizer of the parts ({})", joined(texts));
     bool prefix_space = false;
-    for (const HfPart& part : parts)
+    for (const Component& part : parts)
         prefix_space |= part.type() == "ByteLevel" && part.flag("add_prefix_space", true);
     if (prefix_space && parts.size() > 1)
         refuse(path, "ByteLevel with add_prefix_space beside {}", joined(texts));
     return {known->rule, prefix_space};
 }
 
-io::OrderedJson pre_tokenizer_json(SplitRule rule) {
+io::OrderedJson pretokenizer_json(PretokenizerRule rule) {
     const auto known = std::ranges::find(known_sequences, rule, &KnownSequence::rule);
     LM_CHECK(known != std::end(known_sequences), "a rule without a tokenizer.json");
     io::OrderedJson parts = io::OrderedJson::array();

@@ -20,9 +20,9 @@ template <typename... Args>
 }
 
 // One component ({"type": ..., ...}) of a tokenizer.json.
-class HfPart {
+class Component {
   public:
-    HfPart(const io::Json& json, const char* what, const std::string& path)
+    Component(const io::Json& json, const char* what, const std::string& path)
         : json_(&json), what_(what), path_(&path) {
         if (!json.is_object()) run_error(path, "a {} is not an object", what);
         type_ = io::json_get_or<std::string>(json, "type", "", path);

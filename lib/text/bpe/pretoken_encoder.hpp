@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact encoding of one pre-token of any length.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+#include "text/bpe/bpe_model.hpp"
+
+namespace lm::text {
+
+// Encodes pre-tokens; holds scratch memory, so one per thread.
+class PretokenEncoder {
+  public:
+    // Parts longer than `window` bytes are encoded window by window: small ones stay in the nearest
+    // cache.
+    explicit PretokenEncoder(const BpeModel& model, size_t window = 1024)
+        : model_(&model), window_(window) {}
+
+    // The ids of `pre-token`, valid until the next call.
+    std::span<const i32> encode(std::string_view pretoken);
+    // Hands the ids of `pre-token` to use(span) in order, in the memory that one window needs.
+    template <typename Use>
+    void encode(std::string_view pretoken, Use use) {
+        for (size_t window = window_; pretoken.size() > window;) {
+            begin_window(pretoken, window);
+            while (const size_t done = cut_window(pretoken, window)) {
+                use(std::span<const i32>(ids_of_window_));
+                pretoken.remove_prefix(done);
+                ids_of_window_.swap(following_);
+                if (pretoken.size() <= window) return use(std::span<const i32>(ids_of_window_));
+            }
+            // No place to cut: perhaps there is one in a larger window.
+            if (window > largest_window) break;
+            window *= 16;
+        }
+        use(encode(pretoken));
+    }
+
+    // Pair look-ups and scan steps so far: tests hold it to linear growth.
+    u64 operations() const { return operations_; }
+
+  private:
+    static constexpr size_t largest_window = size_t{1} << 19;
+
+    void begin_window(std::string_view pretoken, size_t window);
+    size_t cut_window(std::string_view pretoken, size_t window);
+    bool meet(i32 left, i32 right);
+    void encode_part(std::string_view part);
+    void encode_short(std::string_view part);
+    void encode_long(std::string_view part);
+    void push_pair(u32 left);
+    u32 rank(i32 left, i32 right) {
+        ++operations_;
+        return model_->rank(left, right);
+    }
+
+    struct Node {
+        i32 id;
+        u32 previous, next;
+        u32 rank;  // of the pair (this, next)
+    };
+
+    const BpeModel* model_;
+    size_t window_;
+    std::vector<i32> ids_, ids_of_window_, following_;
+    std::vector<Node> nodes_;
+    std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost
+    u64 operations_ = 0;
+};
+
+}  // namespace lm::text

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Unicode normal forms of UAX #15, by utf8proc, in the time and memory of one run of marks.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace lm::text {
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+class TextTooLong : public Error {
+  public:
+    TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
+};
+
+// Appends the normal form of `text`, which is valid UTF-8. Throws TextTooLong.
+void append_normal_form(NormalForm form, std::string_view text, std::string& out);
+
+// Throws TextTooLong for more than max_text_bytes.
+void check_normalized_length(const std::string& text);
+
+}  // namespace lm::text
