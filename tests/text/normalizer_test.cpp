@@ -39,6 +39,18 @@ TEST_CASE("normal forms put long runs of marks in order in little time") {
     CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, buffers).size() == 100 * 33);
 }
 
+TEST_CASE("normal forms keep U+11A7 after a Hangul syllable") {
+    using Kind = NormalizerStep::Kind;
+    Normalizer::Buffers buffers;
+    for (const Kind kind : {Kind::nfc, Kind::nfkc}) {
+        const Normalizer normalizer({{kind}});
+        CHECK(normalizer.apply("\uAC00\u11A7x\uAC00\u11A8", buffers) == "\uAC00\u11A7x\uAC01");
+        CHECK(normalizer.apply("\u1100\u1161\u11A7", buffers) == "\uAC00\u11A7");
+    }
+    const Normalizer decomposing({{Kind::nfd}});
+    CHECK(decomposing.apply("\uAC00\u11A7", buffers) == "\u1100\u1161\u11A7");
+}
+
 TEST_CASE("lower case is that of Unicode 17") {
     const Normalizer lower({{NormalizerStep::Kind::lowercase}});
     Normalizer::Buffers buffers;

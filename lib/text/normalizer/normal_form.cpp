@@ -101,6 +101,14 @@ void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<
     out.append(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
 }
 
+// U+11A7 precedes the trailing consonants of Hangul, U+11A8 to U+11C2, and is not one of them. It
+// composes with nothing; utf8proc 2.8 drops it after a syllable without a trailing consonant.
+constexpr u32 before_trailing_consonants = 0x11A7;
+
+bool stays_alone(u32 cp) {
+    return is_newer_than_unicode_9(cp) || cp == before_trailing_consonants;
+}
+
 constexpr size_t long_run = 4096;  // bytes: from here on it is cut where that is possible
 
 // Feeds a text to utf8proc in runs that do not touch each other. Runs of ASCII are in every normal
@@ -130,7 +138,7 @@ class RunNormalizer {
     size_t add_wide(std::string_view text, size_t at) {
         const DecodedChar c = decode_utf8(text.substr(at));
         const size_t end = at + static_cast<size_t>(c.length);
-        if (is_newer_than_unicode_9(c.code_point)) {
+        if (stays_alone(c.code_point)) {
             flush(text, at);
             out_.append(text.substr(at, end - at));
             begin_ = end;
