@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_logits CKPT < tokens > logits: prints the model's logits, for comparison with other programs.
-// Standard input: rows of T int32 token ids, T the model's sequence length. Standard output: for
-// each row [T, V] fp32. Native byte order.
+// test_logits CKPT < tokens > logits: prints the model's logits, for comparison with other
+// programs. Standard input: rows of T int32 token ids, T the model's sequence length. Standard
+// output: for each row [T, V] fp32. Native byte order.
 #include <cstdio>
 
 #include "base/error.hpp"
