@@ -84,7 +84,7 @@ void resume(const std::string& step, const spec::ModelConfig& config,
     const i64 tp = rank % parallel.tp;
     const i64 dp = rank / parallel.tp % parallel.dp;
     const i64 pp = rank / (parallel.tp * parallel.dp);
-    const ckpt::Checkpoint mine(step, {rank, parallel.tp * parallel.pp * parallel.dp});
+    const auto mine = ckpt::Checkpoint::open(step, {rank, parallel.tp * parallel.pp * parallel.dp});
     const auto table = spec::tensor_table(config);
     const spec::RankLayout layout = spec::rank_layout(config, table, parallel, tp, pp);
     std::vector<float> values(static_cast<size_t>(layout.n_elements));
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
         resume(step, config, parallel, rank);
     }
     const Stopwatch watch;
-    const ckpt::Checkpoint all(step);
+    const auto all = ckpt::Checkpoint::open(step);
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     std::printf("all of it: %lld index parts, %lld data files, %.2f s, peak memory %ld MB\n",

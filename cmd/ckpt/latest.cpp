@@ -26,14 +26,14 @@ int run(const Args& args) {
         const i64 step = parse_step("STEP", *args.step);
         const std::string path = directory + "/" + ckpt::step_name(step);
         if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
-        const ckpt::Checkpoint checkpoint(path);
+        const auto checkpoint = ckpt::Checkpoint::open(path);
         ckpt::set_latest(directory, step);
         cli::write_stdout(ckpt::step_name(step) + "\n");
         return 0;
     }
     const std::optional<i64> latest = ckpt::latest_step(directory);
     if (!latest) run_error(directory, "has no file 'latest' that names a step");
-    const ckpt::Checkpoint checkpoint(directory + "/" + ckpt::step_name(*latest));
+    const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(*latest));
     cli::write_stdout(ckpt::step_name(*latest) + "\n");
     return 0;
 }

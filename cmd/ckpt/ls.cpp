@@ -38,7 +38,7 @@ Row row_of(const std::string& directory, i64 step, std::optional<i64> latest) {
     row.bytes = directory_bytes(row.path);
     row.latest = latest == step;
     try {
-        row.checkpoint.emplace(row.path);
+        row.checkpoint = ckpt::Checkpoint::open(row.path);
     } catch (const Error& error) {
         row.reason = error.what();
     }

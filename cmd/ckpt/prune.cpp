@@ -43,7 +43,7 @@ std::vector<i64> complete_steps(const std::string& directory) {
     std::vector<i64> complete;
     for (const i64 step : ckpt::steps_in(directory)) {
         try {
-            const ckpt::Checkpoint checkpoint(directory + "/" + ckpt::step_name(step));
+            const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));
             complete.push_back(step);
         } catch (const Error& error) {
             warn("{}: left as it is", error.what());

@@ -47,7 +47,7 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
 
 PartRun::PartRun(const std::string& journal, const std::vector<std::string>& stems,
                  data::TokenType type, io::ReadAgain read_again)
-    : journal_(journal) {
+    : journal_(io::AppendFile::open(journal)) {
     if (!journal_.lock()) usage_error(journal, "another process works on this part");
     for (const std::string& stem : stems) parts_.emplace_back(stem, type, read_again);
     for (data::DatasetPart& part : parts_) record_.keys.push_back(part.state());

@@ -150,7 +150,7 @@ Plan make_plan(const Args& args, const Launched& launch, int n_workers) {
 int lanes_for(const Plan& plan, int n_workers) {
     i64 window = i64{1} << 20;
     for (const data::InputFile& file : plan.files) window = std::max(window, file.window);
-    const i64 most = std::max<i64>(1, io::usual_decoding_memory / window);
+    const i64 most = std::max<i64>(1, io::default_decoding_memory / window);
     return static_cast<int>(std::min({plan.parts_per_rank, i64{n_workers}, most}));
 }
 

@@ -239,7 +239,7 @@ class Run {
                 }
                 run.run({&plan_.files, plan_.part(part), &rules_, tokenizer_.get(),
                          std::max(1, n_workers_ / n_lanes), &budget,
-                         io::usual_decoding_memory / n_lanes, &reporter, check});
+                         io::default_decoding_memory / n_lanes, &reporter, check});
                 records_[static_cast<size_t>(own)] = run.record();
             } catch (const LaneStopped&) {
                 return;

@@ -285,8 +285,8 @@ void note_leftover(std::string directory) {
 void write(const TrainArgs& args, const text::TrainedBpe& bpe,
            const text::TokenizerDesign& design) {
     note_leftover(args.output);
-    io::AtomicDirectory out(args.output, temporary_suffix,
-                            args.force ? io::Overwrite::yes : io::Overwrite::no);
+    auto out = io::AtomicDirectory::create(args.output, temporary_suffix,
+                                           args.force ? io::Overwrite::yes : io::Overwrite::no);
     const auto put = [&](const char* name, const std::string& content) {
         io::write_file(out.path() + "/" + name, content, io::Overwrite::no);
     };

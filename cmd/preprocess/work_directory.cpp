@@ -127,7 +127,7 @@ WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
 
 void WorkDirectory::make_lock(bool is_new) {
     try {
-        lock_ = std::make_unique<io::AppendFile>(file("lock"));
+        lock_ = std::make_unique<io::AppendFile>(io::AppendFile::open(file("lock")));
     } catch (...) {
         if (is_new) ::rmdir(path_.c_str());  // unless another process has it by now
         throw;

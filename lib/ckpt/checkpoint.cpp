@@ -20,16 +20,16 @@ namespace lm::ckpt {
 struct Checkpoint::State {
     std::string path;
     Manifest manifest;
-    std::vector<IndexPart> parts;  // as many as references; empty: not open yet
+    std::vector<IndexPart> parts;  // one for each reference of the manifest; empty: not open yet
     std::vector<bool> open_parts;
     std::map<std::string, DataFile> known_files;
     std::map<std::string, SafetensorsReader> files;
-    std::map<std::string, i64, std::less<>> places;  // of tensors, in the table
+    std::map<std::string, i64, std::less<>> places;  // index in the tensor table by name
     std::map<std::pair<std::string, SliceKind>, std::vector<const Slice*>> slices;
     std::set<const Slice*> verified;
-    std::mutex mutex;  // of all but path, manifest and places
+    std::mutex mutex;  // guards everything except path, manifest and places, which do not change
 
-    State(const std::string& directory, const Share& share);
+    void open(const std::string& directory, const Share& share);
     void open_part(size_t at);
     const SafetensorsReader& open_file(const std::string& name);
     void open_parts_of(i64 place);
@@ -49,18 +49,20 @@ std::string what(const Slice& slice) {
 
 }  // namespace
 
-Checkpoint::State::State(const std::string& directory, const Share& share) : path(directory) {
+void Checkpoint::State::open(const std::string& directory, const Share& share) {
+    path = directory;
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     const std::string file = in(std::string(manifest_file));
-    if (!io::exists(file)) run_error(path, "is not complete: it has no {}", manifest_file);
+    if (!io::exists(file))
+        run_error(path, "is not complete: it has no {}: use another step", manifest_file);
     manifest = parse_manifest(io::read_file(file), file);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
         if (!places.emplace(tensor.name, static_cast<i64>(places.size())).second) {
-            run_error(file, "tensor {} stands twice in the table", tensor.name);
+            run_error(file, "corrupt: tensor {} is listed twice", tensor.name);
         }
     }
-    parts.resize(manifest.index.size());  // slices are pointed to
+    parts.resize(manifest.index.size());  // never resized again: `slices` points into it
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
         if (static_cast<i64>(at) % share.count != share.index) continue;
@@ -71,13 +73,13 @@ Checkpoint::State::State(const std::string& directory, const Share& share) : pat
     if (share.count == 1) check_totals();
 }
 
-// A directory named as a step must be that step: `latest`, prune and a resume go by the name.
+// The number in the name of a step must be its iteration: `latest`, prune and resume use the name.
 void Checkpoint::State::check_name() const {
     const i64 step = step_from_name(path.substr(path.rfind('/') + 1));
     const i64 iteration = manifest.counters.iteration;
     if (step >= 0 && step != iteration) {
-        run_error(path, "its manifest is that of iteration {}: renamed? Give it its name {} again",
-                  iteration, step_name(iteration));
+        run_error(path, "its manifest is of iteration {}: rename the directory to {}", iteration,
+                  step_name(iteration));
     }
 }
 
@@ -86,13 +88,14 @@ void Checkpoint::State::open_part(size_t at) {
     const std::string file = in(reference.file);
     const std::string text = io::read_file(file);
     if (digest(text) != reference.digest) {
-        run_error(file, "does not fit the digest in {}: damaged or edited", manifest_file);
+        run_error(file, "does not match its digest in {}: corrupt or edited: use another step",
+                  manifest_file);
     }
     parts[at] = parse_index(text, file);
     open_parts[at] = true;
     for (const DataFile& data : parts[at].files) {
         if (!known_files.emplace(data.name, data).second) {
-            run_error(in(data.name), "stands in two index parts");
+            run_error(in(data.name), "corrupt: listed in two index parts");
         }
     }
     for (const Slice& slice : parts[at].slices) add_slice(slice);
@@ -109,28 +112,32 @@ void Checkpoint::State::open_parts_of(i64 place) {
 const SafetensorsReader& Checkpoint::State::open_file(const std::string& name) {
     if (const auto open = files.find(name); open != files.end()) return open->second;
     const auto known = known_files.find(name);
-    if (known == known_files.end()) run_error(in(name), "is not in the index");
+    if (known == known_files.end()) run_error(in(name), "corrupt: not in the index");
     const i64 size = io::file_size(in(name));
     if (size != known->second.size) {
-        run_error(in(name), "has {} bytes instead of {}: damaged or incomplete", size,
-                  known->second.size);
+        run_error(in(name), "corrupt or incomplete: expected {} bytes, got {}: use another step",
+                  known->second.size, size);
     }
-    SafetensorsReader reader(in(name));
+    auto reader = SafetensorsReader::open(in(name));
     if (digest(reader.header_bytes()) != known->second.header_digest) {
-        run_error(in(name), "its header does not fit the digest in the index: damaged or edited");
+        run_error(in(name),
+                  "its header does not match its digest in the index: corrupt or edited: use "
+                  "another step");
     }
     return files.emplace(name, std::move(reader)).first->second;
 }
 
 void Checkpoint::State::add_slice(const Slice& slice) {
     const auto place = places.find(slice.tensor);
-    if (place == places.end()) run_error(path, "{} is not in the tensor table", what(slice));
+    if (place == places.end())
+        run_error(path, "corrupt: {} is not in the tensor table", what(slice));
     const Shape& shape = manifest.tensors[static_cast<size_t>(place->second)].shape;
     bool inside = slice.box.end.rank() == shape.rank();
     for (int dim = 0; inside && dim < shape.rank(); ++dim) {
         inside = slice.box.end[dim] <= shape[dim];
     }
-    if (!inside) run_error(path, "{}: a slice reaches out of its shape", what(slice));
+    if (!inside)
+        run_error(path, "{}: corrupt: a slice exceeds the shape {}", what(slice), shape.str());
     slices[{slice.tensor, slice.kind}].push_back(&slice);
 }
 
@@ -140,13 +147,15 @@ const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
     const SafetensorsEntry* entry = open_file(slice.file).find(slice.entry);
     if (!entry || slice.dtype != wanted || entry->dtype != safetensors_name(wanted) ||
         entry->end - entry->begin != slice.numel() * size_of(wanted)) {
-        run_error(in(slice.file), "{}: the entry {} is missing or of another size or type",
-                  what(slice), slice.entry);
+        run_error(
+            in(slice.file),
+            "{}: expected entry {} with {} {} elements, which the file does not have: corrupt",
+            what(slice), slice.entry, slice.numel(), lm::name_of(wanted));
     }
     return *entry;
 }
 
-// From all parts that may have some.
+// Opens all index parts that may list slices of the tensor.
 std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(places.at(tensor));
@@ -156,7 +165,7 @@ std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor
     return found->second;
 }
 
-// Every tensor has all its elements, for every kind that this checkpoint has at all.
+// Checks that every tensor has all its elements, for every kind of which the checkpoint has slices.
 void Checkpoint::State::check_totals() const {
     std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);
@@ -168,15 +177,20 @@ void Checkpoint::State::check_totals() const {
                 for (const Slice* slice : found->second) n += slice->numel();
             }
             if (n != tensor.shape.numel()) {
-                run_error(path, "tensor {} ({}) has {} of {} elements", tensor.name, name_of(kind),
-                          n, tensor.shape.numel());
+                run_error(path, "corrupt: tensor {} ({}): expected {} elements, got {}",
+                          tensor.name, name_of(kind), tensor.shape.numel(), n);
             }
         }
     }
 }
 
-Checkpoint::Checkpoint(const std::string& path, const Share& share)
-    : state_(std::make_shared<State>(path, share)) {}
+Checkpoint Checkpoint::open(const std::string& path, const Share& share) {
+    auto state = std::make_shared<State>();
+    state->open(path, share);
+    return Checkpoint(std::move(state));
+}
+
+Checkpoint::Checkpoint(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 const std::string& Checkpoint::path() const {
     return state_->path;
@@ -226,8 +240,8 @@ void Checkpoint::check(const Slice& slice) const {
     if (digest(bytes(slice)) != slice.checksum) {
         throw DamageError(
             Exit::failure,
-            fmt::format("{}: {}: its bytes do not fit their checksum: damaged: go back to another "
-                        "step (see lm-ckpt verify, lm-ckpt latest)",
+            fmt::format("{}: {}: checksum mismatch: corrupt: use another step (see lm-ckpt verify, "
+                        "lm-ckpt latest)",
                         state_->in(slice.file), what(slice)));
     }
     const std::lock_guard lock(state_->mutex);
@@ -240,7 +254,7 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
     const Region wanted{target.box, target.flat_begin, target.flat_end};
     i64 n_copied = 0;
     for (const Slice* slice : state_->slices_of(tensor, kind)) {
-        const std::byte* from = nullptr;  // most slices of a large job have nothing of it
+        const std::byte* from = nullptr;  // verified at the first common run: most slices have none
         for_each_common_run(
             {slice->box, slice->flat_begin, slice->flat_end}, wanted,
             [&](i64 at_slice, i64 at_target, i64 n) {
@@ -255,8 +269,8 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
             });
     }
     if (n_copied != target.flat_end - target.flat_begin) {
-        run_error(path(), "tensor {} ({}): its slices hold {} of the {} elements wanted", tensor,
-                  name_of(kind), n_copied, target.flat_end - target.flat_begin);
+        run_error(path(), "corrupt: tensor {} ({}): expected {} elements in its slices, got {}",
+                  tensor, name_of(kind), target.flat_end - target.flat_begin, n_copied);
     }
 }
 
@@ -265,10 +279,13 @@ void Checkpoint::load(const std::vector<spec::TensorSpec>& table, const spec::Ra
     for (const spec::LocalTensor& local : layout.tensors) {
         const spec::TensorSpec& tensor = table.at(static_cast<size_t>(local.index));
         const TensorInfo* info = find(tensor.name);
-        if (!info) usage_error(path(), "has no tensor {}: another model", tensor.name);
+        if (!info)
+            usage_error(path(), "has no tensor {}: it is a checkpoint of another model",
+                        tensor.name);
         if (info->shape != tensor.shape) {
-            usage_error(path(), "tensor {} is {} there and {} in this model", tensor.name,
-                        info->shape.str(), tensor.shape.str());
+            usage_error(path(),
+                        "tensor {}: expected shape {}, got {}: it is a checkpoint of another model",
+                        tensor.name, tensor.shape.str(), info->shape.str());
         }
         const FlatPart part = part_in(local, begin, end);
         if (part.empty()) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a checkpoint: any box of any tensor is put together from the slices that hold it, so that
-// every layout loads every checkpoint. Checksums are verified before the first use of a slice.
+// Reads a checkpoint: assembles any box of any tensor from the slices that hold it, so that every
+// layout loads every checkpoint. Verifies the checksum of a slice before its first use.
 #pragma once
 
 #include <memory>
@@ -16,39 +16,39 @@
 
 namespace lm::ckpt {
 
-// What is looked at when a step is opened: all of it, or, where `count` ranks open it at the same
-// time, the index-th share, with the rest left to the others.
+// The part of a step that open() reads and checks. Where `count` ranks open the same step, rank
+// number `index` checks every count-th index part, starting with part number `index`.
 struct Share {
     i64 index = 0;
     i64 count = 1;
 };
 
-// Bytes that do not fit their checksum; its code is Exit::failure.
+// Data that does not match its checksum; the exit code is Exit::failure.
 class DamageError : public Error {
   public:
     using Error::Error;
 };
 
-// One complete step, open for reading. Copies share the mapped files. Thread-safe.
+// A complete step, open for reading. Copies share the mapped files. Thread-safe.
 class Checkpoint {
   public:
-    // `path` is a global_stepN directory. Throws Error(failure) unless it is complete: manifest and
-    // index parts fit their digests, every data file has its size and header, and a directory named
-    // as a step is that step. Data is not read yet. With a share the manifest is read, and of the
-    // index parts and files only the share; others are opened, and looked at in the same way, when
-    // a load needs them, so that the ranks of a large job do not each open the files of all.
-    explicit Checkpoint(const std::string& path, const Share& share = {});
+    // Opens the global_stepN directory `path` without reading tensor data. Throws Error(failure)
+    // unless it is complete: manifest and index parts match their digests, every data file has its
+    // size and header, and the number in the directory's name is the iteration of the manifest.
+    // With a share it opens the index parts and files of the share only; a load opens and checks
+    // the others when it needs them, so that the ranks of a large job do not all open all files.
+    static Checkpoint open(const std::string& path, const Share& share = {});
 
     const std::string& path() const;
     const Manifest& manifest() const;
-    const std::vector<IndexPart>& parts() const;            // not those that are not open yet
-    const TensorInfo* find(std::string_view tensor) const;  // nullptr: none of that name
-    bool has(SliceKind kind) const;  // are there slices of this kind in the open parts?
+    const std::vector<IndexPart>& parts() const;            // parts that are not open are empty
+    const TensorInfo* find(std::string_view tensor) const;  // nullptr: no tensor of that name
+    bool has(SliceKind kind) const;  // whether the open parts have slices of this kind
     i64 n_parts_read() const;
     i64 n_files_opened() const;
 
-    // Where a load puts what it reads: elements [flat_begin, flat_end) of `box` in row-major order
-    // from `data` on, as `dtype` (fp32, bf16 or fp16, converted when the file has another).
+    // The destination of a load: elements [flat_begin, flat_end) of `box` in row-major order,
+    // converted to `dtype` (fp32, bf16 or fp16) and stored from `data` on.
     struct Target {
         spec::Box box;
         i64 flat_begin = 0;
@@ -57,28 +57,29 @@ class Checkpoint {
         void* data = nullptr;
     };
 
-    // SliceKind::master reads the weights of a checkpoint without masters (fp32 weights are their
-    // own). Throws Error(failure) naming file and tensor when the tensor is missing or not fully
-    // covered, DamageError when it fails its checksum.
+    // Reads a part of one tensor. SliceKind::master reads the weights of a checkpoint without
+    // masters (fp32 weights are their own masters). Throws Error(failure) naming file and tensor
+    // when the tensor is missing or not fully covered, DamageError when a slice fails its checksum.
     void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
-    // A rank's whole flat buffer, as pieces_of() saved it, or its elements [begin, end). Padded
-    // rows and gaps are left as they are. A tensor of the table that is missing or has another
-    // shape is Error(usage) naming both shapes.
+    // Reads the flat buffer of a rank, as pieces_of() (flat.hpp) saved it, or its elements [begin,
+    // end) into data[0], data[1], ... Padded rows and gaps are not written. Throws Error(usage)
+    // naming both shapes when a tensor of the table is missing or has another shape.
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
 
-    // The whole tensor.
+    // Returns a whole tensor as fp32.
     std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;
 
-    // Checks one slice's bytes against its checksum; throws DamageError.
+    // Verifies the checksum of one slice; throws DamageError when it does not match.
     void check(const Slice& slice) const;
-    std::span<const std::byte> bytes(const Slice& slice) const;  // unchecked
+    std::span<const std::byte> bytes(const Slice& slice) const;  // not verified
 
   private:
     struct State;
+    explicit Checkpoint(std::shared_ptr<State> state);
     std::shared_ptr<State> state_;
 };
 

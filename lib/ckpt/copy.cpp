@@ -93,7 +93,7 @@ class Copier {
     CopyResult run() {
         refuse_existing();
         io::checked::make_directory(temporary_);
-        io::AppendFile lock(in(std::string(lock_name)));
+        auto lock = io::AppendFile::open(in(std::string(lock_name)));
         if (!lock.lock()) run_error(temporary_, "another copy to this place is at work");
         refuse_existing();  // that one may have ended just now
         for (const CopyFile& file : plan_.files) copy_file(file);
@@ -119,7 +119,7 @@ class Copier {
     void copy_file(const CopyFile& file) {
         const std::string source_path = plan_.from + "/" + file.name;
         const io::Fd source = io::open_read(source_path);
-        io::AppendFile out(in(file.name), io::ReadAgain::no);
+        auto out = io::AppendFile::open(in(file.name), io::ReadAgain::no);
         RegionCheck check(file, keep_good(file, out));
         std::vector<std::byte> chunk;
         for (i64 at = out.size(); at < file.size(); at += static_cast<i64>(chunk.size())) {

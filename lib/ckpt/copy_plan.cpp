@@ -15,7 +15,7 @@ namespace {
 using SlicesByEntry = std::map<std::string_view, const Slice*>;
 
 CopyFile file_of(const std::string& directory, const DataFile& data, const SlicesByEntry& slices) {
-    const SafetensorsReader reader(directory + "/" + data.name);
+    const auto reader = SafetensorsReader::open(directory + "/" + data.name);
     const auto data_start = static_cast<i64>(reader.header_bytes().size());
     CopyFile file{data.name, {{data_start, data.header_digest, "its header"}}};
     for (const SafetensorsEntry& entry : reader.entries()) {

@@ -11,10 +11,16 @@
 
 namespace lm::ckpt {
 
-SafetensorsReader::SafetensorsReader(const std::string& path)
-    : file_(path),
-      header_(
-          parse_safetensors_header(file_.bytes(), static_cast<i64>(file_.bytes().size()), path)) {
+SafetensorsReader SafetensorsReader::open(const std::string& path) {
+    auto file = io::MappedFile::open(path);
+    const auto size = static_cast<i64>(file.bytes().size());
+    SafetensorsHeader header = parse_safetensors_header(file.bytes(), size, path);
+    return {std::move(file), std::move(header)};
+}
+
+// by_name_ points into the names of header_.entries, which a move of the reader does not relocate.
+SafetensorsReader::SafetensorsReader(io::MappedFile file, SafetensorsHeader header)
+    : file_(std::move(file)), header_(std::move(header)) {
     for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;
 }
 
@@ -34,9 +40,10 @@ std::span<const std::byte> SafetensorsReader::header_bytes() const {
 
 namespace {
 
-constexpr size_t chunk_bytes = size_t{8} << 20;  // hashed while still in the cache
+constexpr size_t chunk_bytes = size_t{8} << 20;  // hashed, then written while in the CPU cache
 
-// The reference implementation's order: by type descending, then by name.
+// The order of the reference implementation (serialize() in tensor.rs): by type, descending, so
+// that every tensor is aligned, then by name.
 void sort_and_place(std::vector<SafetensorsEntry>& entries) {
     std::ranges::sort(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
         const int rank_a = safetensors_rank(a.dtype);
@@ -46,7 +53,8 @@ void sort_and_place(std::vector<SafetensorsEntry>& entries) {
     i64 offset = 0;
     for (SafetensorsEntry& entry : entries) {
         i64 n_bits = safetensors_bits(entry.dtype);
-        LM_CHECK(n_bits > 0, "a safetensors entry of an unknown type");
+        LM_CHECK(n_bits > 0, "entry {}: {} is not an element type of safetensors", entry.name,
+                 entry.dtype);
         for (const i64 dim : entry.shape) n_bits = checked_mul(n_bits, dim);
         entry.begin = offset;
         entry.end = offset + n_bits / 8;
@@ -76,13 +84,21 @@ std::string header_text(const std::vector<SafetensorsEntry>& entries, const Meta
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
-                                     const Metadata& metadata, io::Overwrite overwrite)
-    : file_(path, overwrite), entries_(std::move(entries)) {
-    sort_and_place(entries_);
-    checksums_.resize(entries_.size());
+SafetensorsWriter SafetensorsWriter::create(const std::string& path,
+                                            std::vector<SafetensorsEntry> entries,
+                                            const Metadata& metadata, io::Overwrite overwrite) {
+    sort_and_place(entries);
+    SafetensorsWriter writer(io::AtomicFile::create(path, overwrite), std::move(entries));
+    writer.write_header(metadata);
+    return writer;
+}
+
+SafetensorsWriter::SafetensorsWriter(io::AtomicFile file, std::vector<SafetensorsEntry> entries)
+    : file_(std::move(file)), entries_(std::move(entries)), checksums_(entries_.size()) {}
+
+void SafetensorsWriter::write_header(const Metadata& metadata) {
     const std::string text = header_text(entries_, metadata);
-    const u64 length = text.size();
+    const u64 length = text.size();  // little-endian in the file, as on every supported machine
     std::string header(sizeof length, '\0');
     std::memcpy(header.data(), &length, sizeof length);
     header += text;
@@ -102,7 +118,8 @@ void SafetensorsWriter::finish_full() {
 
 void SafetensorsWriter::append(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        LM_CHECK(current_ < entries_.size(), "more data than a safetensors file was declared with");
+        LM_CHECK(current_ < entries_.size(), "{}: all {} entries are full, got {} more bytes",
+                 file_.path(), entries_.size(), bytes.size());
         const i64 left = entries_[current_].end - entries_[current_].begin - done_;
         const size_t n = std::min({bytes.size(), static_cast<size_t>(left), chunk_bytes});
         digester_.update(bytes.first(n));
@@ -114,7 +131,8 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
 }
 
 void SafetensorsWriter::sync() {
-    LM_CHECK(current_ == entries_.size(), "less data than a safetensors file was declared with");
+    LM_CHECK(current_ == entries_.size(), "{}: expected {} full entries, got {}", file_.path(),
+             entries_.size(), current_);
     file_.sync();
 }
 

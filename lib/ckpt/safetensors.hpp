@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: a length, a JSON header, the tensors' bytes without holes. The reader refuses
-// whatever the format does not allow; the writer writes the bytes that the reference implementation
-// would (order by alignment, then name; header padded to 8) without holding the tensors.
-// Format: https://github.com/huggingface/safetensors
+// Reads and writes safetensors files: the length of the header, a JSON header, the bytes of the
+// tensors without gaps. The reader refuses what the format does not allow. The writer writes the
+// same bytes as the reference implementation (tensors ordered by alignment, then name; header
+// padded to a multiple of 8), without holding the tensors in memory. Format:
+// https://github.com/huggingface/safetensors
 #pragma once
 
 #include <map>
@@ -20,7 +21,8 @@ namespace lm::ckpt {
 
 class SafetensorsReader {
   public:
-    explicit SafetensorsReader(const std::string& path);
+    // Maps the file and parses its header. Throws as parse_safetensors_header().
+    static SafetensorsReader open(const std::string& path);
     const std::string& path() const { return file_.path(); }
     const Metadata& metadata() const { return header_.metadata; }
     const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
@@ -30,27 +32,34 @@ class SafetensorsReader {
     i64 size() const { return static_cast<i64>(file_.bytes().size()); }
 
   private:
+    SafetensorsReader(io::MappedFile file, SafetensorsHeader header);
     io::MappedFile file_;
     SafetensorsHeader header_;
     std::map<std::string_view, size_t> by_name_;
 };
 
-// Entries are declared first; their data is then appended in the order of entries(), in pieces of
+// Entries are declared first. Their data is then appended in the order of entries(), in parts of
 // any size.
 class SafetensorsWriter {
   public:
-    // begin and end of `entries` are filled in here. Throws Error(usage) when `path` exists.
-    SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
-                      const Metadata& metadata, io::Overwrite overwrite = io::Overwrite::no);
+    // Sorts `entries`, computes their begin and end, and writes the header. Throws Error(usage)
+    // when `path` exists and must not be overwritten.
+    static SafetensorsWriter create(const std::string& path, std::vector<SafetensorsEntry> entries,
+                                    const Metadata& metadata,
+                                    io::Overwrite overwrite = io::Overwrite::no);
     const std::vector<SafetensorsEntry>& entries() const { return entries_; }
-    void append(std::span<const std::byte> bytes);  // goes on in the next entry when one is full
-    void sync();    // durable under its temporary name; all data must have been appended
-    void commit();  // sync if not done, and under its own name
+    void append(std::span<const std::byte> bytes);  // continues in the next entry when one is full
+    // Makes the file durable under its temporary name; all data must have been appended.
+    void sync();
+    // Does sync() if needed and gives the file its final name.
+    void commit();
     const std::string& header_digest() const { return header_digest_; }
-    const std::string& checksum(size_t entry) const { return checksums_[entry]; }  // once complete
+    const std::string& checksum(size_t entry) const { return checksums_[entry]; }  // of a full one
     i64 size() const { return file_.size(); }
 
   private:
+    SafetensorsWriter(io::AtomicFile file, std::vector<SafetensorsEntry> entries);
+    void write_header(const Metadata& metadata);
     void finish_full();
 
     io::AtomicFile file_;
@@ -59,7 +68,7 @@ class SafetensorsWriter {
     std::string header_digest_;
     Digester digester_;
     size_t current_ = 0;
-    i64 done_ = 0;  // bytes of the current entry
+    i64 done_ = 0;  // bytes appended to the current entry
 };
 
 }  // namespace lm::ckpt

@@ -100,7 +100,8 @@ DataFile write_data(const std::string& directory, const std::string& name,
         by_entry[source.slice.entry] = &source;
         entries.push_back(entry_of(source.slice));
     }
-    SafetensorsWriter writer(directory + "/" + name, std::move(entries), {{"format", "pt"}});
+    auto writer =
+        SafetensorsWriter::create(directory + "/" + name, std::move(entries), {{"format", "pt"}});
     for (size_t i = 0; i < writer.entries().size(); ++i) {
         Source& source = *by_entry.at(writer.entries()[i].name);
         const i64 n_bytes = source.slice.numel() * size_of(source.slice.dtype);

@@ -22,7 +22,7 @@ std::string without_trailing_slash(std::string path) {
 }
 
 Checkpoint open_step(const std::string& directory, i64 step) {
-    return Checkpoint(directory + "/" + step_name(step));
+    return Checkpoint::open(directory + "/" + step_name(step));
 }
 
 // The order in which steps are tried after the one that `latest` names: the newest before it, since
@@ -102,7 +102,7 @@ std::optional<Checkpoint> open_if_any(const std::string& path) {
     const std::string directory = without_trailing_slash(path);
     if (!io::exists(directory)) return std::nullopt;
     if (!io::is_directory(directory)) usage_error(directory, "is not a directory");
-    if (is_step(directory)) return Checkpoint(directory);
+    if (is_step(directory)) return Checkpoint::open(directory);
     const std::optional<i64> latest = latest_step(directory);
     if (latest) {
         try {

@@ -125,7 +125,7 @@ class Verifier {
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress) {
     Verification result;
     try {
-        const Checkpoint checkpoint(step_path);
+        const auto checkpoint = Checkpoint::open(step_path);
         Verifier(checkpoint, result, progress).run();
     } catch (const Error& error) {
         if (error.code() == Exit::bug) throw;

@@ -59,7 +59,7 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
             if (contains(out_path, in_path)) usage_error(out, "holds {}: choose another name", in);
         }
     }
-    return {out, std::to_string(::getpid()), overwrite};
+    return io::AtomicDirectory::create(out, std::to_string(::getpid()), overwrite);
 }
 
 }  // namespace lm::convert

@@ -22,7 +22,9 @@ using Bytes = std::vector<std::byte>;
 class Importer {
   public:
     explicit Importer(const ConversionRequest& request)
-        : request_(request), model_(read_model(hf_config_path(request.in))), tensors_(request.in) {
+        : request_(request),
+          model_(read_model(hf_config_path(request.in))),
+          tensors_(HfTensors::open(request.in)) {
         dtype_ = request.dtype.value_or(DType::fp32);
         table_ = spec::tensor_table(model_.config);
         for (size_t i = 0; i < table_.size(); ++i) index_[table_[i].name] = static_cast<i64>(i);

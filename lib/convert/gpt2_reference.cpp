@@ -33,7 +33,7 @@ class Reference {
         : model_(model),
           path_(hf_config_path(model)),
           config_(io::read_json(path_)),
-          tensors_(model),
+          tensors_(HfTensors::open(model)),
           n_layers_(io::json_get<i64>(config_, "n_layer", path_)),
           n_heads_(io::json_get<i64>(config_, "n_head", path_)),
           width_(io::json_get<i64>(config_, "n_embd", path_)),

@@ -23,24 +23,27 @@ std::string hf_config_path(const std::string& model) {
     return (slash == model.npos ? std::string() : model.substr(0, slash + 1)) + "config.json";
 }
 
-HfTensors::HfTensors(const std::string& path) {
+HfTensors HfTensors::open(const std::string& path) {
+    HfTensors tensors;
     if (!io::is_directory(path)) {
-        add_file(path);
-        return;
+        tensors.add_file(path);
+        return tensors;
     }
     const std::string index = fmt::format("{}/{}", path, index_file);
     const std::string single = fmt::format("{}/{}", path, single_file);
     if (io::exists(single)) {
-        add_file(single);
+        tensors.add_file(single);
     } else if (io::exists(index)) {
-        add_index(path, index);
+        tensors.add_index(path, index);
     } else {
         usage_error(path, "has neither {} nor {}", single_file, index_file);
     }
+    return tensors;
 }
 
 void HfTensors::add_file(const std::string& path) {
-    files_.push_back(std::make_unique<ckpt::SafetensorsReader>(path));
+    files_.push_back(
+        std::make_unique<ckpt::SafetensorsReader>(ckpt::SafetensorsReader::open(path)));
     const ckpt::SafetensorsReader& file = *files_.back();
     for (const ckpt::SafetensorsEntry& entry : file.entries()) {
         if (!tensors_.emplace(entry.name, Found{&file, &entry}).second) {
@@ -117,7 +120,7 @@ std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 
 namespace {
 
 void copy_file(const std::string& from, const std::string& to) {
-    const io::MappedFile file(from);
+    const auto file = io::MappedFile::open(from);
     io::write_file(to, file.text(), io::Overwrite::no);
 }
 

@@ -24,9 +24,9 @@ class HfTensors {
         std::span<const std::byte> bytes() const { return file->bytes(*entry); }
     };
 
-    // Throws Error(usage) when `path` holds no safetensors, Error(failure) when index and shards do
-    // not fit together.
-    explicit HfTensors(const std::string& path);
+    // Opens all safetensors files of the model `path`. Throws Error(usage) when there are none,
+    // Error(failure) when the index and the shards contradict each other.
+    static HfTensors open(const std::string& path);
     // nullptr when there is none of that name.
     const Found* find(const std::string& name) const;
     const std::map<std::string, Found>& all() const { return tensors_; }

@@ -118,7 +118,7 @@ class Exporter {
             entries.push_back({name, std::string(ckpt::safetensors_name(dtype_)),
                                shape_of(tensors_.at(name)), 0, 0});
         }
-        ckpt::SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+        auto writer = ckpt::SafetensorsWriter::create(path, std::move(entries), {{"format", "pt"}});
         for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
             writer.append(data_of(tensors_.at(entry.name)));
             n_written_ += entry.end - entry.begin;

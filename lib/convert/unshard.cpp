@@ -114,7 +114,8 @@ class Unsharder {
             entries.push_back({name, std::string(ckpt::safetensors_name(dtype_)),
                                std::vector<i64>(dims.begin(), dims.end()), 0, 0});
         }
-        ckpt::SafetensorsWriter writer(path, std::move(entries), metadata, overwrite());
+        auto writer =
+            ckpt::SafetensorsWriter::create(path, std::move(entries), metadata, overwrite());
         for (const ckpt::SafetensorsEntry& entry : writer.entries()) append(writer, entry.name);
         writer.sync();
         return writer;

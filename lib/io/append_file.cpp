@@ -18,9 +18,10 @@ namespace lm::io {
 namespace {
 
 constexpr size_t buffer_bytes = size_t{1} << 20;
-constexpr size_t direct_bytes = size_t{1} << 17;  // worth a system call of their own
-constexpr size_t past_cache_bytes = size_t{2} << 20;
-constexpr size_t block_bytes = 4096;  // what writing past the page cache comes in
+constexpr size_t unbuffered_bytes = size_t{1}
+                                    << 17;  // larger writes are not copied into the buffer
+constexpr size_t direct_buffer_bytes = size_t{2} << 20;
+constexpr size_t block_bytes = 4096;  // alignment of O_DIRECT: memory, offset and size (open(2))
 
 }  // namespace
 
@@ -28,13 +29,20 @@ void AppendFile::Free::operator()(std::byte* memory) const {
     std::free(memory);
 }
 
-AppendFile::AppendFile(std::string path, ReadAgain read_again)
-    : path_(std::move(path)), fd_(checked::create(path_, O_RDWR)), n_written_(file_size(path_)) {
-    if (read_again == ReadAgain::no)
-        direct_ = Fd(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
-    // What another process left ends anywhere; appending to that is not worth the trouble.
-    if (n_written_ % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
+AppendFile AppendFile::open(std::string path, ReadAgain read_again) {
+    Fd fd(checked::create(path, O_RDWR));
+    const i64 size = file_size(path);
+    // O_DIRECT needs an aligned end. A file of an interrupted process may end anywhere; such a file
+    // is continued through the page cache.
+    const bool aligned = size % static_cast<i64>(block_bytes) == 0;
+    Fd direct;
+    if (read_again == ReadAgain::no && aligned)
+        direct = Fd(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    return {std::move(path), std::move(fd), size, std::move(direct)};
 }
+
+AppendFile::AppendFile(std::string path, Fd fd, i64 size, Fd direct)
+    : path_(std::move(path)), fd_(std::move(fd)), direct_(std::move(direct)), n_written_(size) {}
 
 void AppendFile::make_buffer(size_t bytes) {
     if (!buffer_) buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(block_bytes, bytes)));
@@ -42,9 +50,9 @@ void AppendFile::make_buffer(size_t bytes) {
 }
 
 void AppendFile::write(std::span<const std::byte> bytes) {
-    if (direct_.valid()) return write_past_cache(bytes);
-    if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= direct_bytes) flush();
-    if (bytes.size() >= direct_bytes) {
+    if (direct_.valid()) return write_direct(bytes);
+    if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= unbuffered_bytes) flush();
+    if (bytes.size() >= unbuffered_bytes) {
         checked::write_at(fd_.get(), path_, bytes, n_written_);
         n_written_ += static_cast<i64>(bytes.size());
         return;
@@ -55,23 +63,23 @@ void AppendFile::write(std::span<const std::byte> bytes) {
     n_buffered_ += bytes.size();
 }
 
-void AppendFile::write_past_cache(std::span<const std::byte> bytes) {
-    make_buffer(past_cache_bytes);
+void AppendFile::write_direct(std::span<const std::byte> bytes) {
+    make_buffer(direct_buffer_bytes);
     while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), past_cache_bytes - n_buffered_));
+        const auto part = bytes.first(std::min(bytes.size(), direct_buffer_bytes - n_buffered_));
         std::memcpy(buffer_.get() + n_buffered_, part.data(), part.size());
         n_buffered_ += part.size();
         bytes = bytes.subspan(part.size());
-        if (n_buffered_ == past_cache_bytes) write_whole_blocks();
+        if (n_buffered_ == direct_buffer_bytes) write_whole_blocks();
     }
 }
 
-// What is left, less than a block, moves to the front of the buffer.
+// Writes the whole blocks of the buffer; the rest, less than a block, moves to its front.
 void AppendFile::write_whole_blocks() {
     const size_t whole = n_buffered_ / block_bytes * block_bytes;
     if (whole == 0) return;
     const std::span<const std::byte> blocks(buffer_.get(), whole);
-    if (!checked::write_past_cache(direct_.get(), path_, blocks, n_written_))
+    if (!checked::write_direct(direct_.get(), path_, blocks, n_written_))
         checked::write_at(fd_.get(), path_, blocks, n_written_);
     n_written_ += static_cast<i64>(whole);
     n_buffered_ -= whole;
@@ -82,6 +90,8 @@ void AppendFile::write_whole_blocks() {
 void AppendFile::flush() {
     if (direct_.valid()) {
         write_whole_blocks();
+        // The rest goes through the page cache and stays in the buffer: the next whole block starts
+        // with it and is written again with O_DIRECT.
         const std::span<const std::byte> rest(buffer_.get(), n_buffered_);
         if (n_flushed_ < n_buffered_) checked::write_at(fd_.get(), path_, rest, n_written_);
         n_flushed_ = n_buffered_;
@@ -95,7 +105,8 @@ void AppendFile::flush() {
 
 void AppendFile::truncate(i64 size) {
     flush();
-    LM_CHECK(size >= 0 && size <= this->size(), "a file cut to more than it holds");
+    LM_CHECK(size >= 0 && size <= this->size(), "{}: expected a size of at most {}, got {}", path_,
+             this->size(), size);
     if (size == this->size()) return;
     checked::truncate(fd_.get(), path_, size);
     n_written_ = size;

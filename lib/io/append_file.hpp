@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growing file under a name that stays, for work that a later process goes on with: buffered
-// appends, cutting back, reading back. What must appear whole under its final name is an AtomicFile
-// instead.
+// A file that grows under its final name, so that a later process can continue it: buffered
+// appends, truncation, reading back. A file that must appear whole is an AtomicFile instead.
 #pragma once
 
 #include <functional>
@@ -16,44 +15,47 @@
 
 namespace lm::io {
 
-// Whether what is written soon will be read again: if not, it need not lie in the page cache, and
-// copying it there costs more than everything else about writing it.
+// Whether the data will be read again soon. If not, it is written with O_DIRECT where the file
+// system supports that: copying it into the page cache would cost more than all other work of
+// writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {
   public:
-    // Opens `path`, creating it when it is not there; what it holds stays, and appends follow it.
-    explicit AppendFile(std::string path, ReadAgain read_again = ReadAgain::yes);
+    // Opens `path`, or creates it. Its content stays; appends follow.
+    static AppendFile open(std::string path, ReadAgain read_again = ReadAgain::yes);
 
     const std::string& path() const { return path_; }
     i64 size() const { return n_written_ + static_cast<i64>(n_buffered_); }
-    // Appends; small pieces are collected. Not flushed by the destructor: unfinished work.
+    // Appends; small writes are buffered. The destructor does not flush: a file that is not
+    // sync()ed is unfinished work.
     void write(std::span<const std::byte> bytes);
     void flush();
     void truncate(i64 size);  // flushes; `size` at most size()
-    // Takes a lock that lasts as long as the object; false when another process has it. Where the
-    // file system knows no locks, everybody gets one.
+    // Acquires a lock (flock(2)) that lasts as long as the object; returns false when another
+    // process holds it. On a file system without locks the result is always true.
     bool lock();
-    // Reads [0, n) in blocks; what was appended is flushed first.
+    // Flushes, then passes the bytes [0, n) of the file to `use` in blocks of 4 MiB.
     void for_each_block(i64 n, const std::function<void(std::span<const std::byte>)>& use);
-    void sync();  // flush and fsync
+    void sync();  // flushes and makes the content durable
     int fd() const { return fd_.get(); }
 
   private:
+    AppendFile(std::string path, Fd fd, i64 size, Fd direct);
     struct Free {
         void operator()(std::byte* memory) const;
     };
     void make_buffer(size_t bytes);
-    void write_past_cache(std::span<const std::byte> bytes);
+    void write_direct(std::span<const std::byte> bytes);
     void write_whole_blocks();
 
     std::string path_;
     Fd fd_;
-    Fd direct_;  // the same file, past the page cache; invalid where that is not wanted or possible
+    Fd direct_;  // the same file with O_DIRECT; invalid when not wanted or not possible
     std::unique_ptr<std::byte[], Free> buffer_;
     size_t n_buffered_ = 0;
-    size_t n_flushed_ = 0;  // of those, bytes that the file holds already
-    i64 n_written_ = 0;     // before the buffer
+    size_t n_flushed_ = 0;  // bytes of the buffer that are in the file already
+    i64 n_written_ = 0;     // bytes of the file before the buffer
 };
 
 }  // namespace lm::io

@@ -25,8 +25,10 @@ constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
-    if (path.empty()) usage_error("output", "an empty file name");
-    if (!directory_wanted && path.ends_with('/')) usage_error(path, "is not the name of a file");
+    if (path.empty()) usage_error("output", "the file name is empty: give a name");
+    if (!directory_wanted && path.ends_with('/')) {
+        usage_error(path, "names a directory, expected a file: remove the '/' at the end");
+    }
     if (!exists(path)) return;
     if (overwrite == Overwrite::no) usage_error(path, "exists already: use --force to replace it");
     struct stat status {};
@@ -39,11 +41,11 @@ void refuse_existing(const std::string& path, Overwrite overwrite, bool director
     }
 }
 
-[[noreturn]] void appeared_meanwhile(const std::string& path) {
-    run_error(path, "came to exist while it was being written: it was left as it is");
+[[noreturn]] void created_meanwhile(const std::string& path) {
+    run_error(path, "was created by another program while it was being written: left unchanged");
 }
 
-// Runs `cleanup` where throwing is not possible: a leftover is worth a warning, not a crash.
+// Runs `cleanup` of a destructor: a temporary that cannot be removed is a warning.
 template <typename Cleanup>
 void without_throwing(Cleanup cleanup) noexcept {
     try {
@@ -53,11 +55,12 @@ void without_throwing(Cleanup cleanup) noexcept {
     }
 }
 
+// Makes all regular files of a tree durable, and each directory after its entries.
 void sync_tree(const std::string& path) {
     for (const std::string& name : list_directory(path)) {
         const std::string entry = path + "/" + name;
         struct stat status {};
-        if (::lstat(entry.c_str(), &status) != 0) system_error(entry, "look at it", errno);
+        if (::lstat(entry.c_str(), &status) != 0) system_error(entry, "get the status", errno);
         if (S_ISDIR(status.st_mode)) sync_tree(entry);
         if (S_ISREG(status.st_mode)) checked::fsync_path(entry);
     }
@@ -68,7 +71,8 @@ bool all_digits(std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-bool process_is_dead(std::string_view pid_text) {
+// ESRCH is the only proof: EPERM means that the process exists.
+bool process_has_ended(std::string_view pid_text) {
     pid_t pid = 0;
     std::from_chars(pid_text.data(), pid_text.data() + pid_text.size(), pid);
     return pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
@@ -80,7 +84,8 @@ bool untouched_for_long(const std::string& path) {
            std::time(nullptr) - status.st_mtime > abandoned_after_s;
 }
 
-// `tail` is what follows "PATH.tmp." in a name: HOST.PID or HOST.PID.N.
+// `tail` follows "PATH.tmp." in the name: HOST.PID or HOST.PID.N. A process id proves something
+// only on its own host; temporaries of other hosts are judged by their age.
 bool is_stale(const std::string& path, std::string_view tail) {
     const std::string own = host_name() + ".";
     if (tail.starts_with(own)) {
@@ -88,7 +93,7 @@ bool is_stale(const std::string& path, std::string_view tail) {
         const size_t dot = tail.find('.');
         const std::string_view pid = tail.substr(0, dot);
         const bool numbered = dot == tail.npos || all_digits(tail.substr(dot + 1));
-        if (all_digits(pid)) return numbered && process_is_dead(pid);
+        if (all_digits(pid)) return numbered && process_has_ended(pid);
     }
     const size_t dot = tail.rfind('.');
     return dot != tail.npos && all_digits(tail.substr(dot + 1)) && untouched_for_long(path);
@@ -98,30 +103,33 @@ bool is_stale(const std::string& path, std::string_view tail) {
 
 struct AtomicFile::State {
     std::string path;
-    std::string temporary;
+    std::string temporary;  // empty before create()
     Overwrite overwrite = Overwrite::no;
-    Fd fd;
+    Fd fd;  // invalid after sync()
     std::unique_ptr<std::byte[]> buffer;
     size_t n_buffered = 0;
-    i64 n_written = 0;  // bytes of the appends that lie in the file
+    i64 n_written = 0;  // appended bytes that have left the buffer
     bool committed = false;
 
-    State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {
+    void create() {
         refuse_existing(path, overwrite, false);
         const std::string name = temporary_name(path);
-        temporary = name;
+        std::string candidate = name;
         for (int n = 2; !fd.valid(); ++n) {
-            fd = Fd(checked::create(temporary, O_RDWR | O_EXCL));
-            if (!fd.valid()) temporary = fmt::format("{}.{}", name, n);
+            fd = Fd(checked::create(candidate, O_RDWR | O_EXCL));
+            if (fd.valid()) temporary = candidate;
+            candidate = fmt::format("{}.{}", name, n);
         }
     }
 
+    State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {}
     ~State() {
-        if (!committed) without_throwing([&] { checked::unlink(temporary); });
+        if (!committed && created()) without_throwing([&] { checked::unlink(temporary); });
     }
-
     State(const State&) = delete;
     State& operator=(const State&) = delete;
+
+    bool created() const { return !temporary.empty(); }
 
     void append(std::span<const std::byte> bytes) {
         checked::write_at(fd.get(), temporary, bytes, n_written);
@@ -129,14 +137,14 @@ struct AtomicFile::State {
     }
 
     void flush() {
-        LM_CHECK(fd.valid(), "a write to an output that was closed");
+        LM_CHECK(fd.valid(), "{}: write after sync()", path);
         if (n_buffered == 0) return;
         append({buffer.get(), n_buffered});
         n_buffered = 0;
     }
 
     void write(std::span<const std::byte> bytes) {
-        LM_CHECK(fd.valid(), "a write to an output that was closed");
+        LM_CHECK(fd.valid(), "{}: write after sync()", path);
         if (n_buffered + bytes.size() > buffer_bytes) flush();
         if (bytes.size() >= buffer_bytes) return append(bytes);
         if (bytes.empty()) return;
@@ -149,25 +157,32 @@ struct AtomicFile::State {
         flush();
         buffer.reset();
         checked::fsync(fd.get(), temporary);
-        // Network file systems may report a failed write as late as here.
+        // NFS may report a failed write only here (close(2), NOTES).
         if (::close(fd.release()) != 0) system_error(temporary, "close", errno);
     }
 
     void commit() {
-        LM_CHECK(!committed, "an output committed twice");
+        LM_CHECK(!committed, "{}: committed twice", path);
         if (fd.valid()) sync();
+        // From here on the content is durable. A crash before the rename leaves the temporary,
+        // which stale_temporaries() finds.
         if (overwrite == Overwrite::yes) {
             checked::rename(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {
-            appeared_meanwhile(path);
+            created_meanwhile(path);
         }
-        committed = true;
+        committed = true;  // the temporary name is gone, whatever fsync reports
         checked::fsync_parent_of(path);
     }
 };
 
-AtomicFile::AtomicFile(std::string path, Overwrite overwrite)
-    : state_(std::make_unique<State>(std::move(path), overwrite)) {}
+AtomicFile AtomicFile::create(const std::string& path, Overwrite overwrite) {
+    auto state = std::make_unique<State>(path, overwrite);
+    state->create();
+    return AtomicFile(std::move(state));
+}
+
+AtomicFile::AtomicFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 AtomicFile::~AtomicFile() = default;
 AtomicFile::AtomicFile(AtomicFile&&) noexcept = default;
 AtomicFile& AtomicFile::operator=(AtomicFile&&) noexcept = default;
@@ -185,7 +200,7 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::write_at(std::span<const std::byte> bytes, i64 offset) {
-    LM_CHECK(offset >= 0, "a write before the start of a file");
+    LM_CHECK(offset >= 0, "{}: expected an offset >= 0, got {}", path(), offset);
     state_->flush();
     checked::write_at(state_->fd.get(), state_->temporary, bytes, offset);
 }
@@ -215,42 +230,49 @@ struct AtomicDirectory::State {
     std::string path;
     std::string temporary;
     Overwrite overwrite = Overwrite::no;
+    bool created = false;
     bool committed = false;
 
-    State(std::string final_path, std::string_view suffix, Overwrite mode)
-        : path(std::move(final_path)), overwrite(mode) {
+    State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {
         while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    }
+    ~State() {
+        if (created && !committed) without_throwing([&] { remove_tree(temporary); });
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+
+    void create(std::string_view suffix) {
         temporary = fmt::format("{}.tmp.{}", path, suffix);
         refuse_existing(path, overwrite, true);
         remove_tree(temporary);
         checked::make_directory(temporary);
+        created = true;
     }
-
-    ~State() {
-        if (!committed) without_throwing([&] { remove_tree(temporary); });
-    }
-
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
 
     void commit() {
-        LM_CHECK(!committed, "an output directory committed twice");
+        LM_CHECK(!committed, "{}: committed twice", path);
         sync_tree(temporary);
         const bool replace = overwrite == Overwrite::yes && exists(path);
         if (replace) {
             checked::exchange_directories(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {
-            appeared_meanwhile(path);
+            created_meanwhile(path);
         }
         committed = true;
         checked::fsync_parent_of(path);
-        if (replace) remove_tree(temporary);  // by now the old one
+        if (replace) remove_tree(temporary);  // the old content, after the exchange
     }
 };
 
-AtomicDirectory::AtomicDirectory(std::string final_path, std::string_view suffix,
-                                 Overwrite overwrite)
-    : state_(std::make_unique<State>(std::move(final_path), suffix, overwrite)) {}
+AtomicDirectory AtomicDirectory::create(std::string final_path, std::string_view suffix,
+                                        Overwrite overwrite) {
+    auto state = std::make_unique<State>(std::move(final_path), overwrite);
+    state->create(suffix);
+    return AtomicDirectory(std::move(state));
+}
+
+AtomicDirectory::AtomicDirectory(std::unique_ptr<State> state) : state_(std::move(state)) {}
 AtomicDirectory::~AtomicDirectory() = default;
 AtomicDirectory::AtomicDirectory(AtomicDirectory&&) noexcept = default;
 AtomicDirectory& AtomicDirectory::operator=(AtomicDirectory&&) noexcept = default;
@@ -268,7 +290,7 @@ void AtomicDirectory::commit() {
 }
 
 void write_file(const std::string& path, std::string_view content, Overwrite overwrite) {
-    AtomicFile file(path, overwrite);
+    auto file = AtomicFile::create(path, overwrite);
     file.write(content);
     file.commit();
 }

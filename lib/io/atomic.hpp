@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs that appear whole or not at all, and the names of their temporaries. Every write of the
-// toolkit goes through AtomicFile or AtomicDirectory, so that a test can fail, shorten or kill at
-// the k-th operation (io/fault.hpp). Every error is Error(failure) that names the path and the
-// system's reason, unless stated otherwise.
+// Outputs that appear whole or not at all, and the names of their temporaries. The toolkit writes
+// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can fail, shorten or
+// kill at the k-th operation (io/fault.hpp).
+//
+// Steps of AtomicFile, and what a crash after each one leaves:
+//
+//     create PATH.tmp.HOST.PID (O_EXCL), write   the old PATH or none, and a temporary
+//     fsync of the temporary                     the same; the content survives a power cut
+//     rename to PATH                             the new PATH; a power cut may bring back the old
+//     one fsync of the parent directory              the new PATH, also after a power cut
+//
+// rename() is atomic for all readers (POSIX.1-2017, rename()), but neither file content nor
+// directory entries are durable before fsync() of the file and of its directory (fsync(2), NOTES).
+//
+// Every error is Error(failure) naming the path and the reason of the system, unless stated
+// otherwise.
 #pragma once
 
 #include <memory>
@@ -17,49 +29,53 @@ namespace lm::io {
 
 enum class Overwrite { no, yes };
 
-// Written beside the final name (temporary_name(PATH), exclusively created), made durable and
-// renamed by commit(); abandoned and removed when destroyed before that. With Overwrite::no an
-// existing PATH is Error(usage) at once: "PATH: exists already: use --force to replace it", and
-// commit() never replaces a file that came to exist in between (Error(failure)). With
-// Overwrite::yes a regular file is replaced (a symbolic link itself, not what it points to);
-// anything else is Error(usage). Not thread-safe, but for write_at of different threads after a
-// flush().
+// A file that commit() gives its final name. Destroyed without a commit() it removes its temporary.
+// Not thread-safe, except for write_at() of several threads after a flush().
 class AtomicFile {
   public:
-    AtomicFile(std::string path, Overwrite overwrite);
+    // Creates the temporary of `path`. With Overwrite::no an existing `path` is Error(usage) "PATH:
+    // exists already: use --force to replace it", and commit() never replaces a file that was
+    // created in the meantime (Error(failure)). With Overwrite::yes a regular file is replaced (a
+    // symbolic link itself, not its target); any other kind of file is Error(usage).
+    static AtomicFile create(const std::string& path, Overwrite overwrite);
     ~AtomicFile();
     AtomicFile(AtomicFile&&) noexcept;
-    AtomicFile& operator=(AtomicFile&&) noexcept;  // abandons what it held
+    AtomicFile& operator=(AtomicFile&&) noexcept;  // removes the temporary that it held
 
     const std::string& path() const;               // the final name
-    void write(std::span<const std::byte> bytes);  // appends, buffered
+    void write(std::span<const std::byte> bytes);  // appends; buffered
     void write(std::string_view text);
-    void write_at(std::span<const std::byte> bytes, i64 offset);  // flushes; does not move the end
-    void read_back(std::span<std::byte> bytes, i64 offset);  // what was appended; flushes first
-    i64 size() const;                                        // bytes appended so far
+    // Writes at `offset` of the file; flushes first. size() does not change.
+    void write_at(std::span<const std::byte> bytes, i64 offset);
+    // Reads bytes that were appended; flushes first.
+    void read_back(std::span<std::byte> bytes, i64 offset);
+    i64 size() const;  // bytes appended so far
     void flush();
-    // flush, fsync, close; the file is still under its temporary name. For writers of several files
-    // that must appear together: sync all, then commit in the documented order.
+    // Flushes, makes the content durable and closes the file, which keeps its temporary name.
+    // Writers of several files that must appear together sync() all of them, then commit() in the
+    // order that their format documents.
     void sync();
-    // sync if not done, rename, fsync the parent directory. When the last of these throws, the file
-    // stands under its final name but may not outlive a power cut.
+    // Does sync() if needed, renames to the final name and makes that durable. When only the last
+    // step fails, the file has its final name but may not survive a power cut.
     void commit();
 
   private:
     struct State;
+    explicit AtomicFile(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
 };
 
-// A directory that appears whole: files are written into path() (FINAL.tmp.SUFFIX), and commit()
-// fsyncs every file and directory in it, renames it to its final name and fsyncs the parent.
-// Destroyed before that, it removes everything. An existing directory is refused or replaced as for
-// AtomicFile; it is exchanged in one step where the file system can (local ones do). On NFS a kill
-// in between leaves no final name, the new content under path() and the old one under
-// temporary_name(FINAL).old: no stale_temporaries().
+// A directory that appears whole: files are written into path(), which is FINAL.tmp.SUFFIX;
+// commit() makes every file and directory in it durable, renames it and makes that durable.
+// Destroyed without a commit() it removes everything. An existing directory is refused or replaced
+// as for AtomicFile: by one exchange of the two names where the file system can do that (local ones
+// can). On NFS a crash between the renames leaves no FINAL, the new content as path() and the old
+// one as temporary_name(FINAL).old, which stale_temporaries() never lists.
 class AtomicDirectory {
   public:
-    // `suffix` makes the temporary name; a leftover of the same name is removed first.
-    AtomicDirectory(std::string final_path, std::string_view suffix, Overwrite overwrite);
+    // Creates the temporary directory; an existing one of that name is removed first.
+    static AtomicDirectory create(std::string final_path, std::string_view suffix,
+                                  Overwrite overwrite);
     ~AtomicDirectory();
     AtomicDirectory(AtomicDirectory&&) noexcept;
     AtomicDirectory& operator=(AtomicDirectory&&) noexcept;
@@ -69,17 +85,18 @@ class AtomicDirectory {
 
   private:
     struct State;
+    explicit AtomicDirectory(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
 };
 
-// Whole content in one atomic step: how `latest` and small documents are written.
+// Writes a small file through an AtomicFile.
 void write_file(const std::string& path, std::string_view content, Overwrite overwrite);
 
-// PATH.tmp.HOST.PID: AtomicFile appends ".2", ".3"... to it when that exists already.
+// Returns PATH.tmp.HOST.PID. When that exists, AtomicFile appends ".2", ".3", ...
 std::string temporary_name(const std::string& path);
 
-// Leftovers beside `path` named by temporary_name(), sorted: those of this host whose process is
-// dead, and those of other hosts that nobody has written for a day.
+// Returns the abandoned temporaries of `path`, sorted: those of this host whose process has ended,
+// and those of other hosts that were not modified for a day.
 std::vector<std::string> stale_temporaries(const std::string& path);
 
 }  // namespace lm::io

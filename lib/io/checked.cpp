@@ -24,7 +24,7 @@ namespace {
 std::string_view remedy(int error_number) {
     switch (error_number) {
         case ENOSPC:
-            return ": free space or choose another directory";
+            return ": free space, or choose another directory";
         case EDQUOT:
             return ": free space within the quota or choose another directory";
         case EROFS:
@@ -39,13 +39,13 @@ std::string_view remedy(int error_number) {
         case ENOMEM:
             return ": free memory or raise the limit (ulimit -v)";
         case ESTALE:
-            return ": the network file system lost it, look at its server";
+            return ": the network file system lost the file: check its server";
         default:
             return "";
     }
 }
 
-// True when the fault layer has the operation fail; errno is set.
+// Returns whether the fault layer lets the operation fail; sets errno.
 bool faulted(std::string_view operation, std::string_view path) {
     const fault::Action action = fault::next(operation, path);
     if (action == fault::Action::none || action == fault::Action::cached_only) return false;
@@ -53,7 +53,7 @@ bool faulted(std::string_view operation, std::string_view path) {
     return true;
 }
 
-// call() repeated while interrupted.
+// Repeats `call` while a signal interrupts it (EINTR).
 template <typename Call>
 auto retried(Call call) {
     while (true) {
@@ -77,8 +77,8 @@ bool unsupported(int error_number) {
            error_number == EPERM || error_number == EMLINK;
 }
 
-// Whether `from` and `to` are two names of one file: a link was made, but the process was killed,
-// or the server's answer lost, before the old name was removed.
+// Returns whether `from` and `to` are two names of one file: link() succeeded, but the process was
+// killed, or the reply of the NFS server was lost, before the old name was removed.
 bool is_linked(const std::string& from, const std::string& to) {
     struct stat a {
     }, b{};
@@ -116,7 +116,7 @@ int create(const std::string& path, int flags) {
 
 namespace {
 
-// False when an attempt is EINVAL and that may be.
+// Returns false when the kernel refuses with EINVAL and `may_be_invalid`.
 bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset,
                bool may_be_invalid) {
     const fault::Action action = fault::next("write", path);
@@ -141,8 +141,7 @@ void write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
     write_all(fd, path, bytes, offset, false);
 }
 
-bool write_past_cache(int fd, const std::string& path, std::span<const std::byte> bytes,
-                      i64 offset) {
+bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset) {
     return write_all(fd, path, bytes, offset, true);
 }
 
@@ -162,17 +161,23 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
         });
         if (got > 0) continue;
-        if (got == 0) run_error(source_path, "became shorter while it was being copied");
+        if (got == 0)
+            run_error(
+                source_path,
+                "became shorter while it was being copied: copy it again when nobody writes to it");
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
             system_error(path, "write", errno);
-        break;  // not between these file systems
+        break;  // copy_file_range() does not support these file systems: copy below
     }
     std::vector<std::byte> block(static_cast<size_t>(std::min<i64>(n - from, i64{4} << 20)));
     while (from < n) {
         const auto want = static_cast<size_t>(std::min(n - from, static_cast<i64>(block.size())));
         const ssize_t got = retried([&] { return ::pread(source, block.data(), want, from); });
         if (got < 0) system_error(source_path, "read", errno);
-        if (got == 0) run_error(source_path, "became shorter while it was being copied");
+        if (got == 0)
+            run_error(
+                source_path,
+                "became shorter while it was being copied: copy it again when nobody writes to it");
         write_at(fd, path, std::span(block).first(static_cast<size_t>(got)), to);
         from += got;
         to += got;
@@ -182,7 +187,7 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
 void fsync(int fd, const std::string& path) {
     const int result = faulted("fsync", path) ? -1 : retried([&] { return ::fsync(fd); });
     if (result == 0) return;
-    // Some network and FUSE file systems have no fsync for directories.
+    // Some network and FUSE file systems do not support fsync() of directories.
     if ((errno == EINVAL || errno == ENOTSUP) && is_directory(path)) return;
     system_error(path, "make durable (fsync)", errno);
 }
@@ -205,7 +210,7 @@ void rename(const std::string& from, const std::string& to) {
 
 namespace {
 
-// False when `to` is another file than `from`.
+// Removes the old name of a file that is linked already; returns false when `to` is another file.
 bool finish_link(const std::string& from, const std::string& to) {
     if (!is_linked(from, to)) return false;
     unlink(from);
@@ -219,8 +224,10 @@ bool rename_new(const std::string& from, const std::string& to) {
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
     if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
-    // NFS and others lack RENAME_NOREPLACE: a hard link is as exclusive. Directories, and file
-    // systems without links, are left with a look before the rename.
+    // NFS and others lack RENAME_NOREPLACE (rename(2)). link(2) is exclusive as well: it fails with
+    // EEXIST; a crash before unlink() leaves two names, which the next call completes. For
+    // directories and file systems without links remains a check before the rename, which is not
+    // atomic.
     if (!is_directory(from)) {
         if (!faulted("link", to) && ::link(from.c_str(), to.c_str()) == 0) {
             unlink(from);
@@ -239,8 +246,8 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
     if (renameat2(fresh, old, RENAME_EXCHANGE) == 0) return;
     if (!unsupported(errno)) system_error(old, "replace", errno);
     const std::string aside = temporary_name(old) + ".old";
-    rename(old, aside);
-    rename(fresh, old);
+    rename(old, aside);  // a crash after this leaves no `old`: its content is in `aside`
+    rename(fresh, old);  // a crash after this leaves the new content under its name, and `aside`
     rename(aside, fresh);
 }
 

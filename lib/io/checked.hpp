@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that change files, one function each: through the fault layer, retried on EINTR,
-// complete or Error(failure) naming the path, the reason and a remedy. file.cpp is built on them;
-// whoever must write a file otherwise (shared memory, appended logs) uses them too.
+// The system calls that change files, one function each. Every call passes the fault layer
+// (io/fault.hpp), is retried on EINTR, and either completes or throws Error(failure) naming the
+// path, the reason and a remedy. io/atomic.hpp and io/append_file.hpp are built on these functions;
+// logs and shared memory use them directly.
 #pragma once
 
 #include <span>
@@ -21,24 +22,25 @@ namespace checked {
 // Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags`; returns the descriptor, or -1 with
 // O_EXCL when it exists already.
 int create(const std::string& path, int flags);
+// Writes all `bytes` at `offset`.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
-// `fd` was opened with O_DIRECT; memory, size and offset are multiples of 4096. False: the file
-// system does not do that; write_at() does.
-bool write_past_cache(int fd, const std::string& path, std::span<const std::byte> bytes,
-                      i64 offset);
+// Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
+// false when the file system refuses that (EINVAL): use write_at() instead.
+bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 void truncate(int fd, const std::string& path, i64 size);
-// `n` bytes of `source` (a file named `source_path`) from its start to `offset` of `fd`; within the
-// kernel where the file system can.
+// Copies the first `n` bytes of `source` (a file named `source_path`) to `offset` of `fd`, with
+// copy_file_range(2) where the file systems support it.
 void copy_to(int fd, const std::string& path, i64 offset, int source,
              const std::string& source_path, i64 n);
 void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // a file or directory by name
 void fsync_parent_of(const std::string& path);  // the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
-// False: `to` exists as another file; no change. What a kill cut short is completed.
+// Renames `from` to `to` unless `to` exists; returns false, without a change, when it exists and is
+// another file. Completes a call that was interrupted by a kill.
 bool rename_new(const std::string& from, const std::string& to);
-// `old` gets the content of `fresh` and the other way round, in one step where the file system can;
-// elsewhere (NFS) a kill in between leaves the old content as temporary_name(old) + ".old".
+// Exchanges the names of two directories, atomically where the file system supports it; elsewhere
+// (NFS) a kill between the three renames leaves the old content as temporary_name(old) + ".old".
 void exchange_directories(const std::string& fresh, const std::string& old);
 void make_directory(const std::string& path);
 void unlink(const std::string& path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats: RFC 1952 (gzip), the .xz file format 1.1.0, RFC 8878 (zstd).
+// Formats: RFC 1952 (gzip), the .xz file format 1.1.0 and .lzma (liblzma), RFC 8878 (zstd). All
+// three allow concatenation: members, streams and frames that follow each other are one content.
 #include "io/decoder.hpp"
 
 #include <lzma.h>
@@ -20,6 +21,7 @@ constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
+// What all decoders share: counting, verification and the errors, which name the position.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -40,18 +42,20 @@ class SourceStream : public InputStream {
     }
 
   protected:
-    // At least one byte into `out` (which is not empty); 0 only at the end of the stream.
+    // Writes at least one byte to `out`, which is not empty; returns 0 only at the end of the
+    // stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
 
-    // By read_more(): all up to the last of the `n` bytes that it has made so far is sound.
+    // Called by read_more(): the content up to the last of the `n` bytes of this call is verified.
     void verified(size_t n) { verified_ = n_read_ + static_cast<i64>(n); }
 
     [[noreturn]] void truncated() const {
-        run_error(source_.name(), "the {} data is truncated: it ends in the middle at byte {}",
-                  kind(), source_.consumed());
+        run_error(source_.name(),
+                  "the {} data is truncated at byte {}: copy or create the file again", kind(),
+                  source_.consumed());
     }
-    [[noreturn]] void damaged(std::string_view why) const {
-        run_error(source_.name(), "the {} data is damaged before byte {}: {}", kind(),
+    [[noreturn]] void corrupt(std::string_view why) const {
+        run_error(source_.name(), "the {} data is corrupt before byte {}: {}", kind(),
                   source_.consumed(), why);
     }
     [[noreturn]] void garbage() const {
@@ -77,7 +81,7 @@ class SourceStream : public InputStream {
     }
 
     Compression compression_;
-    i64 n_read_ = 0;  // before the current read_more()
+    i64 n_read_ = 0;  // content bytes before the current read_more()
     i64 verified_ = 0;
 };
 
@@ -87,12 +91,12 @@ class PlainStream final : public SourceStream {
 
   private:
     size_t read_more(std::span<std::byte> out) override {
-        const size_t n = take_some(out);
+        const size_t n = copy_some(out);
         verified(n);
         return n;
     }
 
-    size_t take_some(std::span<std::byte> out) {
+    size_t copy_some(std::span<std::byte> out) {
         const std::span<const std::byte> waiting = source_.waiting();
         if (waiting.empty()) return source_.read_some(out);
         const size_t n = std::min(out.size(), waiting.size());
@@ -104,14 +108,14 @@ class PlainStream final : public SourceStream {
 
 class GzipStream final : public SourceStream {
   public:
-    // `goes_on`: other members were before it.
-    GzipStream(ByteSource source, bool goes_on)
+    GzipStream(ByteSource source, bool continued)
         : SourceStream(std::move(source), Compression::gzip),
-          between_members_(goes_on),
-          any_member_(goes_on),
-          in_first_bytes_(source_.consumed()) {
+          between_members_(continued),
+          any_member_(continued),
+          member_begin_(source_.consumed()) {
         constexpr int gzip_only = 16;
-        LM_CHECK(inflateInit2(&z_, MAX_WBITS + gzip_only) == Z_OK, "zlib did not start");
+        const int result = inflateInit2(&z_, MAX_WBITS + gzip_only);
+        LM_CHECK(result == Z_OK, "inflateInit2(): expected Z_OK, got {}", result);
     }
     ~GzipStream() override { inflateEnd(&z_); }
     GzipStream(const GzipStream&) = delete;
@@ -128,8 +132,8 @@ class GzipStream final : public SourceStream {
         }
     }
 
-    // What tapes and disk images fill up the last block with; gzip ignores it too. Anything behind
-    // it is garbage.
+    // Skips zeros after a member, with which tapes and disk images fill their last block, as
+    // gzip(1) does. Anything after them is garbage.
     void skip_zeros() {
         bool any = false;
         for (auto in = source_.next(); !in.empty() && in[0] == std::byte{0}; in = source_.next()) {
@@ -164,23 +168,28 @@ class GzipStream final : public SourceStream {
         inflateReset(&z_);
         between_members_ = true;
         any_member_ = true;
-        in_first_bytes_ = source_.consumed();
+        member_begin_ = source_.consumed();
     }
 
-    // A member that fails within its first bytes never was one.
+    // An error within the first three bytes (magic and method) after a complete member means that
+    // no other member starts there.
     [[noreturn]] void fail(int result) const {
-        const bool header = z_.total_out == 0 && source_.consumed() - in_first_bytes_ <= 3;
+        const bool header = z_.total_out == 0 && source_.consumed() - member_begin_ <= 3;
         if (any_member_ && header && result == Z_DATA_ERROR) garbage();
-        if (result == Z_MEM_ERROR) run_error(source_.name(), "not enough memory to decompress");
-        damaged(z_.msg ? z_.msg : "invalid data");
+        if (result == Z_MEM_ERROR)
+            run_error(
+                source_.name(),
+                "not enough memory to decompress: free memory or raise the limit (ulimit -v)");
+        corrupt(z_.msg ? z_.msg : "invalid data");
     }
 
     z_stream z_{};
     bool between_members_;
     bool any_member_;
-    i64 in_first_bytes_;
+    i64 member_begin_;  // offset in the file
 };
 
+// liblzma concatenates streams itself and checks the index at the end; nothing is verified before.
 class XzStream final : public SourceStream {
   public:
     XzStream(ByteSource source, int threads, i64 memory)
@@ -191,11 +200,13 @@ class XzStream final : public SourceStream {
         options.memlimit_threading = static_cast<u64>(memory);
         options.memlimit_stop = xz_memory_limit;
         const auto first = source_.waiting();
+        // The threaded decoder does not read .lzma, which starts with 0x5d.
         const bool may_thread = threads > 1 && (first.empty() || first[0] != std::byte{0x5d});
-        const lzma_ret result =
-            may_thread ? lzma_stream_decoder_mt(&lzma_, &options)
-                       : lzma_auto_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);  // or .lzma
-        LM_CHECK(result == LZMA_OK, "liblzma did not start");
+        const lzma_ret result = may_thread
+                                    ? lzma_stream_decoder_mt(&lzma_, &options)
+                                    : lzma_auto_decoder(&lzma_, xz_memory_limit, LZMA_CONCATENATED);
+        LM_CHECK(result == LZMA_OK, "liblzma decoder: expected LZMA_OK, got {}",
+                 static_cast<int>(result));
     }
     ~XzStream() override { lzma_end(&lzma_); }
     XzStream(const XzStream&) = delete;
@@ -225,19 +236,24 @@ class XzStream final : public SourceStream {
             case LZMA_BUF_ERROR:
                 truncated();
             case LZMA_DATA_ERROR:
-                damaged("damaged data, or garbage after the end");
+                corrupt("corrupt data, or garbage after the end");
             case LZMA_FORMAT_ERROR:
-                damaged("not the xz or .lzma format");
+                corrupt("not in xz or .lzma format");
             case LZMA_OPTIONS_ERROR:
-                damaged("options that this liblzma does not know");
+                corrupt("options that this version of liblzma does not support");
             case LZMA_MEM_ERROR:
-                run_error(source_.name(), "not enough memory to decompress");
+                run_error(
+                    source_.name(),
+                    "not enough memory to decompress: free memory or raise the limit (ulimit -v)");
             case LZMA_MEMLIMIT_ERROR:
-                run_error(source_.name(), "decompression needs {}, over the limit of {}",
+                run_error(source_.name(),
+                          "decompression needs {} of memory, more than the limit of {}: compress "
+                          "it with a smaller "
+                          "dictionary",
                           human_size(static_cast<i64>(lzma_memusage(&lzma_))),
                           human_size(static_cast<i64>(xz_memory_limit)));
             default:
-                damaged("liblzma error " + std::to_string(result));
+                corrupt("liblzma error " + std::to_string(result));
         }
     }
 
@@ -247,12 +263,11 @@ class XzStream final : public SourceStream {
 
 class ZstdStream final : public SourceStream {
   public:
-    // `goes_on`: other frames were before it.
-    ZstdStream(ByteSource source, bool goes_on)
+    ZstdStream(ByteSource source, bool continued)
         : SourceStream(std::move(source), Compression::zstd),
           context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
-          any_frame_(goes_on) {
-        LM_CHECK(context_ != nullptr, "zstd did not start");
+          any_frame_(continued) {
+        LM_CHECK(context_ != nullptr, "ZSTD_createDCtx() returned a null pointer");
         ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
     }
 
@@ -270,7 +285,8 @@ class ZstdStream final : public SourceStream {
             any_frame_ = any_frame_ || between_frames_;
             if (between_frames_) verified(output.pos);
             if (output.pos > 0) return output.pos;
-            // Without input the decoder can only hand out what it still holds.
+            // At the end of the file the decoder may still return buffered content; when it has
+            // none left in the middle of a frame, the frame is truncated.
             if (in.empty() && !between_frames_) truncated();
         }
     }
@@ -279,9 +295,11 @@ class ZstdStream final : public SourceStream {
         const ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
         if (code == ZSTD_error_prefix_unknown && any_frame_) garbage();
         if (code == ZSTD_error_memory_allocation) {
-            run_error(source_.name(), "not enough memory to decompress");
+            run_error(
+                source_.name(),
+                "not enough memory to decompress: free memory or raise the limit (ulimit -v)");
         }
-        damaged(ZSTD_getErrorName(result));
+        corrupt(ZSTD_getErrorName(result));
     }
 
     std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context_;
@@ -292,14 +310,14 @@ class ZstdStream final : public SourceStream {
 }  // namespace
 
 std::unique_ptr<InputStream> make_decoder(ByteSource source, Compression compression, int threads,
-                                          i64 memory, bool goes_on) {
+                                          i64 memory, bool continued) {
     switch (compression) {
         case Compression::gzip:
-            return std::make_unique<GzipStream>(std::move(source), goes_on);
+            return std::make_unique<GzipStream>(std::move(source), continued);
         case Compression::xz:
             return std::make_unique<XzStream>(std::move(source), threads, memory);
         case Compression::zstd:
-            return std::make_unique<ZstdStream>(std::move(source), goes_on);
+            return std::make_unique<ZstdStream>(std::move(source), continued);
         case Compression::none:
             break;
     }

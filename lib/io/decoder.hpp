@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoders of compressed files: gzip, xz and zstd, and none for plain ones.
+// Decoders: streams of the content of gzip, xz, zstd and plain files.
 #pragma once
 
 #include <memory>
 
-#include "io/source.hpp"
+#include "io/byte_source.hpp"
 #include "io/stream.hpp"
 
 namespace lm::io {
 
-// `goes_on`: other members or frames of the same file were before it. `threads`: for the blocks of
-// one xz stream, as many at once as `memory` allows.
+// Returns a stream of the decompressed bytes of `source`. `continued`: the source starts after
+// other members or frames of its file; then garbage is reported as such. `threads` decompress the
+// blocks of one xz stream, as many at once as `memory` bytes allow.
 std::unique_ptr<InputStream> make_decoder(ByteSource source, Compression compression, int threads,
-                                          i64 memory, bool goes_on);
+                                          i64 memory, bool continued);
 
 }  // namespace lm::io

@@ -30,8 +30,8 @@ Fault parse_fault(std::string_view text) {
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
     if (fault.action == Action::none || !whole || fault.at < 1) {
-        usage_error("LM_IO_FAULT", "'{}' is not fail:K, short:K, kill:K or cached:K with K >= 1",
-                    text);
+        usage_error("LM_IO_FAULT",
+                    "expected fail:K, short:K, kill:K or cached:K with K >= 1, got '{}'", text);
     }
     return fault;
 }
@@ -49,7 +49,7 @@ State& state() {
     return the_state;
 }
 
-// False while nothing is armed, counted or recorded: the only cost in a normal run.
+// False while nothing is armed or recorded: then next() reads only this flag.
 std::atomic<bool> active{false};
 std::once_flag environment_read;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault layer: every create, write, fsync, rename, link and unlink of lib/io passes here. Tests
-// make the k-th one fail, come short or kill the process, for every k, or record them all to check
-// their order (a power cut cannot be made on a test machine; a missing fsync can be seen).
-// $LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms it; unset costs
-// one branch.
+// Fault injection: every create, write, fsync, rename, link and unlink of lib/io calls next()
+// first. Tests let the k-th operation fail, write less or kill the process, for every k; or they
+// record all operations and check their order, since a test cannot cut the power but can find a
+// missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
+// it in any program; when unset, next() costs one branch.
 #pragma once
 
 #include <string>
@@ -14,16 +14,18 @@
 
 namespace lm::io::fault {
 
-// fail: the operation does nothing and reports EIO. short_write: a write writes half of its bytes,
-// then reports ENOSPC; any other operation fails. kill: SIGKILL before the operation. cached_only:
-// a write past the page cache is refused (EINVAL), as some file systems do; all else is done.
+// fail: the operation does nothing and fails with EIO. short_write: a write writes half of its
+// bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the operation.
+// cached_only: a write with O_DIRECT fails with EINVAL, as on some file systems; all else is
+// normal.
 enum class Action { none, fail, short_write, kill, cached_only };
 
-// Called before an operation; returns what should happen to it. `kill` does not return.
-// Thread-safe. A malformed $LM_IO_FAULT is Error(usage).
+// Counts an operation and returns what should happen to it; does not return for `kill`. Throws
+// Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
 
-// For tests in the same process: the `at`-th operation from now on meets `action`; none disarms.
+// Applies `action` to the `at`-th operation from now on, for tests in the same process;
+// Action::none disarms.
 void arm(Action action, i64 at);
 
 struct FileOperation {

@@ -19,11 +19,12 @@ namespace {
 
 struct stat status_of(const Fd& fd, const std::string& path) {
     struct stat status {};
-    if (::fstat(fd.get(), &status) != 0) system_error(path, "look at it", errno);
+    if (::fstat(fd.get(), &status) != 0) system_error(path, "get the status", errno);
     return status;
 }
 
-// Reads up to bytes.size(), less at the end of the file. offset < 0 reads on from where it stands.
+// Reads until `bytes` is full or the file ends; returns the number of bytes. offset < 0 reads from
+// the current position.
 size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
     size_t done = 0;
     while (done < bytes.size()) {
@@ -65,9 +66,9 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // One byte more than it should have shows the end in one read; some more than that, and
-    // simdjson parses it where it is. Files under /proc have size 0, and those under /proc/sys give
-    // their text to the first read only, cut to its length.
+    // A read of more bytes than the file should have finds its end in one call; with the padding
+    // that simdjson needs, the text can be parsed in place. Files under /proc have size 0, and
+    // those under /proc/sys return text only to the first read, truncated to its length.
     constexpr size_t more = 128;
     const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
     size_t chunk = size_now == 0 ? 65536 : size_now + more;
@@ -84,10 +85,10 @@ std::string read_file(const std::string& path) {
 }
 
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
-    LM_CHECK(offset >= 0, "a read before the start of a file");
+    LM_CHECK(offset >= 0, "{}: expected an offset >= 0, got {}", path, offset);
     const size_t n = read_some(fd, path, bytes, offset);
     if (n < bytes.size()) {
-        run_error(path, "ends at byte {}, expected {} bytes from {}: the file is truncated",
+        run_error(path, "truncated: ends at byte {}, expected {} bytes from byte {}",
                   offset + static_cast<i64>(n), bytes.size(), offset);
     }
 }
@@ -104,7 +105,7 @@ bool is_directory(const std::string& path) {
 
 i64 file_size(const std::string& path) {
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) system_error(path, "look at it", errno);
+    if (::stat(path.c_str(), &status) != 0) system_error(path, "get the status", errno);
     return status.st_size;
 }
 
@@ -131,16 +132,20 @@ void make_directories(const std::string& path) {
     checked::fsync_path(parent);
 }
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
+MappedFile MappedFile::open(const std::string& path) {
     const Fd fd = open_read(path);
     const struct stat status = status_of(fd, path);
-    if (!S_ISREG(status.st_mode)) run_error(path, "is not a regular file and cannot be mapped");
-    if (status.st_size == 0) return;
+    if (!S_ISREG(status.st_mode))
+        run_error(path, "is not a regular file and cannot be mapped: copy it to one");
+    MappedFile file;
+    file.path_ = path;
+    if (status.st_size == 0) return file;
     void* data =
         ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd.get(), 0);
     if (data == MAP_FAILED) system_error(path, "map", errno);
-    data_ = static_cast<const std::byte*>(data);
-    size_ = status.st_size;
+    file.data_ = static_cast<const std::byte*>(data);
+    file.size_ = status.st_size;
+    return file;
 }
 
 MappedFile::~MappedFile() {
@@ -163,7 +168,7 @@ std::string_view MappedFile::text() const {
     return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)};
 }
 
-// Advice only: the answer is of no interest.
+// Advice only: an error changes nothing.
 void MappedFile::advise_will_need(i64 offset, i64 length) const {
     static const i64 page = ::sysconf(_SC_PAGESIZE);
     const i64 begin = std::clamp<i64>(offset, 0, size_) / page * page;
@@ -177,7 +182,7 @@ void remove_tree(const std::string& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) {
         if (errno == ENOENT) return;
-        system_error(path, "look at it", errno);
+        system_error(path, "get the status", errno);
     }
     if (!S_ISDIR(status.st_mode)) return checked::unlink(path);
     for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);

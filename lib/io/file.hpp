@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files: descriptors that close themselves, whole reads, directories and read-only mappings.
-// Every error is Error(failure) that names the path and the system's reason.
+// Every error is Error(failure) naming the path and the reason of the system.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 
 namespace lm::io {
 
+// Owns a file descriptor.
 class Fd {
   public:
     Fd() = default;
@@ -28,28 +29,34 @@ class Fd {
     int fd_ = -1;
 };
 
-Fd open_read(const std::string& path);  // a directory is refused
+// Opens a file for reading; a directory is an error.
+Fd open_read(const std::string& path);
 
+// Returns the whole content; works for /proc, too.
 std::string read_file(const std::string& path);
-// Reads exactly bytes.size() bytes at `offset`; a short file is an error.
+// Reads bytes.size() bytes at `offset`; a file that ends before is an error.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 
-bool exists(const std::string& path);  // false when it cannot be told
+bool exists(const std::string& path);  // of any type; false when the system gives an error
 bool is_directory(const std::string& path);
 i64 file_size(const std::string& path);
-std::vector<std::string> list_directory(const std::string& path);  // names, sorted bytewise
-void make_directories(const std::string& path);  // durably; existing ones are fine
+std::vector<std::string> list_directory(const std::string& path);  // names in bytewise order
+// Creates a directory and its parents as needed, and makes them durable.
+void make_directories(const std::string& path);
 
+// A read-only mapping of a whole file.
 class MappedFile {
   public:
     MappedFile() = default;
-    explicit MappedFile(const std::string& path);  // an empty file maps to an empty span
+    // Maps a regular file; an empty one gives an empty span.
+    static MappedFile open(const std::string& path);
     ~MappedFile();
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
     std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
     std::string_view text() const;
     const std::string& path() const { return path_; }
+    // Asks the kernel to read the bytes [offset, offset + length) ahead (madvise(2)).
     void advise_will_need(i64 offset, i64 length) const;
 
   private:
@@ -58,6 +65,7 @@ class MappedFile {
     i64 size_ = 0;
 };
 
-void remove_tree(const std::string& path);  // nothing there is fine; links are not followed
+// Removes a file, or a directory with its content, if it exists. Links are not followed.
+void remove_tree(const std::string& path);
 
 }  // namespace lm::io

@@ -9,7 +9,7 @@
 namespace lm::io {
 namespace {
 
-// nlohmann's texts start with "[json.exception.parse_error.101] ": of no use to people.
+// Removes the prefix of nlohmann's messages: "[json.exception.parse_error.101] ".
 std::string_view without_tag(std::string_view text) {
     const size_t end = text.starts_with('[') ? text.find("] ") : text.npos;
     return end == text.npos ? text : text.substr(end + 2);
@@ -22,10 +22,10 @@ std::string text_of(const Document& document) {
 
 [[noreturn]] void wrong_type(std::string_view name, std::string_view wanted, const Json& value,
                              const std::string& path) {
-    constexpr size_t most_shown = 40;
+    constexpr size_t max_shown = 40;
     std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (shown.size() > most_shown) shown = value.type_name();
-    run_error(path, "{} is not {}, but {}", name, wanted, shown);
+    if (shown.size() > max_shown) shown = value.type_name();
+    run_error(path, "{} is not {}: got {}", name, wanted, shown);
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name
     const bool too_big = value.is_number_unsigned() &&
                          value.get<u64>() > static_cast<u64>(std::numeric_limits<i64>::max());
     if (too_big || value.get<i64>() < least || value.get<i64>() > greatest) {
-        run_error(path, "{} is out of range: {} does not lie in {}..{}", name, value.dump(), least,
-                  greatest);
+        run_error(path, "{} is out of range: expected {}..{}, got {}", name, least, greatest,
+                  value.dump());
     }
     return value.get<i64>();
 }
@@ -86,7 +86,8 @@ double to_number(const Json& value, double greatest, std::string_view name,
     if (!value.is_number()) wrong_type(name, "a number", value, path);
     const double number = value.get<double>();
     if (std::abs(number) > greatest) {
-        run_error(path, "{} is out of range: {} is beyond {}", name, value.dump(), greatest);
+        run_error(path, "{} is out of range: expected at most {} in magnitude, got {}", name,
+                  greatest, value.dump());
     }
     return number;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small JSON documents (configurations, manifests, side files): nlohmann/json with errors that name
-// the file and the key, and reads that never convert silently (no truncated or wrapped numbers).
-// Corpora are read with simdjson in data/, not here.
+// Small JSON documents (configurations, manifests, metadata files): nlohmann/json with errors that
+// name the file and the key, and reads that never convert silently (no truncated or wrapped
+// numbers). data/jsonl reads corpora with simdjson instead.
 #pragma once
 
 #include <concepts>
@@ -22,16 +22,16 @@ using OrderedJson = nlohmann::ordered_json;
 Json parse_json(std::string_view text, const std::string& path);
 Json read_json(const std::string& path);
 
-// A document as it is written to files: indented by 2, one newline at the end; bytes that are not
-// UTF-8 become U+FFFD (file names in a command line may hold such).
+// Returns a document as files hold it: indented by 2, with a newline at the end; bytes that are not
+// UTF-8 become U+FFFD (a command line may contain such file names).
 std::string json_text(const Json& document);
 std::string json_text(const OrderedJson& document);
-// The same on one line of its own, as --json prints it.
+// Returns the document on one line with a newline at the end, as --json prints it.
 std::string json_line(const OrderedJson& document);
 
 namespace json_detail {
 
-// `name` stands in the messages: "PATH: NAME is not a whole number".
+// `name` is the subject in messages: "PATH: NAME is not a whole number".
 bool to_bool(const Json& value, std::string_view name, const std::string& path);
 i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name,
                const std::string& path);
@@ -51,8 +51,9 @@ struct IsVector<std::vector<T>> : std::true_type {};
 
 }  // namespace json_detail
 
-// `value` as T: bool, an integer type (2.0 is none), float or double, std::string, Json, or a
-// vector of those. Error(failure) "PATH: NAME is not a ..." otherwise.
+// Returns `value` as T: bool, an integer type (2.0 is not an integer), float or double,
+// std::string, Json, or a vector of these. Throws Error(failure) "PATH: NAME is not a ..." for
+// another type.
 template <typename T>
 T json_as(const Json& value, std::string_view name, const std::string& path) {
     namespace detail = json_detail;
@@ -81,7 +82,8 @@ T json_as(const Json& value, std::string_view name, const std::string& path) {
     }
 }
 
-// The value of `key`, or Error(failure) "PATH: 'key' is missing" / "'key' is not a number".
+// Returns the value of `key`. Throws Error(failure) "PATH: 'key' is missing" or "'key' is not a
+// number".
 template <typename T>
 T json_get(const Json& object, const std::string& key, const std::string& path) {
     const Json* value = json_detail::find(object, key, path);
@@ -89,7 +91,7 @@ T json_get(const Json& object, const std::string& key, const std::string& path) 
     return json_as<T>(*value, json_detail::quoted(key), path);
 }
 
-// The same, or `fallback` when `key` is missing or null; a wrong type is still an error.
+// Returns the value of `key`, or `fallback` when it is missing or null. Throws for a wrong type.
 template <typename T>
 T json_get_or(const Json& object, const std::string& key, T fallback, const std::string& path) {
     const Json* value = json_detail::find(object, key, path);

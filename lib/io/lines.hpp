@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of a stream, of any length, in bounded memory.
+// Splits a stream into lines in bounded memory.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,11 @@
 
 namespace lm::io {
 
-// Lines that are longer are given in pieces of this size.
+// Longer lines are passed on in parts of this many bytes.
 constexpr size_t longest_line = size_t{64} << 10;
 
-// Calls `take` with every line, without its end: a newline, a carriage return (which programs use
-// to overwrite a line of progress) or both; empty lines are left out. What stands behind the last
-// end of line is a line, too.
-void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& take);
+// Calls `use` with every line that is not empty, without its end: a newline, a carriage return
+// (with which programs overwrite a progress line) or both. The last line needs no end.
+void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use);
 
 }  // namespace lm::io

@@ -12,24 +12,28 @@
 #include <vector>
 
 #include "base/threads.hpp"
+#include "io/compression.hpp"
 #include "io/file.hpp"
-#include "io/stream_units.hpp"
 
 namespace lm::io {
 namespace {
 
-// Blocks in a ring, made by threads and taken in order by the one who reads.
+// One block of the ring below.
 struct Block {
-    enum class Kind { content, end, serial };
+    enum class Kind {
+        content,
+        end,    // of the file
+        serial  // no complete unit at `begin`: a serial decoder continues there
+    };
 
     Kind kind = Kind::content;
     bool full = false;
     std::exception_ptr error;
-    i64 begin = 0, end = 0;  // in the file
+    i64 begin = 0, end = 0;  // offsets in the file
     std::vector<std::byte> compressed;
     std::unique_ptr<std::byte[]> content;
     size_t capacity = 0, size = 0;
-    i64 verified = 0;  // of the stream's content (InputStream::verified_bytes), once this is read
+    i64 verified = 0;  // InputStream::verified_bytes() once this block is read
 
     void reserve(size_t bytes) {
         if (bytes <= capacity) return;
@@ -38,6 +42,16 @@ struct Block {
     }
 };
 
+// A stream whose content is made by threads in a ring of blocks, in the order of the file:
+//
+//     n_filled_ <= n_emptied_ + ring size     block i lives in ring_[i % size]
+//
+// fill() reads the next part of the file, one thread at a time (fill_mutex_), so that parts get
+// consecutive block numbers. process() decompresses it, in all threads at once, and sets `full`.
+// The reader waits until block n_emptied_ is full, so that content arrives in order whichever
+// thread is faster, and returns the block to the ring when it has copied it. A full ring stops the
+// threads: that bounds memory. An exception is stored in its block and rethrown when the reader
+// gets there.
 class RingStream : public InputStream {
   public:
     explicit RingStream(int n_blocks) : ring_(static_cast<size_t>(n_blocks)) {}
@@ -57,31 +71,33 @@ class RingStream : public InputStream {
             Block& block = wait_full();
             if (block.error) std::rethrow_exception(block.error);
             if (block.kind == Block::Kind::serial) {
-                serial_ = go_on_at(block.begin);
+                serial_ = continue_at(block.begin);
                 continue;
             }
-            const size_t n = std::min(out.size() - filled, block.size - taken_);
-            std::memcpy(out.data() + filled, block.content.get() + taken_, n);
+            const size_t n = std::min(out.size() - filled, block.size - copied_);
+            std::memcpy(out.data() + filled, block.content.get() + copied_, n);
             filled += n;
-            taken_ += n;
+            copied_ += n;
             n_read_ += static_cast<i64>(n);
             consumed_ = block.end;
             verified_ = std::min(n_read_, block.verified);
             if (block.kind == Block::Kind::end) break;
-            if (taken_ == block.size) empty(block);  // of size 0, too
+            if (copied_ == block.size) empty(block);  // also a block of size 0
         }
         return static_cast<i64>(filled);
     }
 
   protected:
-    // Fills in a block, after any that came before; whether the file may go on behind it. One
-    // thread at a time is in here.
-    virtual bool cut(Block& block) = 0;
-    // What else there is to do, by many threads.
-    virtual void complete(Block&) {}
-    virtual std::unique_ptr<InputStream> go_on_at(i64 begin) = 0;
+    // Fills the block with the next part of the file; returns whether more may follow. Called by
+    // one thread at a time, in the order of the file.
+    virtual bool fill(Block& block) = 0;
+    // Completes a block that fill() has filled. Called by several threads at once.
+    virtual void process(Block&) {}
+    // Returns the serial decoder that continues at offset `begin` of the file (Kind::serial).
+    virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
-    // By the constructor and destructor of the class that overrides the functions above.
+    // Start and join the threads. The class that overrides the functions above calls them in its
+    // constructor and destructor: earlier or later there is nothing to call.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)
@@ -102,10 +118,10 @@ class RingStream : public InputStream {
     }
 
   private:
-    Block& block_of(i64 ticket) { return ring_[static_cast<size_t>(ticket) % ring_.size()]; }
+    Block& block_of(i64 number) { return ring_[static_cast<size_t>(number) % ring_.size()]; }
 
     Block& wait_full() {
-        Block& block = block_of(emptied_);
+        Block& block = block_of(n_emptied_);
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return block.full; });
         return block;
@@ -115,33 +131,34 @@ class RingStream : public InputStream {
         {
             const std::lock_guard lock(mutex_);
             block.full = false;
-            ++emptied_;
-            taken_ = 0;
+            ++n_emptied_;
+            copied_ = 0;
         }
         changed_.notify_all();
     }
 
-    // nullptr: there is nothing more to do.
+    // Waits for a free block and fills it; nullptr at the end of the file or after stop().
     Block* next_block() {
-        const std::lock_guard cutting(cut_mutex_);
+        const std::lock_guard filling(fill_mutex_);
         {
             std::unique_lock lock(mutex_);
             changed_.wait(lock, [&] {
-                return stopped_ || ended_ || next_ < emptied_ + static_cast<i64>(ring_.size());
+                return stopped_ || ended_ ||
+                       n_filled_ < n_emptied_ + static_cast<i64>(ring_.size());
             });
             if (stopped_ || ended_) return nullptr;
         }
-        Block& block = block_of(next_);
+        Block& block = block_of(n_filled_);
         block.kind = Block::Kind::content;
         block.size = 0;
         bool more = false;
         try {
-            more = cut(block);
+            more = fill(block);
         } catch (...) {
             block.error = std::current_exception();
         }
         const std::lock_guard lock(mutex_);
-        ++next_;
+        ++n_filled_;
         ended_ = !more;
         return &block;
     }
@@ -149,7 +166,7 @@ class RingStream : public InputStream {
     void work() {
         while (Block* block = next_block()) {
             try {
-                if (!block->error && block->kind == Block::Kind::content) complete(*block);
+                if (!block->error && block->kind == Block::Kind::content) process(*block);
             } catch (...) {
                 block->error = std::current_exception();
             }
@@ -162,17 +179,20 @@ class RingStream : public InputStream {
     }
 
     std::vector<Block> ring_;
-    std::mutex cut_mutex_, mutex_;
+    std::mutex fill_mutex_;  // held around fill(); locked before mutex_
+    std::mutex mutex_;       // of n_filled_, n_emptied_, stopped_, ended_ and Block::full
     std::condition_variable changed_;
-    i64 next_ = 0, emptied_ = 0;
+    i64 n_filled_ = 0, n_emptied_ = 0;
     bool stopped_ = false, ended_ = false;
-    size_t taken_ = 0;  // of the block that is read
+    size_t copied_ = 0;  // bytes of block n_emptied_ that the reader has copied
     std::atomic<i64> consumed_ = 0;
-    i64 n_read_ = 0, verified_ = 0;  // n_read_: from blocks
+    i64 n_read_ = 0;  // content bytes copied from blocks, without those of serial_
+    i64 verified_ = 0;
     std::unique_ptr<InputStream> serial_;
     std::vector<std::thread> threads_;
 };
 
+// One thread that reads `inner` up to two blocks ahead of the reader.
 class AheadStream final : public RingStream {
   public:
     explicit AheadStream(std::unique_ptr<InputStream> inner)
@@ -185,7 +205,7 @@ class AheadStream final : public RingStream {
   private:
     static constexpr size_t block_bytes = size_t{1} << 20;
 
-    bool cut(Block& block) override {
+    bool fill(Block& block) override {
         block.reserve(block_bytes);
         block.size = static_cast<size_t>(inner_->read({block.content.get(), block_bytes}));
         block.end = inner_->compressed_bytes_read();
@@ -193,11 +213,13 @@ class AheadStream final : public RingStream {
         if (block.size == 0) block.kind = Block::Kind::end;
         return block.size > 0;
     }
-    std::unique_ptr<InputStream> go_on_at(i64) override { return nullptr; }
+    std::unique_ptr<InputStream> continue_at(i64) override { return nullptr; }
 
     std::unique_ptr<InputStream> inner_;
 };
 
+// Units (compression.hpp) of a file, decompressed by several threads, until there is no complete
+// unit.
 class UnitStream final : public RingStream {
   public:
     UnitStream(const std::string& path, Compression compression, int threads,
@@ -213,19 +235,20 @@ class UnitStream final : public RingStream {
 
   private:
     static constexpr size_t read_bytes = size_t{1} << 20;
-    static constexpr size_t enough_compressed = size_t{256} << 10;  // for one block
+    // A block is complete when its units reach one of these sizes.
+    static constexpr size_t enough_compressed = size_t{256} << 10;
     static constexpr size_t enough_content = size_t{4} << 20;
 
-    bool cut(Block& block) override {
-        size_t size = 0, most_bytes = 0;
+    bool fill(Block& block) override {
+        size_t size = 0, max_content = 0;
         block.begin = begin_;
-        while (size < enough_compressed && most_bytes < enough_content) {
+        while (size < enough_compressed && max_content < enough_content) {
             const CompressedUnit unit = find(size);
             if (unit.found != CompressedUnit::Found::whole) break;
             size += unit.n_compressed;
-            most_bytes += unit.most_bytes;
+            max_content += unit.max_content;
         }
-        block.verified = std::numeric_limits<i64>::max();  // units are decompressed whole
+        block.verified = std::numeric_limits<i64>::max();  // units are verified as a whole
         if (size == 0) {
             block.end = begin_;
             block.kind = waiting_.empty() ? Block::Kind::end : Block::Kind::serial;
@@ -235,11 +258,12 @@ class UnitStream final : public RingStream {
         waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<i64>(size));
         begin_ += static_cast<i64>(size);
         block.end = begin_;
-        block.reserve(most_bytes);
+        block.reserve(max_content);
         return true;
     }
 
-    // The unit `at` bytes behind the beginning of what waits; more of the file is read for it.
+    // Returns the unit at offset `at` of waiting_; reads more of the file until the unit is
+    // complete.
     CompressedUnit find(size_t at) {
         for (;;) {
             const auto rest = std::span<const std::byte>(waiting_).subspan(at);
@@ -255,14 +279,14 @@ class UnitStream final : public RingStream {
         }
     }
 
-    void complete(Block& block) override {
+    void process(Block& block) override {
         const i64 n =
             decompress_units(compression_, block.compressed, {block.content.get(), block.capacity});
         block.size = n < 0 ? 0 : static_cast<size_t>(n);
         if (n < 0) block.kind = Block::Kind::serial;
     }
 
-    std::unique_ptr<InputStream> go_on_at(i64 begin) override {
+    std::unique_ptr<InputStream> continue_at(i64 begin) override {
         stop();
         return decoder_(begin);
     }
@@ -270,8 +294,8 @@ class UnitStream final : public RingStream {
     std::unique_ptr<InputStream> file_;
     Compression compression_;
     std::function<std::unique_ptr<InputStream>(i64)> decoder_;
-    std::vector<std::byte> waiting_;  // read and not cut yet
-    i64 begin_ = 0;                   // of that in the file
+    std::vector<std::byte> waiting_;  // read, and not yet in a block
+    i64 begin_ = 0;                   // offset of waiting_ in the file
     bool ended_ = false;
 };
 

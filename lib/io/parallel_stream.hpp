@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decompression in threads of its own.
+// Streams that decompress in threads of their own.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,13 @@
 
 namespace lm::io {
 
-// `inner`, read by a thread that is up to two blocks ahead.
+// Returns a stream of the content of `inner`, which one thread reads up to two blocks of 1 MiB
+// ahead.
 std::unique_ptr<InputStream> read_ahead(std::unique_ptr<InputStream> inner);
 
-// The regular file `path`, whose units (stream_units.hpp) `threads` threads decompress. From the
-// first place on that is not made of sound units, serial(begin) reads on: it knows everything, and
-// what to say about it.
+// Opens the regular file `path`, whose units (compression.hpp) `threads` threads decompress. At the
+// first offset where no valid unit starts, the stream serial(offset) continues: it reads all other
+// data of the format, or throws the error.
 std::unique_ptr<InputStream> open_units(
     const std::string& path, Compression compression, int threads,
     std::function<std::unique_ptr<InputStream>(i64 begin)> serial);

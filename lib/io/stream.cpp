@@ -6,64 +6,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "io/byte_source.hpp"
 #include "io/checked.hpp"
 #include "io/decoder.hpp"
 #include "io/file.hpp"
 #include "io/inputs.hpp"
 #include "io/parallel_stream.hpp"
-#include "io/stream_units.hpp"
-#include "io/stream_windows.hpp"
 
 namespace lm::io {
 namespace {
 
-struct Magic {
-    std::string_view bytes;  // '?' stands for any byte
-    Compression compression;
-    std::string_view unsupported;  // the name of a format that is refused
-};
-
-using namespace std::string_view_literals;
-
-constexpr std::array<Magic, 9> magics = {{
-    {"\x1f\x8b\x08"sv, Compression::gzip, ""},
-    {"\xfd"
-     "7zXZ\0"sv,
-     Compression::xz, ""},
-    {"\x5d\0\0"sv, Compression::xz, ""},  // .lzma, the format before xz
-    {"\x28\xb5\x2f\xfd"sv, Compression::zstd, ""},
-    {"?\x2a\x4d\x18"sv, Compression::zstd, ""},  // a skippable frame, as pzstd writes first
-    {"BZh?1AY&SY"sv, Compression::none, "bzip2"},
-    {"\x04\x22\x4d\x18"sv, Compression::none, "lz4"},
-    {"PK\x03\x04"sv, Compression::none, "zip"},
-    {"7z\xbc\xaf\x27\x1c"sv, Compression::none, "7z"},
-}};
-
-constexpr size_t longest_magic = 10;
-
-bool matches(std::span<const std::byte> bytes, std::string_view magic) {
-    if (bytes.size() < magic.size()) return false;
-    for (size_t i = 0; i < magic.size(); ++i) {
-        if (magic[i] != '?' && static_cast<char>(bytes[i]) != magic[i]) return false;
-    }
-    return true;
-}
-
-Compression recognise(ByteSource& source) {
+Compression compression_at(ByteSource& source) {
     source.peek(longest_magic);
-    for (const Magic& magic : magics) {
-        if (!matches(source.waiting(), magic.bytes)) continue;
-        if (magic.unsupported.empty()) return magic.compression;
-        run_error(source.name(), "{} files are not supported: use gzip, xz or zstd",
-                  magic.unsupported);
-    }
-    return Compression::none;
+    return detect_compression(source.waiting(), source.name());
 }
 
 bool is_regular(int fd) {
@@ -89,19 +49,21 @@ ByteSource source_at(const std::string& path, i64 begin) {
     return {std::move(fd), path, begin};
 }
 
-constexpr int most_unit_threads = 4;        // each outruns more than one encoder
-constexpr i64 unit_memory = i64{12} << 20;  // of one block, as it is and decompressed
+using namespace std::string_view_literals;
 
-// The empty block that ends every BGZF file (SAM specification, 4.1.2), behind the first ten bytes
-// of its header.
+constexpr int max_unit_threads = 4;         // each decompresses more than one encoder consumes
+constexpr i64 unit_memory = i64{12} << 20;  // of one unit: compressed and decompressed
+
+// The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten
+// bytes of its header.
 constexpr std::string_view bgzf_end = "\x06\0\x42\x43\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0"sv;
 
-// Whether the file ends with `end`, but for zeros that fill up its last block.
+// Returns whether the file ends with `end`, apart from up to 64 KiB of zeros (block padding).
 bool ends_with(const std::string& path, std::string_view end) {
-    constexpr i64 most_zeros = i64{1} << 16;
+    constexpr i64 max_zeros = i64{1} << 16;
     const Fd fd = open_read(path);
     const i64 size = file_size(path);
-    const i64 n = std::min(size, most_zeros + static_cast<i64>(end.size()));
+    const i64 n = std::min(size, max_zeros + static_cast<i64>(end.size()));
     std::string tail(static_cast<size_t>(n), '\0');
     read_exact(fd, path, std::as_writable_bytes(std::span(tail)), size - n);
     const size_t at = tail.rfind(end);
@@ -113,17 +75,18 @@ bool ends_with(const std::string& path, std::string_view end) {
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i64 memory,
                                          int interrupt) {
     ByteSource source = open_source(path, interrupt);
-    const Compression compression = recognise(source);
-    // A pipe may fall silent: a thread that reads it could not be stopped.
+    const Compression compression = compression_at(source);
+    // No thread for a pipe: a thread that blocks in read() on a silent pipe could not be stopped.
     if (compression == Compression::none || path == "-" || !is_regular(source.fd()))
         return make_decoder(std::move(source), compression, threads, memory, false);
     const CompressedUnit first = find_unit(compression, source.waiting());
     const bool bgzf = compression == Compression::gzip && first.n_compressed > 0;
     if (bgzf && !ends_with(path, bgzf_end))
-        warn("{}: has no end-of-file block, as bgzip writes it: it may have been cut short", path);
+        warn("{}: no BGZF end-of-file block: the file may be truncated", path);
     const int unit_threads = static_cast<int>(
-        std::min<i64>(std::min(threads, most_unit_threads), memory / unit_memory - 1));
+        std::min<i64>(std::min(threads, max_unit_threads), memory / unit_memory - 1));
     if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {
+        // Continues at a byte that does not start a complete unit.
         const auto serial = [path, compression, memory](i64 begin) {
             return read_ahead(
                 make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));
@@ -139,25 +102,26 @@ std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begi
 
 i64 window_of(const std::string& path) {
     ByteSource source = open_source(path);
-    const Compression compression = recognise(source);
-    constexpr size_t enough = size_t{64} << 10;  // for pzstd's frame before the first, a header
-    source.peek(enough);
+    const Compression compression = compression_at(source);
+    constexpr size_t header_bytes = size_t{64}
+                                    << 10;  // headers, after the skippable frame of pzstd
+    source.peek(header_bytes);
     return window_of(compression, source.waiting());
 }
 
-std::string beginning_of(const std::string& path, i64 most) {
+std::string first_bytes_of(const std::string& path, i64 n) {
     ByteSource source = open_source(path);
-    const Compression compression = recognise(source);
+    const Compression compression = compression_at(source);
     const auto stream =
-        make_decoder(std::move(source), compression, 1, usual_decoding_memory, false);
-    std::string bytes(static_cast<size_t>(most), '\0');
+        make_decoder(std::move(source), compression, 1, default_decoding_memory, false);
+    std::string bytes(static_cast<size_t>(n), '\0');
     bytes.resize(static_cast<size_t>(stream->read(std::as_writable_bytes(std::span(bytes)))));
     return bytes;
 }
 
 Compression compression_of(const std::string& path) {
     ByteSource source = open_source(path);
-    return recognise(source);
+    return compression_at(source);
 }
 
 }  // namespace lm::io

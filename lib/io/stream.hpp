@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files, recognised by
-// content, never by name;
-// "-" is standard input. Errors name the file, the position and the reason; a truncated stream, or
-// garbage after its end, is an error, not an early end; zeros behind gzip data are not garbage. A
-// BGZF file without its end-of-file block gets a warning: at the end of a block nothing else tells
-// that the rest is missing.
-// Memory is bounded: 1 MiB of input, and the decoder's window: 32 KiB for gzip, at most 2 GiB for
-// xz (more is an error that says how much it wants) and for zstd (any window up to --long=31).
+// Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files. The content
+// decides the format, never the name; "-" is standard input.
+//
+// Errors name the file, the position and the reason. A truncated stream and garbage after its end
+// are errors, not an early end; zeros after gzip data are allowed (RFC 1952 readers ignore the
+// padding of tapes). A BGZF file without its end-of-file block gets a warning: at the end of a
+// block nothing else shows that the rest is missing.
+//
+// Memory is bounded: 1 MiB of input and the window of the decoder: 32 KiB for gzip, at most 2 GiB
+// for xz (more is an error that states the need) and for zstd (any window up to --long=31).
 #pragma once
 
 #include <memory>
@@ -15,55 +17,56 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "io/compression.hpp"
 
 namespace lm::io {
-
-enum class Compression { none, gzip, xz, zstd };
 
 class InputStream {
   public:
     virtual ~InputStream() = default;
-    // Fills `out` as far as it goes; less than out.size() only at the end of the stream, 0 after
-    // it. After an error the stream is of no more use.
+    // Fills `out`; returns less than out.size() only at the end of the stream, and 0 after it.
+    // After an exception the stream must not be read again.
     virtual i64 read(std::span<std::byte> out) = 0;
-    virtual i64 compressed_bytes_read() const = 0;  // of the file, for progress
-    // How much of the content that was read is known to be what was compressed: all of it up to the
-    // end of the last gzip member or zstd frame that was whole and had its checksum behind it, or
-    // of the last block of a file whose units are decompressed side by side; of xz all or nothing,
-    // at the end of the file; of plain data all.
+    // Returns the offset in the file up to which data has been read: for progress.
+    virtual i64 compressed_bytes_read() const = 0;
+    // Returns how much of the content read so far is verified by checksums of the format: up to the
+    // end of the last complete gzip member or zstd frame with a checksum, or of the last block
+    // where units are decompressed in parallel. Of an xz file nothing until its end, then
+    // everything. Of plain data everything.
     virtual i64 verified_bytes() const = 0;
-    // The file, to look at: reading from it or moving in it would lose data.
+    // Returns the descriptor of the file, for fstat() and the like: reading from it or seeking
+    // would lose data.
     virtual int descriptor() const = 0;
 };
 
-// What reading a pipe throws once the `interrupt` of open_stream() has become readable.
+// Thrown by a read from a pipe once the `interrupt` descriptor of open_stream() is readable.
 struct Interrupted {};
 
-constexpr i64 usual_decoding_memory = i64{192} << 20;
+constexpr i64 default_decoding_memory = i64{192} << 20;
 
-// The memory that decompressing the regular file takes whatever it is read for: the window of its
+// Returns the memory that decompressing the regular file `path` needs at least: the window of its
 // first zstd frame, the dictionary of its first xz block; 0 for gzip and plain files.
 i64 window_of(const std::string& path);
 
-// Opens `path` ("-" = stdin). Multi-member gzip, multi-stream xz and multi-frame zstd read as one;
-// an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
-// A compressed regular file is decompressed by a thread of its own, one or two MiB ahead. With
-// `threads` above one, what can be decompressed side by side is: the blocks of an xz file that tell
-// their sizes, the frames of a zstd file (those of pzstd, files put together) and the blocks of a
-// BGZF file (gzip as bgzip writes it), unless one is larger than 8 MiB; as many at once as `memory`
-// allows. Where `interrupt` is a descriptor, a read of what is no regular file that finds nothing
-// waits for that, too, and throws Interrupted once it can be read.
+// Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames read
+// as one stream; an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
+//
+// A separate thread decompresses a regular file, one to two MiB ahead of the reader. With more than
+// one of `threads`, independent parts are decompressed in parallel: the blocks of an xz file that
+// states their sizes, the frames of a zstd file and the blocks of a BGZF file, unless one is larger
+// than 8 MiB; as many at once as `memory` bytes allow. `interrupt`: see Interrupted; regular files
+// ignore it.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
-                                         i64 memory = usual_decoding_memory, int interrupt = -1);
+                                         i64 memory = default_decoding_memory, int interrupt = -1);
 
-// A regular file as it lies on disk, from byte `begin` on; "-" as it comes, from its start.
+// Opens a file without decompressing it, from byte `begin` on; "-" from its start.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
 
-// How the content of a regular file begins. Throws Error(failure) for a format that is refused.
+// Returns the format of the regular file `path`. Throws as open_stream() for unsupported formats.
 Compression compression_of(const std::string& path);
 
-// The first bytes of the content of a regular file, decompressed; `most`, or all that it has.
-// Throws Error(failure) for what cannot be read or decompressed.
-std::string beginning_of(const std::string& path, i64 most);
+// Returns up to `n` bytes of decompressed content from the start of a regular file. Throws
+// Error(failure) when it cannot be read or decompressed.
+std::string first_bytes_of(const std::string& path, i64 n);
 
 }  // namespace lm::io

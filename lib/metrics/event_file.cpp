@@ -17,6 +17,7 @@
 namespace lm::metrics {
 namespace {
 
+// CRC-32C (Castagnoli), reflected polynomial 0x82F63B78: RFC 3720, appendix B.4.
 constexpr std::array<u32, 256> make_crc_table() {
     std::array<u32, 256> table{};
     for (u32 n = 0; n < 256; ++n) {
@@ -28,6 +29,8 @@ constexpr std::array<u32, 256> make_crc_table() {
 }
 constexpr std::array<u32, 256> crc_table = make_crc_table();
 
+// The masking of TFRecord (tensorflow/core/lib/hash/crc32c.h): a CRC of data that holds CRCs is
+// weak.
 u32 masked_crc(std::string_view bytes) {
     return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }
@@ -40,6 +43,7 @@ void put_fixed(std::string& out, T value) {
     out.append(bytes, sizeof bytes);
 }
 
+// Base 128, least significant group first (Protocol Buffers, Encoding).
 void put_varint(std::string& out, u64 value) {
     for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
     out += static_cast<char>(value);
@@ -51,7 +55,7 @@ void put_message(std::string& out, char tag, std::string_view message) {
     out += message;
 }
 
-// Field numbers of Event, Summary, Summary.Value and SessionLog with their wire types.
+// Tags (field number << 3 | wire type) of Event, Summary, Summary.Value and SessionLog.
 constexpr char event_wall_time = 0x09;
 constexpr char event_step = 0x10;
 constexpr char event_file_version = 0x1A;
@@ -64,7 +68,7 @@ constexpr char session_status = 0x08;
 constexpr char session_start = 1;
 
 std::string event_head(double unix_time_s, i64 step) {
-    LM_CHECK(step >= 0, "negative TensorBoard step");
+    LM_CHECK(step >= 0, "expected a TensorBoard step >= 0, got {}", step);
     std::string out(1, event_wall_time);
     put_fixed(out, unix_time_s);
     if (step > 0) {
@@ -74,6 +78,7 @@ std::string event_head(double unix_time_s, i64 step) {
     return out;
 }
 
+// TFRecord: length, CRC of the length, payload, CRC of the payload.
 std::string framed(std::string_view payload) {
     std::string out;
     put_fixed(out, static_cast<u64>(payload.size()));
@@ -115,18 +120,22 @@ std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, flo
     return framed(event);
 }
 
-EventFile::EventFile(const std::string& directory, std::optional<i64> resume_step) {
+EventFile EventFile::create(const std::string& directory, std::optional<i64> resume_step) {
     io::make_directories(directory);
     const double now = unix_time_s();
     const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory,
                                          static_cast<i64>(now), host_name(), ::getpid());
-    for (int n = 0; !fd_.valid(); ++n) {
-        path_ = fmt::format("{}.{}", stem, n);
-        fd_ = io::Fd(io::checked::create(path_, O_WRONLY | O_APPEND | O_EXCL));
+    std::string path;
+    io::Fd fd;
+    for (int n = 0; !fd.valid(); ++n) {
+        path = fmt::format("{}.{}", stem, n);
+        fd = io::Fd(io::checked::create(path, O_WRONLY | O_APPEND | O_EXCL));
     }
-    queue_ = version_event(now);
-    if (resume_step) queue_ += purge_event(now, *resume_step);
-    flush();
+    EventFile file(std::move(path), std::move(fd));
+    file.queue_ = version_event(now);
+    if (resume_step) file.queue_ += purge_event(now, *resume_step);
+    file.flush();
+    return file;
 }
 
 void EventFile::scalar(i64 step, std::string_view tag, double value) {
@@ -138,10 +147,10 @@ void EventFile::scalar(i64 step, std::string_view tag, double value) {
 void EventFile::flush() {
     if (fd_.valid() && !queue_.empty()) {
         try {
-            // With O_APPEND, pwrite appends whatever the offset is (Linux, pwrite(2), BUGS).
+            // With O_APPEND Linux appends whatever the offset of pwrite() is (pwrite(2), BUGS).
             io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(queue_)), 0);
         } catch (const Error& error) {
-            warn("{}: training goes on without TensorBoard", error.what());
+            warn("{}: training continues without TensorBoard", error.what());
             fd_ = io::Fd();
         }
     }

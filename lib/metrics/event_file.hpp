@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/types.hpp"
 #include "io/file.hpp"
@@ -23,10 +24,9 @@ u32 crc32c(std::string_view bytes);
 
 class EventFile {
   public:
-    // Makes a new file events.out.tfevents.TIME.HOST.PID.N in `directory` (made when missing) and
-    // writes the version record, and the purge mark when `resume_step` is given. Throws
-    // Error(failure).
-    EventFile(const std::string& directory, std::optional<i64> resume_step);
+    // Creates events.out.tfevents.TIME.HOST.PID.N in `directory`, which is created if needed, and
+    // writes the version record and, with `resume_step`, the purge record. Throws Error(failure).
+    static EventFile create(const std::string& directory, std::optional<i64> resume_step);
 
     // Queued until flush(). Steps must not be negative.
     void scalar(i64 step, std::string_view tag, double value);
@@ -38,6 +38,7 @@ class EventFile {
     const std::string& path() const { return path_; }
 
   private:
+    EventFile(std::string path, io::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
     std::string path_;
     io::Fd fd_;
     std::string queue_;

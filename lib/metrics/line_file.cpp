@@ -9,22 +9,24 @@
 
 namespace lm::metrics {
 
-LineFile::LineFile(std::string path)
-    : path_(std::move(path)), fd_(io::checked::create(path_, O_WRONLY | O_APPEND)) {}
+LineFile LineFile::open(std::string path) {
+    io::Fd fd(io::checked::create(path, O_WRONLY | O_APPEND));
+    return {std::move(path), std::move(fd)};
+}
 
 void LineFile::write(std::string_view text) {
-    // After a failure the file may end with half a line.
+    // After a failed write the file may end with half a line.
     std::string line(failing_ ? "\n" : "");
     line += text;
     line += '\n';
     try {
-        // With O_APPEND, pwrite appends whatever the offset is (Linux, pwrite(2), BUGS).
+        // With O_APPEND Linux appends whatever the offset of pwrite() is (pwrite(2), BUGS).
         io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(line)), 0);
-        if (failing_) warn("{}: can be written again, {} lines are missing", path_, lost_);
+        if (failing_) warn("{}: can be written again: {} lines were dropped", path_, lost_);
         failing_ = false;
     } catch (const Error& error) {
         ++lost_;
-        if (!failing_) warn("{}: training goes on without this log", error.what());
+        if (!failing_) warn("{}: training continues without this log", error.what());
         failing_ = true;
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log that several programs may read and append to: --log-file and --log-json. Each line is one
-// write at the end of the file, so lines never mix and a reader never sees half of one.
+// A log that several programs may append to and read: --log-file and --log-json. Each line is one
+// write with O_APPEND, so lines never mix (POSIX write()) and a reader never sees half of one.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/file.hpp"
 
@@ -12,14 +13,15 @@ namespace lm::metrics {
 
 class LineFile {
   public:
-    // Opens for appending, made when missing. Throws Error(failure) naming the path.
-    explicit LineFile(std::string path);
-    // Appends `text` and a newline. A full disk must not end a training: the first failure is a
-    // warning, the lines that could not be written are lost and counted in the next warning.
+    // Opens `path` for appending, or creates it. Throws Error(failure) naming the path.
+    static LineFile open(std::string path);
+    // Appends `text` and a newline. A full disk must not stop a training: the first failure is a
+    // warning; lines that cannot be written are dropped, and the next warning states their number.
     void write(std::string_view text);
     i64 lost_lines() const { return lost_; }
 
   private:
+    LineFile(std::string path, io::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
     std::string path_;
     io::Fd fd_;
     i64 lost_ = 0;

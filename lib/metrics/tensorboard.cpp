@@ -1,34 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/tensorboard.hpp"
 
+#include <utility>
+
 namespace lm::metrics {
 
 namespace {
 
-template <typename Resume, typename Axis>
-std::optional<i64> step(const Resume& resume, Axis axis) {
-    if (!resume) return std::nullopt;
-    return axis(*resume);
+i64 gigaflos_of(const TensorBoardOptions& options, i64 samples) {
+    return static_cast<i64>(options.gigaflos_per_sample * static_cast<double>(samples));
 }
 
 }  // namespace
 
-TensorBoard::TensorBoard(TensorBoardOptions options)
+TensorBoard TensorBoard::open(TensorBoardOptions options) {
+    const auto create = [&](const char* directory, auto position) {
+        std::optional<i64> resume_step;
+        if (options.resume) resume_step = position(*options.resume);
+        return EventFile::create(options.directory + directory, resume_step);
+    };
+    EventFile by_iteration = create("", [](const Axes& x) { return x.iteration; });
+    EventFile by_samples = create("/vs-samples", [](const Axes& x) { return x.samples; });
+    EventFile by_tokens = create("/vs-tokens", [](const Axes& x) { return x.tokens; });
+    EventFile by_gigaflos =
+        create("/vs-gigaflos", [&](const Axes& x) { return gigaflos_of(options, x.samples); });
+    return {std::move(options), std::move(by_iteration), std::move(by_samples),
+            std::move(by_tokens), std::move(by_gigaflos)};
+}
+
+TensorBoard::TensorBoard(TensorBoardOptions options, EventFile by_iteration, EventFile by_samples,
+                         EventFile by_tokens, EventFile by_gigaflos)
     : options_(std::move(options)),
-      by_iteration_(open("", step(options_.resume, [](const Axes& x) { return x.iteration; }))),
-      by_samples_(
-          open("/vs-samples", step(options_.resume, [](const Axes& x) { return x.samples; }))),
-      by_tokens_(open("/vs-tokens", step(options_.resume, [](const Axes& x) { return x.tokens; }))),
-      by_gigaflos_(open("/vs-gigaflos", step(options_.resume, [this](const Axes& x) {
-                            return gigaflos(x.samples);
-                        }))) {}
+      by_iteration_(std::move(by_iteration)),
+      by_samples_(std::move(by_samples)),
+      by_tokens_(std::move(by_tokens)),
+      by_gigaflos_(std::move(by_gigaflos)) {}
 
 TensorBoard::~TensorBoard() {
     flush();
-}
-
-EventFile TensorBoard::open(const char* directory, std::optional<i64> resume_step) const {
-    return {options_.directory + directory, resume_step};
 }
 
 void TensorBoard::flush() {
@@ -52,10 +61,10 @@ void TensorBoard::add_gigaflos(i64 samples, const std::string& tag, double value
 }
 
 i64 TensorBoard::gigaflos(i64 samples) const {
-    return static_cast<i64>(options_.gigaflos_per_sample * static_cast<double>(samples));
+    return gigaflos_of(options_, samples);
 }
 
-// A blip at each start, so that restarts can be seen.
+// Writes one point at each start, so that restarts are visible in the diagram.
 void TensorBoard::add_world_size(i64 iteration) {
     constexpr std::string_view tag = "iteration-time/world_size at restart";
     add(by_iteration_, iteration, tag, static_cast<double>(options_.world_size));

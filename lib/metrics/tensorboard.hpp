@@ -36,11 +36,11 @@ struct TensorBoardOptions {
 
 class TensorBoard {
   public:
-    // Throws Error(failure) when the directory cannot be written.
-    explicit TensorBoard(TensorBoardOptions options);
-    ~TensorBoard();
-    TensorBoard(const TensorBoard&) = delete;
-    TensorBoard& operator=(const TensorBoard&) = delete;
+    // Creates the event files. Throws Error(failure) when the directory cannot be written.
+    static TensorBoard open(TensorBoardOptions options);
+    ~TensorBoard();  // flushes
+    TensorBoard(TensorBoard&&) = default;
+    TensorBoard& operator=(TensorBoard&&) = default;
 
     // Every iteration; `record.loss` is that iteration's own loss.
     void iteration(const StepRecord& record);
@@ -51,7 +51,8 @@ class TensorBoard {
 
   private:
     using Axes = TensorBoardOptions::Start;
-    EventFile open(const char* directory, std::optional<i64> resume_step) const;
+    TensorBoard(TensorBoardOptions options, EventFile by_iteration, EventFile by_samples,
+                EventFile by_tokens, EventFile by_gigaflos);
     void add(EventFile& file, i64 x, std::string_view tag, double value);
     void add_axes(const Axes& x, const std::string& tag, double value, bool by_tokens = true);
     void add_gigaflos(i64 samples, const std::string& tag, double value);

@@ -40,7 +40,7 @@ std::string ChoicesInDirectory::find(const std::string& key) {
 std::string ChoicesInDirectory::keep(const std::string& key, const std::string& choice) {
     const std::string path = path_of(key);
     try {
-        io::AtomicFile file(path, io::Overwrite::no);
+        auto file = io::AtomicFile::create(path, io::Overwrite::no);
         file.write(key + "\n" + choice + "\n");
         file.commit();
         ++n_kept_;

@@ -119,7 +119,7 @@ std::optional<ckpt::Checkpoint> choose(
     parallel::together(world, [&] {
         // Rank 0 has seen that it is complete: the others do not each open the files of all.
         const ckpt::Share share{world.rank(), world.size()};
-        if (!chooses && !path.empty()) checkpoint.emplace(path, share);
+        if (!chooses && !path.empty()) checkpoint = ckpt::Checkpoint::open(path, share);
     });
     return checkpoint;
 }

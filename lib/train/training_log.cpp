@@ -41,9 +41,10 @@ TrainingLog::TrainingLog(const RunConfig& config, const optim::Counters& start, 
     : config_(config), writes_(writes) {
     if (!writes) return;
     const OutputFlags& output = config.output;
-    if (!output.log_file.empty()) log_file_.emplace(output.log_file);
-    if (!output.log_json.empty()) json_file_.emplace(output.log_json);
-    if (!output.tensorboard_dir.empty()) tensorboard_.emplace(tensorboard_options(config, start));
+    if (!output.log_file.empty()) log_file_ = metrics::LineFile::open(output.log_file);
+    if (!output.log_json.empty()) json_file_ = metrics::LineFile::open(output.log_json);
+    if (!output.tensorboard_dir.empty())
+        tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config, start));
 }
 
 metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate) const {

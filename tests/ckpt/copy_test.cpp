@@ -43,7 +43,7 @@ std::string save_step(const std::string& directory, const spec::ModelConfig& con
 CopyResult copy_all(const std::string& from, const std::string& to, bool replace = false) {
     CopyOptions options;
     options.replace = replace;
-    return copy(plan_copy(Checkpoint(from), false), to, options);
+    return copy(plan_copy(Checkpoint::open(from), false), to, options);
 }
 
 bool good(const std::string& step) {
@@ -58,7 +58,7 @@ TEST_CASE("copy: the whole step, and its weights alone") {
     const std::string step = save_step(scratch / "a", config, 7, 1);
     io::make_directories(scratch / "b");
     const std::string to = scratch / "b/global_step7";
-    const CopyPlan plan = plan_copy(Checkpoint(step), false);
+    const CopyPlan plan = plan_copy(Checkpoint::open(step), false);
     CHECK_FALSE(is_copied(plan, to));
     i64 progressed = 0;
     CopyOptions options;
@@ -73,16 +73,16 @@ TEST_CASE("copy: the whole step, and its weights alone") {
     }
 
     const std::string weights = scratch / "b/weights";
-    copy(plan_copy(Checkpoint(step), true), weights, {});
+    copy(plan_copy(Checkpoint::open(step), true), weights, {});
     CHECK(good(weights));
     CHECK(io::list_directory(weights) == std::vector<std::string>{"index-00000.json",
                                                                   "manifest.json",
                                                                   "weights-00000.safetensors"});
-    const Checkpoint copied(weights);
+    const auto copied = Checkpoint::open(weights);
     CHECK_FALSE(copied.has(SliceKind::exp_avg));
     CHECK(copied.manifest().counters.consumed_samples == 56);
     CHECK(copied.load_fp32("layers.1.mlp.up.weight", SliceKind::weight) ==
-          Checkpoint(step).load_fp32("layers.1.mlp.up.weight", SliceKind::weight));
+          Checkpoint::open(step).load_fp32("layers.1.mlp.up.weight", SliceKind::weight));
     // Of a step without optimizer state nothing is left out.
     const CopyPlan again = plan_copy(copied, true);
     CHECK(is_copied(again, weights));
@@ -117,7 +117,7 @@ TEST_CASE("copy: one that fails or is killed anywhere shows nothing, and is gone
             REQUIRE(::waitpid(child, &status, 0) == child);
             INFO("operation " << at << " status " << status);
             const bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-            const bool there = is_copied(plan_copy(Checkpoint(step), false), to);
+            const bool there = is_copied(plan_copy(Checkpoint::open(step), false), to);
             REQUIRE((there || !done));
             CHECK(io::exists(to) == (there || replaces));
             if (io::exists(to)) CHECK(good(to));
@@ -131,7 +131,7 @@ TEST_CASE("copy: one that fails or is killed anywhere shows nothing, and is gone
             ++n_cut;
         }
         CHECK(n_cut > 10);
-        CHECK(most_kept == plan_copy(Checkpoint(step), false).n_bytes());
+        CHECK(most_kept == plan_copy(Checkpoint::open(step), false).n_bytes());
     }
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("copy: of what is found only good regions are kept") {
     const i64 least = static_cast<i64>(whole.size());
     CHECK(result.n_kept > least);
     CHECK(result.n_kept < least + static_cast<i64>(optim.size()) / 2 + 10'000);
-    CHECK(result.n_kept + result.n_copied == plan_copy(Checkpoint(step), false).n_bytes());
+    CHECK(result.n_kept + result.n_copied == plan_copy(Checkpoint::open(step), false).n_bytes());
     CHECK_FALSE(io::exists(temporary));
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("copy: a damaged source, a place that is taken, two at a time") {
     test::write(file, bytes);
 
     {
-        io::AppendFile lock(copy_temporary(to) + "/lock");
+        auto lock = io::AppendFile::open(copy_temporary(to) + "/lock");
         REQUIRE(lock.lock());
         CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
                    Contains("another copy to this place is at work"));

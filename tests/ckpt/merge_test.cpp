@@ -22,13 +22,14 @@ namespace {
 Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config, i64 iteration,
                    i64 salt, bool many = false) {
     const i64 n = many ? 2 : 1;
-    return Checkpoint(test::save_grid(directory, config, {.tp = n, .pp = n}, iteration, salt));
+    return Checkpoint::open(
+        test::save_grid(directory, config, {.tp = n, .pp = n}, iteration, salt));
 }
 
 Checkpoint merged(const std::vector<MergeSource>& sources, const std::string& directory,
                   std::optional<DType> dtype = {}) {
     io::make_directories(directory);
-    return Checkpoint(merge(sources, {.dtype = dtype, .command_line = "x"}, directory).path);
+    return Checkpoint::open(merge(sources, {.dtype = dtype, .command_line = "x"}, directory).path);
 }
 
 // Every element of every tensor, by `wanted` of (tensor, element).
@@ -108,7 +109,7 @@ TEST_CASE("merge: what cannot be averaged") {
         const std::string path =
             save(claim(scratch / "b"), test::info_of(config, 1), buffers.pieces()).path;
         return test::error_of([&] {
-            merge({{a}, {Checkpoint(path)}}, {.dtype = dtype, .command_line = "x"},
+            merge({{a}, {Checkpoint::open(path)}}, {.dtype = dtype, .command_line = "x"},
                   scratch / "out");
         });
     };

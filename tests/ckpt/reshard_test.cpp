@@ -19,7 +19,7 @@ namespace {
 
 Checkpoint resharded(const Checkpoint& from, i64 tp, i64 pp, const std::string& directory) {
     io::make_directories(directory);
-    return Checkpoint(reshard(from, tp, pp, directory, nullptr).path);
+    return Checkpoint::open(reshard(from, tp, pp, directory, nullptr).path);
 }
 
 i64 n_different(const Checkpoint& a, const Checkpoint& b) {
@@ -35,7 +35,7 @@ TEST_CASE("reshard: every number and the run's state are the same, whichever the
     const auto config = test::small_model();
     const spec::ParallelConfig source =
         GENERATE(spec::ParallelConfig{.tp = 1, .pp = 1}, spec::ParallelConfig{.tp = 3, .pp = 2});
-    const Checkpoint from(test::save_grid(scratch / "from", config, source, 7, 1));
+    const auto from = Checkpoint::open(test::save_grid(scratch / "from", config, source, 7, 1));
     i64 next = 0;
     for (const spec::ParallelConfig& wanted :
          {spec::ParallelConfig{.tp = 1, .pp = 1}, spec::ParallelConfig{.tp = 2, .pp = 2},
@@ -69,7 +69,7 @@ TEST_CASE("reshard: weights alone, and what cannot be") {
     test::Buffers buffers(config, {});
     buffers.fill(config, 1);
     const Generation generation = claim(scratch / "a");
-    const Checkpoint weights(
+    const auto weights = Checkpoint::open(
         save(generation, test::info_of(config, 1),
              pieces_of(buffers.layout, SliceKind::weight, DType::fp32, buffers.weight.data()))
             .path);
@@ -86,7 +86,7 @@ TEST_CASE("reshard: weights alone, and what cannot be") {
     std::string bytes = test::read(file);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
-    const Checkpoint damaged(weights.path());
+    const auto damaged = Checkpoint::open(weights.path());
     CHECK_THAT(test::error_of([&] { reshard(damaged, 2, 1, scratch / "c", nullptr); }),
                Contains("do not fit their checksum"));
     CHECK(io::list_directory(scratch / "c").empty());

@@ -102,19 +102,19 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
     const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 16};
     save_grid(claim(scratch.path()), config, parallel, 3, 1);
     const std::string path = scratch / "global_step3";
-    const Checkpoint all(path);
+    const auto all = Checkpoint::open(path);
     CHECK(all.n_parts_read() == 64);
     i64 n_parts = 0;
     i64 n_files = 0;
     for (i64 rank = 0; rank < 64; ++rank) {
-        const Checkpoint share(path, {rank, 64});
+        const auto share = Checkpoint::open(path, {rank, 64});
         n_parts += share.n_parts_read();
         n_files += share.n_files_opened();
     }
     CHECK(n_parts == 64);  // each part was looked at by one of them
     CHECK(n_files == all.n_files_opened());
 
-    const Checkpoint one(path, {63, 64});
+    const auto one = Checkpoint::open(path, {63, 64});
     const i64 n_before = one.n_files_opened();
     std::vector<float> row(24);
     const auto load_row = [&](const std::string& tensor) {
@@ -156,9 +156,9 @@ TEST_CASE("parts of several writers, and those of earlier versions, load alike")
     save_as(3, false, true);
     for (const i64 step : {1, 2, 3}) {
         const std::string path = scratch / step_name(step);
-        test::check_grid(Checkpoint(path), config, {}, 1);
-        test::check_grid(Checkpoint(path, {1, 2}), config, {}, 1);
-        test::check_grid(Checkpoint(path, {7, 8}), config, {}, 1);
+        test::check_grid(Checkpoint::open(path), config, {}, 1);
+        test::check_grid(Checkpoint::open(path, {1, 2}), config, {}, 1);
+        test::check_grid(Checkpoint::open(path, {7, 8}), config, {}, 1);
     }
 }
 
@@ -169,8 +169,8 @@ TEST_CASE("what a share has not looked at is checked when it is used") {
     const std::string path = scratch / "global_step3";
     const std::string file = path + "/optim-00002.safetensors";
     test::write(file, test::read(file).substr(1));
-    CHECK_THAT(test::error_of([&] { Checkpoint(path, {2, 4}); }), Contains("damaged"));
-    const Checkpoint other(path, {1, 4});
+    CHECK_THAT(test::error_of([&] { Checkpoint::open(path, {2, 4}); }), Contains("corrupt"));
+    const auto other = Checkpoint::open(path, {1, 4});
     CHECK_THAT(test::error_of([&] { test::check_grid(other, config, {.dp = 4}, 1); }),
                Contains("optim-00002.safetensors"));
 }
@@ -233,7 +233,7 @@ TEST_CASE("every flipped bit is found") {
     const std::string step =
         save(claim(scratch.path()), test::info_of(config, 7), buffers.pieces()).path;
     const auto load_all = [&] {
-        const Checkpoint checkpoint(step);
+        const auto checkpoint = Checkpoint::open(step);
         for (const IndexPart& part : checkpoint.parts()) {
             for (const Slice& slice : part.slices) checkpoint.check(slice);
         }

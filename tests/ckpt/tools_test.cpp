@@ -22,9 +22,10 @@ namespace {
 
 std::vector<TensorDifference> differences(const std::string& a, const std::string& b) {
     std::vector<TensorDifference> list;
-    diff(Checkpoint(a), Checkpoint(b), all_kinds, [&](const TensorDifference& difference) {
-        if (!difference.equal()) list.push_back(difference);
-    });
+    diff(Checkpoint::open(a), Checkpoint::open(b), all_kinds,
+         [&](const TensorDifference& difference) {
+             if (!difference.equal()) list.push_back(difference);
+         });
     return list;
 }
 

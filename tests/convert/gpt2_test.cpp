@@ -30,7 +30,7 @@ const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetens
 void write_hf(const std::string& directory, const std::string& prefix,
               const std::vector<std::pair<std::string, std::string>>& renamed = {}) {
     io::make_directories(directory);
-    const ckpt::SafetensorsReader reader(golden);
+    const auto reader = ckpt::SafetensorsReader::open(golden);
     std::vector<ckpt::SafetensorsEntry> entries;
     std::map<std::string, std::string> source;
     for (ckpt::SafetensorsEntry entry : reader.entries()) {
@@ -44,7 +44,8 @@ void write_hf(const std::string& directory, const std::string& prefix,
         entry.name = name;
         entries.push_back(entry);
     }
-    ckpt::SafetensorsWriter writer(directory + "/model.safetensors", entries, {{"format", "pt"}});
+    auto writer = ckpt::SafetensorsWriter::create(directory + "/model.safetensors", entries,
+                                                  {{"format", "pt"}});
     for (const auto& entry : writer.entries()) {
         writer.append(reader.bytes(*reader.find(source.at(entry.name))));
     }
@@ -86,7 +87,7 @@ TEST_CASE("Hugging Face -> native: every number at its place") {
     CHECK(config.hidden_dropout == 0.0);
     CHECK(checkpoint.manifest().counters.iteration == 0);
 
-    const ckpt::SafetensorsReader reader(golden);
+    const auto reader = ckpt::SafetensorsReader::open(golden);
     const auto theirs = [&](const std::string& name) {
         const auto bytes = reader.bytes(*reader.find("weight.transformer." + name));
         std::vector<float> values(bytes.size() / 4);

@@ -19,7 +19,7 @@ using test::Buffers;
 namespace {
 
 ckpt::Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config) {
-    return ckpt::Checkpoint(test::save_grid(directory, config, {.tp = 2, .pp = 2}, 7, 1));
+    return ckpt::Checkpoint::open(test::save_grid(directory, config, {.tp = 2, .pp = 2}, 7, 1));
 }
 
 UnshardReport unsharded(const ckpt::Checkpoint& from, const std::string& out, i64 most = 1 << 30,
@@ -33,7 +33,7 @@ std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::Mode
     i64 n_tensors = 0;
     i64 n_wrong = 0;
     for (const std::string& path : files) {
-        const ckpt::SafetensorsReader reader(path);
+        const auto reader = ckpt::SafetensorsReader::open(path);
         for (size_t at = 0; at < table.size(); ++at) {
             const ckpt::SafetensorsEntry* entry = reader.find(table[at].name);
             if (entry == nullptr) continue;
@@ -68,7 +68,7 @@ TEST_CASE("unshard: one file, several with an index, and one in the place of the
     CHECK(one.n_tensors == n_tensors);
     CHECK(one.n_bytes == 4 * spec::count_parameters(config).total());
     CHECK(look(one.files, config) == std::pair{n_tensors, i64{0}});
-    const ckpt::SafetensorsReader reader(out);
+    const auto reader = ckpt::SafetensorsReader::open(out);
     REQUIRE(reader.metadata().size() == 3);
     CHECK(io::parse_json(reader.metadata()[2].second, out).at("vocab_size") == 101);
 
@@ -86,7 +86,8 @@ TEST_CASE("unshard: one file, several with an index, and one in the place of the
           scratch / fmt::format("out/m-00001-of-{:05}.safetensors", many.files.size()));
     CHECK(look(many.files, config) == std::pair{n_tensors, i64{0}});
     for (const auto& [name, file] : index.at("weight_map").items()) {
-        const ckpt::SafetensorsReader shard(scratch / ("out/" + file.get<std::string>()));
+        const auto shard =
+            ckpt::SafetensorsReader::open(scratch / ("out/" + file.get<std::string>()));
         CHECK(shard.find(name) != nullptr);
     }
     CHECK_THAT(test::error_of([&] { unsharded(step, out); }, Exit::usage),
@@ -102,7 +103,7 @@ TEST_CASE("unshard: types, and what cannot be") {
     const ckpt::Checkpoint step = step_of(scratch / "c", config);
     const std::string out = scratch / "m.safetensors";
     unsharded(step, out, 1 << 30, false, DType::bf16);
-    const ckpt::SafetensorsReader reader(out);
+    const auto reader = ckpt::SafetensorsReader::open(out);
     const auto bytes = reader.bytes(*reader.find("layers.1.mlp.up.weight"));
     const auto wanted = step.load_fp32("layers.1.mlp.up.weight", ckpt::SliceKind::weight);
     REQUIRE(bytes.size() == 2 * wanted.size());
@@ -121,7 +122,7 @@ TEST_CASE("unshard: types, and what cannot be") {
     Buffers buffers(config, {});
     buffers.fill(config, 1);
     buffers.weight[5] = 1e6F;
-    const ckpt::Checkpoint large(
+    const auto large = ckpt::Checkpoint::open(
         ckpt::save(ckpt::claim(scratch / "d"), test::info_of(config, 1), buffers.pieces()).path);
     const std::string half = scratch / "half.safetensors";
     CHECK_THAT(test::error_of([&] { unsharded(large, half, 20'000, false, DType::fp16); }),

@@ -166,7 +166,7 @@ TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
     int n_checks = 0;
     CHECK(message(member, &n_checks) == "here: bad");
     CHECK(n_checks >= 1);
-    CHECK_THAT(message(flipped, &n_checks), Catch::Contains("damaged"));
+    CHECK_THAT(message(flipped, &n_checks), Catch::Contains("corrupt"));
     CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), Catch::Contains("trunc"));
     std::string rest;  // of which none is read
     for (int i = 0; i < 5; ++i) rest += member;

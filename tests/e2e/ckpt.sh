@@ -49,9 +49,9 @@ mv e/global_step6 e/global_step5
 ln -s nowhere e/global_step9/dangling
 expect 1 '' lm-ckpt verify e --quiet
 [ "$(grep -c ': ok: ' out)" = 3 ] || fail "verify: $(cat out)"
-grep -q 'e/global_step5: its manifest is that of iteration 6: renamed' out || fail "verify: $(cat out)"
+grep -q 'e/global_step5: its manifest is of iteration 6: rename the directory to global_step6' out || fail "verify: $(cat out)"
 expect 0 '' lm-ckpt ls e
-grep -Eq '^ +5 .* incomplete: .*renamed' out || fail "ls: $(cat out)"
+grep -Eq '^ +5 .* incomplete: .*rename the directory' out || fail "ls: $(cat out)"
 
 # Back to an earlier step; only complete ones.
 expect 0 '' lm-ckpt latest c 6
@@ -66,7 +66,7 @@ expect 0 '' lm-ckpt diff c/global_step12 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
 [ "$(jq -s 'map(select(.different > 0)) | length > 10' out)" = true ] || fail "diff --json: $(cat out)"
-expect 3 'damaged: go back' lm-ckpt diff c/global_step12 d/global_step12
+expect 3 'corrupt: use another step' lm-ckpt diff c/global_step12 d/global_step12
 
 # prune.
 expect 0 '' lm-ckpt latest c 12
@@ -84,12 +84,12 @@ expect 0 '^lm-ckpt: warning: --keep-every 7: keeps nothing' lm-ckpt prune c --ke
 flip c/global_step12/weights-00000.safetensors
 expect 3 '^lm-ckpt: c/global_step12: is the step that would be kept, and is bad: nothing was removed' lm-ckpt prune c --keep-last 1
 grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* do not fit their checksum' err || fail "prune: $(cat err)"
-all_stay "a damaged step"
+all_stay "a corrupt step"
 rm -r c; cp -r whole c
 flip c/global_step6/optim-00000.safetensors
 expect 0 '' lm-ckpt latest c 6
 expect 3 '^lm-ckpt: c/global_step6: is the step that would be kept, and is bad' lm-ckpt prune c --keep-last 1
-all_stay "a damaged step"
+all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step6" ] || fail "prune --no-verify: $(echo c/*)"
 rm -r c; cp -r whole c

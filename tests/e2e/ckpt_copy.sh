@@ -59,7 +59,7 @@ nothing_under '*.tmp.'
 # A corrupt source ends the copy, which gets no final name.
 cp -r c d
 flip d/global_step6/optim-00000.safetensors
-expect 3 'd/global_step6/optim-00000.safetensors: tensor .* do not fit their checksum: damaged' lm-ckpt copy d/global_step6 damaged
+expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: corrupt' lm-ckpt copy d/global_step6 damaged
 [ ! -e damaged/global_step6 ] || fail "a damaged copy has a name"
 
 # Usage errors.

@@ -48,7 +48,7 @@ expect 2 'a: is a directory that holds|a: exists|a: holds' lm-ckpt merge a b b
 expect 2 'a: holds a/global_step3: choose another name' lm-ckpt merge a b a/global_step3 --force
 cp -r a damaged
 flip damaged/global_step6/weights-00000.safetensors
-expect 3 'damaged/global_step6/weights-00000.safetensors: .* do not fit their checksum' lm-ckpt merge gone a damaged
+expect 3 'damaged/global_step6/weights-00000.safetensors: .* checksum mismatch' lm-ckpt merge gone a damaged
 expect 3 'cannot write' env LM_IO_FAULT=short:4 lm-ckpt merge gone a b
 nothing_under gone
 expect 0 '' lm-ckpt merge mean b b --force

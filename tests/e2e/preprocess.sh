@@ -150,7 +150,7 @@ PY
 # Corruption of a compressed file is reported, not the line that it spoils; a bad line of sound data is.
 for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad"; do
     # shellcheck disable=SC2086
-    expect 3 'flipped.jsonl.gz: .*(checksum|CRC|damaged|data check)' "$lm" $verb --input flipped.jsonl.gz
+    expect 3 'flipped.jsonl.gz: .*(checksum|CRC|corrupt|data check)' "$lm" $verb --input flipped.jsonl.gz
     # shellcheck disable=SC2086
     expect 3 'sound.jsonl.gz:1:11: not valid UTF-8' "$lm" $verb --input sound.jsonl.gz
 done

@@ -98,8 +98,8 @@ from() { "${@:2}" < "$1"; }
 for rule in fail skip replace; do
     args=(--output-prefix bad --tokenizer-type ByteTokenizer --workers 2 --quiet --on-bad-line "$rule")
     for input in flipped.jsonl.* stored.jsonl.gz; do
-        expect 3 "$input: the (gzip|xz|zstd) data is damaged" "$lm" --input "$input" "${args[@]}"
-        expect 3 'standard input: the (gzip|xz|zstd) data is damaged' from "$input" "$lm" --input - "${args[@]}"
+        expect 3 "$input: the (gzip|xz|zstd) data is corrupt" "$lm" --input "$input" "${args[@]}"
+        expect 3 'standard input: the (gzip|xz|zstd) data is corrupt' from "$input" "$lm" --input - "${args[@]}"
     done
     [ $rule != skip ] || continue
     for input in bad.jsonl.*; do
@@ -108,8 +108,8 @@ for rule in fail skip replace; do
         ! grep -q 'reading on' err || fail "a note of a short while: $(cat err)"
     done
     nothing_under bad_text
-    expect 3 'stored.jsonl.gz: the gzip data is damaged' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
-    expect 3 'standard input: the gzip data is damaged' from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
+    expect 3 'stored.jsonl.gz: the gzip data is corrupt' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
+    expect 3 'standard input: the gzip data is corrupt' from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
 done
 # Corruption after a bad line of another file; a note is printed before the long check.
 expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2

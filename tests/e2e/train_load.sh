@@ -53,7 +53,7 @@ cp -r ck cut
 truncate -s -1 cut/global_step12/weights-00000.safetensors
 expect 0 'using cut/global_step8 instead' lm-train "${args[@]}" --load cut --exit-iteration 9
 [ "$(grep -c 'using cut/global_step8 instead' err)" = 1 ] || fail "told more than once: $(cat err)"
-expect 3 'global_step12/weights-00000.safetensors: has .*damaged or incomplete' lm-train "${args[@]}" --load cut/global_step12
+expect 3 'global_step12/weights-00000.safetensors: corrupt or incomplete: expected' lm-train "${args[@]}" --load cut/global_step12
 
 # Corrupt bytes in the newest step: the previous step is loaded, and saving replaces the corrupt one. A step that is
 # named has no substitute.

@@ -30,7 +30,7 @@ TEST_CASE("a file system that refuses writes past the page cache gets them throu
     const test::TempDir dir;
     for (i64 k = 1; k < 40; ++k) {
         const std::string path = dir / std::to_string(k);
-        io::AppendFile file(path, io::ReadAgain::no);
+        auto file = io::AppendFile::open(path, io::ReadAgain::no);
         io::fault::arm(io::fault::Action::cached_only, k);
         i64 size = 0;
         for (int i = 0; i < 7; ++i, size += 3'000'001) write(file, stretch(size, 3'000'001));
@@ -46,7 +46,7 @@ TEST_CASE("an appended file holds what was appended") {
     for (const io::ReadAgain read_again : {io::ReadAgain::yes, io::ReadAgain::no}) {
         const std::string path = dir / (read_again == io::ReadAgain::no ? "past" : "through");
         std::mt19937 random(11);
-        io::AppendFile file(path, read_again);
+        auto file = io::AppendFile::open(path, read_again);
         i64 size = 0;
         for (const size_t n :
              {0U, 1U, 4095U, 4096U, 5000U, 131072U, 3'000'001U, 7U, 2'097'152U, 100'000U}) {
@@ -62,7 +62,7 @@ TEST_CASE("an appended file holds what was appended") {
         file.sync();
         CHECK(io::read_file(path) == stretch(0, 1'300'003));
         // Another process goes on with it.
-        io::AppendFile again(path, read_again);
+        auto again = io::AppendFile::open(path, read_again);
         CHECK(again.size() == 1'300'003);
         again.truncate(8192);
         write(again, stretch(8192, 5'000'000));

@@ -69,7 +69,7 @@ class SmallDisk {
 TEST_CASE("a file appears at commit and not before") {
     const test::TempDir dir;
     const std::string path = dir / "out";
-    io::AtomicFile file(path, Overwrite::no);
+    auto file = io::AtomicFile::create(path, Overwrite::no);
     CHECK(file.path() == path);
     file.write("hello ");
     file.write(std::as_bytes(std::span("world", 5)));
@@ -90,7 +90,7 @@ TEST_CASE("a file appears at commit and not before") {
 TEST_CASE("large and small writes keep their order") {
     const test::TempDir dir;
     std::string expected;
-    io::AtomicFile file(dir / "out", Overwrite::no);
+    auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
     for (size_t i = 0; i < 60; ++i) {
         const std::string part(i * i * 1500 % 5'300'000, static_cast<char>('a' + i % 26));
         file.write(part);
@@ -104,14 +104,14 @@ TEST_CASE("large and small writes keep their order") {
 TEST_CASE("an abandoned file leaves nothing") {
     const test::TempDir dir;
     {
-        io::AtomicFile file(dir / "out", Overwrite::no);
+        auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
         file.write("half");
         file.flush();
     }
     {
-        io::AtomicFile file(dir / "out", Overwrite::no);
+        auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
         file.sync();
-        file = io::AtomicFile(dir / "other", Overwrite::no);
+        file = io::AtomicFile::create(dir / "other", Overwrite::no);
         CHECK(io::list_directory(dir.path()).size() == 1);
     }
     CHECK(io::list_directory(dir.path()).empty());
@@ -132,12 +132,12 @@ TEST_CASE("an existing file is refused without overwrite and replaced with it") 
 TEST_CASE("a file that appears in between is not replaced") {
     const test::TempDir dir;
     {
-        io::AtomicFile file(dir / "out", Overwrite::no);
+        auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
         file.write("ours");
         put(dir / "out", "theirs");
         const auto error = caught([&] { file.commit(); });
         CHECK(error.code == Exit::failure);
-        CHECK(error.says("came to exist"));
+        CHECK(error.says("was created by another program"));
     }
     CHECK(io::read_file(dir / "out") == "theirs");
     CHECK(io::list_directory(dir.path()) == Names{"out"});
@@ -145,19 +145,21 @@ TEST_CASE("a file that appears in between is not replaced") {
 
 TEST_CASE("devices, directories and empty names are no output files") {
     const test::TempDir dir;
-    CHECK(caught([] { io::AtomicFile("/dev/null", Overwrite::yes); }).says("not a regular file"));
-    CHECK(caught([&] { io::AtomicFile(dir.path(), Overwrite::yes); }).code == Exit::usage);
-    CHECK(caught([] { io::AtomicFile("", Overwrite::yes); }).code == Exit::usage);
-    CHECK(caught([&] { io::AtomicFile(dir / "x/", Overwrite::no); }).code == Exit::usage);
-    const auto orphan = caught([&] { io::AtomicFile(dir / "no/such/out", Overwrite::no); });
+    CHECK(caught([] {
+              io::AtomicFile::create("/dev/null", Overwrite::yes);
+          }).says("not a regular file"));
+    CHECK(caught([&] { io::AtomicFile::create(dir.path(), Overwrite::yes); }).code == Exit::usage);
+    CHECK(caught([] { io::AtomicFile::create("", Overwrite::yes); }).code == Exit::usage);
+    CHECK(caught([&] { io::AtomicFile::create(dir / "x/", Overwrite::no); }).code == Exit::usage);
+    const auto orphan = caught([&] { io::AtomicFile::create(dir / "no/such/out", Overwrite::no); });
     CHECK(orphan.code == Exit::failure);
     CHECK(orphan.says("directory " + dir.path() + "/no/such does not exist"));
 }
 
 TEST_CASE("two writers of one name do not disturb each other") {
     const test::TempDir dir;
-    io::AtomicFile a(dir / "out", Overwrite::yes);
-    io::AtomicFile b(dir / "out", Overwrite::yes);
+    auto a = io::AtomicFile::create(dir / "out", Overwrite::yes);
+    auto b = io::AtomicFile::create(dir / "out", Overwrite::yes);
     a.write("a");
     b.write("b");
     b.commit();
@@ -176,13 +178,13 @@ TEST_CASE("a full disk is named with its remedy, and nothing is left") {
     }
     put(dir / "disk/out", "old");
     const auto error = caught([&] {
-        io::AtomicFile file(dir / "disk/out", Overwrite::yes);
+        auto file = io::AtomicFile::create(dir / "disk/out", Overwrite::yes);
         file.write(std::string(3 << 20, 'x'));
         file.commit();
     });
     CHECK(error.code == Exit::failure);
     CHECK(error.says(dir / "disk/out"));
-    CHECK(error.says("No space left on device: free space or choose another directory"));
+    CHECK(error.says("No space left on device: free space, or choose another directory"));
     CHECK(io::list_directory(dir / "disk") == Names{"out"});
     CHECK(io::read_file(dir / "disk/out") == "old");
 }
@@ -190,7 +192,7 @@ TEST_CASE("a full disk is named with its remedy, and nothing is left") {
 TEST_CASE("a directory appears whole at commit") {
     const test::TempDir dir;
     {
-        io::AtomicDirectory out(dir / "step-1/", "7", Overwrite::no);
+        auto out = io::AtomicDirectory::create(dir / "step-1/", "7", Overwrite::no);
         CHECK(out.final_path() == dir / "step-1");
         CHECK(out.path() == dir / "step-1.tmp.7");
         put(out.path() + "/a", "1");
@@ -207,7 +209,7 @@ TEST_CASE("an abandoned directory leaves nothing, and a leftover is cleared at t
     const test::TempDir dir;
     io::make_directories(dir / "out.tmp.7/old");
     {
-        const io::AtomicDirectory out(dir / "out", "7", Overwrite::no);
+        const auto out = io::AtomicDirectory::create(dir / "out", "7", Overwrite::no);
         CHECK(io::list_directory(out.path()).empty());
         put(out.path() + "/a", "1");
     }
@@ -219,12 +221,12 @@ TEST_CASE("an existing directory is refused without overwrite and exchanged with
     io::make_directories(dir / "out");
     put(dir / "out/old", "1");
     put(dir / "file", "1");
-    CHECK(caught([&] { io::AtomicDirectory(dir / "out", "7", Overwrite::no); }).code ==
+    CHECK(caught([&] { io::AtomicDirectory::create(dir / "out", "7", Overwrite::no); }).code ==
           Exit::usage);
-    CHECK(caught([&] { io::AtomicDirectory(dir / "file", "7", Overwrite::yes); }).code ==
+    CHECK(caught([&] { io::AtomicDirectory::create(dir / "file", "7", Overwrite::yes); }).code ==
           Exit::usage);
     {
-        io::AtomicDirectory out(dir / "out", "7", Overwrite::yes);
+        auto out = io::AtomicDirectory::create(dir / "out", "7", Overwrite::yes);
         put(out.path() + "/new", "2");
         CHECK(io::exists(dir / "out/old"));
         out.commit();
@@ -236,10 +238,10 @@ TEST_CASE("an existing directory is refused without overwrite and exchanged with
 TEST_CASE("a directory that appears in between is not replaced") {
     const test::TempDir dir;
     {
-        io::AtomicDirectory out(dir / "out", "7", Overwrite::no);
+        auto out = io::AtomicDirectory::create(dir / "out", "7", Overwrite::no);
         put(out.path() + "/ours", "");
         io::make_directories(dir / "out");
-        CHECK(caught([&] { out.commit(); }).says("came to exist"));
+        CHECK(caught([&] { out.commit(); }).says("was created by another program"));
     }
     CHECK(io::list_directory(dir / "out").empty());
     CHECK(io::list_directory(dir.path()) == Names{"out"});
@@ -259,7 +261,7 @@ TEST_CASE("leftovers of dead processes and old ones of other hosts are stale") {
     for (const std::string& name : {old, path + ".tmp.notes", path}) {
         REQUIRE(::utimensat(AT_FDCWD, name.c_str(), long_ago, 0) == 0);
     }
-    const io::AtomicFile alive(path, Overwrite::yes);
+    const auto alive = io::AtomicFile::create(path, Overwrite::yes);
     Names expected = {dead, dead + ".2", old};
     std::ranges::sort(expected);
     CHECK(io::stale_temporaries(path) == expected);

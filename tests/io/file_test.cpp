@@ -82,7 +82,7 @@ TEST_CASE("a mapping shows the file, an empty one is empty") {
     const test::TempDir dir;
     put(dir / "f", "mapped");
     put(dir / "empty", "");
-    io::MappedFile file(dir / "f");
+    auto file = io::MappedFile::open(dir / "f");
     CHECK(file.text() == "mapped");
     CHECK(file.path() == dir / "f");
     file.advise_will_need(2, 100);
@@ -90,10 +90,10 @@ TEST_CASE("a mapping shows the file, an empty one is empty") {
     const io::MappedFile moved = std::move(file);
     CHECK(moved.text() == "mapped");
     CHECK(file.bytes().empty());
-    CHECK(io::MappedFile(dir / "empty").bytes().empty());
+    CHECK(io::MappedFile::open(dir / "empty").bytes().empty());
     CHECK(io::MappedFile().text().empty());
-    CHECK(caught([&] { io::MappedFile{dir.path()}; }).says("is a directory"));
-    CHECK(caught([&] { io::MappedFile{"/dev/null"}; }).says("not a regular file"));
+    CHECK(caught([&] { io::MappedFile::open(dir.path()); }).says("is a directory"));
+    CHECK(caught([&] { io::MappedFile::open("/dev/null"); }).says("not a regular file"));
 }
 
 TEST_CASE("directories are listed bytewise and made with their parents") {

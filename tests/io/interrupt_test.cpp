@@ -34,7 +34,7 @@ TEST_CASE("a stream that was interrupted goes on with what comes behind") {
             REQUIRE(::write(writer.get(), part.data(), part.size()) == std::ssize(part));
         };
         put(std::string_view(packed).substr(0, half));
-        const auto stream = io::open_stream(pipe, 1, io::usual_decoding_memory, interrupt.get());
+        const auto stream = io::open_stream(pipe, 1, io::default_decoding_memory, interrupt.get());
         std::vector<std::byte> out(text.size() + 1);
         REQUIRE(::eventfd_write(interrupt.get(), 1) == 0);
         CHECK_THROWS_AS(stream->read(out), io::Interrupted);

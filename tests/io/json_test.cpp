@@ -47,22 +47,21 @@ TEST_CASE("values come out in the type asked for") {
 
 TEST_CASE("a wrong type names the file, the key and what stands there") {
     CHECK(refusal<int>("absent") == "config.json: 'absent' is missing");
-    CHECK(refusal<int>("name") == "config.json: 'name' is not a whole number, but \"gpt2\"");
-    CHECK(refusal<int>("whole_real") == "config.json: 'whole_real' is not a whole number, but 2.0");
-    CHECK(refusal<bool>("small") == "config.json: 'small' is not true or false, but 300");
-    CHECK(refusal<double>("name") == "config.json: 'name' is not a number, but \"gpt2\"");
-    CHECK(refusal<std::string>("none") == "config.json: 'none' is not a string, but null");
+    CHECK(refusal<int>("name") == "config.json: 'name' is not a whole number: got \"gpt2\"");
+    CHECK(refusal<int>("whole_real") == "config.json: 'whole_real' is not a whole number: got 2.0");
+    CHECK(refusal<bool>("small") == "config.json: 'small' is not true or false: got 300");
+    CHECK(refusal<double>("name") == "config.json: 'name' is not a number: got \"gpt2\"");
+    CHECK(refusal<std::string>("none") == "config.json: 'none' is not a string: got null");
     CHECK(refusal<std::vector<int>>("inner") ==
-          "config.json: 'inner' is not a list, but {\"x\":1}");
+          "config.json: 'inner' is not a list: got {\"x\":1}");
     CHECK(refusal<std::vector<int>>("mixed") ==
-          "config.json: 'mixed'[1] is not a whole number, but \"two\"");
+          "config.json: 'mixed'[1] is not a whole number: got \"two\"");
     CHECK(caught([] { json_get_or<int>(document, "name", 1, "f"); }).threw);
     CHECK(caught([] { json_get<int>(io::Json::array(), "x", "f"); }).says("is not an object"));
 }
 
 TEST_CASE("numbers out of the type's range are refused, never wrapped") {
-    CHECK(refusal<u8>("small") ==
-          "config.json: 'small' is out of range: 300 does not lie in 0..255");
+    CHECK(refusal<u8>("small") == "config.json: 'small' is out of range: expected 0..255, got 300");
     CHECK(refusal<i64>("big").find("out of range") != std::string::npos);
     CHECK(refusal<u64>("negative").find("out of range") != std::string::npos);
     CHECK(refusal<u32>("negative").find("out of range") != std::string::npos);

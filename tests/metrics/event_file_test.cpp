@@ -62,8 +62,8 @@ TEST_CASE("checksums and records are TensorBoard's") {
 
 TEST_CASE("two event files of one directory never share a name") {
     const test::TempDir dir;
-    EventFile a(dir / "tb", std::nullopt);
-    EventFile b(dir / "tb", 17);
+    auto a = EventFile::create(dir / "tb", std::nullopt);
+    auto b = EventFile::create(dir / "tb", 17);
     CHECK(a.path() != b.path());
     CHECK(content(a.path()).size() == 40);
     CHECK(content(b.path()).size() > 40);
@@ -79,7 +79,7 @@ TEST_CASE("a training's scalars stand under Megatron-DeepSpeed's tags") {
         TensorBoardOptions options;
         options.directory = dir.path();
         options.batch_size = options.validation_ppl = options.timers = true;
-        TensorBoard board(options);
+        auto board = TensorBoard::open(options);
         StepRecord r;
         r.iteration = 10;
         r.consumed_samples = 80;
@@ -126,14 +126,14 @@ TEST_CASE("a training's scalars stand under Megatron-DeepSpeed's tags") {
 
 TEST_CASE("lines of two writers of one log never mix") {
     const test::TempDir dir;
-    LineFile a(dir / "log");
-    LineFile b(dir / "log");
+    auto a = LineFile::open(dir / "log");
+    auto b = LineFile::open(dir / "log");
     a.write("one");
     b.write("two");
     a.write("three");
     CHECK(content(dir / "log") == "one\ntwo\nthree\n");
-    LineFile again(dir / "log");
+    auto again = LineFile::open(dir / "log");
     again.write("four");
     CHECK(content(dir / "log") == "one\ntwo\nthree\nfour\n");
-    CHECK_THROWS_AS(LineFile(dir / "no/such/directory/log"), Error);
+    CHECK_THROWS_AS(LineFile::open(dir / "no/such/directory/log"), Error);
 }

@@ -32,7 +32,7 @@ struct Warnings {
 TEST_CASE("lines that could not be written are counted, later ones are whole") {
     const test::TempDir dir;
     Warnings warnings;
-    metrics::LineFile log(dir / "log");
+    auto log = metrics::LineFile::open(dir / "log");
     log.write("one");
     io::fault::arm(Action::short_write, 1);
     log.write("half of this is lost");
@@ -41,7 +41,7 @@ TEST_CASE("lines that could not be written are counted, later ones are whole") {
     log.write("four");
     CHECK(log.lost_lines() == 1);
     REQUIRE(warnings.seen.size() == 2);
-    CHECK(warnings.seen[0].find("training goes on without this log") != std::string::npos);
+    CHECK(warnings.seen[0].find("training continues without this log") != std::string::npos);
     std::ifstream file(dir / "log");
     std::vector<std::string> lines;
     for (std::string line; std::getline(file, line);) lines.push_back(line);
@@ -54,7 +54,7 @@ TEST_CASE("lines that could not be written are counted, later ones are whole") {
 TEST_CASE("an event file that cannot be written is given up with one warning") {
     const test::TempDir dir;
     Warnings warnings;
-    metrics::EventFile file(dir.path(), std::nullopt);
+    auto file = metrics::EventFile::create(dir.path(), std::nullopt);
     io::fault::arm(Action::fail, 1);
     for (int k = 0; k < 3; ++k) {
         file.scalar(k, "x", 1.0);

@@ -38,11 +38,11 @@ TEST_CASE("event files of a run that was resumed at iteration 7", "[.live]") {
     options.batch_size = options.validation_ppl = options.timers = true;
     options.queue_size = 5;
     {
-        TensorBoard first(options);
+        auto first = TensorBoard::open(options);
         train(first, 1, 10, 0.0);
     }
     options.resume = TensorBoardOptions::Start{7, 7 * 8, 7 * 8 * 2048};
-    TensorBoard second(options);
+    auto second = TensorBoard::open(options);
     train(second, 7, 12, 100.0);
     ValidationRecord v;
     v.iteration = 12;

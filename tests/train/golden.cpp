@@ -44,7 +44,8 @@ constexpr LayerName layer_names[] = {
 }  // namespace
 
 Golden::Golden(const std::string& name)
-    : file_(std::string(LM_TEST_DIR) + "/golden/" + name + ".safetensors") {}
+    : file_(ckpt::SafetensorsReader::open(std::string(LM_TEST_DIR) + "/golden/" + name +
+                                          ".safetensors")) {}
 
 std::vector<i64> Golden::shape(const std::string& entry) const {
     return file_.find(entry)->shape;

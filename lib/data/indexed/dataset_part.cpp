@@ -16,7 +16,7 @@ bool is_one(i32 n) {
 }  // namespace
 
 DigestedFile::DigestedFile(const std::string& path, io::ReadAgain read_again)
-    : file_(path, read_again) {}
+    : file_(io::AppendFile::open(path, read_again)) {}
 
 size_t DigestedFile::count_matching(std::span<const SizeAndDigest> wanted,
                                     const std::function<void()>& check) {

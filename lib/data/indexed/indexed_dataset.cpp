@@ -173,8 +173,8 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.prefix_ = prefix;
     const std::string idx = idx_path(prefix);
     const std::string bin = bin_path(prefix);
-    d.idx_ = io::MappedFile(idx);
-    d.bin_ = io::MappedFile(bin);
+    d.idx_ = io::MappedFile::open(idx);
+    d.bin_ = io::MappedFile::open(bin);
     const IdxHeader header = parse_idx_header(d.idx_.bytes(), idx);
     d.type_ = header.type;
     d.item_ = size_of(header.type);

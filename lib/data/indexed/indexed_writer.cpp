@@ -40,9 +40,9 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite o
     : prefix_(std::move(prefix)),
       type_(type),
       overwrite_(overwrite),
-      bin_(bin_path(prefix_), overwrite),
-      metadata_(metadata_path(prefix_), overwrite),
-      idx_(idx_path(prefix_), overwrite) {
+      bin_(io::AtomicFile::create(bin_path(prefix_), overwrite)),
+      metadata_(io::AtomicFile::create(metadata_path(prefix_), overwrite)),
+      idx_(io::AtomicFile::create(idx_path(prefix_), overwrite)) {
     idx_.write(std::string(idx_header_bytes, '\0'));
 }
 
@@ -76,7 +76,7 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
 }
 
 void IndexedWriter::start_document_spool() {
-    spool_.emplace(prefix_ + ".documents", io::Overwrite::no);
+    spool_ = io::AtomicFile::create(prefix_ + ".documents", io::Overwrite::no);
     const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
     for (i64 begin = 0; begin < n_documents_; begin += idx_entries_at_once) {
         const i64 n = std::min(idx_entries_at_once, n_documents_ - begin);

@@ -24,7 +24,7 @@ class Verifier {
     VerifyResult run() {
         // What cannot be read is no fault of the dataset.
         for (const std::string& path : {idx_path(prefix_), bin_path(prefix_)})
-            (void)io::MappedFile(path);
+            (void)io::MappedFile::open(path);
         try {
             const IndexedDataset dataset = IndexedDataset::open(prefix_);
             result_.documents = dataset.n_documents();
@@ -164,7 +164,7 @@ class Verifier {
         }
         if (metadata_->bin.digest != bin_digest_)
             fault(bin_path(prefix_), "its bytes have changed since {} was written", path);
-        const io::MappedFile idx(idx_path(dataset.prefix()));
+        const auto idx = io::MappedFile::open(idx_path(dataset.prefix()));
         BlockDigester idx_digest;
         idx_digest.update(idx.bytes());
         if (metadata_->idx.digest != idx_digest.finish()) {

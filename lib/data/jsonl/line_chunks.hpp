@@ -138,7 +138,7 @@ class ChunkReader {
     size_t chunk_bytes_;
     ReadPosition start_;
     int threads_;
-    i64 decoding_memory_ = io::usual_decoding_memory;
+    i64 decoding_memory_ = io::default_decoding_memory;
     std::function<void(i64)> allow_;
     io::Fd interrupt_;  // an eventfd
     std::atomic<bool> interrupted_{false};

@@ -61,7 +61,7 @@ std::span<const T> array_at(const io::MappedFile& file, i64 offset, i64 count) {
 }
 
 MegatronIndex map_index(const std::string& path, const Header& wanted) {
-    const auto file = std::make_shared<const io::MappedFile>(path);
+    const auto file = std::make_shared<const io::MappedFile>(io::MappedFile::open(path));
     const bool right = static_cast<i64>(file->bytes().size()) == wanted.size() &&
                        std::memcmp(file->bytes().data(), &wanted, sizeof wanted) == 0;
     if (!right) run_error(path, "is no index of these samples, or damaged: remove it");
@@ -73,7 +73,7 @@ MegatronIndex map_index(const std::string& path, const Header& wanted) {
 
 void write_index(const std::string& path, const Header& header, const MegatronIndex& index) {
     for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
-    io::AtomicFile file(path, io::Overwrite::yes);
+    auto file = io::AtomicFile::create(path, io::Overwrite::yes);
     const auto put = [&](i64 offset, std::span<const std::byte> bytes) {
         constexpr std::array<std::byte, 8> gap{};
         file.write(std::span(gap).first(static_cast<size_t>(offset - file.size())));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/source.hpp"
+#include "io/byte_source.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "io/checked.hpp"
@@ -35,7 +36,7 @@ void ByteSource::peek(size_t n) {
 std::span<const std::byte> ByteSource::next() {
     if (begin_ == end_) {
         make_block();
-        begin_ = end_ = 0;  // also where the reading is interrupted
+        begin_ = end_ = 0;  // set before the read, which may throw Interrupted
         end_ = read_some({block_.get(), block_bytes});
     }
     return waiting();

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a file or pipe in the order in which they arrive.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/file.hpp"
+
+namespace lm::io {
+
+// A descriptor, its name in messages, and one block of bytes that can be looked at before they are
+// consumed: a pipe cannot be read twice.
+class ByteSource {
+  public:
+    // `begin` is the offset of the descriptor in its file. Where `interrupt` is a descriptor, a
+    // read that has to wait also waits for that one, and throws Interrupted (stream.hpp) once it is
+    // readable.
+    ByteSource(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
+
+    const std::string& name() const { return name_; }
+    int fd() const { return fd_.get(); }
+    // The offset in the file of the first byte that is not consumed.
+    i64 consumed() const { return n_read_ - static_cast<i64>(waiting().size()); }
+    std::span<const std::byte> waiting() const { return {block_.get() + begin_, end_ - begin_}; }
+    void consume(size_t n) { begin_ += n; }
+
+    // Reads until `n` bytes wait or the file ends; n is at most the size of the block, 1 MiB.
+    void peek(size_t n);
+    // Returns the waiting bytes, or reads the next block when there are none; empty at the end of
+    // the file.
+    std::span<const std::byte> next();
+    // Reads once into `out`, without the block, when no bytes wait; returns 0 at the end of the
+    // file.
+    size_t read_some(std::span<std::byte> out);
+
+  private:
+    void make_block();
+    void wait_readable() const;
+
+    Fd fd_;
+    std::string name_;
+    i64 n_read_;  // offset in the file after the last read
+    int interrupt_;
+    std::unique_ptr<std::byte[]> block_;
+    size_t begin_ = 0;  // the waiting bytes are [begin_, end_) of the block
+    size_t end_ = 0;
+};
+
+}  // namespace lm::io

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bytes of a compressed file state about themselves: the format, the window a decoder
+// needs, and the units that can be decompressed independently. Formats: RFC 1952 (gzip), RFC 8878
+// (zstd), the .xz file format 1.1.0, .lzma as in lzma.txt of the LZMA SDK, BGZF as in the SAM
+// specification, section 4.1.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/types.hpp"
+
+namespace lm::io {
+
+enum class Compression { none, gzip, xz, zstd };
+
+// The number of bytes that detect_compression() needs.
+constexpr size_t longest_magic = 10;
+
+// Returns the format of a file that starts with `bytes`. Throws Error(failure) naming `file` for
+// bzip2, lz4, zip and 7z, which are not supported.
+Compression detect_compression(std::span<const std::byte> bytes, std::string_view file);
+
+// Returns the memory in bytes that decompressing needs at least: the window of the first zstd
+// frame, or the dictionary of the first xz block or .lzma file, that `bytes` start with. 0 for
+// gzip, for plain files, and when the header does not state it.
+i64 window_of(Compression compression, std::span<const std::byte> bytes);
+
+// A part of a compressed file that can be decompressed independently of the rest: a zstd frame
+// (pzstd and concatenation make many), or a BGZF block (a gzip member that states its size, as
+// bgzip writes it).
+struct CompressedUnit {
+    enum class Found {
+        whole,
+        cut,   // the bytes end before the unit does
+        other  // not a unit, its size is not stated, or it is larger than 8 MiB
+    };
+    Found found;
+    size_t n_compressed = 0;
+    size_t max_content = 0;  // upper bound of its decompressed bytes
+};
+
+// Returns the unit that `bytes` (not empty) start with.
+CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
+
+// Decompresses consecutive whole units into `out`, which holds at least the sum of their
+// max_content. Returns the decompressed bytes, or -1 when the data is corrupt.
+i64 decompress_units(Compression compression, std::span<const std::byte> units,
+                     std::span<std::byte> out);
+
+}  // namespace lm::io
