@@ -48,7 +48,7 @@ bool begins_as_json_lines(const std::string& path) {
     constexpr i64 enough = i64{4} << 10;
     std::string text;
     try {
-        text = beginning_of(path, enough);
+        text = first_bytes_of(path, enough);
     } catch (const Error&) {
         return true;
     }
