@@ -17,12 +17,12 @@ void update(const AdamW& a, const device::AdamWPart& part) {
     const double correct2 = 1.0 / (1.0 - std::pow(a.beta2, static_cast<double>(a.step)));
     const double decay = part.decay ? a.weight_decay : 0.0;
     T* const weight = maybe<T>(a.weight);
-    const i64 first = weight ? part.held : part.flat;  // in master
+    const i64 first = weight ? part.state_begin : part.param_begin;  // in master
     for (i64 i = 0; i < part.size; ++i) {
-        T& first_moment = a.m.as<T>()[part.held + i];
-        T& second_moment = a.v.as<T>()[part.held + i];
+        T& first_moment = a.m.as<T>()[part.state_begin + i];
+        T& second_moment = a.v.as<T>()[part.state_begin + i];
         T& master = a.master.as<T>()[first + i];
-        const double g = a.grad_scale * a.grad.as<T>()[part.flat + i];
+        const double g = a.grad_scale * a.grad.as<T>()[part.param_begin + i];
         const double m = a.beta1 * first_moment + (1.0 - a.beta1) * g;
         const double v = a.beta2 * second_moment + (1.0 - a.beta2) * g * g;
         const double p = master;
@@ -30,7 +30,7 @@ void update(const AdamW& a, const device::AdamWPart& part) {
         first_moment = static_cast<T>(m);
         second_moment = static_cast<T>(v);
         master = static_cast<T>(p - a.lr * (step + decay * p));
-        if (weight) weight[part.flat + i] = master;
+        if (weight) weight[part.param_begin + i] = master;
     }
 }
 
@@ -52,15 +52,15 @@ void fast::adamw(device::Context& context, const AdamW& a) {
     for (const device::AdamWPart& part : a.parts) {
         AdamWStep step = adamw_step(a);
         if (!part.decay) step.weight_decay = 0.0F;
-        const i64 first = weight ? part.held : part.flat;  // in master
+        const i64 first = weight ? part.state_begin : part.param_begin;  // in master
         pool_of(context).run_ranges(part.size, grain, [&](i64 begin, i64 end, int) {
-            const i64 flat = part.flat + begin;
-            const i64 held = part.held + begin;
+            const i64 param = part.param_begin + begin;
+            const i64 state = part.state_begin + begin;
             float* const master = a.master.as<float>() + first + begin;
-            float* const same = weight && !weight.half() ? weight.row(flat, nullptr) : nullptr;
-            vector_kernels().adamw(step, master, same, a.grad.as<float>() + flat,
-                                   a.m.as<float>() + held, a.v.as<float>() + held, end - begin);
-            weight.store(flat, master, end - begin);
+            float* const same = weight && !weight.half() ? weight.row(param, nullptr) : nullptr;
+            vector_kernels().adamw(step, master, same, a.grad.as<float>() + param,
+                                   a.m.as<float>() + state, a.v.as<float>() + state, end - begin);
+            weight.store(param, master, end - begin);
         });
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step of AdamW is to every element, in the form in which the inner loops use it.
+// The factors of one AdamW step that are equal for all elements, rounded to fp32 once, so that
+// every backend's inner loop uses the same numbers.
 #pragma once
 
 #include "device/ops.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device: where memory comes from, how bytes move, and the table of its operations. Everything
-// that a training run needs is allocated before its first step.
+// A device: allocates memory, copies between host and device, and has a table of operations. A
+// training run allocates all of its device memory before its first step.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct OpTimes;
 class TunedChoices;
 class Device;
 
-// Owns device memory; move-only; zero-filled when made.
+// Owns device memory. Move-only. The memory is zero-filled when allocated.
 class Buffer {
   public:
     Buffer() = default;
@@ -34,7 +34,7 @@ class Buffer {
 
     i64 bytes() const { return bytes_; }
     std::byte* data() const { return static_cast<std::byte*>(data_); }
-    // A view of `shape` at `offset` bytes; out of the buffer's range is a bug.
+    // Returns a view of `shape` at `offset` bytes; a view beyond the buffer's end is a bug.
     View view(i64 offset, DType dtype, const Shape& shape) const;
     View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
 
@@ -54,36 +54,42 @@ class Device {
     virtual ~Device() = default;
     virtual std::string name() const = 0;  // "cpu (2 threads, AVX2)"
     virtual const OpTable& ops() const = 0;
-    // Throws Error(failure) naming `purpose` and the size when there is not enough memory.
+    // Allocates zero-filled memory. Throws Error(failure) with `purpose` and the size when the
+    // device has not enough memory.
     Buffer allocate(i64 bytes, std::string_view purpose);
-    virtual void copy_to_host(void* host, const View& source) = 0;  // waits until done
+    // Copies stream-ordered after all enqueued work; blocks until the bytes are at `host`.
+    virtual void copy_to_host(void* host, const View& source) = 0;
+    // Copies stream-ordered after all enqueued work. `host` may be reused on return.
     virtual void copy_from_host(const View& target, const void* host) = 0;
+    // Blocks until all enqueued work is finished.
     virtual void synchronize() = 0;
-    // The host reads and writes the memory of views itself; else it copies.
+    // True when the host can read and write the memory of views directly; else it must copy.
     virtual bool is_host() const { return false; }
-    // Does `work`, which tells the device what to do, and adds the seconds that the device takes
-    // for it to `seconds`: at once, or when the host waits for the device next.
+    // Calls `work`, which enqueues operations, and adds the seconds that the device takes for them
+    // to `seconds`: on return, or the next time that the host waits for the device.
     virtual void measure(const std::function<void()>& work, double& seconds);
-    // What the driver says of the device's memory, all processes together: now, and when this was
-    // opened, before anything was allocated; and how much there is. Zeros: there is no driver.
+    // Bytes of device memory in use by all processes, as the driver reports them: now, and at_start
+    // when this device was opened, before its first allocation. All zero without a driver.
     struct InUse {
         i64 now = 0;
         i64 at_start = 0;
         i64 total = 0;
     };
     virtual InUse memory_in_use() { return {}; }
-    // Products of fp32 may round their operands to TF32 from now on, where the device has it.
+    // Lets fp32 products round their operands to TF32 in later operations, on devices that have it.
     virtual void allow_tf32() {}
-    // Attention by cuDNN from now on, for what that can do; `deterministic`: so that it has the
-    // same bits in every run. Throws Error(failure) where there is no cuDNN.
+    // Computes attention with cuDNN in later operations, for the shapes and options that cuDNN
+    // supports. `deterministic`: with the same bits in every run. Throws Error(failure) without
+    // cuDNN.
     virtual void use_cudnn(bool deterministic) { (void)deterministic; }
-    // Communication beside the operations from here on may hold so many of the device's
-    // multiprocessors, or 0: products are planned for the others, where the device has such.
+    // Reserves `n` of the device's SMs for communication that overlaps the operations enqueued
+    // after this call: GEMM algorithms are chosen for the other SMs. 0: no SM is reserved.
     virtual void reserve_sms(int n) { (void)n; }
-    // From now on, until told nullptr, an operation that finds no choice for its shape measures the
-    // ways to do it, which overwrites its outputs, and keeps the best. Before the first step only.
+    // Autotunes until the next call with nullptr: an operation whose shape has no entry in
+    // `choices` measures its algorithms, which overwrites its outputs, and stores the fastest. To
+    // be used before the first step only.
     virtual void tune(TunedChoices* choices) { (void)choices; }
-    i64 allocated_bytes() const { return allocated_; }  // by allocate() and not yet freed
+    i64 allocated_bytes() const { return allocated_; }  // by allocate(), not yet freed
 
   protected:
     virtual void* allocate_raw(i64 bytes, std::string_view purpose) = 0;
@@ -94,12 +100,12 @@ class Device {
     i64 allocated_ = 0;
 };
 
-// What an operation runs with: the device, and scratch memory that the plan has set aside for it.
-// Operations never allocate; what one needs is checked against the workspace's size.
+// The device that an operation runs on, and its scratch memory. Operations never allocate; each
+// checks that its workspace is large enough.
 struct Context {
     Device& device;
-    View workspace;            // uint8
-    OpTimes* times = nullptr;  // device/op_times.hpp; none: not measured
+    View workspace;            // [bytes] uint8
+    OpTimes* times = nullptr;  // device/op_times.hpp; nullptr: not measured
 };
 
 }  // namespace lm::device

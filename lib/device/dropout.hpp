@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements dropout keeps: exact definition, for every backend. Element e of sample s at
-// (layer, site) is dropped if a 16-bit random number is below the threshold
+// The dropout mask, defined exactly so that every backend computes the same one. Element e of
+// sample s at (layer, site) is dropped if a 16-bit random number is below the threshold
 //     threshold = round(p * 65536);
 // kept values are multiplied by 1 / (1 - threshold / 65536), so that the expectation is exact for
 // the rounded probability. The number is 16 bits of one Philox4x32-10 block:
 //     block = philox(key, counter_lo = e / 8, counter_hi = s)
 //     word = block[(e % 8) / 2];  number = e even ? word & 0xffff : word >> 16
 //     key = mix(mix(seed, "dropout" as ASCII, big-endian), layer * 16 + site)
-// (layer * 16 + site as a signed 64-bit number). Nothing else goes in: no layout, no thread.
+// (layer * 16 + site as a signed 64-bit number). The mask depends on nothing else, in particular
+// not on the layout or on threads.
 #pragma once
 
 #include <cmath>
@@ -27,7 +28,7 @@ class DropoutMask {
     u32 threshold() const { return threshold_; }
     double scale() const { return 1.0 / (1.0 - threshold_ / 65536.0); }
 
-    // 0 or scale(): what element `e` of sample `s` is multiplied with.
+    // Returns the factor of element `e` of sample `s`: 0 or scale().
     double factor(i64 s, i64 e) const {
         const auto element = static_cast<u64>(e);
         const Philox4 block = philox(key_, element / 8, static_cast<u64>(s));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table would hide the relations between arguments, so each operation has its few lines. Compute
-// types are f32, bf16 and f16; f64 is accepted too, then for everything: the reference loops run in
-// it when tests take finite differences.
+// One check per operation, written out: a table could not state the relations between arguments.
+// Compute types are fp32, bf16 and fp16. fp64 is accepted too, then for all floating-point
+// arguments: tests run the reference loops in it for finite differences.
 #include "device/op_checks.hpp"
 
 #include <fmt/format.h>
@@ -11,25 +11,29 @@
 namespace lm::device {
 namespace {
 
-// Collects what one operation's arguments must be; the first mismatch is reported with its names.
+// The checks of one operation's arguments. The first mismatch is a bug (exit 70) whose message
+// names the operation and the argument, with the expected and the actual value.
 class Checker {
   public:
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
-        require(main.data != nullptr, "the main argument is none");
+        require(main.data != nullptr, "expected a first argument, got none");
         require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
-                "not a compute type");
+                "expected a compute type (fp32, bf16, fp16 or fp64), got {}", name_of(type_));
     }
 
-    void require(bool condition, std::string_view what) const {
-        if (!condition) bug(__FILE__, __LINE__, fmt::format("{}: {}", op_, what));
+    // The message is "OP: " and the formatted text; it is formatted only when the condition fails.
+    template <typename... Values>
+    void require(bool condition, fmt::format_string<Values...> format, Values&&... values) const {
+        if (condition) return;
+        bug(__FILE__, __LINE__,
+            fmt::format("{}: {}", op_, fmt::format(format, std::forward<Values>(values)...)));
     }
     void is(const View& view, std::string_view name, DType dtype, const Shape& shape) const {
         if (view.data && view.dtype == dtype && view.shape == shape) return;
-        bug(__FILE__, __LINE__,
-            fmt::format("{}: {} is {} {}{}, not {} {}", op_, name, name_of(view.dtype),
-                        view.shape.str(), view.data ? "" : " (none)", name_of(dtype), shape.str()));
+        require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),
+                text_of(view));
     }
-    // Compute type; statistics and gradients of parameters; what may be left out.
+    // typed: of the compute type. stat: a statistic or a gradient of parameters. maybe_: optional.
     void typed(const View& view, std::string_view name, const Shape& shape) const {
         is(view, name, type_, shape);
     }
@@ -44,27 +48,39 @@ class Checker {
     }
     void rank(const View& view, std::string_view name, int n) const {
         if (view.data && view.shape.rank() == n) return;
-        bug(__FILE__, __LINE__,
-            fmt::format("{}: {} has shape {}{}, not {} dimensions", op_, name, view.shape.str(),
-                        view.data ? "" : " (none)", n));
+        require(false, "{}: expected {} dimensions, got {}", name, n, text_of(view));
     }
     void dropout(const Dropout& dropout, i64 rows) const {
-        require(dropout.p >= 0.0 && dropout.p < 1.0, "dropout probability outside [0, 1)");
+        require(dropout.p >= 0.0 && dropout.p < 1.0,
+                "dropout.p: expected a value in [0, 1), got {}", dropout.p);
         if (!dropout.on()) return;
         rank(dropout.sample_ids, "dropout.sample_ids", 1);
         const i64 batch = dropout.sample_ids[0];
         is(dropout.sample_ids, "dropout.sample_ids", DType::int64, {batch});
         if (dropout.sample_rows == 0) {
-            require(batch > 0 && rows % batch == 0, "rows are not a multiple of the samples");
+            require(batch > 0 && rows % batch == 0,
+                    "dropout: expected a multiple of {} samples, got {} rows", batch, rows);
         } else {
             require(
                 dropout.first_row >= 0 && dropout.first_row + rows <= batch * dropout.sample_rows,
-                "rows outside of the samples");
+                "dropout: expected rows within [0, {}), got [{}, {})", batch * dropout.sample_rows,
+                dropout.first_row, dropout.first_row + rows);
         }
+    }
+    // Optional arguments that must be present together.
+    void together(const View& a, std::string_view name_a, const View& b,
+                  std::string_view name_b) const {
+        require(bool(a) == bool(b), "{} is {}, but {} is {}", name_a, presence(a), name_b,
+                presence(b));
     }
     DType stat_type() const { return type_ == DType::fp64 ? DType::fp64 : DType::fp32; }
 
   private:
+    static std::string text_of(const View& view) {
+        return view ? fmt::format("{} {}", name_of(view.dtype), view.shape.str()) : "none";
+    }
+    static std::string_view presence(const View& view) { return view ? "present" : "none"; }
+
     std::string_view op_;
     DType type_;
 };
@@ -75,15 +91,15 @@ void check_attention(const Checker& c, const Args& a) {
     const i64 b = a.qkv[0];
     const i64 t = a.qkv[1];
     c.require(a.n_heads > 0 && a.n_groups > 0 && a.n_heads % a.n_groups == 0,
-              "heads are not a multiple of the key-value groups");
-    c.require(a.head_dim > 0, "head_dim is not positive");
+              "n_heads: expected a multiple of {} key-value groups, got {}", a.n_groups, a.n_heads);
+    c.require(a.head_dim > 0, "head_dim: expected at least 1, got {}", a.head_dim);
     c.typed(a.qkv, "qkv", {b, t, (a.n_heads + 2 * a.n_groups) * a.head_dim});
     c.typed(a.out, "out", {b, t, a.n_heads * a.head_dim});
     c.stat(a.lse, "lse", {b, a.n_heads, t});
     if (a.doc_start) c.is(a.doc_start, "doc_start", DType::int32, {b, t});
     c.maybe_stat(a.alibi_slopes, "alibi_slopes", {a.n_heads});
     c.dropout(a.dropout, b);
-    if (a.dropout.on()) c.require(a.dropout.sample_ids[0] == b, "one sample id per row of qkv");
+    if (a.dropout.on()) c.is(a.dropout.sample_ids, "dropout.sample_ids", DType::int64, {b});
 }
 
 void check_sum(const Checker& c, const View& x, const View& out) {
@@ -100,7 +116,7 @@ void check(const EmbeddingForward& a) {
     const i64 n = a.tokens[0];
     c.is(a.tokens, "tokens", DType::int32, {n});
     c.typed(a.out, "out", {n, a.table[1]});
-    c.require(bool(a.positions) == bool(a.position_table), "positions without their table");
+    c.together(a.positions, "positions", a.position_table, "position_table");
     if (!a.positions) return;
     c.rank(a.position_table, "position_table", 2);
     c.is(a.positions, "positions", DType::int32, {n});
@@ -115,7 +131,7 @@ void check(const EmbeddingBackward& a) {
     c.is(a.tokens, "tokens", DType::int32, {n});
     c.typed(a.dout, "dout", {n, a.dtable[1]});
     c.stat(a.dtable, "dtable", a.dtable.shape);
-    c.require(bool(a.positions) == bool(a.dposition_table), "positions without their table");
+    c.together(a.positions, "positions", a.dposition_table, "dposition_table");
     if (!a.positions) return;
     c.rank(a.dposition_table, "dposition_table", 2);
     c.is(a.positions, "positions", DType::int32, {n});
@@ -124,7 +140,8 @@ void check(const EmbeddingBackward& a) {
 
 void check(const LinearForward& a) {
     const Checker c("linear_forward", a.x);
-    c.require(!spec::is_gated(a.activation), "the activation is a gated unit");
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none or a GELU, got a gated unit");
     c.rank(a.x, "x", 2);
     c.rank(a.w, "w", 2);
     const i64 n = a.x[0];
@@ -137,14 +154,16 @@ void check(const LinearForward& a) {
 
 void check(const ActivationForward& a) {
     const Checker c("activation_forward", a.x);
-    c.require(!spec::is_gated(a.activation), "the activation is a gated unit");
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none or a GELU, got a gated unit");
     c.rank(a.x, "x", 2);
     c.typed(a.y, "y", a.x.shape);
 }
 
 void check(const LinearBackwardInput& a) {
     const Checker c("linear_backward_input", a.dy);
-    c.require(!spec::is_gated(a.activation), "the activation is a gated unit");
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none or a GELU, got a gated unit");
     c.rank(a.dy, "dy", 2);
     c.rank(a.w, "w", 2);
     const i64 n = a.dy[0];
@@ -166,14 +185,14 @@ void check(const LinearBackwardWeight& a) {
 
 void check(const GatedForward& a) {
     const Checker c("gated_forward", a.y);
-    c.require(spec::is_gated(a.gate), "the activation is no gated unit");
+    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got neither");
     c.rank(a.y, "y", 2);
     c.typed(a.x, "x", {a.y[0], 2 * a.y[1]});
 }
 
 void check(const GatedBackward& a) {
     const Checker c("gated_backward", a.dy);
-    c.require(spec::is_gated(a.gate), "the activation is no gated unit");
+    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got neither");
     c.rank(a.dy, "dy", 2);
     c.typed(a.x, "x", {a.dy[0], 2 * a.dy[1]});
     c.typed(a.dx, "dx", {a.dy[0], 2 * a.dy[1]});
@@ -188,8 +207,8 @@ void check(const ResidualNormForward& a) {
     c.maybe_typed(a.branch, "branch", {n, width});
     c.maybe_typed(a.residual, "residual", {n, width});
     c.maybe_typed(a.sum, "sum", {n, width});
-    c.require(bool(a.y) == bool(a.weight), "y and weight go together");
-    c.require(a.sum || a.y, "neither sum nor y is wanted");
+    c.together(a.y, "y", a.weight, "weight");
+    c.require(a.sum || a.y, "expected at least one of sum and y, got none");
     c.dropout(a.dropout, n);
     if (!a.y) return;
     c.typed(a.weight, "weight", {width});
@@ -209,7 +228,10 @@ void check(const ResidualNormBackward& a) {
     c.typed(a.dsum, "dsum", {n, width});
     c.maybe_typed(a.dbranch, "dbranch", {n, width});
     c.dropout(a.dropout, n);
-    if (!a.dy) return c.require(!a.sum && !a.weight && !a.dweight, "a norm without its gradient");
+    if (!a.dy) {
+        return c.require(!a.sum && !a.weight && !a.dweight,
+                         "without dy: expected no sum, weight and dweight");
+    }
     c.typed(a.sum, "sum", {n, width});
     c.typed(a.weight, "weight", {width});
     if (a.norm == Norm::layer_norm) c.stat(a.mean, "mean", {n});
@@ -222,8 +244,11 @@ void check(const Rotary& a) {
     const Checker c("rotary", a.x);
     c.rank(a.x, "x", 3);
     c.rank(a.angles, "angles", 2);
-    c.require(a.head_dim > 0 && a.head_dim % 2 == 0, "head_dim is not positive and even");
-    c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2], "n_heads out of range");
+    c.require(a.head_dim > 0 && a.head_dim % 2 == 0,
+              "head_dim: expected an even number of at least 2, got {}", a.head_dim);
+    c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2],
+              "expected 1 or more heads within rows of {}, got {} of {}", a.x[2], a.n_heads,
+              a.head_dim);
     c.is(a.positions, "positions", DType::int32, {a.x[0], a.x[1]});
     c.stat(a.angles, "angles", {a.angles[0], a.head_dim});
 }
@@ -244,7 +269,8 @@ void check(const CrossEntropyStats& a) {
     c.rank(a.logits, "logits", 2);
     const i64 n = a.logits[0];
     c.is(a.targets, "targets", DType::int32, {n});
-    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid out of range");
+    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid: expected 0 to {}, got {}",
+              a.logits[1], a.n_valid);
     c.stat(a.row_max, "row_max", {n});
     c.stat(a.row_sum, "row_sum", {n});
     c.stat(a.target_logit, "target_logit", {n});
@@ -274,7 +300,8 @@ void check(const CrossEntropyBackward& a) {
     c.rank(a.logits, "logits", 2);
     const i64 n = a.logits[0];
     c.is(a.targets, "targets", DType::int32, {n});
-    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid out of range");
+    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid: expected 0 to {}, got {}",
+              a.logits[1], a.n_valid);
     c.stat(a.row_max, "row_max", {n});
     c.stat(a.row_sum, "row_sum", {n});
     c.stat(a.weight, "weight", {n});
@@ -284,19 +311,21 @@ void check(const AdamW& a) {
     const Checker c("adamw", a.master);
     c.rank(a.grad, "grad", 1);
     c.rank(a.m, "m", 1);
-    const Shape flat{a.grad[0]};
-    const Shape held{a.m[0]};
-    c.stat(a.master, "master", a.weight ? held : flat);
-    c.stat(a.grad, "grad", flat);
-    c.stat(a.m, "m", held);
-    c.stat(a.v, "v", held);
-    if (a.weight) c.is(a.weight, "weight", a.weight.dtype, flat);
+    const Shape params{a.grad[0]};
+    const Shape state{a.m[0]};
+    c.stat(a.master, "master", a.weight ? state : params);
+    c.stat(a.grad, "grad", params);
+    c.stat(a.m, "m", state);
+    c.stat(a.v, "v", state);
+    if (a.weight) c.is(a.weight, "weight", a.weight.dtype, params);
     for (const AdamWPart& part : a.parts) {
-        c.require(part.flat >= 0 && part.held >= 0 && part.size >= 0 &&
-                      part.flat + part.size <= flat[0] && part.held + part.size <= held[0],
-                  "a part beyond the parameters");
+        c.require(part.param_begin >= 0 && part.state_begin >= 0 && part.size >= 0 &&
+                      part.param_begin + part.size <= params[0] &&
+                      part.state_begin + part.size <= state[0],
+                  "expected parts within {} parameters and {} states, got {} at {} and {}",
+                  params[0], state[0], part.size, part.param_begin, part.state_begin);
     }
-    c.require(a.step >= 1, "the step counts from 1");
+    c.require(a.step >= 1, "step: expected at least 1, got {}", a.step);
 }
 
 void check(const SumSquares& a) {
@@ -320,7 +349,8 @@ void check(const Fill& a) {
 void check(const Cast& a) {
     const Checker c("cast", a.x);
     const Checker d("cast", a.y);
-    c.require(a.x.shape == a.y.shape, "x and y differ in shape");
+    c.require(a.x.shape == a.y.shape, "y: expected shape {}, got {}", a.x.shape.str(),
+              a.y.shape.str());
 }
 
 void check(const Scale& a) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape and type checks of every operation; a mismatch is a bug of ours (exit 70) naming the op.
+// Shape and dtype checks of every operation. A mismatch is a bug of this program (exit 70); the
+// message names the operation and the argument and prints the expected and the actual shape and
+// dtype.
 #pragma once
 
 #include "device/ops.hpp"

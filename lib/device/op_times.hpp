@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the milliseconds of a step go: calls, wall time and floating-point operations of each
-// operation, gathered by the checked calls when a Context carries one of these. On a GPU the times
-// come in when the host waits for it, so this stays where it is until then.
+// Calls, time and floating-point operations of each operation, recorded by the checked calls when a
+// Context has an OpTimes. On a GPU the times are added when the host waits for the device, so an
+// OpTimes must not be moved or destroyed before that.
 #pragma once
 
 #include <array>

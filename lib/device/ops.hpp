@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a model, once for all devices. Model code calls the checked functions at the
-// end (device::linear_forward(context, {...})), which verify shapes and types and call the device's
-// table.
+// The operations of a model, declared once for all devices. Model code calls the checked functions
+// at the end (device::linear_forward(context, {...})), which verify shapes and dtypes
+// (device/op_checks.hpp) and call the device's table.
 //
 // Letters: B micro-batch, T sequence, N = B*T rows, C hidden, H heads, G key-value groups, D head
-// dimension, F feed-forward, V vocabulary rows held by this rank. All views are contiguous and
-// row-major. Accumulating outputs add to what is there; all others are overwritten. Activations and
-// weights have one of the compute types (f32; bf16 and f16 where the backend has them); statistics,
-// losses and all gradients of parameters are f32. No operation allocates, synchronises or reads
-// globals.
+// dimension, F feed-forward, V vocabulary rows of this rank, P positions. In a linear layer K is
+// the input width and M the output width.
+//
+// `bf16|fp16|fp32` is the compute type: one type for all such arguments of a call. Statistics,
+// losses and gradients of parameters are fp32. Tests also call every operation in fp64, then with
+// fp64 statistics. All views are contiguous and row-major. "Optional" arguments may be an empty
+// View. An output marked "accumulated" is added to; every other output is overwritten. No operation
+// allocates, synchronizes or reads globals.
 #pragma once
 
 #include <span>
@@ -18,19 +21,19 @@
 
 namespace lm::device {
 
-// Dropout keyed by (seed, global sample index, layer, site, element): the same mask in every
-// layout, micro-batch and thread count, so that backward makes it again instead of storing it. The
-// element number counts inside one sample: t * width + column for a row operation; (head * T +
+// Dropout keyed by (seed, global sample index, layer, site, element): the mask does not depend on
+// layout, micro-batch size or thread count, so backward recomputes it instead of storing it. The
+// element number counts within one sample: t * width + column for a row operation; (head * T +
 // query) * T + key for attention, with global head and T numbers.
 struct Dropout {
     double p = 0.0;  // 0: off
     u64 seed = 0;
     i32 layer = 0;
     i32 site = 0;        // DropoutSite
-    View sample_ids{};   // [B] i64: global sample index of each row of the micro-batch
+    View sample_ids{};   // [B] int64: global sample index of each sample of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
-    // Row operations on a part of the micro-batch's rows (sequence parallelism): the number of
-    // local row 0 among all, and T. 0: the rows are all there are.
+    // Row operations on part of the micro-batch's rows (sequence parallelism): the index of local
+    // row 0 in the micro-batch, and T. sample_rows 0: the call has all rows.
     i64 first_row = 0;
     i64 sample_rows = 0;
     bool on() const { return p > 0.0; }
@@ -42,82 +45,88 @@ enum DropoutSite : i32 {
     mlp_output_site = 3
 };
 
+// Linear layers take none or a GELU; gated operations take a gated unit (Shazeer 2020, "GLU
+// variants improve transformer").
 using spec::Activation;
 
 // ---- Embedding --------------------------------------------------------------------------------
 
-// out[n] = table[tokens[n] - vocab_start] (zero when another rank holds the row) +
-// position_table[positions[n]].
+// out[n] = table[tokens[n] - vocab_start] + position_table[positions[n]]; the first term is zero
+// when another rank holds the row.
 struct EmbeddingForward {
-    View tokens{};  // [N] i32
-    View table{};   // [V, C]
+    View tokens{};  // [N] int32
+    View table{};   // [V, C] bf16|fp16|fp32
     i64 vocab_start = 0;
-    View positions{};       // [N] i32, or none
-    View position_table{};  // [P, C], or none
-    View out{};             // [N, C]
+    View positions{};       // [N] int32; optional
+    View position_table{};  // [P, C] bf16|fp16|fp32; present when positions is
+    View out{};             // [N, C] bf16|fp16|fp32
 };
 
+// dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n].
 struct EmbeddingBackward {
-    View tokens{};
-    View dout{};    // [N, C]
-    View dtable{};  // [V, C] f32, accumulated
+    View tokens{};  // [N] int32
+    View dout{};    // [N, C] bf16|fp16|fp32
+    View dtable{};  // [V, C] fp32, accumulated
     i64 vocab_start = 0;
-    View positions{};        // or none
-    View dposition_table{};  // [P, C] f32, accumulated; or none
+    View positions{};        // [N] int32; optional
+    View dposition_table{};  // [P, C] fp32, accumulated; present when positions is
 };
 
 // ---- Linear -----------------------------------------------------------------------------------
 
-// y = activation(x w^T + bias); pre_activation keeps x w^T + bias for backward.
+// y = activation(x w^T + bias). pre_activation receives x w^T + bias, which backward needs.
 struct LinearForward {
-    View x{};     // [N, K]
-    View w{};     // [M, K]
-    View bias{};  // [M], or none
-    View y{};     // [N, M]
+    View x{};     // [N, K] bf16|fp16|fp32
+    View w{};     // [M, K] bf16|fp16|fp32
+    View bias{};  // [M] bf16|fp16|fp32; optional
+    View y{};     // [N, M] bf16|fp16|fp32
     Activation activation = Activation::none;
-    View pre_activation{};  // [N, M] when activation is not none
-    // activation_forward() is going to make y again, from pre_activation, with the same bits: y is
-    // the activation of what is kept, not of the sum before it was rounded.
-    bool made_again = false;
+    View pre_activation{};  // [N, M] bf16|fp16|fp32; none without an activation
+    // True when activation_forward() will recompute y from pre_activation and must get the same
+    // bits: y is then computed from the stored (rounded) pre_activation instead of the fp32 sum.
+    bool recomputed = false;
 };
 
-// y = activation(x), with the bits that linear_forward gave it where that was told so.
+// y = activation(x). With x a pre_activation of linear_forward with `recomputed`, y has the bits
+// that linear_forward computed.
 struct ActivationForward {
-    View x{};  // [N, M]
-    View y{};  // [N, M]
+    View x{};  // [N, M] bf16|fp16|fp32
+    View y{};  // [N, M] bf16|fp16|fp32
     Activation activation = Activation::none;
 };
 
-// dx = (dy w) * activation'(pre_activation): with an activation, the gradient goes on through the
-// activation that made this layer's input.
+// dx = (dy w) * activation'(pre_activation). The activation is the one that produced this layer's
+// input x: its backward is fused into this product.
 struct LinearBackwardInput {
-    View dy{};  // [N, M]
-    View w{};   // [M, K]
-    View dx{};  // [N, K]
+    View dy{};  // [N, M] bf16|fp16|fp32
+    View w{};   // [M, K] bf16|fp16|fp32
+    View dx{};  // [N, K] bf16|fp16|fp32
     Activation activation = Activation::none;
-    View pre_activation{};  // [N, K] when activation is not none
+    View pre_activation{};  // [N, K] bf16|fp16|fp32; none without an activation
 };
 
+// dw = dy^T x; dbias = sums of dy's columns. Both are accumulated when `accumulate` is set.
 struct LinearBackwardWeight {
-    View dy{};     // [N, M]
-    View x{};      // [N, K]
-    View dw{};     // [M, K] f32
-    View dbias{};  // [M] f32, or none
+    View dy{};     // [N, M] bf16|fp16|fp32
+    View x{};      // [N, K] bf16|fp16|fp32
+    View dw{};     // [M, K] fp32
+    View dbias{};  // [M] fp32; optional
     bool accumulate = true;
 };
 
-// y = gate(x[:, :F]) * x[:, F:]; gate and up projection lie side by side in one product's rows.
+// y = gate(x[:, :F]) * x[:, F:]. Gate and up projection are computed by one product, whose output
+// rows hold both halves.
 struct GatedForward {
     Activation gate = Activation::swiglu;  // swiglu or geglu
-    View x{};                              // [N, 2F]
-    View y{};                              // [N, F]
+    View x{};                              // [N, 2F] bf16|fp16|fp32
+    View y{};                              // [N, F] bf16|fp16|fp32
 };
 
 struct GatedBackward {
     Activation gate = Activation::swiglu;  // swiglu or geglu
-    View dy{};                             // [N, F]
-    View x{};                              // [N, 2F]
-    View dx{};                             // [N, 2F]
+    View dy{};                             // [N, F] bf16|fp16|fp32
+    View x{};                              // [N, 2F] bf16|fp16|fp32: forward's input
+    View dx{};                             // [N, 2F] bf16|fp16|fp32
 };
 
 // ---- Residual + norm --------------------------------------------------------------------------
@@ -128,33 +137,33 @@ enum class Norm { layer_norm, rms_norm };
 struct ResidualNormForward {
     Norm norm = Norm::layer_norm;
     double eps = 1e-5;
-    View branch{};    // [N, C], or none: sum = residual
-    View residual{};  // [N, C], or none: sum = dropout(branch)
+    View branch{};    // [N, C] bf16|fp16|fp32; optional: without it sum = residual
+    View residual{};  // [N, C] bf16|fp16|fp32; optional: without it sum = dropout(branch)
     Dropout dropout;  // of branch; width C
-    View sum{};       // [N, C]; may be `residual` or `branch` itself; or none: not kept
-    View weight{};    // [C], or none with y none: only the sum
-    View bias{};      // [C], or none
-    View y{};         // [N, C], or none
-    View mean{};      // [N] f32; none for rms_norm
-    View rstd{};      // [N] f32
+    View sum{};       // [N, C] bf16|fp16|fp32; may alias residual or branch; optional: not stored
+    View weight{};    // [C] bf16|fp16|fp32; none together with y: only the sum is computed
+    View bias{};      // [C] bf16|fp16|fp32; optional
+    View y{};         // [N, C] bf16|fp16|fp32; optional
+    View mean{};      // [N] fp32; none for rms_norm
+    View rstd{};      // [N] fp32: 1 / sqrt(variance + eps)
 };
 
-// From dy and the gradient dsum_in that reaches `sum` from later layers:
-// dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). Without dy, the sum alone: dsum = dsum_in;
-// then sum, weight, statistics and their gradients are none as well.
+// dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). dsum_in is the gradient that reaches `sum`
+// from later layers. Without dy, dsum = dsum_in: then sum, weight, the statistics and the gradients
+// of the parameters are none as well.
 struct ResidualNormBackward {
     Norm norm = Norm::layer_norm;
-    View dy{};   // [N, C], or none
-    View sum{};  // [N, C] from forward
-    View weight{};
-    View mean{};
-    View rstd{};
-    View dsum_in{};  // [N, C], or none
-    View dsum{};     // [N, C]; may be dsum_in or sum
+    View dy{};       // [N, C] bf16|fp16|fp32; optional
+    View sum{};      // [N, C] bf16|fp16|fp32: forward's output
+    View weight{};   // [C] bf16|fp16|fp32
+    View mean{};     // [N] fp32: forward's output; none for rms_norm
+    View rstd{};     // [N] fp32: forward's output
+    View dsum_in{};  // [N, C] bf16|fp16|fp32; optional
+    View dsum{};     // [N, C] bf16|fp16|fp32; may alias dsum_in or sum
     Dropout dropout;
-    View dbranch{};  // [N, C], or none
-    View dweight{};  // [C] f32, accumulated
-    View dbias{};    // [C] f32, accumulated; or none
+    View dbranch{};  // [N, C] bf16|fp16|fp32; optional
+    View dweight{};  // [C] fp32, accumulated
+    View dbias{};    // [C] fp32, accumulated; optional
 };
 
 // ---- Attention --------------------------------------------------------------------------------
@@ -163,107 +172,110 @@ struct ResidualNormBackward {
 // each row: with pairs (a, b) = (x[i], x[i + D/2]) of a head and the angle t of (position, i),
 // a' = a cos t - b sin t, b' = b cos t + a sin t. Backward is the inverse rotation of the gradient.
 struct Rotary {
-    View x{};          // [B, T, W], W >= n_heads * D: queries and keys come first in qkv
-    View positions{};  // [B, T] i32
-    View angles{};     // [P, D] f32: D/2 cosines, then D/2 sines, of each position
+    View x{};          // [B, T, W] bf16|fp16|fp32, W >= n_heads * D: qkv, queries and keys first
+    View positions{};  // [B, T] int32
+    View angles{};     // [P, D] fp32: D/2 cosines, then D/2 sines, of each position
     i64 n_heads = 0;
     i64 head_dim = 0;  // D, even
     bool inverse = false;
 };
 
-// softmax(scale * q k^T + slope * (key - query), causal, from doc_start on) v, without a T x T
-// matrix. qkv holds for each token H query heads, then G key heads, then G value heads, D wide
-// each; query head h uses group h / (H/G).
+// out = softmax(scale * q k^T + slope * (key - query)) v over the keys doc_start <= key <= query,
+// without a T x T matrix in memory. qkv holds for each token H query heads, then G key heads, then
+// G value heads, each D wide; query head h uses group h / (H/G).
 struct AttentionForward {
-    View qkv{};        // [B, T, (H+2G)*D]
-    View out{};        // [B, T, H*D]
-    View lse{};        // [B, H, T] f32: log of the softmax denominator, scores included
+    View qkv{};        // [B, T, (H+2G)*D] bf16|fp16|fp32
+    View out{};        // [B, T, H*D] bf16|fp16|fp32
+    View lse{};        // [B, H, T] fp32: log of the sum of exp(scores)
     i64 n_heads = 0;   // H
     i64 n_groups = 0;  // G
     i64 head_dim = 0;  // D
     double scale = 0;
-    View doc_start{};     // [B, T] i32: first key that a query sees, never decreasing; or none: 0
-    View alibi_slopes{};  // [H] f32 of the local heads, or none (Press et al. 2021)
+    View doc_start{};     // [B, T] int32: first key visible to a query, not decreasing; optional: 0
+    View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2021); optional
     Dropout dropout;      // of the probabilities
 };
 
 struct AttentionBackward {
-    View dout{};  // [B, T, H*D]
-    View qkv{};
-    View out{};
-    View lse{};
-    View dqkv{};  // [B, T, (H+2G)*D]
+    View dout{};  // [B, T, H*D] bf16|fp16|fp32
+    View qkv{};   // [B, T, (H+2G)*D] bf16|fp16|fp32: forward's input
+    View out{};   // [B, T, H*D] bf16|fp16|fp32: forward's output
+    View lse{};   // [B, H, T] fp32: forward's output
+    View dqkv{};  // [B, T, (H+2G)*D] bf16|fp16|fp32
     i64 n_heads = 0;
     i64 n_groups = 0;
     i64 head_dim = 0;
     double scale = 0;
-    View doc_start{};
-    View alibi_slopes{};
+    View doc_start{};     // [B, T] int32; optional
+    View alibi_slopes{};  // [H] fp32; optional
     Dropout dropout;
 };
 
 // ---- Loss -------------------------------------------------------------------------------------
 
-// Statistics of one rank's share of the logits. Columns from n_valid on are padding and masked out.
+// Statistics of one rank's columns of the logits. Columns from n_valid on are padding and masked.
 // row_max = max of the valid logits; row_sum = sum of exp(logit - row_max);
 // target_logit = the target's logit when this rank holds it, else 0.
-// Tensor ranks combine these three before the operations that follow.
+// Tensor-parallel ranks combine the three before cross_entropy_loss and cross_entropy_backward.
 struct CrossEntropyStats {
-    View logits{};   // [N, V]
-    View targets{};  // [N] i32, global ids
+    View logits{};   // [N, V] bf16|fp16|fp32
+    View targets{};  // [N] int32: global token ids
     i64 vocab_start = 0;
     i64 n_valid = 0;      // valid columns of this rank
-    View row_max{};       // [N] f32
-    View row_sum{};       // [N] f32
-    View target_logit{};  // [N] f32
+    View row_max{};       // [N] fp32
+    View row_sum{};       // [N] fp32
+    View target_logit{};  // [N] fp32
 };
 
-// From this rank's largest logit to the largest of all ranks: row_sum *= exp(local_max - row_max).
-// A share without valid columns has local_max -inf and row_sum 0.
+// Rescales row_sum from this rank's maximum to the maximum over all ranks:
+// row_sum *= exp(local_max - row_max). A rank without valid columns has local_max -inf, row_sum 0.
 struct CrossEntropyRescale {
-    View local_max{};  // [N] f32
-    View row_max{};    // [N] f32
-    View row_sum{};    // [N] f32
+    View local_max{};  // [N] fp32: this rank's row_max
+    View row_max{};    // [N] fp32: the maximum over the tensor-parallel ranks
+    View row_sum{};    // [N] fp32, in place
 };
 
 // loss = log(row_sum) + row_max - target_logit, per row, unweighted.
 struct CrossEntropyLoss {
-    View row_max{};
-    View row_sum{};
-    View target_logit{};
-    View losses{};  // [N] f32
+    View row_max{};       // [N] fp32
+    View row_sum{};       // [N] fp32
+    View target_logit{};  // [N] fp32
+    View losses{};        // [N] fp32
 };
 
 // In place: logits become weight * grad_scale * (softmax - one_hot(target)); padding becomes 0.
 struct CrossEntropyBackward {
-    View logits{};  // [N, V]
-    View targets{};
+    View logits{};   // [N, V] bf16|fp16|fp32, in place
+    View targets{};  // [N] int32: global token ids
     i64 vocab_start = 0;
-    i64 n_valid = 0;
-    View row_max{};
-    View row_sum{};
-    View weight{};  // [N] f32: loss mask
+    i64 n_valid = 0;  // valid columns of this rank
+    View row_max{};   // [N] fp32
+    View row_sum{};   // [N] fp32
+    View weight{};    // [N] fp32: loss mask
     double grad_scale = 1.0;
 };
 
 // ---- Flat parameters ---------------------------------------------------------------------------
 
-// AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode:
-// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
-// All stretches of a rank's parameters at once; what lies between them stays as it is.
+// One contiguous range of parameters of AdamW.
 struct AdamWPart {
-    i64 flat = 0;  // its first element in weight and grad
-    i64 held = 0;  // in master, m and v: a rank may hold those of its part alone
+    i64 param_begin = 0;  // first element in weight and grad
+    i64 state_begin =
+        0;  // first element in master, m and v: a rank may hold only its shard of these
     i64 size = 0;
     bool decay = true;
 };
+// AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode:
+// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
+// One call updates all parts of a rank's parameters; elements between the parts do not change.
+// n parameters, s of them with optimizer state on this rank (s < n with the distributed optimizer).
 struct AdamW {
-    View master{};  // [H] f32; without weight [n]: it is the weight, and lies as weight would
-    View weight{};  // [n] compute type, written from master; or none
-    View grad{};    // [n] f32
-    View m{};       // [H] f32
-    View v{};       // [H] f32
+    View master{};  // [s] fp32; without weight [n]: master is the weight, indexed by param_begin
+    View weight{};  // [n] bf16|fp16|fp32, written from master; optional
+    View grad{};    // [n] fp32
+    View m{};       // [s] fp32: first moments
+    View v{};       // [s] fp32: second moments
     std::span<const AdamWPart> parts{};
     double lr = 0;
     double beta1 = 0.9;
@@ -274,41 +286,43 @@ struct AdamW {
     double grad_scale = 1.0;
 };
 
-// out = sum of squares of x in f64, by a fixed tree: the same bits for any number of threads.
+// out = sum of squares of x, summed in fp64 by a fixed tree: the same bits for any thread count.
 struct SumSquares {
-    View x{};    // f32
-    View out{};  // [1] f64; overwritten, or added to with accumulate
-    bool accumulate = false;
+    View x{};                 // [...] fp32
+    View out{};               // [1] fp64
+    bool accumulate = false;  // add to out instead of overwriting it
 };
 
-// out = sum over rows of a * weight, in f64 by a fixed tree (losses).
+// out = sum over n of x[n] * weight[n], summed in fp64 by a fixed tree (losses).
 struct WeightedSum {
-    View x{};       // [N] f32
-    View weight{};  // [N] f32
-    View out{};     // [1] f64
+    View x{};       // [N] fp32
+    View weight{};  // [N] fp32
+    View out{};     // [1] fp64
     bool accumulate = false;
 };
 
+// out = number of elements of x that are zero.
 struct CountZeros {
-    View x{};    // f32
-    View out{};  // [1] f64
+    View x{};    // [...] fp32
+    View out{};  // [1] fp64
     bool accumulate = false;
 };
 
+// x = value, element by element.
 struct Fill {
-    View x{};  // f32 or compute type
+    View x{};  // [...] bf16|fp16|fp32
     double value = 0;
 };
 
 // y = x, converted to y's type.
 struct Cast {
-    View x{};
-    View y{};
+    View x{};  // [...] bf16|fp16|fp32
+    View y{};  // shape of x [...], bf16|fp16|fp32
 };
 
 // x *= factor.
 struct Scale {
-    View x{};
+    View x{};  // [...] bf16|fp16|fp32, in place
     double factor = 1;
 };
 

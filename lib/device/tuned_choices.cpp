@@ -5,7 +5,7 @@
 
 namespace lm::device {
 
-size_t worth_taking(std::vector<std::vector<float>> times, float least_gain) {
+size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain) {
     std::vector<float> medians;
     for (std::vector<float>& of_one : times) {
         const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices that a device makes by measurement: which of several ways to do an operation of one shape
-// is fastest. Measurements do not come out the same way twice, and ways may differ in the last bit,
-// so choices are kept, and who finds one takes it: a run and its resume, and all ranks, choose
-// alike.
+// Algorithms that a device chose by measurement: the fastest of several for an operation of one
+// shape. Measurements vary from run to run, and algorithms may differ in the last bit of their
+// results. So a choice is stored, and every later lookup uses it: a run and its resume, and all
+// ranks, use the same algorithms.
 #pragma once
 
 #include <string>
@@ -13,15 +13,17 @@ namespace lm::device {
 class TunedChoices {
   public:
     virtual ~TunedChoices() = default;
-    // What was chosen for `key`, which names all that the choice depends on; empty: nothing yet.
+    // Returns the choice for `key`, which contains all that the choice depends on; empty: no
+    // choice.
     virtual std::string find(const std::string& key) = 0;
-    // Keeps `choice` for `key` unless somebody was quicker; what is kept now.
-    virtual std::string keep(const std::string& key, const std::string& choice) = 0;
+    // Stores `choice` for `key` unless another process has stored one first. Returns the stored
+    // one.
+    virtual std::string store(const std::string& key, const std::string& choice) = 0;
 };
 
-// Which of several ways is to be chosen, by the times of each, at least one: the one whose median
-// is least, if that is less than the first one's, which would be taken without measurements, by the
-// share `least_gain` of it.
-size_t worth_taking(std::vector<std::vector<float>> times, float least_gain);
+// Returns the index of the algorithm to use. times[i] are the measured times of algorithm i, at
+// least one each; algorithm 0 is the default. The result is the algorithm with the smallest median,
+// or 0 when its median is not smaller than the default's by the fraction `least_gain`.
+size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain);
 
 }  // namespace lm::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A View is a typed, shaped, contiguous piece of device memory that somebody else owns; a Buffer
-// owns.
+// A View is a typed, shaped, contiguous range of device memory. It does not own the memory: a
+// Buffer (device/device.hpp) does.
 #pragma once
 
 #include <span>
@@ -50,7 +50,7 @@ struct DTypeOf<std::byte> {
 };
 
 struct View {
-    void* data = nullptr;  // nullptr: "none", for optional arguments
+    void* data = nullptr;  // nullptr: no view, for optional arguments
     DType dtype = DType::fp32;
     Shape shape;
 
@@ -59,7 +59,8 @@ struct View {
     i64 bytes() const { return numel() * size_of(dtype); }
     i64 operator[](int dim) const { return shape[dim]; }
 
-    // The elements as T; a dtype that differs is a bug. Host-accessible memory only.
+    // Returns the elements as T; a dtype that differs is a bug. The pointer is valid on the device
+    // that the memory belongs to.
     template <typename T>
     T* as() const {
         check_dtype(DTypeOf<std::remove_const_t<T>>::value);
@@ -70,8 +71,10 @@ struct View {
         return {as<T>(), static_cast<size_t>(numel())};
     }
 
-    View reshape(const Shape& new_shape) const;  // same number of elements
-    View rows(i64 begin, i64 end) const;         // [begin, end) along dimension 0
+    // Return a view of the same memory. reshape: the number of elements must not change. rows:
+    // [begin, end) along dimension 0.
+    View reshape(const Shape& new_shape) const;
+    View rows(i64 begin, i64 end) const;
     View flat() const { return reshape({numel()}); }
 
   private:

@@ -171,7 +171,7 @@ void GptChunk::mlp_forward(const Pass& pass, i64 layer) {
     up.y = a.mlp_activation;
     up.activation = config_.activation;
     up.pre_activation = a.mlp_up;
-    up.made_again = recompute_.granularity == spec::Recompute::Granularity::selective;
+    up.recomputed = recompute_.granularity == spec::Recompute::Granularity::selective;
     device::linear_forward(pass.context, up);
 }
 

@@ -41,8 +41,8 @@ AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap&
         i64 moments = 0;
         for (const Range& range : updated) {
             for (const Range& part : intersection({range}, ranges)) {
-                parts_.push_back({.flat = part.begin,
-                                  .held = moments + part.begin - range.begin,
+                parts_.push_back({.param_begin = part.begin,
+                                  .state_begin = moments + part.begin - range.begin,
                                   .size = part.size(),
                                   .decay = decay});
             }

@@ -37,7 +37,7 @@ std::string ChoicesInDirectory::find(const std::string& key) {
     return text.substr(key.size() + 1, text.size() - key.size() - 2);
 }
 
-std::string ChoicesInDirectory::keep(const std::string& key, const std::string& choice) {
+std::string ChoicesInDirectory::store(const std::string& key, const std::string& choice) {
     const std::string path = path_of(key);
     try {
         auto file = io::AtomicFile::create(path, io::Overwrite::no);

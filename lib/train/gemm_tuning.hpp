@@ -17,7 +17,7 @@ class ChoicesInDirectory final : public device::TunedChoices {
   public:
     explicit ChoicesInDirectory(std::string directory);
     std::string find(const std::string& key) override;
-    std::string keep(const std::string& key, const std::string& choice) override;
+    std::string store(const std::string& key, const std::string& choice) override;
     i64 n_found() const { return n_found_; }
     i64 n_kept() const { return n_kept_; }
 

@@ -161,7 +161,8 @@ TEST_CASE("elements beyond the reach of 32-bit indices are found", "[device]") {
     }
     SECTION("parameters") {
         constexpr i64 n = far + 4096;
-        const device::AdamWPart part{.flat = far + 1024, .held = 0, .size = 256, .decay = false};
+        const device::AdamWPart part{
+            .param_begin = far + 1024, .state_begin = 0, .size = 256, .decay = false};
         const device::Buffer weights = gpu->allocate(4 * n, "test");
         const device::Buffer gradients = gpu->allocate(4 * n, "test");
         const std::vector<float> halves(256, 0.5F);

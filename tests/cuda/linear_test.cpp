@@ -45,7 +45,7 @@ class ChoicesInMemory final : public device::TunedChoices {
         ++n_found;
         return found->second;
     }
-    std::string keep(const std::string& key, const std::string& choice) override {
+    std::string store(const std::string& key, const std::string& choice) override {
         return kept.emplace(key, choice).first->second;
     }
     std::map<std::string, std::string> kept;

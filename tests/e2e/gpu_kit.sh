@@ -75,7 +75,7 @@ mkdir -p stand_in/bin stand_in/lib
 touch stand_in/lib/liblm_cudnn.so
 cat >stand_in/bin/lm-train <<'END'
 #!/bin/sh
-case "$*" in *"--attention-backend fused"*) echo "lm-train: --attention-backend fused: instead of cuDNN, lm-train's own kernels are used: why" >&2 ;; esac
+case "$*" in *"--attention-backend fused"*) echo "lm-train: --attention-backend fused: using the kernels of lm-train instead of cuDNN: why" >&2 ;; esac
 printf 'benchmark: 1000.0 tokens/s\nGPU: 1.0 TFLOP/s (model), MFU 20.0 %% of its 5 TFLOP/s\n'
 END
 cat >stand_in/train_gpt2cu <<'END'
@@ -87,7 +87,7 @@ chmod +x stand_in/bin/lm-train stand_in/train_gpt2cu
 export LM_BUILD=$work/stand_in
 expect 1 "" "$root/bench/gpu.py" --results beside --llmc "$work/stand_in" train-gpt2-124m train-gpt2-124m-llmc
 unset LM_BUILD
-grep -q "failed: train-gpt2-124m, cudnn: lm-train: --attention-backend fused: instead of cuDNN" out || fail "$(cat out)"
+grep -q "failed: train-gpt2-124m, cudnn: lm-train: --attention-backend fused: using the kernels of lm-train instead of cuDNN" out || fail "$(cat out)"
 run table "$root/bench/gpu.py" --results beside table
 grep -q "^| gpt2-124m | llm.c | 2000 | 40.0 |" table || fail "$(cat table beside)"
 grep -q "^| gpt2-124m | lm-train, flash | 1000 | 20.0 | 40 |" table || fail "$(cat table beside)"

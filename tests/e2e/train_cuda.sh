@@ -154,7 +154,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     grep -q 'note: --attention-backend: was "fused" when the checkpoint was written, is "flash" from here on' again.log.err ||
         fail "not noted: $(cat again.log.err)"
     train declined.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused --deterministic-mode
-    grep -q "instead of cuDNN, lm-train's own kernels are used: attention has dropout" declined.log.err ||
+    grep -q "using the kernels of lm-train instead of cuDNN: its dropout mask would differ" declined.log.err ||
         fail "not noted: $(cat declined.log.err)"
 fi
 
@@ -175,7 +175,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_ERROR=46 expect 0 'note: computing on the CPU: cuda:0: .*cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" auto
     mkdir bare
     cp "$emulated/liblm_cuda.so" bare/
-    LM_PLUGIN_DIR=$PWD/bare expect 3 'fused: no attention by cuDNN: .*: take the kernels of lm-train without it' \
+    LM_PLUGIN_DIR=$PWD/bare expect 3 'fused: cannot open the cuDNN plugin: .*: remove --attention-backend fused' \
         "${try[@]}" cuda --attention-backend fused
     expect 0 'note: --attention-backend unfused: ignored: attention is always one kernel' "${try[@]}" cuda --attention-backend unfused
     expect 0 'note: --attention-backend: ignored: for a GPU' "${try[@]}" cpu --attention-backend flash

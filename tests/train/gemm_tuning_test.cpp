@@ -20,8 +20,8 @@ TEST_CASE("a measured choice is kept by who comes first") {
     ChoicesInDirectory second(path);
     CHECK(first.find("a product").empty());
     CHECK(second.find("a product").empty());
-    CHECK(first.keep("a product", "this way") == "this way");
-    CHECK(second.keep("a product", "that way") == "this way");
+    CHECK(first.store("a product", "this way") == "this way");
+    CHECK(second.store("a product", "that way") == "this way");
     CHECK(second.find("a product") == "this way");
     CHECK(second.find("another product").empty());
     CHECK(first.n_kept() == 1);
@@ -34,12 +34,12 @@ TEST_CASE("a measured choice is kept by who comes first") {
 }
 
 TEST_CASE("a choice by measurement takes medians, and a gain that is more than noise") {
-    using device::worth_taking;
-    CHECK(worth_taking({{1}}, 0.02F) == 0);
-    CHECK(worth_taking({{100, 100, 100}, {99, 99, 99}}, 0.02F) == 0);
-    CHECK(worth_taking({{100, 100, 100}, {99, 99, 99}, {97, 97, 97}}, 0.02F) == 2);
-    CHECK(worth_taking({{100, 100, 500}, {90, 300, 300}}, 0.02F) == 0);  // quick once
-    CHECK(worth_taking({{100, 100, 500}, {90, 90, 900}}, 0.02F) == 1);   // slow once
+    using device::fastest_algorithm;
+    CHECK(fastest_algorithm({{1}}, 0.02F) == 0);
+    CHECK(fastest_algorithm({{100, 100, 100}, {99, 99, 99}}, 0.02F) == 0);
+    CHECK(fastest_algorithm({{100, 100, 100}, {99, 99, 99}, {97, 97, 97}}, 0.02F) == 2);
+    CHECK(fastest_algorithm({{100, 100, 500}, {90, 300, 300}}, 0.02F) == 0);  // quick once
+    CHECK(fastest_algorithm({{100, 100, 500}, {90, 90, 900}}, 0.02F) == 1);   // slow once
 }
 
 TEST_CASE("the linear layers of a model are tuned") {

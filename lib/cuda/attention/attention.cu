@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's operations: what the kernels are given, and the sums that backward begins with.
+// The operations attention_forward and attention_backward: they fill the kernels' arguments, and
+// backward computes delta first.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/cuda_device.hpp"
 #include "cuda/ops.hpp"
@@ -10,7 +11,8 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// `more` are the tensors of T besides qkv whose rows are moved 16 bytes at a time.
+// Returns the kernels' arguments. `more`: the other tensors of T, which must be aligned to 16 bytes
+// like qkv for 16-byte accesses.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);
@@ -33,8 +35,8 @@ AttentionInput input_of(const Args& a, std::initializer_list<device::View> more)
     return input;
 }
 
-// delta = sum over a head's columns of dout * out. Eight lanes share a row of [B, T, H]; memory
-// bound: dout and out are read once.
+// delta = rowsum(dout * out) over a head's columns (FlashAttention-2, algorithm 2, line 4). Eight
+// lanes process a row of [B*T*H, D]. Memory bound: dout and out are read once.
 constexpr int delta_threads = 256;
 constexpr int delta_lanes = 8;
 constexpr int delta_rows = delta_threads / delta_lanes;
@@ -68,7 +70,8 @@ __global__ void attention_delta_kernel(AttentionInput input, const T* dout, cons
         sum += __shfl_xor_sync(all_lanes, sum, distance);
     }
     if (row >= rows || threadIdx.x % delta_lanes != 0) return;
-    const i64 token = row / input.n_heads;  // of all samples
+    // From [B, T, H] to [B, H, T].
+    const i64 token = row / input.n_heads;
     const i64 head = row % input.n_heads;
     const i64 sample = token / input.length;
     delta[(sample * input.n_heads + head) * input.length + token % input.length] = sum;

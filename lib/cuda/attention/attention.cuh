@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of attention share, whatever they compute with: which keys a query sees, what
-// is added to its scores, which probabilities dropout keeps. A kernel's block works on one tile of
-// queries or keys of one (sample, head); the tiles depend on the shape alone, and no two blocks add
-// to the same number, so that results are the same bits in every run.
+// Device code that all attention kernels share, for tensor cores and for fp32: the keys visible to
+// a query, the bias of its scores, the dropout of its probabilities. A block works on one tile of
+// queries or keys of one (sample, head). The tiles depend on the shape only, and no two blocks
+// write the same element, so that results have the same bits in every run.
 //
 // Scores stay in units of q k: with s = q k + (slope / scale) (key - query), the softmax of
-// scale * s is that of 2^(scale_2 * s), scale_2 = scale * log2(e).
+// scale * s is computed with powers 2^(scale_2 * s), scale_2 = scale * log2(e).
 #pragma once
 
 #include "cuda/kernels/dropout.cuh"
@@ -18,20 +18,20 @@
 namespace lm::cuda {
 
 struct AttentionInput {
-    const void* qkv = nullptr;
-    const i32* doc_start = nullptr;  // or none
-    const float* slopes = nullptr;   // or none
-    const i64* sample_ids = nullptr;
-    i64 first_head = 0;  // for dropout
+    const void* qkv = nullptr;        // [B, T, (H+2G)*D] of the compute type
+    const i32* doc_start = nullptr;   // [B, T] or nullptr
+    const float* slopes = nullptr;    // [H] or nullptr
+    const i64* sample_ids = nullptr;  // [B]; nullptr without dropout
+    i64 first_head = 0;               // global number of local head 0, for dropout
     DropoutNumbers dropout;
-    int length = 0;  // T
-    int n_heads = 0;
-    int n_groups = 0;
-    int width = 0;  // D
+    int length = 0;    // T
+    int n_heads = 0;   // H
+    int n_groups = 0;  // G
+    int width = 0;     // D
     float scale = 0;
-    bool vectors = false;  // rows can be read and written 16 bytes at a time
+    bool vectors = false;  // all rows are aligned for 16-byte accesses
 
-    // Elements from one token's row to the next.
+    // Elements between the rows of consecutive tokens.
     __device__ int qkv_stride() const { return (n_heads + 2 * n_groups) * width; }
     __device__ int out_stride() const { return n_heads * width; }
 };
@@ -39,7 +39,7 @@ struct AttentionInput {
 constexpr float log2_e = 1.44269504088896340736F;
 constexpr float ln_2 = 0.69314718055994530942F;
 
-// One (sample, head): where its rows begin, and what belongs to it alone.
+// One (sample, head): pointers to its rows of token 0, and its constants.
 template <typename T>
 struct AttentionHead {
     __device__ AttentionHead(const AttentionInput& input, int sample_index, int head_index)
@@ -55,16 +55,16 @@ struct AttentionHead {
         if (input.dropout.threshold != 0) sample_id = static_cast<u64>(input.sample_ids[sample]);
         first_element = static_cast<u64>(input.first_head + head) * static_cast<u64>(input.length);
     }
-    // Of dropout's numbering.
+    // Returns the element number of the dropout mask (device::Dropout).
     __device__ u64 element(const AttentionInput& input, int query, int key) const {
         return (first_element + static_cast<u64>(query)) * static_cast<u64>(input.length) +
                static_cast<u64>(key);
     }
-    // In out and dout, of token 0.
+    // Returns the offset of token 0 in out and dout.
     __device__ i64 out_offset(const AttentionInput& input) const {
         return sample * input.length * input.out_stride() + head * i64{input.width};
     }
-    // In lse and delta, of token 0.
+    // Returns the offset of token 0 in lse and delta, [B, H, T].
     __device__ i64 row_offset(const AttentionInput& input) const {
         return (sample * i64{input.n_heads} + head) * input.length;
     }
@@ -75,7 +75,7 @@ struct AttentionHead {
     const T *q, *k, *v;
     float scale_2 = 0;
     float slope = 0;              // in units of q k
-    const i32* starts = nullptr;  // of this sample
+    const i32* starts = nullptr;  // [T]: doc_start of this sample, or nullptr
     u64 sample_id = 0;
     u64 first_element = 0;
 };
@@ -84,7 +84,8 @@ struct Min {
     __device__ int operator()(int a, int b) const { return min(a, b); }
 };
 
-// Bit i: does dropout keep element first + i, i < 8?
+// Returns a mask: bit i is set when dropout keeps element first + i, i < 8. Needs a second Philox
+// block when `first` is not a multiple of 8.
 __device__ inline u32 kept_of_eight(const DropoutNumbers& dropout, u64 sample, u64 first) {
     const int offset = static_cast<int>(first % 8);
     const auto kept_of_block = [&](u64 number) {
@@ -101,13 +102,15 @@ __device__ inline u32 kept_of_eight(const DropoutNumbers& dropout, u64 sample, u
     return bits;
 }
 
-// The first key that queries from `query` on see: documents begin later for later queries.
+// Returns the first key visible to any query from `query` on: doc_start never decreases.
 __device__ inline int first_key_of(const i32* starts, int query) {
     return starts ? starts[query] : 0;
 }
 
-// Of steps of n queries from `query` on, where the first begins that sees no key before `end`, as
-// none after it does. The whole block of `threads` calls it.
+// Returns the end of the queries that can see a key before `end`, among steps of n queries from
+// `query` on: the first query of the first step whose doc_start is at or after `end`, else
+// `length`. No later query sees such a key, because doc_start never decreases. All `threads`
+// threads of the block must call it.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

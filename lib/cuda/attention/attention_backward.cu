@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention backward on tensor cores, FlashAttention-2 (Dao, 2023, algorithm 2) in two passes. With
-// P the softmax, M the dropout factors and delta = rowsum(dout * out):
+// Attention backward on tensor cores: FlashAttention-2 (Dao, 2023, algorithm 2) in two kernels.
+// With P the softmax, M the dropout factors and delta = rowsum(dout * out):
 //     dV = (P M)^T dout;  dS = P * (M * (dout V^T) - delta);  dQ = scale dS K;  dK = scale dS^T Q.
-// One pass holds a tile of keys and walks the queries of all heads of the group (dK, dV), the other
-// holds a tile of queries and walks the keys (dQ). Each makes P and dS again: 7 products instead of
-// the 5 of a single pass, but no number has two writers: no atomics, no order to wait for, no fp32
-// dQ in memory, and the same bits in every run. The workspace is delta.
+// The keys kernel has a tile of keys in a block and loops over the queries of all heads of the
+// group (dK, dV); the queries kernel has a tile of queries and loops over the keys (dQ). Each
+// recomputes P and dS: 7 products instead of the 5 of a single kernel. In return every element has
+// one writer: no atomics, no fp32 dQ in memory, and the same bits in every run. (Algorithm 2 adds
+// to dQ atomically.) The workspace is delta.
 //
-// Both passes hold the rows of P and dS that they sum over in registers, as the left side of the
-// next product: the first works on the transposed scores, K Q^T.
+// Both kernels compute P and dS in registers as accumulators and use them as the left operand of
+// the next product (round_to_weights()). For that, the keys kernel computes the transposed scores K
+// Q^T. A block has 4 warps; a warp has 16 m_tiles rows of the block's tile. The loop has two stages
+// in shared memory: the copies of step i + 1 overlap the products of step i.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/attention/attention_tiles.cuh"
 
@@ -18,18 +21,19 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// What the scores of a lane become: the gradient of a score from the score and that of its weight.
+// One element of P M, and of dS without the factor `scale`.
 struct Gradient {
-    float weight;  // after dropout
-    float score;   // its gradient, without scale
+    float weight;  // P M: the weight after dropout
+    float score;   // dS: the gradient of the score
 };
+// weight: P; dweight: dout V^T.
 __device__ inline Gradient gradient(float weight, float dweight, bool kept, float dropout_scale,
                                     float delta) {
     const float dropped = kept ? dropout_scale : 0.0F;
     return {weight * dropped, weight * fmaf(dweight, dropped, -delta)};
 }
 
-// lse, delta and doc_start of the queries of a tile.
+// lse, delta and doc_start of the queries of a tile, in shared memory: [queries] each.
 struct QueryNumbers {
     float* lse;
     float* delta;
@@ -53,7 +57,7 @@ __device__ void load_numbers(const QueryNumbers& numbers, const float* lse, cons
     }
 }
 
-// The softmax's weight from a score without bias.
+// Returns the softmax weight of a score without bias: exp(scale * score - lse).
 template <typename T>
 __device__ float weight_of(const AttentionHead<T>& head, float score, int query, int key,
                            float lse) {
@@ -63,19 +67,22 @@ __device__ float weight_of(const AttentionHead<T>& head, float score, int query,
 
 // ---- dK and dV ----------------------------------------------------------------------------------
 
-// Keys of a warp: m_tiles x 16; queries of a step; columns of dK and dV that a block sums up, for
-// the sums of the widest heads do not fit into registers at once.
+// Tile sizes of the keys kernel: 16 m_tiles keys a warp, `queries` of a step, and `columns` of dK
+// and dV that a block computes. For heads wider than 128 the accumulators of all columns do not fit
+// into registers, so that two blocks share the columns and both compute the scores.
 template <int width, bool dropout>
 struct KeyPlan {
     static constexpr int m_tiles = 1;
     static constexpr int queries = width <= 64 ? 64 : width <= 128 && !dropout ? 32 : 16;
     static constexpr int columns = width <= 128 ? width : 128;
     static constexpr int keys = n_warps * 16 * m_tiles;
-    // Keys, values, and two stages of queries, dout, and the queries' numbers.
+    // Shared memory: keys, values, two stages of queries and dout, two stages of QueryNumbers.
     static constexpr size_t tiles = Tile<u16, width>::bytes(2 * keys + 4 * queries);
     static constexpr size_t bytes = tiles + 2 * 3 * queries * sizeof(float);
 };
 
+// Grid: (tiles of keys, groups x parts of the columns, samples). A block computes dk and dv of its
+// keys and columns over all queries of the group's heads that see its keys.
 template <typename T, int width, bool dropout>
 __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     AttentionInput input, const T* dout, const float* lse, const float* delta, T* dqkv) {
@@ -87,9 +94,10 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const int first_piece = static_cast<int>(blockIdx.y) % parts * (P::columns / 8);
     const int in_group = input.n_heads / input.n_groups;
     const int sample = static_cast<int>(blockIdx.z);
-    const int first = static_cast<int>(blockIdx.x) * P::keys;  // longest first
+    const int first = static_cast<int>(blockIdx.x) * P::keys;  // the tile with most queries first
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;  // the warp's
+    // First row of the warp in the tile of keys.
+    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
 
     const Tile<T, width> k{dynamic_shared<T>()};
     const Tile<T, width> v{k.data + P::keys * k.stride};
@@ -109,7 +117,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         return numbers_in<P::queries>(number_stages + stage * 3 * P::queries);
     };
 
-    // Steps go over the heads of the group and their queries from the first key on.
+    // The loop runs over the heads of the group, and for each over the queries from the first key
+    // of the tile (causal mask) to the last query whose document begins before the tile's end.
     const int first_query = first / P::queries * P::queries;
     const i32* const starts =
         input.doc_start ? input.doc_start + i64{sample} * input.length : nullptr;
@@ -119,7 +128,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         int head;
         int query;
     };
-    const auto after = [&](const Step& step) {
+    const auto next_of = [&](const Step& step) {
         const int query = step.query + P::queries;
         return query < last_query ? Step{step.head, query} : Step{step.head + 1, first_query};
     };
@@ -150,18 +159,20 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     Step step{0, first_query};
     load_step(step, 0);
     for (int stage = 0; step.head < in_group; stage ^= 1) {
-        const Step next = after(step);
+        const Step next = next_of(step);
         load_step(next, stage ^ 1);
-        wait_for_copies<1>();
+        wait_for_copies<1>();  // of all but the next stage
         __syncthreads();
         const AttentionHead<T> head(input, sample, group * in_group + step.head);
         const QueryNumbers numbers = numbers_at(stage);
-        Sums<m_tiles, n_tiles> weights;  // scores, transposed; then weights
-        Sums<m_tiles, n_tiles> scores;   // gradients of weights; then of scores
+        Sums<m_tiles, n_tiles> weights;  // K Q^T, then (P M)^T
+        Sums<m_tiles, n_tiles> scores;   // V dout^T, then dS^T
         clear(weights);
         clear(scores);
         add_rows_by_rows(weights, k, row, queries_at(stage));
         add_rows_by_rows(scores, v, row, douts_at(stage));
+        // False when every query of the step exists and sees every key of the warp. doc_start never
+        // decreases, so that the last query of the step has the largest.
         const bool mask = first + row + 16 * m_tiles > step.query + 1 ||
                           step.query + P::queries > input.length ||
                           (starts && numbers.start[P::queries - 1] > first + row);
@@ -199,7 +210,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         add_weighted_rows(dv, left, douts_at(stage), first_piece);
         round_to_weights<T>(left, scores);
         add_weighted_rows(dk, left, queries_at(stage), first_piece);
-        __syncthreads();  // the stage is done with
+        __syncthreads();  // no warp reads this stage any more: the next iteration refills it
         step = next;
     }
     wait_for_copies<0>();
@@ -215,22 +226,26 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
                            input.length, input.width, input.vectors};
         store_sums(sums, factors, tile, row, rows, first, first_piece);
     };
+    // Through k and v in shared memory: a warp overwrites only the rows that it alone has read.
     store(dk, k, head.k, input.scale);
     store(dv, v, head.v, 1.0F);
 }
 
 // ---- dQ -----------------------------------------------------------------------------------------
 
+// Tile sizes of the queries kernel: 16 m_tiles queries a warp, `keys` of a step.
 template <int width, bool dropout>
 struct QueryPlan {
     static constexpr int m_tiles = width <= 64 || (width <= 128 && !dropout) ? 2 : 1;
     static constexpr int keys = 32;
     static constexpr int queries = n_warps * 16 * m_tiles;
-    // Queries, dout, two stages of keys and values, and the queries' numbers.
+    // Shared memory: queries, dout, two stages of keys and values, QueryNumbers.
     static constexpr size_t tiles = Tile<u16, width>::bytes(2 * queries + 4 * keys);
     static constexpr size_t bytes = tiles + 3 * queries * sizeof(float);
 };
 
+// Grid: (tiles of queries, heads, samples). A block computes dq of its queries over all visible
+// keys.
 template <typename T, int width, bool dropout>
 __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     AttentionInput input, const T* dout, const float* lse, const float* delta, T* dqkv) {
@@ -238,9 +253,11 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     constexpr int m_tiles = P::m_tiles;
     constexpr int n_tiles = P::keys / 8;
     const AttentionHead<T> head(input, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
-    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;  // longest first
+    // The tile with the most keys first: the last blocks to start are then the shortest.
+    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;  // the warp's
+    // First row of the warp in the tile of queries.
+    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
 
     const Tile<T, width> q{dynamic_shared<T>()};
     const Tile<T, width> douts{q.data + P::queries * q.stride};
@@ -278,14 +295,14 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         load_step(key + P::keys, stage ^ 1);
         wait_for_copies<1>();
         __syncthreads();
-        Sums<m_tiles, n_tiles> weights;  // scores; then weights
-        Sums<m_tiles, n_tiles> scores;   // gradients of weights; then of scores
+        Sums<m_tiles, n_tiles> weights;  // Q K^T
+        Sums<m_tiles, n_tiles> scores;   // dout V^T, then dS
         clear(weights);
         clear(scores);
         add_rows_by_rows(weights, q, row, keys_at(stage));
         add_rows_by_rows(scores, douts, row, values_at(stage));
         const bool mask = key + P::keys > first + row + 1 ||
-                          (head.starts && (width > 128 ||  // whose registers are full
+                          (head.starts && (width > 128 ||  // no registers left for the tests below
                                            first + row + 16 * m_tiles > input.length ||
                                            numbers.start[row + 16 * m_tiles - 1] > key));
         const auto finish = [&](const auto& dropped) {
@@ -310,7 +327,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
         Weights<m_tiles, n_tiles / 2> left;
         round_to_weights<T>(left, scores);
         add_weighted_rows(dq, left, keys_at(stage));
-        __syncthreads();  // the stage is done with
+        __syncthreads();  // no warp reads this stage any more
     }
     wait_for_copies<0>();
     __syncthreads();

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention forward on tensor cores: FlashAttention-2 (Dao, 2023, algorithm 1). A block holds a
-// tile of queries and walks the keys that they see; a warp has whole rows of scores, so that
-// softmax stays within four lanes. The copy of the values comes in during q k^T, that of the next
-// keys during the softmax and p v.
+// Attention forward on tensor cores: FlashAttention-2 (Dao, 2023, "FlashAttention-2: Faster
+// Attention with Better Parallelism and Work Partitioning", algorithm 1).
+//
+// Grid: (tiles of queries, heads, samples). A block has 4 warps and P::queries queries, 16 m_tiles
+// of them a warp, and loops over the visible keys, P::keys a step. As a warp has whole rows of
+// scores, the softmax of a row needs only the four lanes that share the row (section 3.3 of the
+// paper). Shared memory: q [queries], k [keys], v [keys], each row `width` elements. The copy of
+// the values overlaps q k^T; the copy of the next keys overlaps the softmax and p v.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/attention/attention_tiles.cuh"
 
@@ -12,7 +16,8 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// Tiles by head width: m_tiles x 16 queries of each warp, and keys of a step.
+// Tile sizes by head width: 16 m_tiles queries a warp, and keys of a step; the largest whose
+// accumulators fit into registers (bench/cuda.md).
 template <int width, bool dropout>
 struct Plan {
     static constexpr int m_tiles = width <= 64 || (width == 128 && !dropout) ? 2 : 1;
@@ -21,14 +26,19 @@ struct Plan {
     static constexpr size_t bytes = Tile<u16, width>::bytes(queries + 2 * keys);
 };
 
-// Largest score and sum of the weights so far of a lane's rows; the sum is of the lane's own
-// columns until the end.
+// Online softmax of a lane's rows: the largest score so far, and the sum of the weights so far. The
+// maximum is over the whole row; the sum is over the lane's own columns, and is added over the four
+// lanes of the row only at the end.
 template <int m_tiles>
 struct OnlineSoftmax {
     float most[m_tiles][2];
     float sum[m_tiles][2];
 };
 
+// Replaces scores by weights 2^(scale_2 (score - most)) and updates `softmax`. When the maximum of
+// a row grows, the row's sum and output so far are rescaled by 2^(scale_2 (old - new maximum)). A
+// row that has seen only masked keys (-inf) keeps the sum 0 and the offset 0, which avoids inf -
+// inf.
 template <int m_tiles, int n_tiles, int out_tiles>
 __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& softmax,
                       Sums<m_tiles, out_tiles>& out, float scale_2) {
@@ -67,7 +77,8 @@ __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& so
     }
 }
 
-// Adds ALiBi's bias and hides what a query does not see. `query` and `key` are the lane's first.
+// Adds the ALiBi bias; with `mask`, sets scores of keys that the query does not see to -inf.
+// `query` and `key` are those of the lane's first element.
 template <typename T, int m_tiles, int n_tiles>
 __device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHead<T>& head,
                               const int (&starts)[m_tiles][2], int query, int key, bool mask) {
@@ -92,9 +103,11 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     constexpr int m_tiles = P::m_tiles;
     constexpr int n_tiles = P::keys / 8;
     const AttentionHead<T> head(input, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
-    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;  // longest first
+    // The tile with the most keys first: the last blocks to start are then the shortest.
+    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;  // the warp's
+    // First row of the warp in the tile.
+    const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
     const int lane_query = first + row + lane / 4;
 
     const Tile<T, width> q{dynamic_shared<T>()};
@@ -118,7 +131,8 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             starts[m][half] = head.starts && query < input.length ? head.starts[query] : 0;
         }
     }
-    // The latest of the warp's.
+    // The largest doc_start of the warp's queries: steps whose keys are all at or after it, and not
+    // after the warp's first query, need no mask.
     const int last_start =
         first_key_of(head.starts, min(first + row + 16 * m_tiles, input.length) - 1);
     OnlineSoftmax<m_tiles> softmax;
@@ -135,20 +149,21 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     commit_copies();
     for (int key = begin; key < end; key += P::keys) {
         wait_for_copies<0>();
-        __syncthreads();  // the keys are there; the last step's values are done with
+        __syncthreads();  // the keys have arrived; no warp reads the previous values any more
         load_tile<P::keys, n_threads>(v, v_rows, key);
         commit_copies();
         Sums<m_tiles, n_tiles> scores;
         clear(scores);
         add_rows_by_rows(scores, q, row, k);
         wait_for_copies<0>();
-        __syncthreads();  // the values are there; the keys are done with
+        __syncthreads();  // the values have arrived; no warp reads the keys any more
         if (key + P::keys < end) load_tile<P::keys, n_threads>(k, k_rows, key + P::keys);
         commit_copies();
 
         const bool mask = last_start > key || key + P::keys > first + row + 1;
         bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
         weigh(scores, softmax, result, head.scale_2);
+        // After `softmax` has summed the weights: dropout acts on the normalized probabilities.
         if constexpr (dropout) {
             const KeptBits<m_tiles, n_tiles, false> bits(input, head, first + row, key);
             for_each(scores, [&](float& weight, int m, int n, int i) {
@@ -169,6 +184,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             float sum = softmax.sum[m][half];
             sum += __shfl_xor_sync(all_lanes, sum, 1);
             sum += __shfl_xor_sync(all_lanes, sum, 2);
+            // Normalization of the softmax and the dropout scale, applied once to the output.
             factors[m][half] = input.dropout.scale / sum;
             const int query = lane_query + 16 * m + 8 * half;
             if (lane % 4 == 0 && query < input.length) {
@@ -177,6 +193,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             }
         }
     }
+    // The warp's own rows of q are free: only this warp read them.
     const Rows<T> out_rows{out + head.out_offset(input), input.out_stride(), input.length,
                            input.width, input.vectors};
     store_sums(result, factors, q, row, out_rows, first);

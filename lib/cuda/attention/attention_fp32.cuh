@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in fp32, exactly: the algorithm of attention_forward.cu and attention_backward.cu with
-// plain multiplications and additions instead of tensor cores, which have no fp32. A block's 256
-// threads are a square of 16 x 16; thread (y, x) has the scores of rows y + 16 i and columns
-// x + 16 j of a tile, so that a row belongs to half a warp. What forward and backward share.
+// Device code of attention in fp32: the algorithms of attention_forward.cu and
+// attention_backward.cu with fused multiply-adds instead of tensor cores, which have no fp32. A
+// block's 256 threads are a square of 16 x 16; thread (y, x) computes the scores of rows y + 16 i
+// and columns x + 16 j of a tile. So the 16 threads of a row are half a warp, and a softmax needs
+// no barrier.
 #pragma once
 
 #include "cuda/attention/attention_kernels.cuh"
@@ -11,11 +12,11 @@ namespace lm::cuda::fp32 {
 
 constexpr int side = 16;
 constexpr int n_threads = side * side;
-constexpr int step = 32;  // rows of the tiles that a block walks over
+constexpr int step = 32;  // rows of the tile that a block loads in an iteration
 constexpr int step_pieces = step / side;
 
-// Rows of floats in shared memory; the padding puts the same column of neighbouring rows into
-// different banks.
+// Rows of floats in shared memory. 4 floats of padding put the same column of adjacent rows into
+// different banks and keep rows aligned to 16 bytes.
 template <int width>
 struct FloatTile {
     static constexpr int stride = width + 4;
@@ -25,7 +26,7 @@ struct FloatTile {
 };
 using ScoreTile = FloatTile<step>;
 
-// Where rows lie in global memory: row r at base + r * stride.
+// A matrix in global memory: row r at base + r * stride, `length` rows of `width` columns.
 struct FloatRows {
     const float* base;
     int stride;
@@ -34,6 +35,8 @@ struct FloatRows {
     bool vectors;
 };
 
+// Starts the copy of rows [first, first + n_rows) to the tile; elements that do not exist become 0.
+// All threads of the block must call it, and wait_for_tiles() before the tile is read.
 template <int width>
 __device__ void load_tile(const FloatTile<width>& tile, const FloatRows& rows, int first,
                           int n_rows) {
@@ -67,7 +70,7 @@ __device__ void clear(float (&sums)[m][n]) {
     }
 }
 
-// sums[i][j] += row y + 16 i of a times row x + 16 j of b.
+// a b^T: sums[i][j] += row y + 16 i of a times row x + 16 j of b.
 template <int width, int m, int n>
 __device__ void add_rows_by_rows(float (&sums)[m][n], const FloatTile<width>& a,
                                  const FloatTile<width>& b) {
@@ -99,8 +102,9 @@ __device__ void add_rows_by_rows(float (&sums)[m][n], const FloatTile<width>& a,
     }
 }
 
-// sums[i][4 c + e] += row y + 16 i of the weights times column 64 c + 4 x + e of b. Only the half
-// warp that has the rows has written them.
+// w b: sums[i][4 c + e] += row y + 16 i of `weights` times column 64 c + 4 x + e of b.
+// put_weights() wrote each row of weights by the half warp that reads it here, so that no block
+// barrier is needed.
 template <int width, int m, int n>
 __device__ void add_weighted_rows(float (&sums)[m][n], const ScoreTile& weights,
                                   const FloatTile<width>& b) {
@@ -126,6 +130,7 @@ __device__ void add_weighted_rows(float (&sums)[m][n], const ScoreTile& weights,
     }
 }
 
+// Writes each thread's weights to the rows and columns of its scores in `tile`.
 template <int m>
 __device__ void put_weights(const ScoreTile& tile, const float (&weights)[m][step_pieces]) {
     const int x = static_cast<int>(threadIdx.x) % side;
@@ -139,7 +144,8 @@ __device__ void put_weights(const ScoreTile& tile, const float (&weights)[m][ste
     __syncwarp();
 }
 
-// Writes sums, times factors of their rows, to rows first + y + 16 i at base.
+// Writes the accumulators of add_weighted_rows(), times factors of their rows, to rows
+// first + y + 16 i at `base`.
 template <int m, int n>
 __device__ void store_sums(const float (&sums)[m][n], const float (&factors)[m], float* base,
                            int stride, const AttentionInput& input, int first) {
@@ -157,6 +163,7 @@ __device__ void store_sums(const float (&sums)[m][n], const float (&factors)[m],
     }
 }
 
+// Returns true when dropout keeps the weight of (query, key).
 __device__ inline bool kept(const AttentionInput& input, const AttentionHead<float>& head,
                             int query, int key) {
     if (input.dropout.threshold == 0) return true;
@@ -165,6 +172,7 @@ __device__ inline bool kept(const AttentionInput& input, const AttentionHead<flo
     return block.number(static_cast<int>(element % 8)) >= input.dropout.threshold;
 }
 
+// Returns the score with the ALiBi bias.
 __device__ inline float biased(const AttentionHead<float>& head, float score, int query, int key) {
     return fmaf(head.slope, static_cast<float>(key - query), score);
 }

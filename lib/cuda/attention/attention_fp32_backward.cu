@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention backward in fp32.
+// Attention backward in fp32, in two kernels like attention_backward.cu: the keys kernel computes
+// dK and dV, the queries kernel dQ; every element has one writer. Thread layout in
+// attention_fp32.cuh.
 #include "cuda/attention/attention_fp32.cuh"
 
 namespace lm::cuda {
@@ -7,7 +9,8 @@ namespace {
 
 using namespace fp32;
 
-// Rows that a block holds: of queries and dout, or of keys and values.
+// Shared memory: `rows` rows of keys and values and one step of queries and dout, or the other way
+// round; then weights and gradients of scores, [rows][step] each.
 template <int width>
 struct BackwardPlan {
     static constexpr int m = width <= 128 ? 4 : 2;
@@ -16,12 +19,13 @@ struct BackwardPlan {
                                                      2 * ScoreTile::floats(rows));
 };
 
+// One element of P M, and of dS without the factor `scale`.
 struct Gradient {
-    float weight;  // after dropout
-    float score;   // its gradient, without scale
+    float weight;
+    float score;
 };
 
-// From a score, the gradient of its weight, and the query's numbers.
+// score: q k; dweight: dout v; lse, delta: [B, H, T].
 __device__ inline Gradient gradient(const AttentionInput& input, const AttentionHead<float>& head,
                                     float score, float dweight, int query, int key,
                                     const float* lse, const float* delta) {
@@ -40,7 +44,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_keys_fp32_ker
     const int sample = static_cast<int>(blockIdx.z);
     const int group = static_cast<int>(blockIdx.y);
     const int in_group = input.n_heads / input.n_groups;
-    const int first = static_cast<int>(blockIdx.x) * P::rows;  // longest first
+    const int first = static_cast<int>(blockIdx.x) * P::rows;  // the tile with most queries first
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;
     const FloatTile<width> k{dynamic_shared<float>()};
@@ -69,8 +73,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_keys_fp32_ker
             load_tile(douts, rows_of(dout + head.out_offset(input), input.out_stride()), query,
                       step);
             wait_for_tiles();
-            float scores[P::m][step_pieces];    // transposed; then weights
-            float dweights[P::m][step_pieces];  // then gradients of scores
+            float scores[P::m][step_pieces];    // K Q^T, then (P M)^T
+            float dweights[P::m][step_pieces];  // V dout^T, then dS^T
             clear(scores);
             clear(dweights);
             add_rows_by_rows(scores, k, q);
@@ -88,7 +92,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_keys_fp32_ker
             put_weights(dscores, dweights);
             add_weighted_rows(dv, weights, douts);
             add_weighted_rows(dk, dscores, q);
-            __syncthreads();  // queries and dout are done with
+            __syncthreads();  // no thread reads these queries and dout any more
         }
     }
     float factors[P::m];
@@ -105,7 +109,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_queries_fp32_
     using P = BackwardPlan<width>;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
-    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::rows;  // longest first
+    // The tile with the most keys first: the last blocks to start are then the shortest.
+    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::rows;
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;
     const FloatTile<width> q{dynamic_shared<float>()};
@@ -126,8 +131,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_queries_fp32_
         load_tile(k, rows_of(head.k, input.qkv_stride()), key, step);
         load_tile(v, rows_of(head.v, input.qkv_stride()), key, step);
         wait_for_tiles();
-        float scores[P::m][step_pieces];
-        float dweights[P::m][step_pieces];  // then gradients of scores
+        float scores[P::m][step_pieces];    // Q K^T
+        float dweights[P::m][step_pieces];  // dout V^T, then dS
         clear(scores);
         clear(dweights);
         add_rows_by_rows(scores, q, k);
@@ -141,7 +146,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_queries_fp32_
         }
         put_weights(dscores, dweights);
         add_weighted_rows(dq, dscores, k);
-        __syncthreads();  // keys and values are done with
+        __syncthreads();  // no thread reads these keys and values any more
     }
     float factors[P::m];
     for (float& factor : factors) factor = input.scale;

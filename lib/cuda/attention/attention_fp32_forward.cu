@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention forward in fp32.
+// Attention forward in fp32: FlashAttention-2 (Dao, 2023, algorithm 1). Grid: (tiles of queries,
+// heads, samples); thread layout in attention_fp32.cuh.
 #include "cuda/attention/attention_fp32.cuh"
 
 namespace lm::cuda {
@@ -7,6 +8,7 @@ namespace {
 
 using namespace fp32;
 
+// Shared memory: queries, one step of keys and of values, weights [queries][step].
 template <int width>
 struct ForwardPlan {
     static constexpr int m = 4;
@@ -15,7 +17,9 @@ struct ForwardPlan {
         sizeof(float) * (FloatTile<width>::floats(queries + 2 * step) + ScoreTile::floats(queries));
 };
 
-// Scores become weights; sums of what was before are rescaled.
+// Replaces scores by weights and updates the maximum and the sum of each row; when the maximum
+// grows, the sum and the output so far are rescaled. A row with only masked keys so far keeps its
+// weights 0, which avoids inf - inf.
 template <int m, int n>
 __device__ void weigh(float (&scores)[m][step_pieces], float (&most)[m], float (&sum)[m],
                       float (&out)[m][n], float scale_2) {
@@ -48,7 +52,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
     using P = ForwardPlan<width>;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
-    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;  // longest first
+    // The tile with the most keys first: the last blocks to start are then the shortest.
+    const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;
     const FloatTile<width> q{dynamic_shared<float>()};
@@ -94,7 +99,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
         }
         put_weights(weights, scores);
         add_weighted_rows(result, weights, v);
-        __syncthreads();  // keys and values are done with
+        __syncthreads();  // no thread reads these keys and values any more
     }
     float factors[P::m];
     for (int i = 0; i < P::m; ++i) {

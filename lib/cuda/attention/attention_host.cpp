@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention does on the host before its kernels: argument checks, and the choice of cuDNN
-// instead of our kernels. Separate from attention.cu because nvcc does not compile text formatting.
+// The host part of attention: argument checks, and attention by cuDNN when --attention-backend
+// fused selects it. Separate from attention.cu, because nvcc does not compile fmt.
 #include <dlfcn.h>
 
 #include <limits>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* flag = "--attention-backend fused";
 
-// Beside this plugin.
+// Returns the path of the cuDNN plugin: in the same directory as this plugin.
 std::string plugin_path() {
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
@@ -34,12 +34,14 @@ std::string plugin_path() {
 const CudnnAttention* open_plugin() {
     void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error(flag, "no attention by cuDNN: {}: take the kernels of lm-train without it",
-                  dlerror());
+        run_error(flag,
+                  "cannot open the cuDNN plugin: {}: remove {} to use the kernels of lm-train",
+                  dlerror(), flag);
     }
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
-        run_error(flag, "{} belongs to another build", plugin_path());
+        run_error(flag, "{} was built from another version: expected ABI {}, got {}: reinstall it",
+                  plugin_path(), CudnnAttention{}.abi, entry == nullptr ? 0 : entry()->abi);
     }
     return entry();
 }
@@ -48,11 +50,11 @@ bool aligned(const device::View& view) {
     return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
 }
 
-// Says once for each reason why our kernels are used all the same.
+// Prints once for each reason why cuDNN is not used. Returns false.
 bool declined(const std::string& why) {
-    static std::set<std::string> said;
-    if (said.insert(why).second)
-        note("{}: instead of cuDNN, lm-train's own kernels are used: {}", flag, why);
+    static std::set<std::string> printed;
+    if (printed.insert(why).second)
+        note("{}: using the kernels of lm-train instead of cuDNN: {}", flag, why);
     return false;
 }
 
@@ -60,10 +62,11 @@ template <typename Args>
 bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
     const CudnnAttention* const cudnn = device_of(context).cudnn();
     if (cudnn == nullptr) return false;
-    if (!is_half(a.qkv.dtype)) return declined("the type is fp32");
-    if (a.dropout.on()) return declined("attention has dropout");
+    if (!is_half(a.qkv.dtype)) return declined("cuDNN needs --bf16 or --fp16, got fp32");
+    if (a.dropout.on()) return declined("its dropout mask would differ: set --attention-dropout 0");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
-        return declined("heads are not aligned to 16 bytes");
+        return declined(
+            fmt::format("heads must be aligned to 16 bytes, but are {} elements wide", a.head_dim));
     }
     const CudnnProblem problem{.backward = backward,
                                .deterministic = device_of(context).cudnn_is_deterministic(),
@@ -80,7 +83,7 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
     const i64 bytes = cudnn->workspace_bytes(problem, why);
     if (bytes < 0) return declined(why);
     if (bytes > context.workspace.bytes()) {
-        return declined(fmt::format("it needs {} bytes of workspace, the plan has {}", bytes,
+        return declined(fmt::format("expected {} bytes of workspace, got {}", bytes,
                                     context.workspace.bytes()));
     }
     tensors.slopes = a.alibi_slopes.data;
@@ -107,9 +110,13 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 }
 
 void check_attention(i64 width, i64 row, double scale) {
-    LM_CHECK(width <= cost::cuda_widest_head, "a head is too wide for attention's kernels");
-    LM_CHECK(row <= std::numeric_limits<int>::max(), "a row of qkv is too long for attention");
-    LM_CHECK(scale > 0, "attention's scale must be positive");
+    LM_CHECK(width <= cost::cuda_widest_head,
+             fmt::format("attention: expected a head of at most {} elements, got {}",
+                         cost::cuda_widest_head, width));
+    LM_CHECK(row <= std::numeric_limits<int>::max(),
+             fmt::format("attention: expected a row of qkv of at most {} elements, got {}",
+                         std::numeric_limits<int>::max(), row));
+    LM_CHECK(scale > 0, fmt::format("attention: expected a positive scale, got {}", scale));
 }
 
 }  // namespace lm::cuda

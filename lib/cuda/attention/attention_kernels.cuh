@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of attention as attention.cu starts them; they lie in several files because each
-// takes the compiler long.
+// The functions that enqueue attention's kernels; attention.cu calls them. The kernels are in
+// several source files, because each takes the compiler a long time.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
 
 namespace lm::cuda {
 
-// A bug of ours where the kernels cannot hold a head of `width`, or a token's row of qkv.
+// Throws a bug when the kernels do not support a head of `width` elements, a token's row of qkv of
+// `row` elements, or `scale`.
 void check_attention(i64 width, i64 row, double scale);
 
-// Attention by cuDNN, where the device is to use it (attention_host.cpp). False: our
-// kernels are to do it.
+// Attention by cuDNN, when the device was set to use it (Device::use_cudnn). Return false when
+// cuDNN is off or does not support the arguments: then the caller must use the kernels below.
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a);
 bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);
 
 template <int n>
 struct HeadWidth {};
 
-// Calls body with the narrowest width that kernels are made for and that holds `width`.
+// Calls body with the smallest head width of a compiled kernel that is at least `width`.
 template <typename Body>
 void with_head_width(int width, Body&& body) {
     if (width <= 64) return body(HeadWidth<64>{});
@@ -26,17 +27,17 @@ void with_head_width(int width, Body&& body) {
     body(HeadWidth<256>{});
 }
 
-// For 16-bit types, on tensor cores.
+// For bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H, T] fp32.
 template <typename T>
 void flash_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, T* out,
                              float* lse);
 
-// dqkv from dout; delta is what attention_delta() made.
+// dout: [B, T, H*D] T; lse, delta: [B, H, T] fp32, delta = rowsum(dout * out); dqkv: shape of qkv.
 template <typename T>
 void flash_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                               const T* dout, const float* lse, const float* delta, T* dqkv);
 
-// For fp32, with fp32 arithmetic throughout.
+// For fp32, with fp32 arithmetic throughout; arguments as above.
 void fp32_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, float* out,
                             float* lse);
 void fp32_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,

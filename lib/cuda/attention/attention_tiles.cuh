@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of 16-bit elements in shared memory, and the two products of a warp that attention is made
-// of, on tensor cores (mma.cuh): rows times rows, and weights in registers times columns.
+// Tiles of 16-bit elements in shared memory, and the two matrix products of a warp that attention
+// uses, on tensor cores (mma.cuh): a b^T for tiles a and b in shared memory, and w b for weights w
+// in registers and a tile b. "Piece" below: 8 elements (16 bytes) of a row; "weights":
+// probabilities or gradients of scores, as the left operand of a product.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
 
 namespace lm::cuda {
 
-// Sums of a warp: m_tiles x n_tiles pieces of 16 x 8, in the layout of mma.cuh's d.
+// Accumulators of a warp: m_tiles x n_tiles blocks of 16 x 8, in the layout of mma.cuh's d.
 template <int m_tiles, int n_tiles>
 using Sums = float[m_tiles][n_tiles][4];
 
-// Weights as the left side of a product: m_tiles x k_steps pieces of 16 x 16, mma.cuh's a.
+// Left operand of a warp: m_tiles x k_steps blocks of 16 x 16, in the layout of mma.cuh's a.
 template <int m_tiles, int k_steps>
 using Weights = u32[m_tiles][k_steps][4];
 
-// Rows of `width` elements in shared memory, in pieces of 8 elements (16 bytes). Piece c of row r
-// lies at c ^ (r % 8), so that the eight rows of an 8 x 8 matrix lie in different banks.
+// Rows of `width` elements in shared memory. Piece c of row r is stored at position c ^ (r % 8) of
+// its row (an XOR swizzle). ldmatrix reads the same piece of eight consecutive rows at a time: the
+// swizzle puts these into eight different groups of four banks, so that there is no bank conflict.
+// The stride is a multiple of 64 elements (128 bytes, all 32 banks).
 template <typename T, int width>
 struct Tile {
     static constexpr int stride = (width + 63) / 64 * 64;
@@ -26,16 +30,17 @@ struct Tile {
     }
     __device__ static int offset(int row, int c) { return row * stride + (c ^ (row & 7)) * 8; }
     __device__ T* piece(int row, int c) const { return data + offset(row, c); }
-    // Piece c + dc of row r + dr, dr a multiple of 8 and dc even, from offset(r, c), c < 2: one
-    // instruction, where offset() would take several, or a register each.
+    // Returns piece c + dc of row r + dr, given offset(r, c), for dr a multiple of 8, dc even and
+    // c < 2. Then (c + dc) ^ (r % 8) = (c ^ (r % 8)) ^ dc, so that with constant dr and dc this is
+    // one XOR, while offset() takes several instructions or a register for each piece.
     __device__ T* piece_from(int offset, int dr, int dc) const {
         return data + (offset ^ (dc & 7) * 8) + (dc >> 3) * 64 + dr * stride;
     }
     T* data;
 };
 
-// Where the rows of a tile lie in global memory: row r at base + r * stride, rows from `length` on
-// and columns from `width` on are not there.
+// A matrix in global memory: row r at base + r * stride. Rows from `length` and columns from
+// `width` on do not exist and must not be accessed.
 template <typename T>
 struct Rows {
     T* base;
@@ -43,15 +48,16 @@ struct Rows {
     int length;
     int width;
     bool vectors;
-    // Elements of piece c of a row that are there.
-    __device__ int there(int row, int c) const {
+    // Returns the number of elements of piece c of a row that exist, 0 to 8.
+    __device__ int existing(int row, int c) const {
         return row < length ? max(0, min(8, width - c * 8)) : 0;
     }
     __device__ T* at(int row, int c) const { return base + i64{row} * stride + c * 8; }
 };
 
-// Starts the copy of rows [first, first + n_rows) by the whole block; what is not there becomes 0.
-// A thread stays with one column of pieces.
+// Starts the asynchronous copy of rows [first, first + n_rows) to the tile; elements that do not
+// exist become 0. All `threads` threads of the block must call it; a thread copies the same piece
+// column of every rows_at_once-th row. The caller commits and waits (mma.cuh).
 template <int n_rows, int threads, typename T, int width>
 __device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows, int first) {
     constexpr int pieces = Tile<T, width>::pieces;
@@ -63,7 +69,7 @@ __device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows,
     const i64 step = i64{rows_at_once} * rows.stride;
 #pragma unroll
     for (int i = 0; i < n_rows / rows_at_once; ++i, row += rows_at_once, from += step) {
-        const int n = rows.there(first + row, c);
+        const int n = rows.existing(first + row, c);
         if (rows.vectors) {
             copy_async_16(tile.piece(row, c), from, n * static_cast<int>(sizeof(T)));
             continue;
@@ -74,7 +80,9 @@ __device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows,
 
 // ---- products -----------------------------------------------------------------------------------
 
-// sums[m][n] += rows row + 16 m + (0..15) of a, times rows 8 n + (0..7) of b: a b^T.
+// a b^T: sums[m][n] += rows row + 16 m + (0..15) of a times rows 8 n + (0..7) of b. Both tiles are
+// stored with the summed dimension along the row, as mma's row.col form expects. One ldmatrix loads
+// a 16 x 16 block of a, or two 8-row blocks of b with their 16 columns.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, width>& a, int row,
                                  const Tile<T, width>& b) {
@@ -102,8 +110,8 @@ __device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, wid
     }
 }
 
-// sums[m][n] += weights[m] times columns 8 (first + n) + (0..7) of b, whose rows are the weights'
-// columns.
+// w b: sums[m][n] += weights[m] times columns 8 (first + n) + (0..7) of b. The summed dimension is
+// b's rows, so b is loaded with ldmatrix .trans.
 template <typename T, int width, int m_tiles, int k_steps, int n_tiles>
 __device__ void add_weighted_rows(Sums<m_tiles, n_tiles>& sums,
                                   const Weights<m_tiles, k_steps>& weights, const Tile<T, width>& b,
@@ -126,7 +134,9 @@ __device__ void add_weighted_rows(Sums<m_tiles, n_tiles>& sums,
     }
 }
 
-// Two neighbouring pieces of sums, rounded, are one of weights: the layouts agree.
+// Rounds accumulators to T and returns them as the left operand of a product. Two adjacent 16 x 8
+// blocks of d have the register layout of one 16 x 16 block of a (mma.cuh), so that no data moves
+// between lanes.
 template <typename T, int m_tiles, int n_tiles>
 __device__ void round_to_weights(Weights<m_tiles, n_tiles / 2>& weights,
                                  const Sums<m_tiles, n_tiles>& sums) {
@@ -152,8 +162,8 @@ __device__ void clear(Sums<m_tiles, n_tiles>& sums) {
     }
 }
 
-// body(element, m, n, i) of every sum of a lane; its row is 16 m + g + 8 (i / 2), its column
-// 8 n + 2 q + i % 2.
+// Calls body(element, m, n, i) for every accumulator of a lane. Its row is 16 m + g + 8 (i / 2),
+// its column 8 n + 2 q + i % 2, with g = lane / 4 and q = lane % 4.
 template <int m_tiles, int n_tiles, typename Body>
 __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 #pragma unroll
@@ -166,9 +176,10 @@ __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
     }
 }
 
-// Writes a warp's sums, times factors[m][half] of their rows, through the tile's rows row + (0..16
-// m_tiles - 1), which no other warp uses any more, to rows first + (the same) and columns from
-// 8 * first_piece on.
+// Writes a warp's accumulators, times factors[m][half] of their rows, to rows first + row + (0..16
+// m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first written to the same rows
+// of `tile`, so that global memory is written in whole pieces; no other warp may still use these
+// rows of the tile. __syncwarp() suffices, because a warp reads back only its own rows.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&factors)[m_tiles][2],
                            const Tile<T, width>& tile, int row, const Rows<T>& rows, int first,
@@ -192,23 +203,24 @@ __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&fac
     for (int i = lane; i < 16 * m_tiles * n_tiles; i += warp_size) {
         const int r = row + i / n_tiles;
         const int c = i % n_tiles;
-        const int there = rows.there(first + r, first_piece + c);
-        if (there == 0) continue;
+        const int n = rows.existing(first + r, first_piece + c);
+        if (n == 0) continue;
         T* const to = rows.at(first + r, first_piece + c);
         const T* const from = tile.piece(r, c);
         if (rows.vectors) {
             store_pack(to, load_pack(from));
         } else {
-            for (int e = 0; e < there; ++e) to[e] = from[e];
+            for (int e = 0; e < n; ++e) to[e] = from[e];
         }
     }
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
 
-// Which of a warp's 16 m_tiles rows x 8 n_tiles columns of weights dropout keeps. A Philox block
-// has eight neighbouring keys of one query: of a row, or, where `rows_are_keys`, of a column. Each
-// lane makes m_tiles * n_tiles / 2 blocks and hands them round.
+// The dropout mask of a warp's 16 m_tiles rows x 8 n_tiles columns of weights. A Philox block
+// covers eight adjacent keys of one query: part of a row, or of a column when `rows_are_keys`. Each
+// lane computes m_tiles * n_tiles / 2 blocks, and the lanes exchange the bits by shuffles, so that
+// no block is computed twice (unless blocks are not aligned to the tile, kept_of_eight()).
 template <int m_tiles, int n_tiles, bool rows_are_keys>
 class KeptBits {
   public:
@@ -219,16 +231,16 @@ class KeptBits {
                         int key) {
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) {
-            make(input, head, query + (rows_are_keys ? 0 : 16 * m),
-                 key + (rows_are_keys ? 16 * m : 0), got_[m]);
+            compute(input, head, query + (rows_are_keys ? 0 : 16 * m),
+                    key + (rows_are_keys ? 16 * m : 0), bits_[m]);
         }
     }
 
-    // Of element i of piece (m, n), as in for_each().
+    // Returns true when the element (m, n, i) of for_each() is kept.
     __device__ bool kept(int m, int n, int i) const {
         const int lane = static_cast<int>(threadIdx.x) % warp_size;
         const int bit = rows_are_keys ? lane / 4 : lane % 4 * 2 + i % 2;
-        const u32 bits = got_[m][i / 2][rows_are_keys ? 2 * (n % 2) + i % 2 : n % 2];
+        const u32 bits = bits_[m][i / 2][rows_are_keys ? 2 * (n % 2) + i % 2 : n % 2];
         return (bits >> (8 * (n / 2) + bit) & 1U) != 0;
     }
 
@@ -236,33 +248,35 @@ class KeptBits {
     static constexpr int per_half = rows_are_keys ? 4 : 2;
 
     template <typename T>
-    __device__ static void make(const AttentionInput& input, const AttentionHead<T>& head,
-                                int query, int key, u32 (&got)[2][per_half]) {
+    __device__ static void compute(const AttentionInput& input, const AttentionHead<T>& head,
+                                   int query, int key, u32 (&bits)[2][per_half]) {
         const int lane = static_cast<int>(threadIdx.x) % warp_size;
-        u32 made = 0;
+        u32 own = 0;  // byte i: this lane's block i
 #pragma unroll
         for (int i = 0; i < n_tiles / 2; ++i) {
             const int along = rows_are_keys ? 16 * i + lane % 16 : lane % 16;
             const int eight = rows_are_keys ? lane / 16 : 2 * i + lane / 16;
             const u64 element = head.element(input, query + along, key + 8 * eight);
-            made |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
+            own |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
         }
-        // Rows are queries: [half][n % 2] is of row g + 8 half, columns of piece n. Rows are keys:
-        // [half][2 (n % 2) + e] is of column 2 q + e of piece n, rows from 8 half on.
+        // When rows are queries, bits[half][n % 2] has row g + 8 half, byte n / 2 the columns of
+        // block n. When rows are keys, bits[half][2 (n % 2) + e] has column 2 q + e of block n,
+        // rows from 8 half on.
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int j = 0; j < per_half; ++j) {
                 const int from = rows_are_keys ? 16 * half + 8 * (j / 2) + lane % 4 * 2 + j % 2
                                                : 16 * j + 8 * half + lane / 4;
-                got[half][j] = __shfl_sync(all_lanes, made, from);
+                bits[half][j] = __shfl_sync(all_lanes, own, from);
             }
         }
     }
 
-    u32 got_[m_tiles][2][per_half];
+    u32 bits_[m_tiles][2][per_half];
 };
 
+// The mask without dropout.
 struct AllKept {
     __device__ bool kept(int, int, int) const { return true; }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN, in a plugin of its own (liblm_cudnn.so), so that only who asks for it needs
-// cuDNN: --attention-backend fused (docs/cuda.md). For 16-bit types without dropout, whose mask is
-// our own.
+// Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that only --attention-backend fused
+// needs cuDNN (docs/cuda.md). For 16-bit types, without dropout: cuDNN's dropout mask would differ
+// from device/dropout.hpp.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,38 +17,42 @@ struct CudnnProblem {
     bool backward = false;
     bool deterministic = false;
     bool bf16 = true;  // else fp16
-    i64 batch = 0;
-    i64 length = 0;
-    i64 n_heads = 0;
-    i64 n_groups = 0;
-    i64 width = 0;
+    i64 batch = 0;     // B
+    i64 length = 0;    // T
+    i64 n_heads = 0;   // H
+    i64 n_groups = 0;  // G
+    i64 width = 0;     // D
     float scale = 0;
-    bool alibi = false;
-    bool documents = false;
+    bool alibi = false;      // tensors.slopes is used
+    bool documents = false;  // tensors.starts is used
     auto operator<=>(const CudnnProblem&) const = default;
 };
 
-// As device/ops.hpp has them; dout and dqkv of backward, slopes of ALiBi, starts of documents.
+// Device pointers; see device::AttentionForward and AttentionBackward.
 struct CudnnTensors {
-    void* qkv = nullptr;
-    void* out = nullptr;
-    void* lse = nullptr;
-    void* dout = nullptr;
-    void* dqkv = nullptr;
-    void* slopes = nullptr;
-    void* starts = nullptr;
+    void* qkv = nullptr;     // [B, T, (H+2G)*D] bf16|fp16
+    void* out = nullptr;     // [B, T, H*D] bf16|fp16
+    void* lse = nullptr;     // [B, H, T] fp32
+    void* dout = nullptr;    // [B, T, H*D] bf16|fp16; backward only
+    void* dqkv = nullptr;    // [B, T, (H+2G)*D] bf16|fp16; backward only
+    void* slopes = nullptr;  // [H] fp32; with ALiBi only
+    void* starts = nullptr;  // [B, T] int32; with documents only
 };
 
+// The functions of the plugin.
 struct CudnnAttention {
-    int abi = 3;
-    // Bytes of workspace on the current device; -1 and a reason when cuDNN cannot do it. The first
-    // call for a problem compiles a plan.
+    int abi = 3;  // to be increased with every change of this header
+    // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, or -1
+    // and the reason in `why` when cuDNN does not support it. The first call for a problem compiles
+    // a plan.
     i64 (*workspace_bytes)(const CudnnProblem& problem, std::string& why);
-    // Of a problem that has a plan. Empty, or what went wrong.
+    // Enqueues attention for a problem that has a plan. Returns an empty string or an error
+    // message.
     std::string (*run)(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
                        cudaStream_t stream);
-    // Whether cuDNN has engines for the problem on a GPU that this machine need not have, described
-    // as cuDNN describes it (JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). Empty, or why not.
+    // Returns an empty string when cuDNN supports the problem on the described GPU, else the
+    // reason. The GPU need not be present: `device` is cuDNN's description of it (the JSON of
+    // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
     std::string (*unsupported_on)(const CudnnProblem& problem, const std::string& device,
                                   int capability, int multiprocessors);
 };

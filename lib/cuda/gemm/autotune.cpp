@@ -131,7 +131,7 @@ Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& pr
     for (size_t round = 0; round < n_rounds; ++round) {
         for (size_t i = 0; i < plans.size(); ++i) times[i].push_back(time(plans[i]));
     }
-    return plans[device::worth_taking(std::move(times), least_gain)];
+    return plans[device::fastest_algorithm(std::move(times), least_gain)];
 }
 
 }  // namespace
@@ -141,8 +141,8 @@ Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::C
     const std::string name = key_text(device_of(context), key);
     std::string text = choices.find(name);
     if (text.empty()) {
-        text =
-            choices.keep(name, text_of(fastest(matmul, context, product, key, rest), key.epilogue));
+        text = choices.store(name,
+                             text_of(fastest(matmul, context, product, key, rest), key.epilogue));
     }
     Matmul::Plan plan;
     if (read_plan(matmul, text, product, key, plan)) return plan;

@@ -48,7 +48,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
     const Epilogue gelu = a.bias ? Epilogue::gelu_bias : Epilogue::gelu;
     const Product product = forward_product(a, a.y, gelu);
     Matmul& matmul = device_of(context).matmul();
-    if (a.activation == Activation::gelu_tanh && !a.made_again && Matmul::can_fuse(product)) {
+    if (a.activation == Activation::gelu_tanh && !a.recomputed && Matmul::can_fuse(product)) {
         matmul.run(context, product, [&] { forward_apart(context, a); });
     } else {
         forward_apart(context, a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations of whole matrices: one access of 16 bytes a thread each way.
+// Activations of whole matrices: each thread loads and stores 16 bytes once.
 #include "cuda/kernels/activation.cuh"
 
 #include "cuda/cuda_device.hpp"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int block_threads = 256;
 
-// W elements a thread; where W > 1 does not divide n, the last thread takes what is left.
+// Thread i processes elements [i W, (i + 1) W) of n; the last thread processes the n % W elements
+// that remain.
 template <typename T, int W, typename Function>
 __global__ void activate_kernel(const T* x, T* y, i64 n) {
     const i64 i = (i64{blockIdx.x} * blockDim.x + threadIdx.x) * W;
@@ -46,7 +47,7 @@ __global__ void activate_backward_kernel(const T* pre, T* dx, i64 n) {
     }
 }
 
-// A row to a block in x, its columns to blocks in y.
+// blockIdx.x is the row of y, blockIdx.y a range of columns.
 template <typename T>
 __global__ void repeat_row_kernel(const T* row, T* y, i64 width) {
     const i64 column = i64{blockIdx.y} * blockDim.x + threadIdx.x;
@@ -54,7 +55,8 @@ __global__ void repeat_row_kernel(const T* row, T* y, i64 width) {
     y[blockIdx.x * width + column] = row[column];
 }
 
-// Calls body(T{}, std::integral_constant<int, W>{}): whole accesses where both pointers allow it.
+// Calls body(T{}, std::integral_constant<int, W>{}) with W elements in an access: 16 bytes where
+// both pointers are aligned, else one element.
 template <typename Body>
 void with_width(const device::View& a, const device::View& b, Body&& body) {
     with_type(a.dtype, [&]<typename T>(T zero) {

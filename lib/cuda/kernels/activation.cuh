@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations inside kernels, value and derivative, in fp32.
+// Activation functions in kernels: value and derivative, in fp32.
 //
-// GELU by tanh (Hendrycks & Gimpel, 2016) as x / (1 + exp(-2u)), because
-// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): one exponential and one division, and nothing cancels for
-// negative x. __expf and __fdividef are good to a few units in the last place where the result is
-// not negligible; a denominator that overflows gives 0, which is the limit.
+// GELU by tanh (Hendrycks & Gimpel, 2016) is computed as x / (1 + exp(-2u)), because
+// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): one exponential, one division, and no cancellation for
+// negative x. __expf and __fdividef are accurate to a few units in the last place wherever the
+// result is not negligible; a denominator that overflows gives 0, which is the limit.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,7 +46,7 @@ struct GeluTanh {
 
 struct GeluErf {
     static constexpr float half_root = 0.70710678118F;  // sqrt(1/2)
-    // By erfc: 1 + erf(x) cancels for negative x.
+    // erfc instead of 1 + erf(x), which cancels for negative x.
     __device__ static float normal_cdf(float x) { return 0.5F * erfcf(-x * half_root); }
     __device__ static float value(float x) { return x * normal_cdf(x); }
     __device__ static Slope slope(float x) {
@@ -56,7 +56,7 @@ struct GeluErf {
     }
 };
 
-// Calls body(Function{}) for one of the two GELUs.
+// Calls body(Function{}) with the GELU that `activation` selects.
 template <typename Body>
 void with_activation(device::Activation activation, Body&& body) {
     if (activation == device::Activation::gelu_erf) return body(GeluErf{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW (Loshchilov & Hutter, 2019) over a rank's parameters: reads gradient, moments and master
-// once, writes moments, master and the 16-bit weight once. The table of stretches goes along as an
-// argument of the kernel, so that all of a model are one launch, or a few.
+// once, writes moments, master and the 16-bit weight once. The table of parts is passed as a kernel
+// argument, so that one launch, or a few, update a whole model.
 #include <algorithm>
 
 #include "cuda/cuda_device.hpp"
@@ -18,31 +18,31 @@ using device::AdamWStep;
 
 constexpr int threads = 256;
 constexpr int width = 4;
-constexpr i64 tile = i64{threads} * width * 4;  // elements of a block
+constexpr i64 tile = i64{threads} * width * 4;  // elements that one block updates
 
-// Stretches of one launch; block first_block[i] is the first of stretch i. Arguments of a kernel
-// are 4 KiB at most.
+// The parts of one launch; blocks first_block[i] to first_block[i + 1] update part i. 128 parts
+// stay below the 4 KiB that CUDA allows for the arguments of a kernel.
 constexpr int most_parts = 128;
 struct Parts {
-    i64 flat[most_parts];
-    i64 held[most_parts];
+    i64 param_begin[most_parts];
+    i64 state_begin[most_parts];
     i64 size[most_parts];
     int first_block[most_parts + 1];
     bool decay[most_parts];
-    bool vectors[most_parts];  // accesses of 16 bytes
+    bool vectors[most_parts];  // the part is aligned for 16-byte accesses
     int n = 0;
 };
 
 template <typename T>
 struct Arrays {
-    float* master;  // in flat elements where there is no weight, else in held ones
+    float* master;  // indexed by param_begin without a weight, else by state_begin
     T* weight;
     const float* grad;
     float* m;
     float* v;
 };
 
-// The stretch that this block works on.
+// Returns the part that this block updates, by binary search in first_block.
 __device__ inline int part_of_block(const Parts& parts) {
     const int block = static_cast<int>(blockIdx.x);
     int part = 0;
@@ -58,13 +58,13 @@ __global__ void __launch_bounds__(threads)
     adamw_kernel(const __grid_constant__ Parts parts, Arrays<T> a, AdamWStep s) {
     const int part = part_of_block(parts);
     const i64 begin = (i64{blockIdx.x} - parts.first_block[part]) * tile;
-    const i64 flat = parts.flat[part] + begin;
-    const i64 held = parts.held[part] + begin;
+    const i64 param = parts.param_begin[part] + begin;
+    const i64 state = parts.state_begin[part] + begin;
     const i64 left = parts.size[part] - begin;
-    const float* const grad = a.grad + flat;
-    float* const m = a.m + held;
-    float* const v = a.v + held;
-    float* const master = a.master + (a.weight != nullptr ? held : flat);
+    const float* const grad = a.grad + param;
+    float* const m = a.m + state;
+    float* const v = a.v + state;
+    float* const master = a.master + (a.weight != nullptr ? state : param);
     const float decay = parts.decay[part] ? s.weight_decay : 0.0F;
     const i64 n = left < tile ? left : tile;
     for_turns<width>(threadIdx.x, threads, n, parts.vectors[part], [&]<int count>(i64 at) {
@@ -83,23 +83,24 @@ __global__ void __launch_bounds__(threads)
         store(m + at, first);
         store(v + at, second);
         store(master + at, p);
-        if (a.weight != nullptr) store(a.weight + flat + at, p);
+        if (a.weight != nullptr) store(a.weight + param + at, p);
     });
 }
 
-// The next stretches that are not empty, as many as there is room for.
-Parts take_parts(std::span<const AdamWPart>& left, bool aligned_arrays) {
+// Removes up to most_parts parts from the front of `left` and returns those that are not empty.
+Parts next_parts(std::span<const AdamWPart>& left, bool aligned_arrays) {
     Parts parts;
     i64 n_blocks = 0;
     for (; !left.empty() && parts.n < most_parts; left = left.subspan(1)) {
         const AdamWPart& part = left.front();
         if (part.size == 0) continue;
         const int i = parts.n++;
-        parts.flat[i] = part.flat;
-        parts.held[i] = part.held;
+        parts.param_begin[i] = part.param_begin;
+        parts.state_begin[i] = part.state_begin;
         parts.size[i] = part.size;
         parts.decay[i] = part.decay;
-        parts.vectors[i] = aligned_arrays && part.flat % width == 0 && part.held % width == 0;
+        parts.vectors[i] =
+            aligned_arrays && part.param_begin % width == 0 && part.state_begin % width == 0;
         parts.first_block[i] = static_cast<int>(n_blocks);
         n_blocks += ceil_div(part.size, tile);
     }
@@ -116,7 +117,7 @@ void ops::adamw(device::Context& context, const AdamW& a) {
         const bool vectors = aligned(arrays.master) && aligned(arrays.weight, width) &&
                              aligned(arrays.grad) && aligned(arrays.m) && aligned(arrays.v);
         for (std::span<const AdamWPart> left = a.parts; !left.empty();) {
-            const Parts parts = take_parts(left, vectors);
+            const Parts parts = next_parts(left, vectors);
             launch(stream_of(context), adamw_kernel<T>,
                    dim3(static_cast<unsigned>(parts.first_block[parts.n])), dim3(threads), 0, parts,
                    arrays, device::adamw_step(a));

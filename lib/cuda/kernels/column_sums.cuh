@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first step of sums over rows, for kernels that sum what they make of a row's elements.
+// The first step of column sums (column_sums.hpp), for kernels that sum a function of the elements
+// of each row.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +10,8 @@
 
 namespace lm::cuda {
 
-// A block is `sum_lanes` threads side by side, W columns each, in `sum_rows` rows at a time.
+// A block of sum_lanes x sum_rows threads reads sum_rows rows at a time; threadIdx.x selects W
+// columns, threadIdx.y the row.
 constexpr int sum_lanes = 32;
 constexpr int sum_rows = 8;
 
@@ -21,8 +23,11 @@ inline dim3 sum_block() {
     return dim3(sum_lanes, sum_rows);
 }
 
-// parts[blockIdx.y][n][columns] = n sums for each column over this block's rows. add(row, column,
-// sums) adds row `row`'s W elements from `column` on to sums[n][W]. The block is sum_block().
+// Writes parts[blockIdx.y][n][columns]: n sums for each column over the rows of this block.
+// add(row, column, sums) adds the terms of W elements of row `row`, from `column` on, to
+// sums[n][W]. The grid must be sum_grid(), the block sum_block(). The order of every sum is fixed:
+// a thread adds every sum_rows-th row, then one thread adds the sum_rows partial sums from shared
+// memory.
 template <int n, int W, typename AddRow>
 __device__ void sum_columns(i64 rows, i64 columns, float* parts, const AddRow& add) {
     __shared__ float shared[sum_rows][n][sum_lanes * W];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the rows of a matrix (gradients of biases and norm weights) in two steps: blocks of
-// rows, then the blocks, both in an order that the shape alone decides, and without atomics: the
-// same bits every time.
+// Column sums of a matrix (gradients of biases and norm weights) in two steps: each block sums a
+// range of rows, then the results of the blocks are summed. Both steps use an order that depends on
+// the shape only, and no atomics: the same bits in every run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,18 +10,18 @@
 
 namespace lm::cuda {
 
-// target[columns] = (accumulate ? target : 0) + the sum of the parts: parts[n_parts], each `stride`
-// floats after the one before.
+// n_parts partial sums of `columns` floats; part i begins at parts + i * stride.
 struct PartSums {
     const float* parts = nullptr;
     i64 n_parts = 0;
     i64 stride = 0;
     i64 columns = 0;
 };
+// target[columns] = (accumulate ? target : 0) + the sum of all parts.
 void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate);
 
-// target = (accumulate ? target : 0) + the sums of x[N, M]'s columns; takes what
-// cost::column_sum_floats() says of `workspace`.
+// target[M] = (accumulate ? target : 0) + the sums of the columns of x [N, M] bf16|fp16|fp32. Uses
+// cost::column_sum_floats(N, M) floats of `workspace` ([bytes] uint8).
 void column_sums(cudaStream_t stream, const device::View& workspace, const device::View& x,
                  float* target, bool accumulate);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy over one rank's share of the vocabulary. A block goes over a row of logits once for
-// the statistics and once for the gradient, which takes the logits' place: nothing of a row's size
-// is kept in full precision.
+// Cross-entropy over one rank's columns of the logits. One block processes a row: a single pass for
+// the statistics (online softmax, Milakov & Gimelshein 2018) and a single pass for the gradient,
+// which overwrites the logits. No fp32 copy of a row is stored.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/reduce.cuh"
@@ -20,8 +20,8 @@ constexpr int row_threads = 512;
 constexpr int flat_threads = 256;
 constexpr float log2_e = 1.44269504088896341F;
 
-// exp(x - most) is 2^(x log2(e) - offset), one multiplication less than as it is written. Where all
-// are -inf, the offset is 0 and each power too.
+// exp(x - most) is computed as 2^(x log2(e) - offset), which saves a multiplication. When all
+// values are -inf, the offset is 0, so that the powers are 0 and not NaN.
 __device__ inline float offset_of(float most) {
     return most == -INFINITY ? 0.0F : most * log2_e;
 }
@@ -29,16 +29,17 @@ __device__ inline float exp_below(float x, float offset) {
     return exp2_approximate(fmaf(x, log2_e, -offset));
 }
 
-// turn.operator()<count>(begin) for parts of the row's columns [0, n), by the threads of the block.
-// Rows begin at any address when the vocabulary's size is odd: what lies before the first 16 bytes
-// comes one at a time, and so does the end.
+// Calls turn.operator()<count>(begin) so that the threads of the block together cover the columns
+// [0, n_columns) of a row. With an odd vocabulary size rows are not aligned to 16 bytes: the
+// columns before the first aligned address and those after the last whole access are processed one
+// at a time.
 template <typename T, typename Turn>
 __device__ void for_columns(const T* row, i64 n_columns, const Turn& turn) {
     constexpr int width = per_access<T>;
     const int n = static_cast<int>(n_columns);
     const int thread = static_cast<int>(threadIdx.x);
-    const int behind = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T) % width);
-    const int before = min(n, (width - behind) % width);
+    const int misaligned = static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(T) % width);
+    const int before = min(n, (width - misaligned) % width);
     const int end = before + (n - before) / width * width;
     if (thread < before) turn.template operator()<1>(thread);
     for (int at = before + thread * width; at < end; at += row_threads * width) {
@@ -47,7 +48,8 @@ __device__ void for_columns(const T* row, i64 n_columns, const Turn& turn) {
     if (end + thread < n) turn.template operator()<1>(end + thread);
 }
 
-// The largest value so far, and the sum of exp(x - it).
+// Online softmax: the largest value so far and the sum of exp(x - most) over the values so far. A
+// new maximum rescales the sum.
 struct OnlineSum {
     float most = -INFINITY;
     float offset = 0;
@@ -65,6 +67,8 @@ struct OnlineSum {
     }
 };
 
+// Block n: the statistics of row n. Each thread has its own online sum; the block then takes the
+// maximum over the threads and rescales every thread's sum to it before adding.
 template <typename T>
 __global__ void __launch_bounds__(row_threads)
     stats_kernel(const T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
@@ -87,6 +91,8 @@ __global__ void __launch_bounds__(row_threads)
     target_logit[n] = target >= 0 && target < n_valid ? to_float(row[target]) : 0.0F;
 }
 
+// Block n: logits[n] = factor * (softmax - one_hot), with factor = grad_scale * weight[n]; padding
+// columns become 0. In place: every element is read and written by the same thread.
 template <typename T>
 __global__ void __launch_bounds__(row_threads)
     backward_kernel(T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,

@@ -9,7 +9,7 @@
 
 namespace lm::cuda {
 
-// What a kernel needs of a DropoutMask. threshold 0 drops nothing and has scale 1.
+// The part of a DropoutMask that a kernel needs. threshold 0 drops nothing and has scale 1.
 struct DropoutNumbers {
     u64 key = 0;
     u32 threshold = 0;
@@ -22,8 +22,9 @@ inline DropoutNumbers dropout_numbers(const device::Dropout& dropout) {
     return {mask.key(), mask.threshold(), static_cast<float>(mask.scale())};
 }
 
-// The 128 bits of one block: element 8 * block + i is bits [16 i, 16 i + 16). No indexing, so that
-// it stays in registers when i is not a constant.
+// The 128 bits of one Philox block: the number of element 8 * block + i is bits [16 i, 16 i + 16).
+// number() selects words by conditions, not by an index: with a variable index the compiler would
+// place the array in local memory instead of registers.
 struct DropoutBlock {
     u32 word[4];
     __device__ u32 number(int i) const {
@@ -32,7 +33,8 @@ struct DropoutBlock {
     }
 };
 
-// Philox4x32-10 of base/rng.hpp.
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), with the same
+// bits as philox() of base/rng.hpp.
 __device__ inline DropoutBlock dropout_block(u64 key, u64 sample, u64 block) {
     u32 c0 = static_cast<u32>(block);
     u32 c1 = static_cast<u32>(block >> 32);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding lookup and its gradient. The gradient has no atomics: rows of dout are sorted by the
-// table row that they go to, stably, so that every sum is made in the order of the rows.
+// Embedding lookup and its gradient. The gradient uses no atomics, so that its bits are the same in
+// every run: the rows of dout are sorted stably by their table row (sort.cuh), and each table row
+// sums its rows of dout in the order of the batch.
 #include <bit>
 
 #include "cost/cuda_scratch.hpp"
@@ -18,6 +19,7 @@ using device::EmbeddingForward;
 constexpr int forward_threads = 128;
 constexpr int forward_width = 8;
 
+// Block n writes out[n].
 template <typename T>
 __global__ void forward_kernel(const i32* tokens, const T* table, i64 table_rows, i64 vocab_start,
                                const i32* positions, const T* position_table, T* out, i64 width,
@@ -39,27 +41,31 @@ __global__ void forward_kernel(const i32* tokens, const T* table, i64 table_rows
 }
 
 // ---- Backward ----------------------------------------------------------------------------------
+//
+// The sorted rows are cut into chunks of equal length, one block for each, so that a frequent token
+// is summed by many blocks. A run is a range of equal table rows. sum_kernel adds a run that is
+// inside one chunk to dtable. A run that crosses chunk boundaries leaves one partial sum in each of
+// its chunks; join_kernel adds these in order. Every element of dtable is written by one thread.
 
 constexpr int sum_threads = 128;
 constexpr int chunk = static_cast<int>(cost::cuda_embedding_chunk);
-constexpr int ahead = 4;  // rows of dout on their way at once
+constexpr int ahead = 4;  // rows of dout whose loads are in flight at once
 static_assert(chunk % ahead == 0 && chunk <= sum_threads);
 
-// Where the sums of a chunk of the sorted rows go. The run of equal rows at a chunk's beginning may
-// have begun before it, and that at its end go on after it: their sums are parts, of which each
-// chunk has two at most.
+// Arguments of both kernels. Each chunk has at most two partial sums: of the run that began in an
+// earlier chunk, and of the run that continues in the next chunk.
 template <typename T>
 struct Sums {
-    const i32* rows;    // sorted
-    const i32* source;  // the row of dout
+    const i32* rows;    // [n]: table rows, sorted; n_table_rows: not in this table
+    const i32* source;  // [n]: the row of dout for each of `rows`
     i64 n;
     i64 n_table_rows;
-    const T* dout;
-    float* dtable;
-    float* first_parts;  // [chunk, width]: of the run that began before, or else ...
-    float* last_parts;   // [chunk, width]: of the run that goes on
+    const T* dout;       // [n, width]
+    float* dtable;       // [n_table_rows, width]
+    float* first_parts;  // [n_chunks, width]: sums of the run that began in an earlier chunk
+    float* last_parts;   // [n_chunks, width]: sums of the run that continues in the next chunk
     i64 width;
-    bool vectors;
+    bool vectors;  // aligned for accesses of sum_width elements
 };
 
 template <int count>
@@ -70,8 +76,10 @@ __device__ void add_to(float* target, const float (&sum)[count]) {
     store(target, x);
 }
 
-// The sums of one chunk in `count` columns from `column` on. `rows` and `source` are the chunk's,
-// with the neighbours' rows at rows[-1] and rows[length].
+// Sums `count` columns of one chunk, from `column` on. `rows` and `source` are those of the chunk;
+// rows[-1] and rows[length] are the adjacent rows of the previous and the next chunk. The loads of
+// `ahead` rows are issued before the first is used. A run that crosses both ends of the chunk is in
+// first_parts.
 template <int count, typename T>
 __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, int length,
                           i64 column) {
@@ -89,12 +97,12 @@ __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, 
             if (i >= length) break;
             for (int k = 0; k < count; ++k) sum[k] += x[j][k];
             if (rows[i] == rows[i + 1] && i + 1 < length) continue;
-            const bool goes_on = rows[i] == rows[i + 1];
+            const bool continues = rows[i] == rows[i + 1];
             const i64 part = static_cast<i64>(blockIdx.x) * s.width + column;
             if (rows[i] >= s.n_table_rows) {
             } else if (began_before) {
                 store(s.first_parts + part, sum);
-            } else if (goes_on) {
+            } else if (continues) {
                 store(s.last_parts + part, sum);
             } else {
                 add_to(s.dtable + rows[i] * s.width + column, sum);
@@ -107,6 +115,8 @@ __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, 
 
 constexpr int sum_width = 4;
 
+// Block (c, y): chunk c, columns by y and thread. The chunk's rows are read once into shared
+// memory.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
     __shared__ i32 rows[chunk + 2];
@@ -130,22 +140,23 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
     });
 }
 
-constexpr int parts_ahead = 8;  // on their way at once
+constexpr int parts_ahead = 8;  // partial sums whose loads are in flight at once
 
-// Behind the last chunk at whose beginning, from `next` on, the run of `row` is: the rows are
-// sorted.
+// Returns the end of the range of chunks that begin inside the run of `row`; the first of them
+// begins at sorted row `next`. Binary search, because the rows are sorted.
 template <typename T>
 __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     i64 inside = next / chunk;
-    i64 behind = (s.n + chunk - 1) / chunk;
-    while (behind - inside > 1) {
-        const i64 middle = (inside + behind) / 2;
-        (s.rows[middle * chunk] == row ? inside : behind) = middle;
+    i64 outside = (s.n + chunk - 1) / chunk;
+    while (outside - inside > 1) {
+        const i64 middle = (inside + outside) / 2;
+        (s.rows[middle * chunk] == row ? inside : outside) = middle;
     }
-    return behind;
+    return outside;
 }
 
-// The parts of a run that began in chunk blockIdx.x and goes on: added in order.
+// Block (c, y): adds the partial sums of the run that begins in chunk c and continues in the next,
+// in the order of the chunks. Blocks whose chunk begins no such run return.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i64 next = (static_cast<i64>(blockIdx.x) + 1) * chunk;
@@ -153,7 +164,7 @@ __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i32 row = s.rows[next - 1];
     const i64 begin = next - chunk;
     if (row >= s.n_table_rows || s.rows[next] != row) return;
-    if (begin > 0 && s.rows[begin - 1] == row) return;  // it began earlier
+    if (begin > 0 && s.rows[begin - 1] == row) return;  // the run began in an earlier chunk
     const i64 end = end_of_run(s, next, row);
     const i64 first = static_cast<i64>(blockIdx.y) * sum_threads + threadIdx.x;
     const i64 stride = static_cast<i64>(gridDim.y) * sum_threads;
@@ -175,7 +186,7 @@ __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     });
 }
 
-// dtable[index[n] - start] += dout[n], of the indices whose rows the table has.
+// dtable[index[n] - start] += dout[n], for the indices whose rows are in the table.
 template <typename T>
 void add_rows(device::Context& context, const device::View& index, i64 start,
               const device::View& dout, const device::View& dtable) {

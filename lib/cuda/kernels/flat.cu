@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flat ranges: sums in double precision, fill, cast, scale. All are bound by memory
-// bandwidth: each thread moves `width` elements at a time and strides over the range.
+// Operations on flat ranges: sums in fp64, fill, cast, scale. All are bound by memory bandwidth:
+// each thread processes `width` elements at a time in a grid-stride loop.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/reduce.cuh"
@@ -18,8 +18,8 @@ using device::SumSquares;
 using device::WeightedSum;
 
 constexpr int threads = 256;
-constexpr int width = 8;  // elements of a thread's turn
-// Blocks that keep a GPU of 132 multiprocessors, 8 blocks each, busy.
+constexpr int width = 8;  // elements that a thread processes at a time
+// Twice the number of blocks that 132 SMs can hold at once (8 blocks of 256 threads each).
 constexpr i64 most_blocks = i64{132} * 16;
 
 dim3 blocks_of(i64 n) {
@@ -28,7 +28,8 @@ dim3 blocks_of(i64 n) {
 
 // ---- Sums --------------------------------------------------------------------------------------
 
-// What an element adds to a sum; `weight` is another range's element where there is one.
+// The term that an element contributes to a sum; `weight` is the element of the second range, 0
+// without one.
 struct Square {
     __device__ double operator()(float x, float) const { return static_cast<double>(x) * x; }
 };
@@ -41,7 +42,8 @@ struct Zero {
     __device__ double operator()(float x, float) const { return x == 0.0F ? 1.0 : 0.0; }
 };
 
-// One sum per block; the grid depends on n alone. `weight` may be none.
+// partial[blockIdx.x] = the sum of this block's terms. The grid depends on n only, and so does the
+// order of the sum. `weight` may be nullptr.
 template <typename Term>
 __global__ void sum_kernel(const float* x, const float* weight, i64 n, bool vectors,
                            double* partial) {
@@ -59,6 +61,7 @@ __global__ void sum_kernel(const float* x, const float* weight, i64 n, bool vect
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+// out = (accumulate ? out : 0) + the sum of `count` partial sums, by one block.
 __global__ void sum_of_sums_kernel(const double* partial, int count, double* out, bool accumulate) {
     double sum = 0;
     for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations: gate and up projection of a row lie side by side.
+// Gated activations. A row of x has the gate's `width` columns first, then those of the up
+// projection. Block (r, c): row r, columns by c and thread (rows.cuh).
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/activation.cuh"
 #include "cuda/kernels/launch.cuh"

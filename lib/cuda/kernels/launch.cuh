@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How every kernel is started: through one function, never <<<>>>, so that the same sources run on
-// a GPU and on the emulator of the tests. A launch that fails shows in cudaGetLastError(), which
-// the table's entries check after each operation.
+// Kernel launches. Every kernel is started by launch() and never by <<<>>>, so that g++ can compile
+// the same sources for the emulated GPU of the tests. A failed launch is found by
+// cudaGetLastError(), which the entries of the operation table call after each operation.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,12 @@
 
 namespace lm::cuda {
 
-// The GPU's blocks cannot have that many bytes.
+// Throws a bug: the GPU does not allow `bytes` of shared memory for a block.
 [[noreturn]] void too_little_shared_memory(size_t bytes);
 
-// kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. More shared
-// memory than the 48 KiB that every kernel is granted is asked for here; what a kernel has
-// statically, a few KiB, counts among them.
+// Enqueues kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. By
+// default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. More must
+// be requested per kernel, which this function does from 40 KiB of dynamic shared memory on.
 template <typename... Params, typename... Args>
 void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 block,
             size_t shared_bytes, Args&&... args) {
@@ -37,13 +37,14 @@ void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 bloc
     cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
-// The number of blocks that give each of n pieces of work a turn, at most `most`: kernels go on
-// with what is left by striding.
+// Returns the grid for n items with `per_block` items each, at most `most` blocks: kernels process
+// the remaining items in a grid-stride loop.
 inline dim3 blocks_for(i64 n, i64 per_block, i64 most = i64{1} << 30) {
     const i64 count = ceil_div(n, per_block);
     return dim3(static_cast<unsigned>(count < most ? count : most));
 }
 
+// Throws a bug: no kernel exists for `dtype`.
 [[noreturn]] void no_such_type(DType dtype);
 
 }  // namespace lm::cuda

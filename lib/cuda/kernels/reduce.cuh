@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions by fixed trees: the result depends on the values and the block's size alone.
+// Reductions over a warp or a block in an order that the block size fixes: the same bits in every
+// run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,12 +18,13 @@ struct Add {
         return a + b;
     }
 };
-// A NaN wins, so that it is not lost on the way.
+// Propagates NaN: fmaxf() would drop it.
 struct Max {
     __device__ float operator()(float a, float b) const { return maximum(a, b); }
 };
 
-// All lanes get the result. The whole warp calls it.
+// Returns the reduction over the warp to every lane; all 32 lanes must call it. A butterfly: each
+// step combines a lane with the lane whose number differs in one bit.
 template <typename Op, typename T>
 __device__ T warp_reduce(T value, Op op = {}) {
     for (int distance = warp_size / 2; distance > 0; distance /= 2) {
@@ -31,8 +33,9 @@ __device__ T warp_reduce(T value, Op op = {}) {
     return value;
 }
 
-// All threads get the result. The whole block calls it, of `threads` in x, a multiple of 32. The
-// barrier at the start lets one call follow another.
+// Returns the reduction over the block to every thread; all threads of a one-dimensional block of
+// `threads`, a multiple of 32, must call it. The first barrier keeps a second call from overwriting
+// `partial` while slower threads still read the partial results of the first.
 template <int threads, typename Op, typename T>
 __device__ T block_reduce(T value, Op op = {}) {
     static_assert(threads % warp_size == 0 && threads <= 1024);

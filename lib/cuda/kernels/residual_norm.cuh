@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout, residual sum and norm in one: what forward and backward kernels share.
+// Device functions that the forward and backward kernels of dropout + residual sum + norm share.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@
 
 namespace lm::cuda {
 
-// Dropout of a row operation: the numbers, and where rows lie in their samples.
+// Dropout of a row operation: the mask's numbers, and the position of rows in their samples.
 struct RowDropout {
     RowDropout(const device::Dropout& dropout, i64 rows, i64 row_width)
         : numbers(dropout_numbers(dropout)) {
@@ -24,14 +24,14 @@ struct RowDropout {
         width = row_width;
     }
     DropoutNumbers numbers;
-    const i64* samples = nullptr;
+    const i64* samples = nullptr;  // [B]
     i64 first_row = 0;
     i64 sample_rows = 1;
     i64 width = 0;
 };
 
-// One row of it. apply() multiplies W elements from `column` on by their factors; a block of
-// dropout numbers holds them all: W is 1, or 8 and divides the row's width.
+// Dropout of one row. apply() multiplies W elements from `column` on by their factors. The W
+// elements must be within one Philox block: W is 1, or 8 with a row width that is a multiple of 8.
 class DropoutRow {
   public:
     __device__ DropoutRow(const RowDropout& dropout, i64 row) : numbers_(dropout.numbers) {
@@ -61,9 +61,12 @@ class DropoutRow {
     u64 first_ = 0;
 };
 
-// Sums over the threads of a row: blockDim.x of them, a multiple of 32; a block, of `most_threads`
-// at most, may hold several rows in y. All threads of the block call it, all of a row get its sums.
-// One call follows another with the other `turn`, 0 or 1, or after a barrier.
+// Sums each of `n` values over the threads of a row and returns the sums to all of them. A row has
+// blockDim.x threads, a multiple of 32; a block has blockDim.y rows and at most most_threads
+// threads. All threads of the block must call it. The barrier inside makes the warps' partial sums
+// visible; consecutive calls must alternate `turn` between 0 and 1, so that a fast warp does not
+// overwrite partial sums that a slow warp still reads. Two calls back, every warp has passed the
+// barrier of the call in between.
 template <int most_threads, int n>
 __device__ void sum_row(float (&values)[n], u32 turn) {
     constexpr int most_warps = most_threads / warp_size;

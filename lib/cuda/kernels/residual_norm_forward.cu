@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout, residual sum and norm forward: LayerNorm (Ba et al., 2016), RMSNorm (Zhang & Sennrich,
-// 2019). A block makes a row and keeps its sum in shared memory while it takes mean, then variance,
-// then writes: memory is read and written once.
+// 2019). A block computes one row. It stores the row's sum in shared memory while it computes the
+// mean, then the variance, then the output, so that global memory is read and written once. The two
+// passes for mean and variance avoid the cancellation of E[x^2] - E[x]^2.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
@@ -16,7 +17,7 @@ using device::Norm;
 using device::ResidualNormForward;
 
 constexpr int most_threads = 512;
-// Rows up to here are kept in shared memory; of longer ones the sum is made again for each pass.
+// Rows up to this size are stored in shared memory; longer rows recompute the sum in every pass.
 constexpr i64 most_kept_bytes = i64{96} << 10;
 
 template <typename T>
@@ -31,14 +32,15 @@ struct Forward {
     float* rstd;
     i64 width;
     float eps;
-    bool kept;
+    bool kept;  // the row is stored in shared memory
     RowDropout dropout;
 };
 
-// What is normalized is what is kept: the sum as rounded to storage.
+// Computes W elements of residual + dropout(branch), rounded to T: the norm must see the rounded
+// values, because backward reads them from `sum`.
 template <int W, typename T>
-__device__ void make_sum(const Forward<T>& a, const DropoutRow& dropout, i64 row, i64 column,
-                         float (&x)[W]) {
+__device__ void compute_sum(const Forward<T>& a, const DropoutRow& dropout, i64 row, i64 column,
+                            float (&x)[W]) {
     const i64 at = row * a.width + column;
 #pragma unroll
     for (int k = 0; k < W; ++k) x[k] = 0.0F;
@@ -63,16 +65,16 @@ __global__ void forward(const Forward<T> a) {
     T* const kept = dynamic_shared<T>();
     const i64 step = i64{blockDim.x} * W;
     const i64 begin = i64{threadIdx.x} * W;
-    const auto again = [&](i64 column, float(&x)[W]) {
+    const auto sum_again = [&](i64 column, float(&x)[W]) {
         if (a.kept) return load<W>(kept + column, x);
-        make_sum<W>(a, dropout, row, column, x);
+        compute_sum<W>(a, dropout, row, column, x);
     };
     float total[1] = {0.0F};
     float x[W];
     for (i64 column = begin; column < a.width; column += step) {
-        make_sum<W>(a, dropout, row, column, x);
+        compute_sum<W>(a, dropout, row, column, x);
         if (a.kept && a.y) store<W>(kept + column, x);
-        // In place only when nothing is made again.
+        // `sum` may alias an input: when later passes recompute the sum, only the last pass stores.
         if (a.sum && (a.kept || !a.y)) store<W>(a.sum + row * a.width + column, x);
 #pragma unroll
         for (int k = 0; k < W; ++k) total[0] += x[k];
@@ -85,7 +87,7 @@ __global__ void forward(const Forward<T> a) {
     }
     float square[1] = {0.0F};
     for (i64 column = begin; column < a.width; column += step) {
-        again(column, x);
+        sum_again(column, x);
 #pragma unroll
         for (int k = 0; k < W; ++k) square[0] += (x[k] - mean) * (x[k] - mean);
     }
@@ -96,7 +98,7 @@ __global__ void forward(const Forward<T> a) {
         a.rstd[row] = rstd;
     }
     for (i64 column = begin; column < a.width; column += step) {
-        again(column, x);
+        sum_again(column, x);
         if (a.sum && !a.kept) store<W>(a.sum + row * a.width + column, x);
         float scale[W];
         load<W>(a.weight + column, scale);

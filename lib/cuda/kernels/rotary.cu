@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding, in place. Bound by memory bandwidth: a block takes a token, a thread
-// eight pairs at a time; the angles of a token stay in the first cache for all of its heads.
+// Rotary position embedding, in place. Bound by memory bandwidth. A block processes one token, a
+// thread eight pairs at a time; the token's angles are read from the L1 cache for all heads but the
+// first. A thread reads and writes both elements of its pairs, so that working in place is safe.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/vector.cuh"
@@ -12,13 +13,13 @@ namespace {
 using device::Rotary;
 
 constexpr int threads = 128;
-constexpr int width = 8;  // pairs of a thread's turn
+constexpr int width = 8;  // pairs that a thread processes at a time
 
 template <typename T, int n>
 __global__ void rotary_kernel(T* x, const i32* positions, const float* angles, i64 row_width,
                               int n_heads, int head_dim, float sign) {
     const int half = head_dim / 2;
-    const int turns = half / n;  // of a head
+    const int turns = half / n;  // iterations for one head
     T* const row = x + blockIdx.x * row_width;
     const float* const cosines = angles + i64{positions[blockIdx.x]} * head_dim;
     for (int i = static_cast<int>(threadIdx.x); i < n_heads * turns; i += threads) {

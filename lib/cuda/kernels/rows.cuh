@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over the rows of a matrix: how many elements a thread takes at a time, and which grid.
+// Kernels over the rows of a matrix: the number of elements that a thread loads at a time, and the
+// grid.
 #pragma once
 
 #include <initializer_list>
@@ -10,14 +11,16 @@
 
 namespace lm::cuda {
 
-// Eight elements: one access of 16-bit types, two of fp32, and one block of dropout numbers.
+// Elements that a thread loads at a time: one 16-byte access of a 16-bit type, two of fp32, and one
+// Philox block of dropout numbers.
 constexpr int row_step = 8;
 
 template <int W>
 using Width = std::integral_constant<int, W>;
 
-// Calls body(T{}, Width<row_step>{}) when rows of `width` elements can be read in such steps, else
-// body(T{}, Width<1>{}): right for every shape, if slower.
+// Calls body(T{}, Width<row_step>{}) when every row of `width` elements can be read in aligned
+// steps of row_step elements, else body(T{}, Width<1>{}), which is slower but correct for every
+// shape. views: matrices with rows of `width` elements of type `dtype`.
 template <typename Body>
 void with_row_width(DType dtype, i64 width, std::initializer_list<device::View> views,
                     Body&& body) {
@@ -31,13 +34,15 @@ void with_row_width(DType dtype, i64 width, std::initializer_list<device::View> 
     });
 }
 
-// Threads for n steps of a row, evenly loaded, when at most `most` take part.
+// Returns the number of threads of a block for n steps of a row: a multiple of 32, at most `most`
+// rounded up to one, with the steps evenly distributed.
 inline int row_threads(i64 n, i64 most) {
     const i64 turns = ceil_div(n, most);
     return static_cast<int>(round_up(ceil_div(n, turns), 32));
 }
 
-// A row to a block in x, its columns to blocks in y: one step of a row to a thread.
+// The grid in which blockIdx.x is the row, blockIdx.y a range of columns, and each thread processes
+// one step of columns.
 struct RowGrid {
     dim3 blocks;
     int threads;

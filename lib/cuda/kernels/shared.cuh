@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dynamic shared memory of a block, aligned to 128 bytes. The tests' emulator has a header of the
-// same name.
+// Dynamic shared memory of a block, aligned to 128 bytes. The emulator of the tests replaces this
+// header by one with the same path.
 #pragma once
 
 #include <cuda_runtime.h>

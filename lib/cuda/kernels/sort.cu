@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least significant digit radix sort (Knuth, TAOCP vol. 3, 5.2.5), 8 bits a pass: count the digits
-// of each tile, turn counts into places, move.
+// Least significant digit radix sort (Knuth, TAOCP vol. 3, 5.2.5), 8 bits a pass, over tiles of
+// `tile` rows, one block each. A pass has three kernels: count_kernel counts the digits of every
+// tile; places_kernel turns the counts into the position of each (digit, tile) by prefix sums;
+// move_kernel moves the rows. Every pass is stable, so the passes together sort. Only the counts
+// use atomics, on integers, so that the result does not depend on their order.
 #include "cuda/kernels/sort.cuh"
 
 #include <bit>
@@ -19,6 +22,7 @@ constexpr int n_warps = threads / warp_size;
 constexpr int tile = static_cast<int>(cost::cuda_sort_tile);
 static_assert(threads == digits && tile % threads == 0);
 
+// rows[i] = index[i] - start, or n_table_rows when the table does not have that row; source[i] = i.
 __global__ void rows_kernel(const i32* index, i64 n, i64 start, i64 n_table_rows, i32* rows,
                             i32* source) {
     const i64 i = static_cast<i64>(blockIdx.x) * threads + threadIdx.x;
@@ -32,7 +36,7 @@ __device__ inline int digit_of(i32 row, int shift) {
     return row >> shift & (digits - 1);
 }
 
-// counts[digit, tile]
+// counts[digit][tile] = the number of rows of the tile blockIdx.x with that digit.
 __global__ void __launch_bounds__(threads)
     count_kernel(const i32* rows, i64 n, int shift, i32* counts) {
     __shared__ i32 count[digits];
@@ -46,8 +50,9 @@ __global__ void __launch_bounds__(threads)
     counts[static_cast<i64>(threadIdx.x) * gridDim.x + blockIdx.x] = count[threadIdx.x];
 }
 
-// The sum of the values of the threads before this one, and of all; the whole block calls it, and
-// again after a barrier.
+// The exclusive prefix sum of a block: the sum of `own` over the threads before this one, and over
+// all threads. All threads must call sum_before(), and need a barrier between two calls, because
+// warp_sums is reused. Hillis-Steele scan within a warp, then a sum over the warps.
 struct SumBefore {
     i32 before;
     i32 total;
@@ -56,7 +61,7 @@ __device__ SumBefore sum_before(i32 own) {
     __shared__ i32 warp_sums[n_warps];
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    i32 sum = own;  // of the warp's lanes up to this one
+    i32 sum = own;  // over the warp's lanes up to this one
     for (int distance = 1; distance < warp_size; distance *= 2) {
         const i32 left = __shfl_up_sync(all_lanes, sum, static_cast<unsigned>(distance));
         if (lane >= distance) sum += left;
@@ -71,8 +76,8 @@ __device__ SumBefore sum_before(i32 own) {
     return result;
 }
 
-// A block for each digit: its count in a tile becomes the sum of those in the tiles before, and
-// totals[digit] that of all.
+// Block d: counts[d][tile] becomes the sum of counts[d] over the previous tiles, totals[d] the sum
+// over all tiles.
 __global__ void __launch_bounds__(threads) places_kernel(i32* counts, i64 n_tiles, i32* totals) {
     i32* const own = counts + blockIdx.x * n_tiles;
     i32 before = 0;
@@ -86,12 +91,17 @@ __global__ void __launch_bounds__(threads) places_kernel(i32* counts, i64 n_tile
     if (threadIdx.x == 0) totals[blockIdx.x] = before;
 }
 
-// Moves a tile, one round of `threads` after the other; within a round, equal digits keep their
-// order: by warp, then by lane.
+// Moves the rows of tile blockIdx.x, `threads` rows a round. Position of a row =
+//   rows with smaller digits (prefix sum of totals) + rows of its digit in previous tiles (places)
+//   + those in previous rounds of this tile                     -> next[digit]
+//   + those in previous warps of this round                     -> warp_count[warp][digit]
+//   + those in lower lanes of its warp                          -> rank
+// so that equal digits keep their order. Positions are distinct: no two threads write the same
+// element. Lanes beyond n have the digit `digits`, which matches no row.
 __global__ void __launch_bounds__(threads)
     move_kernel(const i32* rows, const i32* source, i64 n, int shift, const i32* places,
                 const i32* totals, i32* rows_out, i32* source_out) {
-    __shared__ i32 next[digits];  // where the next of a digit goes
+    __shared__ i32 next[digits];  // position of the next row of each digit
     __shared__ i32 warp_count[n_warps][digits];
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -105,11 +115,12 @@ __global__ void __launch_bounds__(threads)
         const bool here = i < n;
         const i32 row = here ? rows[i] : 0;
         const int digit = here ? digit_of(row, shift) : digits;
-        const unsigned equal = __match_any_sync(all_lanes, digit);
+        const unsigned equal = __match_any_sync(all_lanes, digit);  // lanes with this digit
         const int rank = __popc(equal & ((1U << lane) - 1));
         if (here && rank == 0) warp_count[warp][digit] = __popc(equal);
         __syncthreads();
-        i32 total = 0;  // of digit threadIdx.x; its counts become the sums of the warps before
+        // Thread d turns the counts of digit d into prefix sums over the warps; total is their sum.
+        i32 total = 0;
         for (int w = 0; w < n_warps; ++w) {
             const i32 count = warp_count[w][threadIdx.x];
             warp_count[w][threadIdx.x] = total;

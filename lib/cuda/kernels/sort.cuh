@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stable sort of row numbers: which rows of a gradient go to which row of a table.
+// A stable sort of table row numbers: groups the rows of a gradient by their table row.
 #pragma once
 
 #include "cuda/cuda_device.hpp"
@@ -7,12 +7,12 @@
 namespace lm::cuda {
 
 struct Sorted {
-    const i32* rows;    // ascending; those that are not of [0, n_table_rows) are n_table_rows
-    const i32* source;  // where each came from, ascending among equal rows
+    const i32* rows;    // [n], ascending; n_table_rows replaces values outside [0, n_table_rows)
+    const i32* source;  // [n]: the index that each had before, ascending among equal rows
 };
 
-// Of index[i] - start for i in [0, n); the results lie in pieces of `scratch`
-// (cost::cuda_sort_bytes).
+// Sorts index[i] - start for i in [0, n). index: [n] int32 in device memory. The results are in
+// memory acquired from `scratch` (cost::cuda_sort_bytes(n) bytes).
 Sorted sort_rows(cudaStream_t stream, Scratch& scratch, const i32* index, i64 n, i64 start,
                  i64 n_table_rows);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as kernels see them: the three compute types with fp32 arithmetic, and accesses of 16
-// bytes, the widest a thread makes, which bandwidth wants.
+// Loads and stores of the three compute types, with fp32 arithmetic in between. Accesses are 16
+// bytes wide where addresses allow it: the widest access of a thread, needed for full bandwidth.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +15,7 @@ namespace lm::cuda {
 using bf16 = __nv_bfloat16;
 using fp16 = __half;
 
-// Calls body(float{}), body(bf16{}) or body(fp16{}): the one place where a compute type becomes a
+// Calls body(float{}), body(bf16{}) or body(fp16{}), so that a kernel gets the compute type as a
 // template argument.
 template <typename Body>
 void with_type(DType dtype, Body&& body) {
@@ -25,7 +25,7 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// The pointer of a view that with_type() looked at, or nullptr of none.
+// Returns a view's pointer, nullptr for no view. T must be the type that with_type() selected.
 template <typename T>
 T* pointer(const device::View& view) {
     return static_cast<T*>(view.data);
@@ -57,7 +57,7 @@ __device__ inline fp16 from_float<fp16>(float x) {
     return __float2half_rn(x);
 }
 
-// Elements of T in one access.
+// Elements of T in one 16-byte access.
 template <typename T>
 constexpr int per_access = 16 / static_cast<int>(sizeof(T));
 
@@ -86,8 +86,8 @@ __device__ inline float2 unpack(fp16, u32 word) {
     return {to_float(fp16(low)), to_float(fp16(high))};
 }
 
-// Elements of 16 bits stay two in a register: the compiler would keep them one by one, and take
-// apart and put together what it moves.
+// 16-bit elements stay packed, two in a register. As single elements the compiler would use one
+// register for each and add instructions that pack and unpack them around every access.
 template <typename T, int n>
 requires(sizeof(T) == 2 && n % 2 == 0) struct alignas(n * sizeof(T)) Pack<T, n> {
     static_assert(n * sizeof(T) <= 16);
@@ -122,8 +122,8 @@ __device__ void store_pack(T* to, const Pack<T, n>& pack) {
     *reinterpret_cast<Pack<T, n>*>(to) = pack;
 }
 
-// `n` elements between memory and registers in as few accesses as can be; `from` and `to` are
-// aligned to n elements, or to 16 bytes where those are more.
+// load and store copy `n` elements between memory and registers in as few accesses as possible. The
+// memory address must be aligned to n elements, or to 16 bytes if n elements are more.
 template <int n, typename T>
 __device__ void load(const T* from, float (&to)[n]) {
     constexpr int width = n < per_access<T> ? n : per_access<T>;
@@ -149,9 +149,9 @@ __device__ void store(T* to, const float (&from)[n]) {
     }
 }
 
-// turn.operator()<count>(begin) for parts of [0, n), by the thread `first` of `stride`: `width`
-// elements where `vectors` says that their addresses are aligned, else and at the end one at a
-// time.
+// Calls turn.operator()<count>(begin) so that `stride` threads together cover [0, n); `first` is
+// this thread's number. count is `width` when `vectors` is true, which requires aligned addresses,
+// and 1 otherwise and for the last n % width elements.
 template <int width, typename Turn>
 __device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn& turn) {
     const i64 n_vectors = vectors ? n / width : 0;
@@ -165,7 +165,8 @@ __device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
     for_turns<width>(first, static_cast<i64>(gridDim.x) * blockDim.x, n, vectors, turn);
 }
 
-// Whether accesses of `n` elements of T from `data` on are aligned; on the host, before a launch.
+// Returns true when `data` is aligned for accesses of `n` elements of T. For the host, before a
+// launch.
 template <typename T>
 bool aligned(const T* data, int n = per_access<T>) {
     const size_t bytes = static_cast<size_t>(n) * sizeof(T);

@@ -12,17 +12,17 @@ using std::vector;
 
 namespace {
 
-// Stretches of n parameters with and without decay, some of them kept elsewhere; what is left out
-// between them stays as it is.
+// Parts of n parameters with and without decay. Their states are packed; some parts are followed by
+// a gap of 3 parameters, which the operation must not change.
 vector<AdamWPart> adamw_parts(i64 n, i64 n_parts) {
     vector<AdamWPart> parts;
-    i64 held = 0;
+    i64 state = 0;
     for (i64 i = 0; i < n_parts; ++i) {
         const i64 begin = i * n / n_parts;
         const i64 gap = i % 3 == 1 && n > 3 * n_parts ? 3 : 0;
         const i64 size = (i + 1) * n / n_parts - begin - gap;
-        parts.push_back({begin, held, size, i % 2 == 0});
-        held += size;
+        parts.push_back({begin, state, size, i % 2 == 0});
+        state += size;
     }
     return parts;
 }
@@ -33,11 +33,12 @@ void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step) {
     OpCase c;
     c.name = fmt::format("adamw n={} parts={} weight={} step={}", n, n_parts, weight, step);
     const vector<AdamWPart> parts = adamw_parts(n, n_parts);
-    const i64 n_held = parts.back().held + parts.back().size;
-    Tensor second = updated("v", {n_held});
+    const i64 n_states = parts.back().state_begin + parts.back().size;
+    Tensor second = updated("v", {n_states});
     for (double& value : second.values) value = value * value;
     const Tensor grad = stat_in("grad", {n});
-    c.tensors = {updated("master", {weight ? n_held : n}), grad, updated("m", {n_held}), second};
+    c.tensors = {updated("master", {weight ? n_states : n}), grad, updated("m", {n_states}),
+                 second};
     if (weight) c.tensors.push_back(updated("weight", {n}, Kind::compute));
     c.call = [=](Context& context, const Views& v) {
         adamw(context, {.master = v["master"],
@@ -60,19 +61,19 @@ void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step) {
         const double t = static_cast<double>(step);
         for (const AdamWPart& part : parts) {
             for (i64 k = 0; k < part.size; ++k) {
-                const size_t flat = at(part.flat + k);
-                const size_t held = at(part.held + k);
-                double& m = r["m"][held];
-                double& second_moment = r["v"][held];
-                double& master = r["master"][weight ? held : flat];
-                const double g = 0.5 * v.at("grad")[flat];
+                const size_t param = at(part.param_begin + k);
+                const size_t state = at(part.state_begin + k);
+                double& m = r["m"][state];
+                double& second_moment = r["v"][state];
+                double& master = r["master"][weight ? state : param];
+                const double g = 0.5 * v.at("grad")[param];
                 m += 0.1 * (g - m);
                 second_moment += 0.05 * (g * g - second_moment);
                 const double m_hat = m / (1 - std::pow(0.9, t));
                 const double v_hat = second_moment / (1 - std::pow(0.95, t));
                 if (part.decay) master *= 1 - 1e-2 * 0.1;
                 master -= 1e-2 * m_hat / (std::sqrt(v_hat) + 1e-8);
-                if (weight) r["weight"][flat] = master;
+                if (weight) r["weight"][param] = master;
             }
         }
         return r;

@@ -34,7 +34,7 @@ struct LinearCase {
     i64 n, m, k;
     bool bias;
     Activation activation;
-    bool made_again = false;
+    bool recomputed = false;
 
     bool active() const { return activation != Activation::none; }
     std::string shape() const {
@@ -45,14 +45,14 @@ struct LinearCase {
 
 OpCase linear_forward_case(const LinearCase& c) {
     OpCase f;
-    f.name = (c.made_again ? "linear_forward again " : "linear_forward ") + c.shape();
+    f.name = (c.recomputed ? "linear_forward recomputed " : "linear_forward ") + c.shape();
     const double scale = 1.0 / std::sqrt(static_cast<double>(c.k));
     f.tensors = {in("x", {c.n, c.k}), in("w", {c.m, c.k}, 2 * scale), out("y", {c.n, c.m})};
     if (c.bias) f.tensors.push_back(in("bias", {c.m}));
     if (c.active()) f.tensors.push_back(out("pre", {c.n, c.m}));
     f.call = [c](Context& context, const Views& v) {
         linear_forward(context,
-                       {v["x"], v["w"], v["bias"], v["y"], c.activation, v["pre"], c.made_again});
+                       {v["x"], v["w"], v["bias"], v["y"], c.activation, v["pre"], c.recomputed});
     };
     f.formula = [c](const Values& v) {
         vector<double> pre(at(c.n * c.m), 0.0);

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout, residual sum and norm backward in one pass, for rows that fit into the registers of a
+// block. Part of residual_norm_backward.cu.
+//
+// A row has blockDim.x threads; a block processes blockDim.y rows at a time, and a range of
+// block_rows rows in all. A thread has the same columns in every row: `steps` steps of W columns.
+// So it sums the parameter gradients of its columns in registers, and the block writes one partial
+// sum per column at the end. A thread loads dy and sum of its next row before it waits in sum_row()
+// for the other threads of its row. With most_steps steps per row the registers are full: then it
+// loads them at the start of the row, and computes StepValues twice instead of keeping them.
+#pragma once
+
+#include <algorithm>
+
+#include "cost/cuda_scratch.hpp"
+#include "cuda/cuda_device.hpp"
+#include "cuda/kernels/column_sums.hpp"
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/residual_norm.cuh"
+#include "cuda/kernels/shared.cuh"
+#include "cuda/kernels/vector.cuh"
+
+namespace lm::cuda {
+namespace {
+
+using device::Norm;
+using device::ResidualNormBackward;
+
+// Arguments of all backward kernels, also of the general ones; see device::ResidualNormBackward.
+template <typename T>
+struct Backward {
+    const T* dy;        // [rows, width]
+    const T* sum;       // [rows, width]
+    const T* weight;    // [width]
+    const float* mean;  // [rows]; nullptr: RMSNorm
+    const float* rstd;  // [rows]
+    const T* dsum_in;   // [rows, width] or nullptr
+    T* dsum;            // [rows, width]
+    T* dbranch;         // [rows, width] or nullptr
+    i64 rows;
+    i64 width;
+    RowDropout dropout;
+};
+
+template <typename T>
+Backward<T> kernel_arguments(const ResidualNormBackward& a) {
+    const bool centred = a.norm == Norm::layer_norm;
+    return {.dy = pointer<T>(a.dy),
+            .sum = pointer<T>(a.sum),
+            .weight = pointer<T>(a.weight),
+            .mean = centred ? pointer<float>(a.mean) : nullptr,
+            .rstd = pointer<float>(a.rstd),
+            .dsum_in = pointer<T>(a.dsum_in),
+            .dsum = pointer<T>(a.dsum),
+            .dbranch = pointer<T>(a.dbranch),
+            .rows = a.dsum[0],
+            .width = a.dsum[1],
+            .dropout = RowDropout(a.dropout, a.dsum[0], a.dsum[1])};
+}
+
+// Adds the partial sums parts[n_parts][2][C] to dweight and dbias.
+inline void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackward& a,
+                                    const float* parts, i64 n_parts) {
+    const i64 width = a.dsum[1];
+    add_parts(stream, {parts, n_parts, 2 * width, width}, pointer<float>(a.dweight), true);
+    if (!a.dbias) return;
+    add_parts(stream, {parts + width, n_parts, 2 * width, width}, pointer<float>(a.dbias), true);
+}
+
+// ---- Kernel ------------------------------------------------------------------------------------
+
+constexpr int W = row_step;
+constexpr int register_threads = 256;
+constexpr int most_steps = 4;  // steps of a thread in one row
+// Blocks that must fit on an SM: limits the registers that the compiler may use for a thread.
+constexpr int resident_blocks(int steps, bool with_dropout) {
+    return steps == 1 ? with_dropout ? 2 : 3 : 1;
+}
+
+template <typename T>
+using Piece = Pack<T, W>;
+
+// The first column of a thread's step, and whether the row has that column.
+__device__ inline u32 column_of(int step) {
+    return (threadIdx.x + static_cast<u32>(step) * blockDim.x) * W;
+}
+template <typename T>
+__device__ bool has_column(const Backward<T>& a, int step) {
+    return column_of(step) < static_cast<u32>(a.width);
+}
+
+// The rows of a block: pointers to its first row, and their number. Offsets from these pointers fit
+// into 32 bits, which halves the registers for addresses.
+template <typename T>
+struct BlockRows {
+    __device__ BlockRows(const Backward<T>& a, i64 begin, i64 most)
+        : dy(a.dy + begin * a.width),
+          sum(a.sum + begin * a.width),
+          mean(a.mean + begin),
+          rstd(a.rstd + begin),
+          dsum_in(a.dsum_in + begin * a.width),
+          dsum(a.dsum + begin * a.width),
+          dbranch(a.dbranch + begin * a.width),
+          n(static_cast<u32>(a.rows - begin < most ? a.rows - begin : most)) {}
+    // Offset of the thread's step of a row.
+    __device__ u32 at(const Backward<T>& a, u32 row, int step) const {
+        return row * static_cast<u32>(a.width) + column_of(step);
+    }
+    const T* dy;
+    const T* sum;
+    const float* mean;
+    const float* rstd;
+    const T* dsum_in;
+    T* dsum;
+    T* dbranch;
+    u32 n;
+};
+
+// A thread's elements of one row of dy and sum, in the storage type: half the registers of fp32.
+template <typename T, int steps>
+struct RowPieces {
+    Piece<T> dy[steps];
+    Piece<T> sum[steps];
+    float mean = 0.0F;
+    float rstd = 0.0F;
+
+    __device__ void read(const Backward<T>& a, const BlockRows<T>& block, u32 row) {
+        if (a.mean) mean = block.mean[row];
+        rstd = block.rstd[row];
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+            if (!has_column(a, s)) continue;
+            const u32 at = block.at(a, row, s);
+            dy[s] = load_pack(block.dy + at);
+            sum[s] = load_pack(block.sum + at);
+        }
+    }
+};
+
+// The values of one step, in fp32.
+struct StepValues {
+    float dy[W];
+    float xhat[W];
+    float g[W];
+};
+template <typename T, int steps>
+__device__ StepValues values_of(const RowPieces<T, steps>& pieces, const Piece<T>& weight, int s) {
+    StepValues values{};
+    pieces.dy[s].get(values.dy);
+    pieces.sum[s].get(values.xhat);
+    weight.get(values.g);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+        values.xhat[k] = (values.xhat[k] - pieces.mean) * pieces.rstd;
+        values.g[k] *= values.dy[k];
+    }
+    return values;
+}
+
+// Writes parts[blockIdx.x][2][width]: the sums of the block's rows. The blockDim.y threads of a
+// column add to shared memory one after another, with a barrier in between: a fixed order.
+template <int steps>
+__device__ void write_parts(float* parts, i64 width, const float (&dweight)[steps][W],
+                            const float (&dbias)[steps][W]) {
+    float* const shared = dynamic_shared<float>();  // [2][width]
+    for (unsigned y = 0; y < blockDim.y; ++y) {
+        __syncthreads();
+        if (threadIdx.y != y) continue;
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+            const i64 column = (i64{threadIdx.x} + s * i64{blockDim.x}) * W;
+            if (column >= width) continue;
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                float* const to = shared + column + k;
+                to[0] = y == 0 ? dweight[s][k] : to[0] + dweight[s][k];
+                to[width] = y == 0 ? dbias[s][k] : to[width] + dbias[s][k];
+            }
+        }
+    }
+    __syncthreads();
+    const i64 thread = i64{threadIdx.y} * blockDim.x + threadIdx.x;
+    for (i64 i = thread; i < 2 * width; i += i64{blockDim.x} * blockDim.y) {
+        parts[blockIdx.x * 2 * width + i] = shared[i];
+    }
+}
+
+// Block b processes rows [b block_rows, (b + 1) block_rows), blockDim.y at a time. All threads run
+// the same number of iterations, also without a row (`on` false), because sum_row() has a barrier.
+// dsum may alias dsum_in or sum: a thread loads its elements of a row before it stores them, and
+// the elements that it loads ahead are of another row.
+template <typename T, int steps, bool with_dropout>
+__global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_dropout))
+    backward_in_registers(const Backward<T> a, float* parts, i64 block_rows) {
+    const i64 begin = blockIdx.x * block_rows;
+    const BlockRows<T> block(a, begin, block_rows);
+    const float share = 1.0F / static_cast<float>(a.width);
+    Piece<T> weights[steps];
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+        if (has_column(a, s)) weights[s] = load_pack(a.weight + column_of(s));
+    }
+    float dweight[steps][W] = {};
+    float dbias[steps][W] = {};
+    constexpr bool ahead = steps < most_steps;
+    RowPieces<T, steps> pieces;
+    u32 row = threadIdx.y;
+    if (ahead && row < block.n) pieces.read(a, block, row);
+    for (u32 first = 0, turn = 0; first < block.n;
+         first += blockDim.y, row += blockDim.y, turn ^= 1) {
+        const bool on = row < block.n;
+        if (!ahead && on) pieces.read(a, block, row);
+        Piece<T> dsum_in[steps] = {};
+        StepValues values[steps] = {};
+        float sums[2] = {0.0F, 0.0F};  // of g and g * xhat
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+            if (!on || !has_column(a, s)) continue;
+            if (a.dsum_in) dsum_in[s] = load_pack(block.dsum_in + block.at(a, row, s));
+            values[s] = values_of(pieces, weights[s], s);
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                sums[0] += values[s].g[k];
+                sums[1] += values[s].g[k] * values[s].xhat[k];
+                dweight[s][k] += values[s].dy[k] * values[s].xhat[k];
+                dbias[s][k] += values[s].dy[k];
+            }
+        }
+        const float rstd = pieces.rstd;
+        if (ahead && row + blockDim.y < block.n) pieces.read(a, block, row + blockDim.y);
+        sum_row<register_threads>(sums, turn);
+        const float mean_g = a.mean ? sums[0] * share : 0.0F;
+        const float mean_gx = sums[1] * share;
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+            if (!on || !has_column(a, s)) continue;
+            // Recomputed, because keeping them would exceed the registers.
+            if (!ahead) values[s] = values_of(pieces, weights[s], s);
+            float d[W];
+            dsum_in[s].get(d);
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                d[k] += rstd * (values[s].g[k] - mean_g - values[s].xhat[k] * mean_gx);
+            }
+            const u32 at = block.at(a, row, s);
+            store<W>(block.dsum + at, d);
+            if (!a.dbranch) continue;
+            if constexpr (with_dropout) DropoutRow(a.dropout, begin + row).apply(column_of(s), d);
+            store<W>(block.dbranch + at, d);
+        }
+    }
+    write_parts<steps>(parts, a.width, dweight, dbias);
+}
+
+// ---- Launch ------------------------------------------------------------------------------------
+
+template <typename T, int steps, bool with_dropout>
+void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
+    const Backward<T> args = kernel_arguments<T>(a);
+    const int threads = row_threads(ceil_div(args.width / W, i64{steps}), register_threads);
+    const i64 at_once = register_threads / threads;  // rows that a block processes at a time
+    const i64 at_a_time = i64{resident_blocks(steps, with_dropout)} *
+                          device_of(context).properties().multiProcessorCount;
+    const i64 n_blocks = std::min(at_a_time, cost::norm_gradient_parts);
+    const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
+    const i64 n_parts = ceil_div(args.rows, block_rows);
+    float* const parts =
+        Scratch(context.workspace).take<float>(cost::norm_gradient_floats(args.width));
+    launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
+           blocks_for(n_parts, 1),
+           dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),
+           static_cast<size_t>(2 * args.width) * sizeof(float), args, parts, block_rows);
+    add_parameter_gradients(stream_of(context), a, parts, n_parts);
+}
+
+}  // namespace
+}  // namespace lm::cuda
