@@ -163,26 +163,25 @@ void whole_product(Bench& bench, const std::string& name, const cpu::Product& p,
     const auto type = bench.type() == DType::bf16 ? dnnl::memory::data_type::bf16 : f32;
     dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     dnnl::stream stream(engine);
-    const Dims a_stride = p.form == cpu::Form::xt_w ? Dims{1, p.rows} : Dims{p.depth, 1};
-    const Dims b_stride = p.form == cpu::Form::x_wt ? Dims{1, p.depth} : Dims{p.cols, 1};
-    const dnnl::memory::desc a({p.rows, p.depth}, type, a_stride);
-    const dnnl::memory::desc b({p.depth, p.cols}, type, b_stride);
-    const dnnl::memory::desc c({p.rows, p.cols}, p.c ? f32 : type, Dims{p.cols, 1});
-    bench.flops(
-        name, 2.0 * static_cast<double>(p.rows * p.cols) * static_cast<double>(p.depth), [&] {
-            static const auto set_threads =
-                reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-            if (set_threads) set_threads(bench.threads());
-            static std::map<std::string, dnnl::matmul> made;
-            if (!made.count(name)) {
-                made[name] = dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, engine));
-            }
-            made[name].execute(stream, {{DNNL_ARG_SRC, {a, engine, const_cast<void*>(p.a)}},
-                                        {DNNL_ARG_WEIGHTS, {b, engine, const_cast<void*>(p.b)}},
-                                        {DNNL_ARG_DST, {c, engine, p.c ? p.c : out}}});
-            stream.wait();
-            cpu::use_one_library_thread();
-        });
+    const Dims a_stride = p.form == cpu::Form::tn ? Dims{1, p.m} : Dims{p.k, 1};
+    const Dims b_stride = p.form == cpu::Form::nt ? Dims{1, p.k} : Dims{p.n, 1};
+    const dnnl::memory::desc a({p.m, p.k}, type, a_stride);
+    const dnnl::memory::desc b({p.k, p.n}, type, b_stride);
+    const dnnl::memory::desc c({p.m, p.n}, p.c ? f32 : type, Dims{p.n, 1});
+    bench.flops(name, 2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k), [&] {
+        static const auto set_threads =
+            reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+        if (set_threads) set_threads(bench.threads());
+        static std::map<std::string, dnnl::matmul> made;
+        if (!made.count(name)) {
+            made[name] = dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, engine));
+        }
+        made[name].execute(stream, {{DNNL_ARG_SRC, {a, engine, const_cast<void*>(p.a)}},
+                                    {DNNL_ARG_WEIGHTS, {b, engine, const_cast<void*>(p.b)}},
+                                    {DNNL_ARG_DST, {c, engine, p.c ? p.c : out}}});
+        stream.wait();
+        cpu::use_one_library_thread();
+    });
 }
 
 void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
@@ -204,19 +203,17 @@ void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
                                {x, w, head ? View{} : bias, y, activation, active ? pre : View{}});
     });
     whole_product(bench, "  oneDNN linear_forward " + shape,
-                  {.form = Form::x_wt, .rows = n, .cols = m, .depth = k, .a = x.data, .b = w.data},
-                  y.data);
+                  {.form = Form::nt, .m = n, .n = m, .k = k, .a = x.data, .b = w.data}, y.data);
     bench.flops("linear_backward_input " + shape, work, [&] {
         device::linear_backward_input(bench.context(), {y, w, x, device::Activation::none, {}});
     });
     whole_product(bench, "  oneDNN linear_backward_input " + shape,
-                  {.form = Form::x_w, .rows = n, .cols = k, .depth = m, .a = y.data, .b = w.data},
-                  x.data);
+                  {.form = Form::nn, .m = n, .n = k, .k = m, .a = y.data, .b = w.data}, x.data);
     bench.flops("linear_backward_weight " + shape, work, [&] {
         device::linear_backward_weight(bench.context(), {y, x, dw, head ? View{} : dbias, true});
     });
     whole_product(bench, "  oneDNN linear_backward_weight " + shape,
-                  {Form::xt_w, m, k, n, y.data, x.data, dw.as<float>()}, nullptr);
+                  {Form::tn, m, k, n, y.data, x.data, dw.as<float>()}, nullptr);
 }
 
 // ---- attention ---------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ constexpr i64 block = cost::attention_block;
 class Pieces {
   public:
     Pieces(float* base, i64 floats) : next_(base), end_(base + floats) {}
-    float* take(i64 floats) {
+    float* reserve(i64 floats) {
         float* const piece = next_;
         next_ += floats;
         LM_CHECK(next_ <= end_, "attention needs more scratch than its formula says");
@@ -108,14 +108,14 @@ struct ForwardScratch {
     ForwardScratch(float* base, i64 width)
         : ForwardScratch(Pieces(base, cost::attention_forward_floats(width)), width) {}
     ForwardScratch(Pieces pieces, i64 width)
-        : q(pieces.take(block * width)),
-          k_transposed(pieces.take(block * width)),
-          v(pieces.take(block * width)),
-          out(pieces.take(block * width)),
-          scores(pieces.take(block * block)),
-          max(pieces.take(block)),
-          sum(pieces.take(block)),
-          factors(pieces.take(block)) {}
+        : q(pieces.reserve(block * width)),
+          k_transposed(pieces.reserve(block * width)),
+          v(pieces.reserve(block * width)),
+          out(pieces.reserve(block * width)),
+          scores(pieces.reserve(block * block)),
+          max(pieces.reserve(block)),
+          sum(pieces.reserve(block)),
+          factors(pieces.reserve(block)) {}
     float *q, *k_transposed, *v, *out, *scores, *max, *sum, *factors;
 };
 
@@ -174,18 +174,18 @@ struct BackwardScratch {
         : BackwardScratch(Pieces(base, cost::attention_backward_floats(length, width)), length,
                           width) {}
     BackwardScratch(Pieces pieces, i64 length, i64 width)
-        : q(pieces.take(length * width)),
-          dout(pieces.take(length * width)),
-          dq(pieces.take(length * width)),
-          dk(pieces.take(length * width)),
-          dv(pieces.take(length * width)),
-          delta(pieces.take(length)),
-          k(pieces.take(block * width)),
-          k_transposed(pieces.take(block * width)),
-          v_transposed(pieces.take(block * width)),
-          p(pieces.take(block * block)),
-          dp(pieces.take(block * block)),
-          factors(pieces.take(block)) {}
+        : q(pieces.reserve(length * width)),
+          dout(pieces.reserve(length * width)),
+          dq(pieces.reserve(length * width)),
+          dk(pieces.reserve(length * width)),
+          dv(pieces.reserve(length * width)),
+          delta(pieces.reserve(length)),
+          k(pieces.reserve(block * width)),
+          k_transposed(pieces.reserve(block * width)),
+          v_transposed(pieces.reserve(block * width)),
+          p(pieces.reserve(block * block)),
+          dp(pieces.reserve(block * block)),
+          factors(pieces.reserve(block)) {}
     // q is scaled; dk and dv are the sums over the heads of a group; p holds probabilities, then
     // those after dropout; dp their gradient, then that of the scores.
     float *q, *dout, *dq, *dk, *dv, *delta, *k, *k_transposed, *v_transposed, *p, *dp, *factors;
@@ -280,7 +280,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_forward_floats(a.head_dim);
-    float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
+    float* const base = Scratch(context.workspace).reserve<float>(pool.size() * floats);
     const i64 n_blocks = ceil_div(a.qkv[1], block);
     const i64 n_heads = a.qkv[0] * a.n_heads;
     pool.run(n_blocks * n_heads, [&](i64 task, int worker) {
@@ -295,7 +295,7 @@ void attention_backward(device::Context& context, const AttentionBackward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_backward_floats(a.qkv[1], a.head_dim);
-    float* const base = Scratch(context.workspace).take<float>(pool.size() * floats);
+    float* const base = Scratch(context.workspace).reserve<float>(pool.size() * floats);
     const i64 in_group = a.n_heads / a.n_groups;
     pool.run(a.qkv[0] * a.n_groups, [&](i64 task, int worker) {
         const BackwardScratch scratch(base + worker * floats, a.qkv[1], a.head_dim);

@@ -18,7 +18,7 @@ class ColumnSums {
           rows_(rows),
           columns_(columns),
           n_blocks_(ceil_div(rows, cost::reduction_rows)),
-          partials_(scratch.take<float>(n_blocks_ * columns)) {}
+          partials_(scratch.reserve<float>(n_blocks_ * columns)) {}
 
     // body(first row, last row, partial row to fill, worker) for each block, in parallel.
     template <typename Body>

@@ -76,7 +76,7 @@ class Scratch {
         : next_(static_cast<std::byte*>(workspace.data)),
           left_(workspace ? workspace.bytes() : 0) {}
     template <typename T>
-    T* take(i64 count) {
+    T* reserve(i64 count) {
         const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), 64);
         LM_CHECK(bytes <= left_, "an operation needs more workspace than the plan gives it");
         T* const piece = reinterpret_cast<T*>(next_);

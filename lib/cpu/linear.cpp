@@ -162,10 +162,10 @@ void linear_forward(device::Context& context, const LinearForward& a) {
     const Target y(a.y);
     // The product goes where it is kept; the activation reads it from there while it is hot.
     const Target pre(active ? a.pre_activation : a.y);
-    const Product product{.form = Form::x_wt,
-                          .rows = a.x[0],
-                          .cols = width,
-                          .depth = a.x[1],
+    const Product product{.form = Form::nt,
+                          .m = a.x[0],
+                          .n = width,
+                          .k = a.x[1],
                           .a = a.x.data,
                           .b = a.w.data,
                           .c = pre.row(0, nullptr),
@@ -201,10 +201,10 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
     const bool active = a.activation != Activation::none;
     const Source pre(active ? a.pre_activation : device::View{});
     const Target dx(a.dx);
-    const Product product{.form = Form::x_w,
-                          .rows = a.dy[0],
-                          .cols = width,
-                          .depth = a.w[0],
+    const Product product{.form = Form::nn,
+                          .m = a.dy[0],
+                          .n = width,
+                          .k = a.w[0],
                           .a = a.dy.data,
                           .b = a.w.data,
                           .c = dx.row(0, nullptr),
@@ -225,10 +225,10 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
     require_fast(a.dy.dtype);
-    const Product product{.form = Form::xt_w,
-                          .rows = a.dy[1],
-                          .cols = a.x[1],
-                          .depth = a.dy[0],
+    const Product product{.form = Form::tn,
+                          .m = a.dy[1],
+                          .n = a.x[1],
+                          .k = a.dy[0],
                           .a = a.dy.data,
                           .b = a.x.data,
                           .c = a.dw.as<float>(),

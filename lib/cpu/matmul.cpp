@@ -38,7 +38,7 @@ struct Cut {
 
 struct TileShape {
     Form form;
-    i64 rows, cols, depth, lda, ldb, ldc;
+    i64 m, n, k, lda, ldb, ldc;
     bool accumulate;
     DType type;
     friend auto operator<=>(const TileShape&, const TileShape&) = default;
@@ -49,7 +49,7 @@ struct Strides {
 };
 
 Strides strides_of(const Product& p) {
-    return {p.form == Form::xt_w ? p.rows : p.depth, p.form == Form::x_wt ? p.depth : p.cols};
+    return {p.form == Form::tn ? p.m : p.k, p.form == Form::nt ? p.k : p.n};
 }
 
 using Arguments = std::array<dnnl_exec_arg_t, 4>;
@@ -87,11 +87,11 @@ struct Matmul::Library {
 };
 
 Primitive Matmul::Library::make(const TileShape& t) const {
-    const auto a = t.form == Form::xt_w ? desc_of(t.type, t.rows, t.depth, 1, t.lda)
-                                        : desc_of(t.type, t.rows, t.depth, t.lda, 1);
-    const auto b = t.form == Form::x_wt ? desc_of(t.type, t.depth, t.cols, 1, t.ldb)
-                                        : desc_of(t.type, t.depth, t.cols, t.ldb, 1);
-    const auto c = desc_of(DType::fp32, t.rows, t.cols, t.ldc, 1);
+    const auto a = t.form == Form::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
+                                      : desc_of(t.type, t.m, t.k, t.lda, 1);
+    const auto b = t.form == Form::nt ? desc_of(t.type, t.k, t.n, 1, t.ldb)
+                                      : desc_of(t.type, t.k, t.n, t.ldb, 1);
+    const auto c = desc_of(DType::fp32, t.m, t.n, t.ldc, 1);
     dnnl::post_ops post;
     if (t.accumulate) post.append_sum(1.0F);
     dnnl::primitive_attr attributes;
@@ -133,7 +133,7 @@ namespace {
 // The tiles of a product: at most two lengths in each direction, so four shapes.
 struct Tiling {
     explicit Tiling(const Product& p)
-        : rows(p.rows, tile_rows, row_granule), cols(p.cols, tile_cols, col_granule) {}
+        : rows(p.m, tile_rows, row_granule), cols(p.n, tile_cols, col_granule) {}
     i64 count() const { return rows.count * cols.count; }
     Tile tile(i64 task) const {
         const i64 r = task % rows.count;  // neighbours share a piece of b
@@ -146,23 +146,23 @@ struct Tiling {
     Cut rows, cols;
 };
 
-TileShape shape_of(const Product& p, i64 rows, i64 cols) {
+TileShape shape_of(const Product& p, i64 m, i64 n) {
     const Strides s = strides_of(p);
-    const i64 ldc = p.c ? p.cols : cols;
-    return {p.form, rows, cols, p.depth, s.lda, s.ldb, ldc, p.accumulate, p.type};
+    const i64 ldc = p.c ? p.n : n;
+    return {p.form, m, n, p.k, s.lda, s.ldb, ldc, p.accumulate, p.type};
 }
 
 // A tile's operands, for either code.
 Operands operands_of(const Product& p, const Tile& t) {
     const Strides s = strides_of(p);
-    const bool a_turned = p.form == Form::xt_w;
-    const bool b_turned = p.form == Form::x_wt;
+    const bool a_turned = p.form == Form::tn;
+    const bool b_turned = p.form == Form::nt;
     const auto element = [&p](const void* base, i64 offset) {
         return static_cast<const std::byte*>(base) + offset * size_of(p.type);
     };
-    return {.rows = t.row_end - t.row_begin,
-            .cols = t.col_end - t.col_begin,
-            .depth = p.depth,
+    return {.m = t.row_end - t.row_begin,
+            .n = t.col_end - t.col_begin,
+            .k = p.k,
             .a = element(p.a, a_turned ? t.row_begin : t.row_begin * s.lda),
             .a_row = a_turned ? 1 : s.lda,
             .a_col = a_turned ? s.lda : 1,
@@ -233,16 +233,16 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     ThreadPool& pool = pool_of(context);
     constexpr i64 packed = cost::matmul_scratch_bytes / i64{sizeof(float)};
     constexpr i64 floats = packed + cost::matmul_tile_bytes / i64{sizeof(float)};
-    float* const scratch = Scratch(context.workspace).take<float>(pool.size() * floats);
+    float* const scratch = Scratch(context.workspace).reserve<float>(pool.size() * floats);
     pool.run(tiling.count(), [&](i64 task, int worker) {
         Tile tile = tiling.tile(task);
         float* const own = scratch + worker * floats;
-        tile.values = p.c ? p.c + tile.row_begin * p.cols + tile.col_begin : own + packed;
-        tile.stride = p.c ? p.cols : tile.width();
+        tile.values = p.c ? p.c + tile.row_begin * p.n + tile.col_begin : own + packed;
+        tile.stride = p.c ? p.n : tile.width();
         const Operands operands = operands_of(p, tile);
         if (library) {
-            const bool last_rows = tile.row_end == p.rows;
-            const bool last_cols = tile.col_end == p.cols;
+            const bool last_rows = tile.row_end == p.m;
+            const bool last_cols = tile.col_end == p.n;
             execute(*primitives[last_rows][last_cols],
                     library_->streams[static_cast<size_t>(worker)], worker, operands, own);
         } else {

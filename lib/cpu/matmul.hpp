@@ -20,13 +20,13 @@ namespace lm::cpu {
 // c[rows, cols] = op(a) op(b), with `depth` summed over:
 // x_wt: a [rows, depth], b [cols, depth]; x_w: a [rows, depth], b [depth, cols];
 // xt_w: a [depth, rows], b [depth, cols].
-enum class Form { x_wt, x_w, xt_w };
+enum class Form { nt, nn, tn };
 
 struct Product {
-    Form form = Form::x_wt;
-    i64 rows = 0;
-    i64 cols = 0;
-    i64 depth = 0;
+    Form form = Form::nt;
+    i64 m = 0;
+    i64 n = 0;
+    i64 k = 0;
     const void* a = nullptr;  // of `type`
     const void* b = nullptr;
     float* c = nullptr;  // contiguous, as a and b; none: each tile is made in scratch memory

@@ -206,7 +206,7 @@ class ScratchRows {
   public:
     ScratchRows(Scratch& scratch, int n_workers, i64 width)
         : width_(round_up(width, 16)),
-          base_(scratch.take<float>(n_workers * cost::norm_scratch_rows * width_)) {}
+          base_(scratch.reserve<float>(n_workers * cost::norm_scratch_rows * width_)) {}
     float* row(int worker, i64 index) const {
         return base_ + (worker * cost::norm_scratch_rows + index) * width_;
     }
@@ -220,7 +220,7 @@ class ScratchRows {
 const float* parameter(const device::View& view, Scratch& scratch) {
     if (!view) return nullptr;
     const i64 n = view.numel();
-    return Source(view).row(0, n, is_half(view.dtype) ? scratch.take<float>(n) : nullptr);
+    return Source(view).row(0, n, is_half(view.dtype) ? scratch.reserve<float>(n) : nullptr);
 }
 
 template <typename T>

@@ -14,7 +14,8 @@
 namespace lm::cuda {
 namespace {
 
-// The table's entry of `operation`: tells the device its name, and finds a launch that failed.
+// The table entry of `operation`: stores its name for error messages, enqueues it, and throws when
+// a launch failed.
 template <typename Args, void (*operation)(device::Context&, const Args&)>
 void run_named(device::Context& context, const Args& args, const char* name) {
     CudaDevice& device = device_of(context);
@@ -37,26 +38,26 @@ const device::OpTable table{LM_OPS(LM_ENTRY)};
 }  // namespace
 
 void no_such_type(DType dtype) {
-    fail(Exit::usage, name_of(dtype), "the operations of a GPU compute from fp32, bf16 and fp16");
+    fail(Exit::usage, name_of(dtype), "operations on a GPU support fp32, bf16 and fp16 only");
 }
 
 // GPUs of capability 8.6, 8.9 and 12.0 have 99 KiB, those of data centers 163 or more.
 void too_little_shared_memory(size_t bytes) {
-    cudaGetLastError();  // it is told here
+    cudaGetLastError();  // clears the error, which is reported here
     run_error("cuda",
-              "a block of this operation wants {} of shared memory, more than this GPU has: heads "
-              "of at most 128 (64 in fp32) want less",
+              "an operation needs {} of shared memory for each block, more than this GPU has: use "
+              "attention heads of at most 128 (64 in fp32)",
               human_size(static_cast<i64>(bytes)));
 }
 
-void out_of_workspace() {
-    LM_CHECK(false, "an operation needs more workspace than the plan gives it");
-    std::abort();
+void out_of_workspace(i64 needed, i64 left) {
+    bug(__FILE__, __LINE__, fmt::format("workspace: expected {} free bytes, got {}", needed, left));
 }
 
-void misaligned_workspace() {
-    LM_CHECK(false, "a workspace that does not begin at a multiple of 256 bytes");
-    std::abort();
+void misaligned_workspace(const void* begin) {
+    bug(__FILE__, __LINE__,
+        fmt::format("workspace: expected a multiple of {} as its address, got {}",
+                    cost::cuda_alignment, begin));
 }
 
 CudaDevice::CudaDevice(int index) : index_(index) {
@@ -68,7 +69,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
     in_use_at_start_ = memory_in_use().now;
 }
 
-// Errors were told when they came up; the process may be on its way out.
+// Ignores errors: they were reported before, and the process may be exiting because of one.
 CudaDevice::~CudaDevice() {
     cudaStreamSynchronize(stream_);
     staging_.close();
@@ -84,14 +85,14 @@ const device::OpTable& CudaDevice::ops() const {
     return table;
 }
 
-void CudaDevice::give_up(cudaError_t status) const {
+void CudaDevice::throw_error(cudaError_t status) const {
     run_error(fmt::format("cuda:{}", index_), "{}: {} ({}){}", operation_,
               cudaGetErrorString(status), cudaGetErrorName(status), advice_on(status));
 }
 
 void CudaDevice::copy_to_host(void* host, const device::View& source) {
     if (source.bytes() == 0) return;
-    waited(staging_.to_host(host, source.data, source.bytes(), stream_));
+    after_wait(staging_.to_host(host, source.data, source.bytes(), stream_));
 }
 
 void CudaDevice::copy_from_host(const device::View& target, const void* host) {
@@ -99,11 +100,11 @@ void CudaDevice::copy_from_host(const device::View& target, const void* host) {
 }
 
 void CudaDevice::synchronize() {
-    waited(cudaStreamSynchronize(stream_));
+    after_wait(cudaStreamSynchronize(stream_));
 }
 
-// What stopped the GPU's work says more than the error that came of it.
-void CudaDevice::waited(cudaError_t status) {
+// on_wait_ first: its message states why the work was aborted; `status` is only a consequence.
+void CudaDevice::after_wait(cudaError_t status) {
     if (on_wait_) on_wait_();
     check(status);
     check(timer_.collect());
@@ -146,17 +147,16 @@ void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
     if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();  // it is told here, not at the next launch
+        cudaGetLastError();  // clears the error, which is reported here and not by the next launch
         size_t free = 0;
         size_t total = 0;
         cudaMemGetInfo(&free, &total);
-        run_error(purpose, "cannot allocate {} on cuda:{}: {} of its {} are free",
-                  human_size(bytes), index_, human_size(static_cast<i64>(free)),
-                  human_size(static_cast<i64>(total)));
+        run_error(purpose, "cannot allocate {} on cuda:{}: {} of {} are free", human_size(bytes),
+                  index_, human_size(static_cast<i64>(free)), human_size(static_cast<i64>(total)));
     }
     check(status);
     check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_));
-    check(cudaStreamSynchronize(stream_));  // zero for every stream
+    check(cudaStreamSynchronize(stream_));  // other streams must see the zeros, too
     allocations_[static_cast<const std::byte*>(data)] = bytes;
     return data;
 }

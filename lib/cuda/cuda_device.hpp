@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU: memory, one compute stream in which copies and operations follow each other, and the
-// table of operations. Nothing here waits for the GPU but copy_to_host() and synchronize(); errors
-// of what is under way come up there, or at any later call.
+// One GPU: memory, one compute stream that runs all copies and operations in order, and the table
+// of operations. Only copy_to_host() and synchronize() block until the GPU is done. Errors of
+// pending work are reported there, or by any later call.
 //
-// Kernel files (.cu) include this, so neither it nor they include base/error.hpp: nvcc does not
+// Kernel files (.cu) include this header, so it must not include base/error.hpp: nvcc does not
 // compile fmt.
 #pragma once
 
@@ -44,24 +44,25 @@ class CudaDevice final : public device::Device {
     void measure(const std::function<void()>& work, double& seconds) override;
 
     int index() const { return index_; }
-    // Whether that is memory of this device.
+    // Returns true when `data` is in memory that this device allocated.
     bool holds(const void* data) const;
-    // `check` is called whenever the host has waited for the GPU: what it waited for may have been
-    // stopped instead of done, and `check` throws then.
+    // Registers `check`, which is called whenever the host has waited for the GPU. It must throw
+    // when the work was aborted instead of finished (NcclWorld).
     void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
     Matmul& matmul() { return *matmul_; }
-    // nullptr: attention is by our own kernels.
+    // nullptr: attention uses the kernels of this plugin.
     const CudnnAttention* cudnn() const { return cudnn_; }
     bool cudnn_is_deterministic() const { return cudnn_is_deterministic_; }
 
-    // The operation that is being told to the GPU, for messages.
+    // The operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
     const char* operation() const { return operation_; }
-    // Throws Error(failure) "cuda:0: OPERATION: what CUDA says (its name)".
+    // Throws Error(failure) "cuda:0: OPERATION: CUDA's message (its name)" unless status is
+    // success.
     void check(cudaError_t status) const {
-        if (status != cudaSuccess) give_up(status);
+        if (status != cudaSuccess) throw_error(status);
     }
 
   protected:
@@ -69,8 +70,8 @@ class CudaDevice final : public device::Device {
     void free_raw(void* data, i64 bytes) override;
 
   private:
-    [[noreturn]] void give_up(cudaError_t status) const;
-    void waited(cudaError_t status);
+    [[noreturn]] void throw_error(cudaError_t status) const;
+    void after_wait(cudaError_t status);
 
     int index_;
     i64 in_use_at_start_ = 0;
@@ -93,34 +94,35 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-[[noreturn]] void out_of_workspace();
-[[noreturn]] void misaligned_workspace();
+// Throw bugs.
+[[noreturn]] void out_of_workspace(i64 needed, i64 left);
+[[noreturn]] void misaligned_workspace(const void* begin);
 
-// Where a workspace begins: at a multiple of cuda_alignment, as the plan places it and cuBLASLt and
-// cuDNN want it.
+// Returns the begin of a workspace. It must be a multiple of cuda_alignment, which cuBLASLt and
+// cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
-        misaligned_workspace();
+        misaligned_workspace(workspace.data);
     }
     return static_cast<std::byte*>(workspace.data);
 }
 
-// Hands out pieces of a workspace, aligned as it is; asking for more than there is is a bug of the
-// formula in cost/workspace.cpp.
+// Reserves parts of a workspace, each aligned to cuda_alignment. Reserving more than it has is a
+// bug of the formula in cost/workspace.cpp.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)
         : next_(begin_of(workspace)), left_(workspace ? workspace.bytes() : 0) {}
     template <typename T>
-    T* take(i64 count) {
+    T* reserve(i64 count) {
         const i64 bytes = cost::cuda_piece(count * static_cast<i64>(sizeof(T)));
-        if (bytes > left_) out_of_workspace();
+        if (bytes > left_) out_of_workspace(bytes, left_);
         T* const piece = reinterpret_cast<T*>(next_);
         next_ += bytes;
         left_ -= bytes;
         return piece;
     }
-    // What is left.
+    // Returns the unreserved part.
     device::View rest() const { return {next_, DType::uint8, {left_}}; }
 
   private:

@@ -9,7 +9,7 @@
 namespace lm::cuda {
 namespace {
 
-constexpr int oldest_capability = 80;  // Ampere: what CMAKE_CUDA_ARCHITECTURES begins with
+constexpr int oldest_capability = 80;  // Ampere: the first of CMAKE_CUDA_ARCHITECTURES
 
 std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -19,8 +19,8 @@ std::string version_text(int version) {
 // version compatibility).
 constexpr int oldest_driver = CUDART_VERSION >= 13000 ? 580 : 525;
 
-// " 550.54.15", as the kernel's module tells it: "NVRM version: NVIDIA UNIX x86_64 Kernel Module
-// 550.54.15  Tue ..."; or "".
+// Returns the version of the kernel module, such as " 550.54.15", or "". The file's first line is
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...".
 std::string module_version() {
     std::ifstream file("/proc/driver/nvidia/version");
     for (std::string word; file >> word;) {
@@ -52,19 +52,21 @@ std::string module_version() {
               visible[0] == 0 ? "\"\"" : visible);
 }
 
-// What the driver reads once, before the first call. Streams that share one of its work queues wait
-// for each other, and a receive that waits for its message must not hold up what that message
-// needs: as many queues as there can be, whatever a job script says for other programs' sake
-// (Megatron-LM asks for 1). Kernels that are loaded when they are first called wait for the whole
-// device, with the same effect: where there are other ranks to wait for, all are loaded at the
-// start, which takes a while and memory for those that are never called.
+// Sets the environment variables that the driver reads once, before its first call.
+//
+// CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum: streams that share one of the driver's work queues
+// block each other. A receive that waits for its message must not block the work that produces the
+// message (deadlock). Job scripts for Megatron-LM set 1; that is overwritten.
+//
+// CUDA_MODULE_LOADING=EAGER with several ranks: a kernel that is loaded at its first launch waits
+// for the whole device, with the same deadlock. Loading all kernels costs start-up time and memory.
 void set_up_driver(int n_ranks) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     if (n_ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 [[noreturn]] void refused(const std::string& what, cudaError_t status) {
-    cudaGetLastError();  // it is told here
+    cudaGetLastError();  // clears the error, which is reported here
     run_error(what, "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
               advice_on(status));
 }
@@ -79,7 +81,7 @@ int count_devices(int n_ranks) {
     if (status == cudaErrorInsufficientDriver) no_driver();
     if (status == cudaErrorStubLibrary) {
         run_error("cuda",
-                  "libcuda.so.1 is the toolkit's stub, not a driver: take .../lib64/stubs out of "
+                  "libcuda.so.1 is the toolkit's stub, not a driver: remove .../lib64/stubs from "
                   "LD_LIBRARY_PATH");
     }
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) no_device();
@@ -87,8 +89,8 @@ int count_devices(int n_ranks) {
     return count;
 }
 
-// The driver refuses a device that another process has for itself ("exclusive process") when this
-// process goes there, not when it counts or looks (cudaSetDevice() makes the context since 12.0).
+// The driver refuses a device that another process uses in exclusive mode only when the context is
+// created, which cudaSetDevice() does since CUDA 12.0; the calls before it succeed.
 void claim_device(int index) {
     const std::string name = fmt::format("cuda:{}", index);
     cudaDeviceProp properties;
@@ -105,18 +107,20 @@ void claim_device(int index) {
 std::string advice_on(cudaError_t status) {
     switch (status) {
         case cudaErrorNoKernelImageForDevice:
-            return ": build with its architecture in CMAKE_CUDA_ARCHITECTURES";
+            return ": build with the GPU's architecture in CMAKE_CUDA_ARCHITECTURES";
         case cudaErrorSystemNotReady:
         case cudaErrorSystemDriverMismatch:
-            return ": driver and fabric manager do not fit each other; ask the administrator";
+            return ": the versions of driver and fabric manager do not match; ask the "
+                   "administrator";
         case cudaErrorDevicesUnavailable:
-            return ": another process has the GPU for itself; see nvidia-smi";
+            return ": another process uses the GPU in exclusive mode; see nvidia-smi";
         case cudaErrorECCUncorrectable:
-            return ": the GPU's memory is broken; leave this node out";
+            return ": the GPU's memory is defective; exclude this node";
         case cudaErrorIllegalAddress:
         case cudaErrorLaunchFailure:
         case cudaErrorMisalignedAddress:
-            return ": begun here or by an operation before; CUDA_LAUNCH_BLOCKING=1 names it";
+            return ": caused by this or an earlier operation; set CUDA_LAUNCH_BLOCKING=1 to find "
+                   "it";
         default:
             return "";
     }

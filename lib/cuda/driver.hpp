@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands between this process and a GPU: driver, devices, what they can do; each lack with its
-// own message.
+// Checks of driver and devices before a GPU is used: each missing requirement has its own message.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,15 +8,15 @@
 
 namespace lm::cuda {
 
-// At least 1. Throws Error(failure) saying why there is none. The first call says how many ranks
-// the process is one of.
+// Returns the number of GPUs, at least 1. Throws Error(failure) with the reason when there is none.
+// The first call also sets the environment that the driver reads: n_ranks is the world size.
 int count_devices(int n_ranks);
 
-// Makes the device this process's own place of work. Throws Error(failure) when the kernels of this
-// build do not run on it, or the driver does not let this process have it.
+// Makes device `index` the current device of this process. Throws Error(failure) when the kernels
+// of this build do not support it, or the driver refuses it.
 void claim_device(int index);
 
-// ": what to do", where there is something; else "".
+// Returns ": remedy" for the errors that have one, else "".
 std::string advice_on(cudaError_t status);
 
 }  // namespace lm::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the GPU took for pieces of a stream's work, by events around them: the host does not
-// wait.
+// Measures the GPU time of operations in a stream by events before and after them. The host does
+// not wait for the events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,9 +14,9 @@ class OpTimer {
     void close() noexcept;
 
     cudaError_t begin(cudaStream_t stream);
-    // `seconds` is added to by collect().
+    // Ends the measurement that begin() started; collect() adds its time to `seconds`.
     cudaError_t end(cudaStream_t stream, double& seconds);
-    // The host has waited for the stream.
+    // Adds the times of all measurements. The host must have waited for the stream.
     cudaError_t collect();
 
   private:
@@ -25,7 +25,7 @@ class OpTimer {
         cudaEvent_t end = nullptr;
         double* seconds = nullptr;
     };
-    std::vector<Span> spans_;  // the first n_open_ are under way; the rest is for use again
+    std::vector<Span> spans_;  // the first n_open_ are pending; the rest is for reuse
     size_t n_open_ = 0;
 };
 

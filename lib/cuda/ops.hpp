@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the CUDA backend by name; each family has a file. All only tell the compute
-// stream what to do.
+// The operations of the CUDA backend, one function for each entry of LM_OPS. All enqueue their
+// kernels on the compute stream and return; none waits for the GPU.
 #pragma once
 
 #include "device/ops.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one symbol of liblm_cuda.so. `abi` stands first and is compared before anything else is used:
-// raise it with every change of this struct, of Device, of OpTable or of Group. This header is all
-// that the rest of the toolkit sees of CUDA.
+// The entry of liblm_cuda.so, the only header of lib/cuda that other layers include. `abi` is the
+// first member and is compared before any other is used: increase plugin_abi with every change of
+// Plugin, Device, OpTable or Group.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@ constexpr const char* plugin_file = "liblm_cuda.so";
 
 struct Plugin {
     int abi;
-    // GPUs that this process, one of `n_ranks`, sees: at least one. Throws Error(failure) that says
-    // why there is none: no driver, one that is too old, no GPU.
+    // Returns the number of GPUs that this process, one of `n_ranks`, sees: at least one. Throws
+    // Error(failure) with the reason when there is none: no driver, an old driver, no GPU.
     int (*count_devices)(int n_ranks);
-    // Takes GPU `index` of those for this process. Throws Error(failure) that says why it cannot be
-    // used: it is too old, or another process has it for itself.
+    // Makes GPU `index` of these the current device of this process. Throws Error(failure) when it
+    // cannot be used: it is too old, or another process uses it in exclusive mode.
     void (*claim_device)(int index);
-    // GPU `index` of those. Throws Error(failure).
+    // Opens GPU `index`. Throws Error(failure).
     std::unique_ptr<device::Device> (*open_device)(int index);
-    // The ranks of `host` with a device each, connected by NCCL: a group that carries device memory
-    // by NCCL and host memory by `host`. Collective; throws Error(usage) when two ranks have the
-    // same GPU. The device outlives the group and its parts.
+    // Collective over `host`. Returns a group of the same ranks, each with its device, that carries
+    // device memory by NCCL and host memory by `host`. Throws Error(usage) when two ranks have the
+    // same GPU. The device must outlive the group and its parts.
     std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
                                          double timeout_s);
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a GPU and ordinary host memory by way of pinned memory, without which a copy would
-// wait for the GPU and run at a fraction of the bus. Two pieces take turns: while one is on its
-// way, the other is filled or emptied.
+// Copies between a GPU and pageable host memory through pinned staging buffers. Without these a
+// copy would block the host and reach only a fraction of the bus bandwidth. Two buffers alternate:
+// while the GPU copies one, the host fills or empties the other.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,23 +14,23 @@ namespace lm::cuda {
 
 class Staging {
   public:
-    // Throws Error(failure) when the host has no memory to pin.
+    // Allocates the buffers. Throws Error(failure) when the host cannot pin that much memory.
     void open();
     void close() noexcept;
 
-    // `host` may be used again at once; the GPU has the bytes before what `stream` is told next.
+    // Copies in stream order. `host` may be reused on return.
     cudaError_t to_device(void* target, const void* host, i64 bytes, cudaStream_t stream);
-    // Waits for what `stream` was told before, and until `host` has the bytes.
+    // Copies in stream order. Blocks until the bytes are at `host`.
     cudaError_t to_host(void* host, const void* source, i64 bytes, cudaStream_t stream);
 
   private:
-    static constexpr i64 piece_bytes = i64{8} << 20;
-    struct Piece {
+    static constexpr i64 buffer_bytes = i64{8} << 20;
+    struct Buffer {
         std::byte* data = nullptr;
-        cudaEvent_t free = nullptr;  // the copy that last used it
+        cudaEvent_t free = nullptr;  // recorded after the last copy that used the buffer
     };
-    std::array<Piece, 2> pieces_;
-    size_t next_ = 0;
+    std::array<Buffer, 2> buffers_;
+    size_t next_ = 0;  // of to_device(): offset of the next free byte, counted through all buffers
 };
 
 }  // namespace lm::cuda

@@ -140,8 +140,8 @@ void check(const EmbeddingBackward& a) {
 
 void check(const LinearForward& a) {
     const Checker c("linear_forward", a.x);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none or a GELU, got a gated unit");
+    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+              spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.rank(a.w, "w", 2);
     const i64 n = a.x[0];
@@ -154,16 +154,16 @@ void check(const LinearForward& a) {
 
 void check(const ActivationForward& a) {
     const Checker c("activation_forward", a.x);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none or a GELU, got a gated unit");
+    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+              spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.typed(a.y, "y", a.x.shape);
 }
 
 void check(const LinearBackwardInput& a) {
     const Checker c("linear_backward_input", a.dy);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none or a GELU, got a gated unit");
+    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+              spec::name_of(a.activation));
     c.rank(a.dy, "dy", 2);
     c.rank(a.w, "w", 2);
     const i64 n = a.dy[0];
@@ -185,14 +185,16 @@ void check(const LinearBackwardWeight& a) {
 
 void check(const GatedForward& a) {
     const Checker c("gated_forward", a.y);
-    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got neither");
+    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got {}",
+              spec::name_of(a.gate));
     c.rank(a.y, "y", 2);
     c.typed(a.x, "x", {a.y[0], 2 * a.y[1]});
 }
 
 void check(const GatedBackward& a) {
     const Checker c("gated_backward", a.dy);
-    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got neither");
+    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got {}",
+              spec::name_of(a.gate));
     c.rank(a.dy, "dy", 2);
     c.typed(a.x, "x", {a.dy[0], 2 * a.dy[1]});
     c.typed(a.dx, "dx", {a.dy[0], 2 * a.dy[1]});

@@ -55,7 +55,7 @@ constexpr DType storage_types[] = {DType::fp32, DType::bf16, DType::fp16};
 double product_at(const Operands& p, const Floats& a, const Floats& b, const float* before, i64 i,
                   i64 j) {
     double sum = p.accumulate ? before[i * p.ldc + j] : 0.0;
-    for (i64 k = 0; k < p.depth; ++k) {
+    for (i64 k = 0; k < p.k; ++k) {
         sum += static_cast<double>(a[static_cast<size_t>(i * p.a_row + k * p.a_col)]) *
                b[static_cast<size_t>(k * p.b_row + j * p.b_col)];
     }
@@ -318,7 +318,7 @@ TEST_CASE("both codes of matrix products agree", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const Stored a(random_floats(rows * depth, 1), type);
     const Stored b(random_floats(cols * depth, 2), type);
-    for (const Form form : {Form::x_wt, Form::x_w, Form::xt_w}) {
+    for (const Form form : {Form::nt, Form::nn, Form::tn}) {
         for (const bool accumulate : {false, true}) {
             Floats c = random_floats(rows * cols, 3);
             Floats d = c;

@@ -49,7 +49,7 @@ fi
 run log test_conformance --cuda
 if [ -z "${LM_PLUGIN_DIR:-}" ] && ! ranks 2 test_conformance --rendezvous --cuda --case all_gather >why 2>&1; then
     # Without NCCL: skipped. Any other fault fails below.
-    if why=$(grep -m 1 "several GPUs need it, and it cannot be opened" why); then
+    if why=$(grep -m 1 "cannot open the library, which several GPUs need" why); then
         echo "skipped: $why"
         exit 77
     fi
@@ -163,7 +163,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     cp "$emulated/liblm_cuda.so" alone/
     echo nothing >alone/libnccl.so.2
     LM_PLUGIN_DIR=$PWD/alone run log lm-train "${args[@]}"
-    LM_PLUGIN_DIR=$PWD/alone expect 3 'NCCL: several GPUs need it, .*libnccl.so.2.*: install NCCL 2.20 or later' \
+    LM_PLUGIN_DIR=$PWD/alone expect 3 'NCCL: cannot open the library, which several GPUs need: .*libnccl.so.2.*: install NCCL 2.20 or later' \
         mpirun -n 2 test_conformance --cuda
     EMULATED_NCCL_VERSION=21803 expect 3 'NCCL: libnccl.so.2 is version 2.18, too old: install NCCL 2.20 or later' \
         mpirun -n 2 test_conformance --cuda

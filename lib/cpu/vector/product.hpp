@@ -258,17 +258,17 @@ LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, 
 template <typename T>
 void product_of(const Operands& p, float* scratch) {
     float* const packed_b = scratch;
-    float* const packed_a = scratch + round_up(p.cols, strip_cols) * pack_depth;
-    for (i64 k = 0; k < p.depth; k += pack_depth) {
-        const i64 depth = p.depth - k < pack_depth ? p.depth - k : pack_depth;
+    float* const packed_a = scratch + round_up(p.n, strip_cols) * pack_depth;
+    for (i64 k = 0; k < p.k; k += pack_depth) {
+        const i64 depth = p.k - k < pack_depth ? p.k - k : pack_depth;
         const bool accumulate = p.accumulate || k > 0;
-        pack_b<T>(p, p.cols, k, depth, packed_b);
-        for (i64 row = 0; row < p.rows; row += pack_rows) {
-            const i64 rows = p.rows - row < pack_rows ? p.rows - row : pack_rows;
+        pack_b<T>(p, p.n, k, depth, packed_b);
+        for (i64 row = 0; row < p.m; row += pack_rows) {
+            const i64 rows = p.m - row < pack_rows ? p.m - row : pack_rows;
             pack_a<T>(p, row, rows, k, depth, packed_a);
-            for (i64 j = 0; j < p.cols; j += strip_cols) {
+            for (i64 j = 0; j < p.n; j += strip_cols) {
                 const float* const b = packed_b + j * depth;
-                const i64 cols = p.cols - j;
+                const i64 cols = p.n - j;
                 for (i64 i = 0; i < rows; i += tile_rows) {
                     const float* const a = packed_a + i * depth;
                     float* const c = p.c + (row + i) * p.ldc + j;

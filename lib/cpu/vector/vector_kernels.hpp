@@ -46,7 +46,7 @@ struct NormBackwardRow {
 // b[k * b_row + j * b_col]; one of a's and one of b's strides is 1. a and b are of `type`, fp32,
 // bf16 or fp16; 16-bit elements are widened when they are packed, sums are fp32.
 struct Operands {
-    i64 rows, cols, depth;
+    i64 m, n, k;
     const void* a;
     i64 a_row, a_col;
     const void* b;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A choice is kept as text: "fused" or "apart", then the words of the library's algorithm, which
-// its header says may be stored and used again with the same version of the library. So the version
-// is part of the key, as is the GPU.
+// A choice is stored as text: "fused" or "apart" (separate kernels for the epilogue), then the
+// words of cublasLtMatmulAlgo_t. cublasLt.h allows to store these and use them with the same
+// version of the library; so the version is part of the key, as is the GPU. key_text() and
+// text_of() are a file format: stored choices are found by exactly this text.
 #include "cuda/gemm/autotune.hpp"
 
 #include <fmt/format.h>
@@ -16,15 +17,16 @@ namespace lm::cuda {
 namespace {
 
 constexpr int most_candidates = 8;
-// A GPU that did nothing needs a while to reach its clock; from product to product it keeps it.
+// An idle GPU takes this long to reach its clock frequency.
 constexpr float warm_up_ms = 200;
-// Rounds in each of which every candidate has its turn, so that a clock that changes meanwhile
-// changes it for all of them.
+// Every candidate is measured once in each round, so that a change of the clock frequency affects
+// all candidates alike.
 constexpr size_t n_rounds = 7;
-constexpr int n_runs = 5;  // timed together
-// Less is within what measurements differ by, and no reason to leave the library's first choice.
+constexpr int n_runs = 5;  // runs of one measurement
+// A smaller gain is within the noise of measurements: the library's first choice is used.
 constexpr float least_gain = 0.02F;
 
+// The stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth" is k.
 std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
     constexpr std::string_view epilogues[] = {"none",      "bias",  "gelu",
@@ -34,11 +36,10 @@ std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
         "{}, {} SMs{}, compute capability {}.{}, cuBLASLt {}: {} [{}, {}] depth {}, {} to {}{}, "
         "epilogue {}{}, aligned {} {} {}, workspace {}",
         gpu.name, gpu.multiProcessorCount,
-        k.multiprocessors > 0 ? fmt::format(" of which {} for products", k.multiprocessors) : "",
-        gpu.major, gpu.minor, cublasLtGetVersion(), forms[static_cast<size_t>(k.form)], k.rows,
-        k.cols, k.depth, name_of(k.type), name_of(k.c_type), k.tf32 ? " by TF32" : "",
-        epilogues[static_cast<size_t>(k.epilogue)], k.accumulate ? ", added" : "", k.align_a,
-        k.align_b, k.align_c, k.workspace);
+        k.sms > 0 ? fmt::format(" of which {} for products", k.sms) : "", gpu.major, gpu.minor,
+        cublasLtGetVersion(), forms[static_cast<size_t>(k.form)], k.m, k.n, k.k, name_of(k.type),
+        name_of(k.c_type), k.tf32 ? " by TF32" : "", epilogues[static_cast<size_t>(k.epilogue)],
+        k.accumulate ? ", added" : "", k.align_a, k.align_b, k.align_c, k.workspace);
 }
 
 std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {
@@ -46,7 +47,8 @@ std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {
                        fmt::join(plan.algorithm.data, " "));
 }
 
-// False: not the text of a plan that the library accepts.
+// Parses a stored choice into `plan`. Returns false when it is malformed, or cuBLASLt does not
+// accept its algorithm.
 bool read_plan(const Matmul& matmul, const std::string& text, const Product& product,
                const Matmul::Key& key, Matmul::Plan& plan) {
     std::istringstream words(text);
@@ -60,7 +62,7 @@ bool read_plan(const Matmul& matmul, const std::string& text, const Product& pro
            static_cast<i64>(plan.workspace) <= key.workspace;
 }
 
-// Milliseconds between two points of a stream.
+// Measures the time between two points of a stream, in milliseconds.
 class Timer {
   public:
     explicit Timer(CudaDevice& device) : device_(device) {
@@ -91,8 +93,8 @@ class Timer {
     cudaEvent_t end_ = nullptr;
 };
 
-// What would be taken without measurements comes first (Matmul::first_choice()). A bias is quicker
-// fused, wherever it can be.
+// Returns the plans to be measured, first the one that is used without measurements
+// (Matmul::first_choice()). A fused bias is always faster than a separate one.
 std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
                                const Matmul::Key& key) {
     std::vector<Epilogue> epilogues = {key.epilogue};
@@ -105,7 +107,8 @@ std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
-        plans.emplace_back();  // apart there is one way, that of the product without it
+        // A separate GELU has one plan: the product without it, which has a key of its own.
+        plans.emplace_back();
         break;
     }
     return plans;
@@ -124,7 +127,7 @@ Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& pr
             for (int i = 0; i < n_runs; ++i) matmul.run_as(context, plan, product, rest);
         });
     };
-    if (matmul.begins_cold()) {
+    if (matmul.is_first_since_tune()) {
         for (float spent = 0; spent < warm_up_ms;) spent += time(plans.front());
     }
     std::vector<std::vector<float>> times(plans.size());
@@ -147,9 +150,8 @@ Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::C
     Matmul::Plan plan;
     if (read_plan(matmul, text, product, key, plan)) return plan;
     run_error("autotune",
-              "what is kept for \"{}\" is not an algorithm that cuBLASLt takes: {}: "
-              "remove it",
-              name, text);
+              "the stored algorithm for \"{}\" is invalid for this cuBLASLt: {}: delete it", name,
+              text);
 }
 
 }  // namespace lm::cuda

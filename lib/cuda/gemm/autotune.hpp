@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fastest way to do a matrix product, by measurement: the algorithms that the library's
-// heuristics find best, with the epilogue fused and, where our own kernels might be quicker, apart.
+// Autotuning of matrix products: measures the algorithms that cuBLASLt's heuristics rank best, with
+// the epilogue fused into the product and, where that might be faster, with separate kernels.
 #pragma once
 
 #include "cuda/gemm/matmul.hpp"
@@ -8,8 +8,9 @@
 
 namespace lm::cuda {
 
-// The plan of `key`, the product's: what `choices` knows, or else what is fastest now, which is
-// then kept. Runs the product many times over.
+// Returns the plan of `product`, whose key is `key`: the stored one in `choices`, or else the
+// fastest by measurement, which is then stored. Measuring runs the product many times and
+// overwrites its outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
 Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
                         const Product& product, const Matmul::Key& key, Rest rest);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: products by cuBLASLt (matmul.hpp), and kernels of our own for what it does not
-// fuse. An activation that is not fused is a kernel of its own, after the product has written what
-// it acts on, and costs one more reading of that matrix: GELU by erf, that of fp32, and one that is
-// made again (Epilogue in matmul.hpp says why).
+// Linear layers: products by cuBLASLt (matmul.hpp), with separate kernels for bias and activation
+// where the product does not fuse them. A separate activation reads its matrix once more. It is
+// needed for GELU by erf, for fp32, and for activations that are recomputed in backward (Epilogue
+// in matmul.hpp states why). GEMM dimensions of a layer from K inputs to M outputs with N rows:
+// forward is m = N, n = M, k = K.
 #include "cuda/gemm/matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"
@@ -18,10 +19,10 @@ using device::LinearForward;
 namespace {
 
 Product forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
-    return {.form = Form::x_wt,
-            .rows = a.x[0],
-            .cols = a.w[0],
-            .depth = a.x[1],
+    return {.form = Form::nt,
+            .m = a.x[0],
+            .n = a.w[0],
+            .k = a.x[1],
             .a = a.x.data,
             .b = a.w.data,
             .c = out.data,
@@ -32,7 +33,7 @@ Product forward_product(const LinearForward& a, const device::View& out, Epilogu
             .pre_activation = a.pre_activation.data};
 }
 
-// With an activation of its own.
+// The product with bias, then the activation as a separate kernel.
 void forward_apart(device::Context& context, const LinearForward& a) {
     const bool active = a.activation != Activation::none;
     const device::View& out = active ? a.pre_activation : a.y;
@@ -57,10 +58,10 @@ void linear_forward(device::Context& context, const LinearForward& a) {
 
 void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {
     const bool by_tanh = a.activation == Activation::gelu_tanh;
-    const Product product{.form = Form::x_w,
-                          .rows = a.dy[0],
-                          .cols = a.w[1],
-                          .depth = a.w[0],
+    const Product product{.form = Form::nn,
+                          .m = a.dy[0],
+                          .n = a.w[1],
+                          .k = a.w[0],
                           .a = a.dy.data,
                           .b = a.w.data,
                           .c = a.dx.data,
@@ -78,16 +79,16 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
     const i64 width = a.dy[1];
     const auto stream = stream_of(context);
-    // The library overwrites a bias gradient: one that is to be added to is made beside it, in
-    // front of what the product may use.
-    const bool beside = a.dbias && a.accumulate;
+    // The bias_gradient epilogue overwrites its output. To accumulate, it writes to the start of
+    // the workspace, which is then added to dbias; the product gets the rest of the workspace.
+    const bool separate = a.dbias && a.accumulate;
     Scratch scratch(context.workspace);
-    void* const fresh = beside ? scratch.take<float>(width) : a.dbias.data;
+    void* const fresh = separate ? scratch.reserve<float>(width) : a.dbias.data;
     device::Context rest{context.device, scratch.rest(), context.times};
-    const Product product{.form = Form::xt_w,
-                          .rows = width,
-                          .cols = a.x[1],
-                          .depth = a.dy[0],
+    const Product product{.form = Form::tn,
+                          .m = width,
+                          .n = a.x[1],
+                          .k = a.dy[0],
                           .a = a.dy.data,
                           .b = a.x.data,
                           .c = a.dw.data,
@@ -99,7 +100,7 @@ void linear_backward_weight(device::Context& context, const LinearBackwardWeight
     const bool fused = device_of(context).matmul().run(rest, product, [&] {
         column_sums(stream, rest.workspace, a.dy, a.dbias.as<float>(), a.accumulate);
     });
-    if (fused && beside) {
+    if (fused && separate) {
         add_parts(stream, {static_cast<const float*>(fresh), 1, width, width}, a.dbias.as<float>(),
                   true);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt thinks in columns: a row-major [rows, cols] matrix is its cols x rows matrix with
-// leading dimension cols. So c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: b comes first
-// there, and "rows of D", the length of a bias, are our columns.
+// cuBLASLt is column-major: a row-major [m, n] matrix is its n x m matrix with leading dimension n.
+// So c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: b is passed as the library's A and a as
+// its B, and the length of a bias, "rows of D" in its documentation, is n.
 #include "cuda/gemm/matmul.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lm::cuda {
 namespace {
 
-// Tensor cores want no more than this; memory of ours is aligned to more.
+// The largest alignment that cuBLASLt's kernels use, in bytes.
 constexpr u32 most_alignment = 16;
 
 u32 alignment_of(const void* data) {
@@ -28,7 +28,7 @@ cudaDataType_t library_type(DType type) {
 }
 
 std::string text_of(const Product& p) {
-    return fmt::format("product of [{}, {}] and [{}, {}] in {}", p.rows, p.depth, p.depth, p.cols,
+    return fmt::format("product of [{}, {}] and [{}, {}] in {}", p.m, p.k, p.k, p.n,
                        name_of(p.type));
 }
 
@@ -45,7 +45,7 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
         case Epilogue::dgelu:
             return CUBLASLT_EPILOGUE_DGELU;
         case Epilogue::bias_gradient:
-            return CUBLASLT_EPILOGUE_BGRADB;  // our a is the library's B
+            return CUBLASLT_EPILOGUE_BGRADB;  // a is the library's B
     }
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -84,8 +84,9 @@ class Preference {
 
 }  // namespace
 
-// What the documentation asks of an epilogue's operands, and 16 bytes for vectors, on which the
-// heuristics do not look but some kernels rely. The library's GELU is approximate: 16-bit alone.
+// The requirements of the cuBLASLt documentation on the operands of an epilogue, and 16-byte
+// alignment of vectors, which the heuristics do not check but some kernels need. The library's GELU
+// is an approximation, accurate enough for 16-bit results only.
 bool Matmul::can_fuse(const Product& p) {
     switch (p.epilogue) {
         case Epilogue::none:
@@ -95,7 +96,7 @@ bool Matmul::can_fuse(const Product& p) {
         case Epilogue::gelu:
         case Epilogue::gelu_bias:
         case Epilogue::dgelu:
-            return is_half(p.type) && p.cols % 8 == 0 &&
+            return is_half(p.type) && p.n % 8 == 0 &&
                    alignment_of(p.pre_activation) == most_alignment &&
                    (p.epilogue != Epilogue::gelu_bias || alignment_of(p.bias) == most_alignment);
         case Epilogue::bias_gradient:
@@ -117,7 +118,7 @@ Matmul::~Matmul() {
 
 void Matmul::reserve_sms(int n) {
     const int all = device_.properties().multiProcessorCount;
-    multiprocessors_ = n == 0 ? 0 : std::max(all - n, (all + 1) / 2);
+    sms_ = n == 0 ? 0 : std::max(all - n, (all + 1) / 2);
 }
 
 void Matmul::check(cublasStatus_t status, const Product& product) const {
@@ -127,7 +128,6 @@ void Matmul::check(cublasStatus_t status, const Product& product) const {
               cublasLtGetStatusName(status));
 }
 
-// `epilogue` stands in for the product's own.
 Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
     Plan plan;
     plan.epilogue = epilogue;
@@ -136,26 +136,26 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
                                  fast_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F),
           p);
-    const cublasOperation_t first = p.form == Form::x_wt ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = p.form == Form::xt_w ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t first = p.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = p.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, first), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, second), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(epilogue)), p);
-    if (multiprocessors_ > 0) {
-        check(set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, i32{multiprocessors_}), p);
+    if (sms_ > 0) {
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, i32{sms_}), p);
     }
     if (has_matrix(epilogue)) {
-        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.cols}), p);
+        check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, i64{p.n}), p);
     }
     if (takes_bias(epilogue) || epilogue == Epilogue::bias_gradient) {
         const i32 type = library_type(p.c_type);
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type), p);
     }
-    // Leading dimensions are the lengths of rows in memory.
-    const i64 a_width = p.form == Form::xt_w ? p.rows : p.depth;
-    const i64 a_height = p.form == Form::xt_w ? p.depth : p.rows;
-    const i64 b_width = p.form == Form::x_wt ? p.depth : p.cols;
-    const i64 b_height = p.form == Form::x_wt ? p.cols : p.depth;
+    // width and height of the stored row-major matrices; the width is the leading dimension.
+    const i64 a_width = p.form == Form::tn ? p.m : p.k;
+    const i64 a_height = p.form == Form::tn ? p.k : p.m;
+    const i64 b_width = p.form == Form::nt ? p.k : p.n;
+    const i64 b_height = p.form == Form::nt ? p.n : p.k;
     const auto layout = [&](cublasLtMatrixLayoutOpaque_t& target, DType type, i64 width,
                             i64 height) {
         check(cublasLtMatrixLayoutInit(&target, library_type(type), static_cast<u64>(width),
@@ -164,11 +164,11 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
     };
     layout(plan.a, p.type, a_width, a_height);
     layout(plan.b, p.type, b_width, b_height);
-    layout(plan.c, p.c_type, p.cols, p.rows);
+    layout(plan.c, p.c_type, p.n, p.m);
     return plan;
 }
 
-// Operands of the epilogue; the others are arguments of the call.
+// Sets the pointers of the epilogue's operands; a, b and c are arguments of cublasLtMatmul().
 void Matmul::point(Plan& plan, const Product& p) const {
     if (takes_bias(plan.epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
@@ -186,7 +186,7 @@ std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const 
     point(plan, p);
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
-    // Parts of a sum that several blocks make are added in fp32, never in the type of the result.
+    // Split-K: partial sums are added in fp32, never in the type of the result.
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    static_cast<u32>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
@@ -199,11 +199,12 @@ std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const 
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
                                        preference.get(), most, found.data(), &n);
-    // The library may call an epilogue that it lacks for these operands invalid, too: the product
-    // without it then tells whether something is wrong.
-    const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
-                       (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
-    if (lacks) return {};
+    // The library also returns INVALID_VALUE for an epilogue that it does not support for these
+    // operands. If the operands are invalid, the product without the epilogue fails, too.
+    const bool unsupported =
+        status == CUBLAS_STATUS_NOT_SUPPORTED ||
+        (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
+    if (unsupported) return {};
     check(status, p);
     std::vector<Plan> plans;
     for (int i = 0; i < n; ++i) {
@@ -230,7 +231,8 @@ bool Matmul::accepts(Plan& plan, const Product& p) const {
     return true;
 }
 
-// Bias gradients are left to our own sums: measurements elsewhere have the epilogue slower.
+// Without measurements, bias gradients are computed by column_sums(): published measurements report
+// the epilogue as slower. Autotuning measures both.
 Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
     std::vector<Epilogue> epilogues = {Epilogue::none};
     const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
@@ -247,9 +249,9 @@ Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
 const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, Rest rest) {
     const i64 workspace = context.workspace ? context.workspace.bytes() : 0;
     const Key key{.form = p.form,
-                  .rows = p.rows,
-                  .cols = p.cols,
-                  .depth = p.depth,
+                  .m = p.m,
+                  .n = p.n,
+                  .k = p.k,
                   .type = p.type,
                   .c_type = p.c_type,
                   .tf32 = tf32_,
@@ -259,7 +261,7 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
                   .align_b = alignment_of(p.b),
                   .align_c = alignment_of(p.c),
                   .workspace = std::min(workspace, cost::cuda_product_bytes),
-                  .multiprocessors = multiprocessors_};
+                  .sms = sms_};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     const Plan plan = choices_ == nullptr ? first_choice(p, key)
@@ -270,7 +272,7 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
 void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest rest) const {
     const bool fused = plan.epilogue == p.epilogue;
     if (!fused && is_gelu(p.epilogue)) return rest();
-    const bool rest_first = !fused && p.epilogue == Epilogue::bias;
+    const bool rest_first = !fused && p.epilogue == Epilogue::bias;  // see Rest
     if (rest_first) rest();
     point(plan, p);
     const float alpha = 1.0F;
@@ -283,7 +285,7 @@ void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest 
 }
 
 bool Matmul::run(device::Context& context, const Product& product, Rest rest) {
-    if (product.rows == 0 || product.cols == 0) return false;
+    if (product.m == 0 || product.n == 0) return false;
     const Plan& plan = plan_of(context, product, rest);
     run_as(context, plan, product, rest);
     return plan.epilogue == product.epilogue;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by cuBLASLt: row-major as everything here, sums in fp32 whatever the type of the
-// operands, the work around a product fused into it where the library can (its epilogues). fp32
-// products are fp32 products; TF32 only on request.
+// Matrix products by cuBLASLt: row-major, with fp32 sums for every operand type, and with bias and
+// activation fused into the product where cuBLASLt has an epilogue for them. fp32 operands are
+// rounded to TF32 only on request.
 //
-// The same bits again: a product of one shape, alignment and workspace always runs the same
-// algorithm, and NVIDIA promises that one algorithm gives the same bits at every run on the same
-// GPU model (cuBLAS documentation, "Results reproducibility"). Which algorithm that is, is settled
-// in one of two ways. Pinned, the default: the first one that the library's heuristics name, which
-// depends on the shape, the GPU model and the library alone; a run and its resume choose alike.
-// Tuned, on request (autotune.hpp): the fastest by measurement before the first step, kept for all
-// who come later (device/tuned_choices.hpp).
+// Reproducibility: a product of one shape, alignment and workspace size always runs the same
+// algorithm, and one algorithm gives the same bits in every run on the same GPU model (cuBLAS
+// documentation, "Results reproducibility"). The algorithm is chosen in one of two ways. Pinned,
+// the default: the first one of the library's heuristics, which depend only on the shape, the GPU
+// model and the library version, so that a run and its resume choose the same. Tuned, on request
+// (autotune.hpp): the fastest by measurement before the first step, stored for later runs
+// (device/tuned_choices.hpp).
 #pragma once
 
 #include <cublasLt.h>
@@ -23,20 +23,20 @@
 
 namespace lm::cuda {
 
-// c[rows, cols] = op(a) op(b), with `depth` summed over:
-// x_wt: a [rows, depth], b [cols, depth]; x_w: a [rows, depth], b [depth, cols];
-// xt_w: a [depth, rows], b [depth, cols].
-enum class Form { x_wt, x_w, xt_w };
+// The form of a GEMM, c [m, n] = op(a) op(b) with k summed over; n: as stored, t: transposed.
+// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
+enum class Form { nt, nn, tn };
 
-// What can be fused into a product. The library's GELU is by tanh, and of the sum before that is
-// rounded to 16 bits, so device::activation_forward() cannot make it again with the same bits.
+// Operations fused into a product. The library's GELU is the tanh form. It is computed from the
+// fp32 sum before that is rounded to the 16-bit pre_activation, so device::activation_forward(),
+// which reads pre_activation, cannot recompute it with the same bits.
 enum class Epilogue {
     none,
     bias,          // c += bias in every row
-    gelu,          // pre_activation = c, then c = gelu(c), by tanh
-    gelu_bias,     // the same after c += bias
-    dgelu,         // c *= gelu'(pre_activation), by tanh
-    bias_gradient  // sums of a's columns, of an xt_w product
+    gelu,          // pre_activation = c, then c = gelu(c)
+    gelu_bias,     // c += bias, pre_activation = c, then c = gelu(c)
+    dgelu,         // c *= gelu'(pre_activation)
+    bias_gradient  // bias_gradient = column sums of a, in a TN product
 };
 
 inline bool is_gelu(Epilogue epilogue) {
@@ -44,25 +44,26 @@ inline bool is_gelu(Epilogue epilogue) {
 }
 
 struct Product {
-    Form form = Form::x_wt;
-    i64 rows = 0;
-    i64 cols = 0;
-    i64 depth = 0;
-    const void* a = nullptr;  // of `type`, contiguous as all of them
-    const void* b = nullptr;
-    void* c = nullptr;  // of `c_type`
-    bool accumulate = false;
-    DType type = DType::fp32;    // or bf16, fp16
-    DType c_type = DType::fp32;  // `type`, or fp32
+    Form form = Form::nt;
+    i64 m = 0;
+    i64 n = 0;
+    i64 k = 0;
+    const void* a = nullptr;     // `type`, contiguous, shape by `form`
+    const void* b = nullptr;     // `type`, contiguous, shape by `form`
+    void* c = nullptr;           // [m, n] `c_type`, contiguous
+    bool accumulate = false;     // add to c
+    DType type = DType::fp32;    // fp32, bf16 or fp16
+    DType c_type = DType::fp32;  // `type` or fp32
     Epilogue epilogue = Epilogue::none;
-    const void* bias = nullptr;      // [cols] of c_type
-    void* pre_activation = nullptr;  // [rows, cols] of c_type; read by dgelu, written by gelu
-    void* bias_gradient = nullptr;   // [rows] of c_type, overwritten
+    const void* bias = nullptr;      // [n] c_type
+    void* pre_activation = nullptr;  // [m, n] c_type; read by dgelu, written by gelu
+    void* bias_gradient = nullptr;   // [m] c_type, overwritten
 };
 
-// A function that does by kernels of our own what the product's epilogue was to do: after the
-// product, but for a bias, which it writes into every row of c before the product is added to it,
-// so that the sum is rounded once. Of gelu and gelu_bias it does all, the product too.
+// A function that performs the product's epilogue by separate kernels. For dgelu and bias_gradient
+// it is called after the product. For bias it is called before: it writes the bias to every row of
+// c, and the product is added to c, so that the sum is rounded once. For gelu and gelu_bias it
+// performs everything, the product included.
 class Rest {
   public:
     template <typename F>
@@ -82,58 +83,59 @@ class Matmul {
     Matmul(const Matmul&) = delete;
     Matmul& operator=(const Matmul&) = delete;
 
-    // Products of fp32 round their operands to TF32 from now on.
+    // Lets later products of fp32 round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
-    // Products from here on are planned for the GPU without that many of its multiprocessors, but
-    // for half of them at least. The blocks of a product that find their multiprocessor held run
-    // when the others are done, and it takes up to twice its time.
+    // Plans later products for the GPU without `n` of its SMs, but for at least half of them.
+    // Without this, the blocks of a product whose SM is occupied by NCCL would run after all
+    // others, and the product would take up to twice its time.
     void reserve_sms(int n);
-    // True: with its epilogue. False: `rest` ran instead, because the library lacks the epilogue
-    // for these operands, or is slower with it. The first product of a shape asks the library's
-    // heuristics, on the host.
+    // Enqueues the product and its epilogue. Returns true when the epilogue was fused, false when
+    // `rest` performed it, because cuBLASLt does not support it for these operands or is slower
+    // with it. The first product of a key runs the library's heuristics on the host.
     bool run(device::Context& context, const Product& product, Rest rest);
-    // Whether the operands of its epilogue are fit to be fused; GELU is not asked for otherwise.
+    // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const Product& product);
 
-    // Until nullptr: products of shapes that are new are measured, see device::Device::tune().
+    // Measures the algorithms of products with a new key until the next call with nullptr; see
+    // device::Device::tune().
     void tune(device::TunedChoices* choices) {
         choices_ = choices;
-        warm_ = false;
+        tuning_started_ = false;
     }
 
-    // All that the choice of an algorithm depends on.
+    // Everything that the choice of an algorithm depends on.
     struct Key {
         Form form;
-        i64 rows, cols, depth;
+        i64 m, n, k;
         DType type, c_type;
         bool tf32;
         Epilogue epilogue;
         bool accumulate;
         u32 align_a, align_b, align_c;  // bytes, at most 16
         i64 workspace;                  // bytes
-        int multiprocessors;            // 0: all
+        int sms;                        // SMs that the product is planned for; 0: all
         auto operator<=>(const Key&) const = default;
     };
-    // How a product is done: what it is told about, and the algorithm.
+    // A product as cuBLASLt describes it, and the algorithm.
     struct Plan {
-        Epilogue epilogue = Epilogue::none;  // what is fused
+        Epilogue epilogue = Epilogue::none;  // the fused one
         cublasLtMatmulDescOpaque_t operation;
         cublasLtMatrixLayoutOpaque_t a, b, c;
         cublasLtMatmulAlgo_t algorithm{};
         size_t workspace = 0;
     };
 
-    // For autotune.cpp.
-    // True at the first call since tune(): the GPU may have been idle until now.
-    bool begins_cold() { return !std::exchange(warm_, true); }
-    // A plan of this product with `epilogue` in the place of its own, without an algorithm.
+    // The functions below are used by autotune.cpp.
+    // Returns true in the first call after tune(): the GPU may have been idle.
+    bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
+    // Returns a plan of the product with `epilogue` instead of its own, without an algorithm.
     Plan described(const Product& product, Epilogue epilogue) const;
-    // The best algorithms for it by the library's heuristics, best first, at most `most`; none
-    // where it has none for these operands.
+    // Returns the algorithms of the library's heuristics, best first, at most `most`; none when
+    // cuBLASLt does not support these operands.
     std::vector<Plan> candidates(Plan plan, const Product& product, const Key& key, int most) const;
-    // False: the library refuses the plan's algorithm. Fills in the workspace that it takes.
+    // Returns false when cuBLASLt rejects the plan's algorithm; else sets plan.workspace.
     bool accepts(Plan& plan, const Product& product) const;
-    // As run(), with a plan of the product's key.
+    // Enqueues the product with a plan of its key.
     void run_as(device::Context& context, Plan plan, const Product& product, Rest rest) const;
 
   private:
@@ -145,9 +147,9 @@ class Matmul {
     CudaDevice& device_;
     cublasLtHandle_t handle_ = nullptr;
     bool tf32_ = false;
-    int multiprocessors_ = 0;  // that products are planned for; 0: all
+    int sms_ = 0;  // SMs that products are planned for; 0: all
     device::TunedChoices* choices_ = nullptr;
-    bool warm_ = false;
+    bool tuning_started_ = false;
     std::map<Key, Plan> plans_;
 };
 

@@ -202,8 +202,8 @@ void add_rows(device::Context& context, const device::View& index, i64 start,
               .n_table_rows = dtable[0],
               .dout = pointer<const T>(dout),
               .dtable = dtable.as<float>(),
-              .first_parts = scratch.take<float>(n_chunks * width),
-              .last_parts = scratch.take<float>(n_chunks * width),
+              .first_parts = scratch.reserve<float>(n_chunks * width),
+              .last_parts = scratch.reserve<float>(n_chunks * width),
               .width = width};
     s.vectors =
         width % sum_width == 0 && aligned(s.dout, sum_width) && aligned(s.dtable, sum_width);

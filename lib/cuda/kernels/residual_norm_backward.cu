@@ -114,8 +114,8 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const cudaStream_t stream = stream_of(context);
     const i64 n_parts = cost::column_sum_parts(args.rows);
     const i64 n_steps = ceil_div(args.width, width);
-    float* const parts =
-        Scratch(context.workspace).take<float>(cost::column_sum_floats(args.rows, 2 * args.width));
+    float* const parts = Scratch(context.workspace)
+                             .reserve<float>(cost::column_sum_floats(args.rows, 2 * args.width));
     // Before backward_rows, which may overwrite sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,
            args, parts);

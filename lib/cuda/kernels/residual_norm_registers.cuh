@@ -265,7 +265,7 @@ void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
     const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
     const i64 n_parts = ceil_div(args.rows, block_rows);
     float* const parts =
-        Scratch(context.workspace).take<float>(cost::norm_gradient_floats(args.width));
+        Scratch(context.workspace).reserve<float>(cost::norm_gradient_floats(args.width));
     launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
            blocks_for(n_parts, 1),
            dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),

@@ -141,13 +141,13 @@ __global__ void __launch_bounds__(threads)
 
 Sorted sort_rows(cudaStream_t stream, Scratch& scratch, const i32* index, i64 n, i64 start,
                  i64 n_table_rows) {
-    i32* rows = scratch.take<i32>(n);
-    i32* source = scratch.take<i32>(n);
-    i32* other_rows = scratch.take<i32>(n);
-    i32* other_source = scratch.take<i32>(n);
+    i32* rows = scratch.reserve<i32>(n);
+    i32* source = scratch.reserve<i32>(n);
+    i32* other_rows = scratch.reserve<i32>(n);
+    i32* other_source = scratch.reserve<i32>(n);
     const i64 n_tiles = ceil_div(n, i64{tile});
-    i32* const counts = scratch.take<i32>(n_tiles * digits);
-    i32* const totals = scratch.take<i32>(digits);
+    i32* const counts = scratch.reserve<i32>(n_tiles * digits);
+    i32* const totals = scratch.reserve<i32>(digits);
     const dim3 tiles(static_cast<unsigned>(n_tiles));
     launch(stream, rows_kernel, blocks_for(n, threads), dim3(threads), 0, index, n, start,
            n_table_rows, rows, source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bits of IEEE 754 floats, read as integers, are in order for positive numbers and in reverse
-// for negative ones; flipping all but the sign of the latter puts them in order too.
+// The bits of IEEE 754 floats, read as signed integers, are in order for positive numbers and in
+// reverse order for negative ones; inverting all bits except the sign of the negative ones puts
+// these in order, too. The mapping is its own inverse.
 #include "cuda/nccl/max_keys.hpp"
 
 #include "cuda/kernels/launch.cuh"
@@ -31,7 +32,7 @@ __device__ double value_of(long long key) {
     return __longlong_as_double(key >= 0 ? key : key ^ 0x7fffffffffffffff);
 }
 
-// How an element is computed with.
+// Converts an element to the type whose bits are the key.
 __device__ float widen(float x) {
     return x;
 }
@@ -65,7 +66,8 @@ __device__ T narrow(double x) {
     return x;
 }
 
-// x and keys may be the same memory: neither is __restrict__.
+// x and keys may be the same memory: every element is read and written by one thread, and the
+// pointers must not be __restrict__.
 template <typename T>
 __global__ void encode(const T* x, Key<T>* keys, i64 n) {
     const i64 stride = static_cast<i64>(gridDim.x) * threads;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima that keep a NaN: NCCL's, like fmax(), drop it. Floats become integers in the same order,
-// with every NaN above infinity; their maximum is taken as that of integers.
+// Maxima that propagate NaN; ncclMax, like fmax(), drops it. Floats are converted to integer keys
+// of the same order, with every NaN above infinity, and the maximum is computed over the keys.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,17 +9,18 @@
 
 namespace lm::cuda {
 
-// int32, of fp64 int64.
+// The type of keys: int64 for fp64, int32 for all others.
 constexpr DType key_type(DType dtype) {
     return dtype == DType::fp64 ? DType::int64 : DType::int32;
 }
-// Keys of 32- and 64-bit floats fit where the floats were.
+// Returns true when keys have the size of the elements (fp32 and fp64), so that they can replace
+// them in their buffer.
 constexpr bool keys_in_place(DType dtype) {
     return !is_half(dtype);
 }
 
-// n elements of fp32, fp64, bf16 or fp16 and their keys; `keys` may be `x` where they fit. A NaN
-// comes back as a NaN, with other bits.
+// Convert n elements of fp32, fp64, bf16 or fp16 to keys and back. `keys` may be `x` when
+// keys_in_place(). A NaN stays a NaN, with different bits.
 void to_keys(cudaStream_t stream, DType dtype, const void* x, void* keys, i64 n);
 void from_keys(cudaStream_t stream, DType dtype, const void* keys, void* x, i64 n);
 

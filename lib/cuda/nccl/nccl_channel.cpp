@@ -19,7 +19,8 @@ using comm::Reduction;
 
 namespace {
 
-// Keys of 16-bit floats do not fit in their place: maxima of them go through a buffer, in turns.
+// The int32 keys of 16-bit floats need a separate buffer (max_keys.hpp). Maxima of more elements
+// than this are computed in several chunks.
 constexpr i64 n_keys = i64{1} << 18;
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -43,7 +44,7 @@ ncclDataType_t nccl_type(DType dtype) {
     return ncclUint8;
 }
 
-// NCCL has no 16-bit integers; they are only moved, as bytes.
+// NCCL has no 16-bit integers. They are never reduced, and moved as bytes.
 size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
@@ -51,7 +52,7 @@ size_t nccl_count(DType dtype, i64 n) {
 ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = blocking ? 1 : 0;
-    config.splitShare = 0;  // sharing, the two would wait for each other
+    config.splitShare = 0;  // communicators that share resources wait for each other
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     config.commName = name.c_str();
 #else
@@ -69,7 +70,7 @@ std::byte* at(const void* base, i64 elements, DType dtype) {
     return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(dtype);
 }
 
-bool takes_keys(const Operation& o) {
+bool needs_keys(const Operation& o) {
     const bool reduces = o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter;
     return reduces && o.reduction == Reduction::max && is_float(o.dtype);
 }
@@ -86,8 +87,8 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
       peer_(peer),
       most_blocks_(most_blocks),
       keys_(device.allocate(n_keys * size_of(DType::int32), "NCCL")) {
-    LM_CHECK(size_ <= n_keys, "too many ranks for maxima");
-    // Collectives go first where both want the GPU: other ranks wait for them.
+    LM_CHECK(size_ <= n_keys, fmt::format("expected at most {} ranks, got {}", n_keys, size_));
+    // The highest priority: other ranks wait for communication, but not for computation.
     int least = 0;
     int greatest = 0;
     device_.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -96,17 +97,17 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
 
 Channel::~Channel() {
     Communicators comms;
-    take(comms);
+    surrender(comms);
     abort_together(comms);
-    for (const std::unique_ptr<Flight>& flight : flights_) {
-        cudaEventDestroy(flight->ready);
-        cudaEventDestroy(flight->end);
+    for (const std::unique_ptr<ChannelOperation>& operation : operations_) {
+        cudaEventDestroy(operation->ready);
+        cudaEventDestroy(operation->end);
     }
     cudaStreamDestroy(stream_);
 }
 
-// The duplicate is NCCL's own until it is settled.
-void Channel::take(Communicators& comms) {
+// While the duplicate is being created, it belongs to NCCL: destroying joined_ frees it.
+void Channel::surrender(Communicators& comms) {
     if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
     if (state_ < State::leaving || comm_ == nullptr) return;
     comms.formed.push_back(std::exchange(comm_, nullptr));
@@ -142,7 +143,7 @@ bool Channel::formed() {
     if (state_ == State::formed) return true;
     if (joined_ == nullptr || !settled(joined_)) return false;
     if (state_ == State::joining) {
-        // NCCL sets comm_ before joined_ is settled again.
+        // Asynchronous: NCCL sets comm_ before CommGetAsyncError(joined_) returns success again.
         ncclConfig_t config = config_of(name_, true, most_blocks_);
         state_ = State::duplicating;
         check(nccl().CommSplit(joined_, 0, rank_, &comm_, &config), joined_, "ncclCommSplit");
@@ -180,123 +181,134 @@ std::vector<Operation> Channel::first_operations() const {
 
 // ---- Operations --------------------------------------------------------------------------------
 
-// NCCL_COMM_BLOCKING=0 has them in the background in spite of all.
-void Channel::call(ncclResult_t result, const char* what) {
+// Checks the result of an NCCL call. With NCCL_COMM_BLOCKING=0 in the environment even blocking
+// communicators return before the kernel is in the stream: then this function waits for that.
+void Channel::finish_call(ncclResult_t result, const char* what) {
     check(result, comm_, what);
     if (result != ncclInProgress) return;
     while (!settled(comm_)) std::this_thread::yield();
 }
 
-Flight* Channel::unused() {
+// Returns an unused record with its two events. An operation's record may be reused when the
+// operation has ended (complete) and its Work handle does not exist any more (not held).
+ChannelOperation* Channel::acquire() {
     if (unused_.empty()) reap();
     if (unused_.empty()) {
-        Flight& flight = *flights_.emplace_back(std::make_unique<Flight>());
-        device_.check(cudaEventCreateWithFlags(&flight.ready, cudaEventDisableTiming));
-        device_.check(cudaEventCreateWithFlags(&flight.end, cudaEventDisableTiming));
-        unused_.push_back(&flight);
+        ChannelOperation& record = *operations_.emplace_back(std::make_unique<ChannelOperation>());
+        device_.check(cudaEventCreateWithFlags(&record.ready, cudaEventDisableTiming));
+        device_.check(cudaEventCreateWithFlags(&record.end, cudaEventDisableTiming));
+        unused_.push_back(&record);
     }
-    Flight* const flight = unused_.back();
+    ChannelOperation* const record = unused_.back();
     unused_.pop_back();
-    *flight = {.operation = {}, .ready = flight->ready, .end = flight->end};
-    return flight;
+    *record = {.operation = {}, .ready = record->ready, .end = record->end};
+    return record;
 }
 
-// The first ones end first.
+// Removes ended operations from pending_. They end in the order of the stream.
 void Channel::reap() {
-    while (!under_way_.empty() && done(*under_way_.front())) {
-        Flight* const flight = under_way_.front();
-        under_way_.pop_front();
-        flight->complete = true;
-        if (!flight->held) unused_.push_back(flight);
+    while (!pending_.empty() && done(*pending_.front())) {
+        ChannelOperation* const record = pending_.front();
+        pending_.pop_front();
+        record->complete = true;
+        if (!record->held) unused_.push_back(record);
     }
 }
 
 bool Channel::idle() {
     reap();
-    return under_way_.empty();
+    return pending_.empty();
 }
 
-bool Channel::done(Flight& flight) {
-    if (flight.complete) return true;
-    const cudaError_t status = cudaEventQuery(flight.end);
+bool Channel::done(ChannelOperation& record) {
+    if (record.complete) return true;
+    const cudaError_t status = cudaEventQuery(record.end);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError();  // no error that a launch should find
+        cudaGetLastError();  // clears it: the next launch must not report it
         return false;
     }
     device_.check(status);
     return true;
 }
 
-void Channel::release(Flight& flight) {
-    flight.held = false;
-    if (flight.complete) unused_.push_back(&flight);
+void Channel::release(ChannelOperation& record) {
+    record.held = false;
+    if (record.complete) unused_.push_back(&record);
 }
 
-Flight* Channel::start(const Operation& operation, i64 number, const Flight* behind) {
-    LM_CHECK(state_ == State::formed && comm_ != nullptr, "an operation without a communicator");
-    Flight* const flight = unused();
-    flight->operation = operation;
-    flight->number = number;
-    flight->held = true;
-    device_.check(cudaEventRecord(flight->ready, device_.stream()));
-    device_.check(cudaStreamWaitEvent(stream_, flight->ready));
-    if (behind != nullptr) device_.check(cudaStreamWaitEvent(stream_, behind->end));
-    tell(operation);
-    device_.check(cudaEventRecord(flight->end, stream_));
-    under_way_.push_back(flight);
-    return flight;
+// The host waits for neither stream: this channel's stream waits for the compute stream by `ready`,
+// and the compute stream waits for `end` when the caller waits for the operation
+// (NcclGroup::wait()).
+ChannelOperation* Channel::start(const Operation& operation, i64 number,
+                                 const ChannelOperation* after) {
+    LM_CHECK(state_ == State::formed && comm_ != nullptr,
+             fmt::format("group '{}': expected a formed communicator, got state {}", name_,
+                         static_cast<int>(state_)));
+    ChannelOperation* const record = acquire();
+    record->operation = operation;
+    record->number = number;
+    record->held = true;
+    device_.check(cudaEventRecord(record->ready, device_.stream()));
+    device_.check(cudaStreamWaitEvent(stream_, record->ready));
+    if (after != nullptr) device_.check(cudaStreamWaitEvent(stream_, after->end));
+    enqueue(operation);
+    device_.check(cudaEventRecord(record->end, stream_));
+    pending_.push_back(record);
+    return record;
 }
 
-void Channel::tell(const Operation& o) {
-    if (takes_keys(o)) {
-        return keys_in_place(o.dtype) ? tell_maximum_in_place(o) : tell_maximum(o);
+void Channel::enqueue(const Operation& o) {
+    if (needs_keys(o)) {
+        return keys_in_place(o.dtype) ? enqueue_maximum_in_place(o) : enqueue_maximum(o);
     }
     const ncclRedOp_t op = o.reduction == Reduction::sum ? ncclSum : ncclMax;
     const ncclDataType_t type = nccl_type(o.dtype);
     const size_t n = nccl_count(o.dtype, o.n);
     switch (o.kind) {
         case Kind::all_reduce:
-            return call(nccl().AllReduce(o.in, o.out, n, type, op, comm_, stream_),
-                        "ncclAllReduce");
+            return finish_call(nccl().AllReduce(o.in, o.out, n, type, op, comm_, stream_),
+                               "ncclAllReduce");
         case Kind::reduce_scatter:
-            return call(nccl().ReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
-                        "ncclReduceScatter");
+            return finish_call(nccl().ReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
+                               "ncclReduceScatter");
         case Kind::all_gather:
-            return call(nccl().AllGather(o.in, o.out, n, type, comm_, stream_), "ncclAllGather");
+            return finish_call(nccl().AllGather(o.in, o.out, n, type, comm_, stream_),
+                               "ncclAllGather");
         case Kind::broadcast:
-            return call(nccl().Broadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
-                        "ncclBroadcast");
-        case Kind::send:  // a channel of messages has two ranks
-            return call(nccl().Send(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
+            return finish_call(nccl().Broadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
+                               "ncclBroadcast");
+        case Kind::send:  // the communicator of a message channel has two ranks
+            return finish_call(nccl().Send(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
         case Kind::receive:
-            return call(nccl().Recv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
+            return finish_call(nccl().Recv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
         case Kind::barrier:
         case Kind::split:
             break;
     }
-    LM_CHECK(false, "an operation without data on a device");
+    LM_CHECK(false, fmt::format("expected an operation with data, got {}", o.str()));
 }
 
 // ---- Maxima ------------------------------------------------------------------------------------
 
-void Channel::tell_maximum_in_place(const Operation& o) {
+// fp32 and fp64: keys have the size of the elements and replace them in the input buffer.
+void Channel::enqueue_maximum_in_place(const Operation& o) {
     const bool all = o.kind == Kind::all_reduce;
     const i64 n_in = all ? o.n : size_ * o.n;
     const auto n = static_cast<size_t>(o.n);
     const ncclDataType_t type = nccl_type(key_type(o.dtype));
     void* const keys = const_cast<void*>(o.in);
     to_keys(stream_, o.dtype, o.in, keys, n_in);
-    call(all ? nccl().AllReduce(keys, o.out, n, type, ncclMax, comm_, stream_)
-             : nccl().ReduceScatter(keys, o.out, n, type, ncclMax, comm_, stream_),
-         "a maximum");
+    finish_call(all ? nccl().AllReduce(keys, o.out, n, type, ncclMax, comm_, stream_)
+                    : nccl().ReduceScatter(keys, o.out, n, type, ncclMax, comm_, stream_),
+                "maximum");
     from_keys(stream_, o.dtype, o.out, o.out, o.n);
-    // What was read is given back as it was, unless the result lies in it.
+    // Restores the input, unless the result is part of it (its content is then undefined).
     const bool apart = !all && o.out != at(o.in, rank_ * o.n, o.dtype);
     if (apart) from_keys(stream_, o.dtype, o.in, keys, n_in);
 }
 
-// In turns of what the buffer holds.
-void Channel::tell_maximum(const Operation& o) {
+// bf16 and fp16: keys are int32 in keys_, at most n_keys elements at a time.
+void Channel::enqueue_maximum(const Operation& o) {
     const bool all = o.kind == Kind::all_reduce;
     const i64 n_parts = all ? 1 : size_;
     const ncclDataType_t type = nccl_type(key_type(o.dtype));
@@ -309,36 +321,39 @@ void Channel::tell_maximum(const Operation& o) {
         }
         void* const result = all ? keys : at(keys, rank_ * n, DType::int32);
         const auto count = static_cast<size_t>(n);
-        call(all ? nccl().AllReduce(keys, result, count, type, ncclMax, comm_, stream_)
-                 : nccl().ReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
-             "a maximum");
+        finish_call(all ? nccl().AllReduce(keys, result, count, type, ncclMax, comm_, stream_)
+                        : nccl().ReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
+                    "maximum");
         from_keys(stream_, o.dtype, result, at(o.out, begin, o.dtype), n);
     }
 }
 
-// ---- Watching ----------------------------------------------------------------------------------
+// ---- Errors and timeouts -----------------------------------------------------------------------
 
-std::optional<Trouble> Channel::look(double timeout_s) {
+// An operation waits only for other ranks once its inputs are ready; from that moment its time
+// counts towards the timeout.
+std::optional<ChannelError> Channel::poll(double timeout_s) {
     if (state_ != State::formed || comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
     nccl().CommGetAsyncError(comm_, &state);
-    const auto trouble = [this](const std::string& text, double waited_s) {
-        return Trouble{under_way_.empty() ? Flight{} : *under_way_.front(), text, waited_s};
+    const auto error_of = [this](const std::string& text, double waited_s) {
+        const bool idle = pending_.empty();
+        return ChannelError{idle ? ChannelOperation{} : *pending_.front(), text, waited_s};
     };
     if (state != ncclSuccess && state != ncclInProgress) {
-        return trouble(
+        return error_of(
             fmt::format("{}: {}", nccl().GetErrorString(state), nccl().GetLastError(comm_)), 0);
     }
     reap();
-    if (under_way_.empty()) return std::nullopt;
-    Flight& first = *under_way_.front();
+    if (pending_.empty()) return std::nullopt;
+    ChannelOperation& first = *pending_.front();
     const double now_s = monotonic_s();
     if (first.since_s < 0) {
         const cudaError_t status = cudaEventQuery(first.ready);
         if (status == cudaSuccess) first.since_s = now_s;
         cudaGetLastError();
     } else if (now_s - first.since_s > timeout_s) {
-        return trouble("", now_s - first.since_s);
+        return error_of("", now_s - first.since_s);
     }
     return std::nullopt;
 }
@@ -347,7 +362,8 @@ std::optional<Trouble> Channel::look(double timeout_s) {
 
 namespace {
 
-// A rank that ends goes on ending whatever NCCL says to it, but does not keep that to itself.
+// Calls `end` for all communicators in one NCCL group call. Errors are printed as warnings, because
+// the caller is ending anyway.
 void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm_t),
               const char* what) {
     if (comms.empty()) return;

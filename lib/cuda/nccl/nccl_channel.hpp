@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NCCL communicator, a stream for its operations, and what is under way in it. NCCL runs the
-// operations of a communicator one after the other, so what must not wait for each other has
-// channels of its own.
+// One NCCL communicator with its stream and its pending operations. NCCL runs the operations of a
+// communicator in sequence, so operations that must not wait for each other need separate channels.
 //
-// A communicator is joined nonblocking, so that a rank that does not come is noticed and joining
-// can be stopped. Operations go through a blocking duplicate of it: a nonblocking one starts a
-// thread for each (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal: tens of microseconds), a
-// blocking one returns when its kernel is in the stream. That waits for no other rank once the
-// connections are made, which warm-ups take care of.
+// A communicator is initialized in nonblocking mode, so that a missing rank can be detected and the
+// initialization aborted. Operations use a blocking duplicate of it: a nonblocking communicator
+// starts a host thread for every operation (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal; tens
+// of microseconds), a blocking one returns when its kernel is in the stream. That call does not
+// wait for other ranks, provided that all connections exist; NcclWorld::form() and warm_up() make
+// them.
 //
-// All members but the constructor are called under the world's mutex.
+// All members except the constructor must be called with the mutex of NcclWorld locked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,27 +26,28 @@
 
 namespace lm::cuda {
 
-// An operation under way. Its inputs are there when `ready` is reached, its results when `end` is.
-struct Flight {
+// An operation in a channel's stream. Its inputs are ready after the event `ready`, its results
+// after `end`.
+struct ChannelOperation {
     comm::Operation operation;
-    i64 number = -1;       // of the group's collectives; -1: a message
-    bool warm_up = false;  // makes connections, carries nothing
+    i64 number = -1;       // collective number of the group; -1: a message
+    bool warm_up = false;  // only makes connections
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
-    bool complete = false;
-    bool held = false;    // by a ticket
-    double since_s = -1;  // since when nothing but the other ranks is waited for, as seen by look()
+    bool complete = false;  // seen as ended, and removed from pending_
+    bool held = false;      // a Work handle still refers to it
+    double since_s = -1;    // time when poll() saw that `ready` had been reached; -1: not yet
 };
 
-// What is wrong with a channel.
-struct Trouble {
-    Flight flight;
-    std::string text;  // of NCCL; empty: it does not end
+// An error of a channel: an NCCL error, or an operation that timed out.
+struct ChannelError {
+    ChannelOperation culprit;  // the first pending operation
+    std::string text;          // NCCL's message; empty: timed out
     double waited_s = 0;
 };
 
-// Communicators that come to their end. Blocking and nonblocking ones must not be in one group of
-// NCCL's calls (group.cc, ncclAsyncLaunch).
+// Communicators to be destroyed. Blocking and nonblocking ones must not be in one NCCL group call
+// (group.cc, ncclAsyncLaunch).
 struct Communicators {
     std::vector<ncclComm_t> formed;   // blocking
     std::vector<ncclComm_t> joining;  // nonblocking
@@ -54,37 +55,41 @@ struct Communicators {
 
 class Channel {
   public:
-    // Of `name`'s members; `host` is the group that tells who is missing. Of two members, messages
-    // go to or from the other, `peer` in `host`; -1: collectives. `most_blocks` of its kernels run
-    // at once, each on a multiprocessor that computes no more meanwhile; 0: as many as NCCL likes.
-    // Allocates.
+    // A channel of group `name`. `host` is the group that reports missing ranks. peer >= 0: a
+    // channel for messages between two ranks, this one and rank `peer` of `host`; -1: for
+    // collectives. `most_blocks`: the number of SMs that its kernels occupy at most; 0: NCCL's
+    // default. Allocates device memory.
     Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
             int size, int peer, int most_blocks);
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    // Begins to form the communicator; formed() drives that and is true when it is done.
-    // Several ids where nccl_library.hpp says that the library takes them.
+    // Starts to initialize the communicator; call formed() until it returns true. More than one id
+    // only with Nccl::CommInitRankScalable.
     void join(std::vector<ncclUniqueId> ids);
     bool formed();
-    // The first operations, which take NCCL's memory and make connections: a small and a large one
-    // of each collective, or messages from the first rank of two to the second.
+    // Returns the first operations of a channel, with which NCCL allocates memory and makes
+    // connections: a small and a large one of each collective, or messages from the first rank to
+    // the second.
     std::vector<comm::Operation> first_operations() const;
-    bool idle();  // all have ended
+    bool idle();  // no operation is pending
 
-    // Behind what the compute stream was told so far, and behind another flight. What has no
-    // connections yet waits for the other members.
-    Flight* start(const comm::Operation& operation, i64 number, const Flight* behind);
-    bool done(Flight& flight);
-    // The ticket is gone.
-    void release(Flight& flight);
+    // Enqueues an operation, stream-ordered after all work of the compute stream so far and after
+    // the operation `after`, unless that is nullptr. Blocks until the other members take part when
+    // a connection is missing.
+    ChannelOperation* start(const comm::Operation& operation, i64 number,
+                            const ChannelOperation* after);
+    bool done(ChannelOperation& operation);
+    // The Work handle does not exist any more.
+    void release(ChannelOperation& operation);
 
-    // Finds what has ended, and trouble. For the watch, a few times a second.
-    std::optional<Trouble> look(double timeout_s);
+    // Finds ended operations, and returns an error of NCCL or of an operation that has waited for
+    // longer than timeout_s. For the monitor thread, a few times a second.
+    std::optional<ChannelError> poll(double timeout_s);
 
-    // Hands over the communicators that there are, for their end; this has none any more.
-    void take(Communicators& comms);
+    // Moves this channel's communicators to `comms`, for their destruction.
+    void surrender(Communicators& comms);
 
     const std::string& name() const { return name_; }
     comm::Group& host() { return *host_; }
@@ -92,14 +97,14 @@ class Channel {
   private:
     enum class State : u8 { joining, duplicating, leaving, formed };
 
-    Flight* unused();
+    ChannelOperation* acquire();
     void reap();
     bool settled(ncclComm_t comm);
-    void tell(const comm::Operation& operation);
-    void tell_maximum(const comm::Operation& operation);
-    void tell_maximum_in_place(const comm::Operation& operation);
+    void enqueue(const comm::Operation& operation);
+    void enqueue_maximum(const comm::Operation& operation);
+    void enqueue_maximum_in_place(const comm::Operation& operation);
     void check(ncclResult_t result, ncclComm_t comm, const char* what);
-    void call(ncclResult_t result, const char* what);
+    void finish_call(ncclResult_t result, const char* what);
 
     CudaDevice& device_;
     std::string name_;
@@ -109,22 +114,23 @@ class Channel {
     int peer_;
     int most_blocks_;
     State state_ = State::joining;
-    ncclComm_t joined_ = nullptr;  // until its duplicate is there
-    ncclComm_t comm_ = nullptr;    // the duplicate
-    device::Buffer keys_;          // of maxima of 16-bit floats, and what warm_up() sends
+    ncclComm_t joined_ = nullptr;  // nonblocking; destroyed when its duplicate exists
+    ncclComm_t comm_ = nullptr;    // the blocking duplicate
+    device::Buffer keys_;  // keys of maxima of 16-bit floats, and data of first_operations()
     cudaStream_t stream_ = nullptr;
-    std::vector<std::unique_ptr<Flight>> flights_;
-    std::vector<Flight*> unused_;
-    std::deque<Flight*> under_way_;  // in the order of the stream
+    std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all, for reuse of their events
+    std::vector<ChannelOperation*> unused_;
+    std::deque<ChannelOperation*> pending_;  // in stream order
 };
 
-// The orderly end of formed communicators whose operations have ended. As one group, since no two
-// ranks need have theirs in the same order. Waits for the ranks of this machine.
+// Destroys formed communicators whose operations have ended. All in one NCCL group call, because
+// the ranks need not have theirs in the same order. Blocks until the other ranks of this machine
+// call it, too.
 void end_together(const Communicators& comms) noexcept;
 
-// The end at once: the kernels under way in these communicators stop. The formed ones as one group,
-// because the end of one may wait for the device, where the others' kernels wait for ranks that do
-// not come; then those that were joining, which have no kernels.
+// Aborts communicators: their running kernels stop. The formed ones in one NCCL group call, because
+// aborting one may wait for the device, whose other NCCL kernels may wait for missing ranks. Then
+// those that were being initialized, which have no kernels.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -21,7 +21,7 @@ using comm::Operation;
 
 namespace {
 
-constexpr double end_s = 30;  // for the communicators' orderly end
+constexpr double end_s = 30;  // limit for destroying communicators
 
 ncclUniqueId new_id(const std::string& name) {
     ncclUniqueId id{};
@@ -36,8 +36,9 @@ device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
 }
 
-// One for so many ranks, where the library knows of several: as many as PyTorch gives one.
-int n_meeting_places(int n_ranks) {
+// Returns the number of ids (bootstrap roots) for n_ranks ranks: one per 128 ranks, PyTorch's
+// default, when the library supports several.
+int n_roots(int n_ranks) {
     constexpr int usual = 128;
     const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
     const int wanted = text != nullptr ? std::atoi(text) : usual;
@@ -46,8 +47,9 @@ int n_meeting_places(int n_ranks) {
                                                   : static_cast<int>(ceil_div(n_ranks, ranks_each));
 }
 
-// NCCL cuts ranks into that many parts of neighbours, the first ones longer by one where they do
-// not come out even (bootstrap.cc, rootIdFromRank); a part meets best at its first rank.
+// Returns the first rank of a part. NCCL divides the ranks into n_parts contiguous parts, of which
+// the first n_ranks % n_parts have one rank more (bootstrap.cc, rootIdFromRank). The first rank of
+// a part creates its id.
 int first_of_part(int n_ranks, int n_parts, int part) {
     return part * (n_ranks / n_parts) + std::min(part, n_ranks % n_parts);
 }
@@ -60,7 +62,7 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
       world_(std::move(world)),
       host_(std::move(host)),
       exceptions_at_start_(std::uncaught_exceptions()) {
-    host_->record_to(nullptr);  // this group tells of both
+    host_->record_to(nullptr);  // this group records the operations of both
     if (size() > 1) ids_ = host_->split(0, rank(), this->name());
 }
 
@@ -72,7 +74,7 @@ NcclGroup::~NcclGroup() {
         warn("{}", error.what());
         failing = true;
     }
-    if (failing) world_->fail("the rank fails");
+    if (failing) world_->fail("this rank failed");
 }
 
 void NcclGroup::end() {
@@ -86,9 +88,9 @@ void NcclGroup::end() {
     Communicators comms;
     {
         const std::lock_guard lock(world_->mutex());
-        for (const auto& channel : channels) channel->take(comms);
+        for (const auto& channel : channels) channel->surrender(comms);
     }
-    // A rank that has died does not keep this one.
+    // In a detached thread with a time limit: a rank that has died must not block this one.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);
@@ -97,16 +99,17 @@ void NcclGroup::end() {
     std::thread(std::move(task)).detach();
     const std::chrono::duration<double> patience(end_s);
     if (ended.wait_for(patience) == std::future_status::timeout) {
-        warn("group '{}': NCCL did not end its communicators within {:.0f} s", name(), end_s);
+        warn("group '{}': ncclCommDestroy not finished after {:.0f} s: ignored", name(), end_s);
     }
 }
 
 // ---- Forming -----------------------------------------------------------------------------------
 
-// Both sides of each link come to it in the same order, and neighbours can form theirs at once.
+// The order of links is the same on all ranks, so that no two ranks wait for each other. Links from
+// even ranks come first, so that disjoint pairs form theirs at the same time.
 void NcclGroup::connect(const comm::Traffic& traffic) {
     if (size() == 1) return;
-    world_->require_whole();
+    world_->require_healthy();
     if (traffic.collectives) form_collectives(traffic.overlaps_compute);
     std::vector<std::pair<int, int>> links;
     for (const int to : traffic.to) links.emplace_back(rank(), to);
@@ -118,9 +121,9 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 }
 
 void NcclGroup::form_collectives(bool overlaps_compute) {
-    LM_CHECK(!channel_, "a group that was prepared");
-    // Where all meet in one place, it has to serve each of them.
-    std::vector<ncclUniqueId> ids(static_cast<size_t>(n_meeting_places(size())));
+    LM_CHECK(!channel_, fmt::format("group '{}': connect() was called twice", name()));
+    // Several roots for many ranks: a single one would have to serve all of them in turn.
+    std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
     for (size_t i = 0; i < ids.size(); ++i) {
         const int root = first_of_part(size(), static_cast<int>(ids.size()), static_cast<int>(i));
         if (rank() == root) ids[i] = new_id(name());
@@ -135,7 +138,9 @@ void NcclGroup::form_link(int from, int to) {
     const bool sends = from == rank();
     const int peer = sends ? to : from;
     std::shared_ptr<Channel>& link = links_[{peer, sends ? Kind::send : Kind::receive}];
-    LM_CHECK(!link && peer != rank(), "a link that is there");
+    LM_CHECK(!link && peer != rank(),
+             fmt::format("group '{}': rank {}: link to {} exists or is to itself", name(), rank(),
+                         peer));
     ncclUniqueId id{};
     if (sends) {
         id = new_id(name());
@@ -148,10 +153,11 @@ void NcclGroup::form_link(int from, int to) {
     world_->form(link, {id});
 }
 
-// The connections of messages do not depend on their size.
+// Only for collectives: the connections of messages do not depend on their size.
 void NcclGroup::warm_up(const Operation& largest) {
     if (size() == 1 || largest.n == 0) return;
-    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind), "nothing to warm up");
+    LM_CHECK(on_device(largest) && !comm::is_message(largest.kind),
+             fmt::format("expected a collective in device memory, got {}", largest.str()));
     world_->warm_up(channel_for(largest), largest);
 }
 
@@ -168,12 +174,13 @@ bool NcclGroup::on_device(const Operation& operation) const {
     const bool here = data != nullptr && device.holds(data);
     const bool both = operation.in == nullptr || operation.out == nullptr ||
                       device.holds(operation.in) == device.holds(operation.out);
-    LM_CHECK(both, "an operation between host and device memory");
+    LM_CHECK(both, fmt::format("{}: expected in and out both on the device or both on the host",
+                               operation.str()));
     return here;
 }
 
 i64 NcclGroup::start(const Operation& operation) {
-    world_->require_whole();
+    world_->require_healthy();
     if (on_device(operation)) return start_on_device(operation, nullptr);
     const comm::Work work = forward_to(*host_, operation);
     const i64 handle = pending_.open();
@@ -188,16 +195,17 @@ bool NcclGroup::is_stream_ordered(i64 handle) {
 
 i64 NcclGroup::start_after(const Operation& operation, Group& other, i64 handle) {
     auto* const group = dynamic_cast<NcclGroup*>(&other);
-    const Started* const behind = group != nullptr ? group->pending_.find(handle) : nullptr;
-    if (behind == nullptr || behind->channel == nullptr) {
+    const Started* const previous = group != nullptr ? group->pending_.find(handle) : nullptr;
+    if (previous == nullptr || previous->channel == nullptr) {
         return Group::start_after(operation, other, handle);
     }
-    world_->require_whole();
-    LM_CHECK(on_device(operation), "host memory behind an operation of a device");
-    return start_on_device(operation, behind->flight);
+    world_->require_healthy();
+    LM_CHECK(on_device(operation),
+             fmt::format("{}: expected device memory, got host memory", operation.str()));
+    return start_on_device(operation, previous->on_device);
 }
 
-i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind) {
+i64 NcclGroup::start_on_device(const Operation& operation, const ChannelOperation* after) {
     const i64 number = comm::is_message(operation.kind) ? -1 : host_->next_collective_number();
     if (operation.n == 0) return 0;
     if (size() == 1) {
@@ -205,23 +213,27 @@ i64 NcclGroup::start_on_device(const Operation& operation, const Flight* behind)
         return 0;
     }
     const std::shared_ptr<Channel>& channel = channel_for(operation);
-    Flight* const flight = world_->start(channel, operation, number, behind);
+    ChannelOperation* const started = world_->start(channel, operation, number, after);
     const i64 handle = pending_.open();
-    *pending_.find(handle) = {.on_host = {}, .channel = channel.get(), .flight = flight};
+    *pending_.find(handle) = {.on_host = {}, .channel = channel.get(), .on_device = started};
     return handle;
 }
 
 const std::shared_ptr<Channel>& NcclGroup::channel_for(const Operation& operation) const {
     if (comm::is_message(operation.kind)) {
         const auto link = links_.find({operation.peer, operation.kind});
-        LM_CHECK(link != links_.end(), "a message for which the group was not prepared");
+        LM_CHECK(
+            link != links_.end(),
+            fmt::format("{}: expected a link that connect() formed, got none", operation.str()));
         return link->second;
     }
-    LM_CHECK(channel_ != nullptr, "a collective for which the group was not prepared");
+    LM_CHECK(
+        channel_ != nullptr,
+        fmt::format("{}: expected a channel that connect() formed, got none", operation.str()));
     return channel_;
 }
 
-// A group of one rank.
+// Performs a collective of a group of one rank.
 void NcclGroup::copy(const Operation& operation) {
     if (operation.in == operation.out) return;
     CudaDevice& device = world_->device();
@@ -233,14 +245,14 @@ void NcclGroup::copy(const Operation& operation) {
 void NcclGroup::wait(i64 handle) {
     Started* const started = pending_.find(handle);
     if (started == nullptr) return;
-    world_->require_whole();
+    world_->require_healthy();
     if (started->channel == nullptr) {
         started->on_host.wait();
     } else {
         CudaDevice& device = world_->device();
-        device.check(cudaStreamWaitEvent(device.stream(), started->flight->end));
+        device.check(cudaStreamWaitEvent(device.stream(), started->on_device->end));
         const std::lock_guard lock(world_->mutex());
-        started->channel->release(*started->flight);
+        started->channel->release(*started->on_device);
     }
     pending_.close(handle);
 }
@@ -248,13 +260,13 @@ void NcclGroup::wait(i64 handle) {
 bool NcclGroup::done(i64 handle) {
     Started* const started = pending_.find(handle);
     if (started == nullptr) return true;
-    world_->require_whole();
+    world_->require_healthy();
     if (started->channel == nullptr) {
         if (!started->on_host.done()) return false;
     } else {
         const std::lock_guard lock(world_->mutex());
-        if (!started->channel->done(*started->flight)) return false;
-        started->channel->release(*started->flight);
+        if (!started->channel->done(*started->on_device)) return false;
+        started->channel->release(*started->on_device);
     }
     pending_.close(handle);
     return true;
@@ -263,7 +275,7 @@ bool NcclGroup::done(i64 handle) {
 // ---- Parts -------------------------------------------------------------------------------------
 
 std::unique_ptr<comm::Group> NcclGroup::make_part(int color, int key, std::string part_name) {
-    world_->require_whole();
+    world_->require_healthy();
     std::shared_ptr<comm::Group> host = host_->split(color, key, part_name);
     return std::make_unique<NcclGroup>(world_, std::move(host), std::move(part_name));
 }

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group whose device memory travels by NCCL and whose host memory by another group (MPI, or what
-// the ranks met over): start() looks where the memory lies, and nowhere else does that matter. Both
-// count their collectives in one sequence, so that a rank that is missed is named for either.
+// A group that carries device memory by NCCL and host memory by another group (`host`: MPI or TCP).
+// Only start() distinguishes the two, by the operation's memory. Both number their collectives in
+// one sequence, so that a timeout of either names the missing rank.
 //
-// Collectives run in a stream of the group's own: start() has it wait for what the compute stream
-// was told so far, wait() has the compute stream wait for the result; the host waits for neither.
-// So work that is told to the device behind wait() finds the results, and what was told before
-// start() may still use the operation's memory.
+// Collectives run in a stream of the group. start() makes this stream wait for all work of the
+// compute stream so far; wait() makes the compute stream wait for the result. The host waits for
+// neither. So work enqueued after wait() sees the results, and work enqueued before start() may
+// still use the operation's memory.
 //
-// Messages have a channel for each neighbour and direction: NCCL's sends and receives of one
-// communicator would wait for each other. All channels are formed, and their connections made, by
-// connect(): there is none for what was not announced.
+// Messages have one channel for each neighbour and direction, because NCCL runs the sends and
+// receives of one communicator in sequence. connect() forms all channels and makes their
+// connections; an operation that was not announced to connect() has no channel.
 //
-// A kernel of NCCL keeps its multiprocessors from the moment its rank comes to it, spinning until
-// the others have come too. A posted receive waits for most of a step, so links get few of them,
-// and collectives beside compute not all that NCCL would take; NCCL_MAX_CTAS overrides both.
+// An NCCL kernel occupies its SMs from the moment its rank starts it, and polls until the other
+// ranks have started it, too. A posted receive waits during most of a step. So links get few SMs
+// (cost::nccl_link_channels), and collectives that overlap compute fewer than NCCL's default
+// (cost::nccl_overlap_channels); NCCL_MAX_CTAS overrides both.
 //
-// NCCL adds in an order that depends on the ranks, the size and the algorithm that it picks for
-// them: the same machines give the same bits. The one algorithm that adds inside of switches is
-// left out (nccl.cpp).
+// Precision and order of sums: for sums of bf16 and fp16, NCCL adds two values at a time and rounds
+// each partial sum to 16 bits (NCCL src/device/reduce_kernel.h, SPECIALIZE_REDUCE of FuncSum:
+// __hadd2). Over n ranks that is up to n - 1 roundings, where the CPU groups add in fp32 and round
+// once. The order depends on the ranks, the size and the algorithm that NCCL chooses for them: the
+// same machines compute the same bits. NVLS, which adds inside of switches in an unspecified order,
+// is disabled (nccl_join.cpp).
 #pragma once
 
 #include <map>
@@ -57,12 +61,12 @@ class NcclGroup final : public comm::Group {
   private:
     struct Started {
         comm::Work on_host;
-        Channel* channel = nullptr;  // none: on_host
-        Flight* flight = nullptr;
+        Channel* channel = nullptr;  // nullptr: on_host is the operation
+        ChannelOperation* on_device = nullptr;
     };
 
     bool on_device(const comm::Operation& operation) const;
-    i64 start_on_device(const comm::Operation& operation, const Flight* behind);
+    i64 start_on_device(const comm::Operation& operation, const ChannelOperation* after);
     void copy(const comm::Operation& operation);
     void form_collectives(bool overlaps_compute);
     void form_link(int from, int to);
@@ -71,8 +75,8 @@ class NcclGroup final : public comm::Group {
 
     std::shared_ptr<NcclWorld> world_;
     std::shared_ptr<comm::Group> host_;
-    std::shared_ptr<comm::Group> ids_;  // carries what NCCL's ranks meet by
-    std::shared_ptr<Channel> channel_;  // of the collectives
+    std::shared_ptr<comm::Group> ids_;  // carries the ncclUniqueIds
+    std::shared_ptr<Channel> channel_;  // for collectives
     std::map<std::pair<int, comm::Kind>, std::shared_ptr<Channel>> links_;
     comm::PendingOperations<Started> pending_;
     int exceptions_at_start_;

@@ -24,13 +24,14 @@ bool is_set(const char* variable) {
     return std::getenv(variable) != nullptr;
 }
 
-// Sums inside of switches (NVLink SHARP) come in an order that NCCL does not promise; where nobody
-// asked for an algorithm they are left out, since a run must give the same bits twice.
-void promise_order() {
+// Disables NVLS (NVLink SHARP) unless the environment selects algorithms: it adds inside of
+// switches, in an order that NCCL does not specify, and two runs must compute the same bits.
+void disable_nvls() {
     if (!is_set("NCCL_ALGO") && !is_set("NCCL_NVLS_ENABLE")) setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-// This machine as NCCL tells machines apart.
+// Returns an identifier of this machine, computed like NCCL's own (NCCL_HOSTID, else host name and
+// boot id).
 std::string machine() {
     if (const char* const id = std::getenv("NCCL_HOSTID")) return id;
     std::string boot;
@@ -38,15 +39,15 @@ std::string machine() {
     return host_name() + boot;
 }
 
-// Where a rank is, as it tells its neighbours.
+// A rank and a hash of its machine and GPU address, as exchanged between the ranks of a machine.
 struct Place {
     u64 gpu;
     i64 rank;
 };
 
-// Two ranks on one GPU are a mistake that NCCL words badly, unless they were asked for. Only the
-// ranks of a machine need to know of each other.
-void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
+// Throws Error(usage) when two ranks have the same GPU and NCCL_MULTI_RANK_GPU_ENABLE does not
+// allow it. NCCL's own message does not name the GPU. Collective over `host`.
+void require_distinct_gpus(const CudaDevice& device, comm::Group& host) {
     const cudaDeviceProp& p = device.properties();
     const std::string address =
         fmt::format("{:04x}:{:02x}:{:02x}", p.pciDomainID, p.pciBusID, p.pciDeviceID);
@@ -64,10 +65,11 @@ void require_gpus_of_their_own(const CudaDevice& device, comm::Group& host) {
         if (other.rank == own.rank || other.gpu != own.gpu) continue;
         throw JointError(
             Exit::usage,
-            fmt::format("cuda:{}: ranks {} and {} share the GPU at {}: start as many ranks on a "
-                        "machine as it has GPUs, one for each",
-                        device.index(), std::min(other.rank, own.rank),
-                        std::max(other.rank, own.rank), address));
+            fmt::format(
+                "cuda:{}: ranks {} and {} share the GPU at {}: start one rank for each GPU of "
+                "a machine",
+                device.index(), std::min(other.rank, own.rank), std::max(other.rank, own.rank),
+                address));
     }
 }
 
@@ -77,9 +79,9 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
                                        double timeout_s) {
     auto& device = static_cast<CudaDevice&>(any_device);
     std::shared_ptr<comm::Group> host = std::move(own);
-    promise_order();
+    disable_nvls();
     if (host->size() > 1) (void)nccl();
-    require_gpus_of_their_own(device, *host);
+    require_distinct_gpus(device, *host);
     const auto world = std::make_shared<NcclWorld>(device, host, timeout_s);
     std::string name = host->name();
     return std::make_unique<NcclGroup>(world, std::move(host), std::move(name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job come to NCCL: each with a GPU of its own.
+// Connects the ranks of a job by NCCL.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,9 @@
 
 namespace lm::cuda {
 
-// Collective over `host`, which the result keeps: the ranks of `host` with their devices.
+// Collective over `host`. Returns a group of the same ranks whose device memory is carried by NCCL.
+// The group owns `host`. Throws Error(usage) when two ranks have the same GPU, Error(failure) when
+// NCCL cannot be opened.
 std::unique_ptr<comm::Group> join_nccl(device::Device& device, std::unique_ptr<comm::Group> host,
                                        double timeout_s);
 

@@ -11,27 +11,28 @@ namespace lm::cuda {
 namespace {
 
 constexpr const char* file = "libnccl.so.2";
-// Configurations of communicators that are split off came with 2.18; ones before 2.20 have not been
-// looked at.
+// Needs configurations for ncclCommSplit (2.18); versions before 2.20 are untested.
 constexpr int oldest = NCCL_VERSION(2, 20, 0);
 constexpr int scalable = NCCL_VERSION(2, 23, 0);
 
-std::filesystem::path beside_plugin() {
+// Returns the path of libnccl.so.2 in the directory of this plugin.
+std::filesystem::path path_next_to_plugin() {
     Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&beside_plugin), &info) == 0) return file;
+    if (dladdr(reinterpret_cast<void*>(&path_next_to_plugin), &info) == 0) return file;
     return std::filesystem::path(info.dli_fname).parent_path() / file;
 }
 
 void* open_library() {
     std::error_code ignored;
-    const std::filesystem::path beside = beside_plugin();
-    const bool there = std::filesystem::exists(beside, ignored);
-    void* const library = dlopen(there ? beside.c_str() : file, RTLD_NOW | RTLD_LOCAL);
+    const std::filesystem::path path = path_next_to_plugin();
+    const bool exists = std::filesystem::exists(path, ignored);
+    void* const library = dlopen(exists ? path.c_str() : file, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error("NCCL",
-                  "several GPUs need it, and it cannot be opened: {}: install NCCL {}.{} or later, "
-                  "or put the directory of {} on LD_LIBRARY_PATH",
-                  dlerror(), oldest / 10000, oldest / 100 % 100, file);
+        run_error(
+            "NCCL",
+            "cannot open the library, which several GPUs need: {}: install NCCL {}.{} or later, "
+            "or add the directory of {} to LD_LIBRARY_PATH",
+            dlerror(), oldest / 10000, oldest / 100 % 100, file);
     }
     return library;
 }

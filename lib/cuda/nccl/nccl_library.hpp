@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's functions, of a library that is opened when ranks come together: training on one GPU
-// needs none.
+// NCCL's functions, from a library that is opened at run time when several ranks are connected:
+// training on one GPU does not need NCCL.
 #pragma once
 
 #include <nccl.h>
@@ -17,14 +17,15 @@ struct Nccl {
 #define LM_MEMBER(name) decltype(&nccl##name) name = nullptr;
     LM_NCCL_FUNCTIONS(LM_MEMBER)
 #undef LM_MEMBER
-    // From 2.23 on, and so not in the oldest header; nullptr in a library that lacks it. As
-    // CommInitRankConfig, but ranks meet at several places, an id for each.
+    // ncclCommInitRankScalable, since NCCL 2.23, which the oldest supported header does not
+    // declare; nullptr in older libraries. As CommInitRankConfig, with several bootstrap roots, an
+    // id for each.
     ncclResult_t (*CommInitRankScalable)(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
                                          ncclUniqueId* ids, ncclConfig_t* config) = nullptr;
 };
 
-// libnccl.so.2 beside the plugin, or where the loader finds it. Throws Error(failure) saying what
-// to install, when there is none or one that is too old.
+// Returns the functions of libnccl.so.2, from the plugin's directory or where the loader finds it.
+// Throws Error(failure) with the version to install when the library is missing or too old.
 const Nccl& nccl();
 
 }  // namespace lm::cuda

@@ -15,15 +15,16 @@ using comm::Operation;
 namespace {
 
 constexpr const char* warming_up = "warming up";
-constexpr auto interval = std::chrono::milliseconds(100);
-// Polls without pause before a waiting rank lets others have its core.
+constexpr auto interval = std::chrono::milliseconds(100);  // of the monitor's polls
+// Attempts without a pause, before until() yields its core.
 constexpr int eager_attempts = 1000;
 constexpr auto pause_between_attempts = std::chrono::microseconds(50);
-// A rank that waits for its GPU wakes up when the operations under way are stopped. One that does
-// not within this time is stuck in the driver, and the job is ended without it.
-constexpr double ignored_s = 20;
+// A rank that is blocked on its GPU wakes up when the pending operations are aborted. If it has not
+// noticed the failure after this time, it hangs in the driver, and the monitor aborts the job.
+constexpr double unnoticed_s = 20;
 
-// All members count what they all come to, so that who has not can be told.
+// Returns the collective number of an operation, -1 for a message. All members count collectives
+// alike, so that a timeout can name the members that have not started one.
 i64 number_of(Channel& channel, const Operation& operation) {
     return comm::is_message(operation.kind) ? -1 : channel.host().next_collective_number();
 }
@@ -32,8 +33,8 @@ i64 number_of(Channel& channel, const Operation& operation) {
 
 NcclWorld::NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s)
     : device_(device), host_(std::move(host)), timeout_s_(timeout_s) {
-    device_.on_wait([this] { require_whole(); });
-    thread_ = std::thread([this] { watch(); });
+    device_.on_wait([this] { require_healthy(); });
+    thread_ = std::thread([this] { monitor(); });
 }
 
 NcclWorld::~NcclWorld() {
@@ -45,7 +46,7 @@ NcclWorld::~NcclWorld() {
     woken_.notify_all();
     thread_.join();
     if (!aborting_.valid()) return;
-    const std::chrono::duration<double> patience(ignored_s);
+    const std::chrono::duration<double> patience(unnoticed_s);
     if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
 }
 
@@ -70,25 +71,25 @@ void NcclWorld::form(const std::shared_ptr<Channel>& channel,
     });
     if (!formed) {
         run_error(fmt::format("group '{}'", channel->name()),
-                  "forming its communicator: {}: NCCL_DEBUG=INFO tells more",
+                  "NCCL communicator not ready: {}: set NCCL_DEBUG=INFO for details",
                   channel->host().timeout_message(meeting, number, watch.elapsed_s()));
     }
     perform(channel, first);
 }
 
-// Operations that only make connections. The watch tells who has not come to one.
+// Runs operations that only make connections. The monitor reports ranks that do not take part.
 void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
                         const std::vector<Operation>& operations) {
-    std::vector<Flight*> flights;
+    std::vector<ChannelOperation*> started;
     for (const Operation& operation : operations) {
-        flights.push_back(call(
+        started.push_back(call(
             channel,
             {.operation = operation, .number = number_of(*channel, operation), .warm_up = true},
             nullptr));
     }
     until([&] { return channel->idle(); });
     const std::lock_guard lock(mutex_);
-    for (Flight* const flight : flights) channel->release(*flight);
+    for (ChannelOperation* const operation : started) channel->release(*operation);
 }
 
 void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation& largest) {
@@ -96,18 +97,19 @@ void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation
         return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
     };
     const i64 rank = channel->host().rank();
-    // A part in its place stays there.
-    const bool in_place = largest.out == at(largest.in, rank * largest.n);
-    const bool out_of_place = largest.in == at(largest.out, rank * largest.n);
+    // in_place: the output of a reduce-scatter, or the input of an all-gather, is this rank's part
+    // of the other buffer. Smaller operations keep that relation.
+    const bool out_in_place = largest.out == at(largest.in, rank * largest.n);
+    const bool in_in_place = largest.in == at(largest.out, rank * largest.n);
     std::vector<Operation> operations;
     for (i64 n = 1; operations.empty() || operations.back().n < largest.n;
          n = std::min(2 * n, largest.n)) {
         Operation& operation = operations.emplace_back(largest);
         operation.n = n;
-        if (largest.kind == Kind::reduce_scatter && in_place) {
+        if (largest.kind == Kind::reduce_scatter && out_in_place) {
             operation.out = at(largest.in, rank * n);
         }
-        if (largest.kind == Kind::all_gather && out_of_place) {
+        if (largest.kind == Kind::all_gather && in_in_place) {
             operation.in = at(largest.out, rank * n);
         }
     }
@@ -116,33 +118,36 @@ void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation
 
 // ---- Operations ---------------------------------------------------------------------------------
 
-Flight* NcclWorld::start(const std::shared_ptr<Channel>& channel, const Operation& operation,
-                         i64 number, const Flight* behind) {
-    return call(channel, {.operation = operation, .number = number}, behind);
+ChannelOperation* NcclWorld::start(const std::shared_ptr<Channel>& channel,
+                                   const Operation& operation, i64 number,
+                                   const ChannelOperation* after) {
+    return call(channel, {.operation = operation, .number = number}, after);
 }
 
-Flight* NcclWorld::call(const std::shared_ptr<Channel>& channel, const Flight& flight,
-                        const Flight* behind) {
-    const auto tell = [this](Call call) {
+ChannelOperation* NcclWorld::call(const std::shared_ptr<Channel>& channel,
+                                  const ChannelOperation& operation,
+                                  const ChannelOperation* after) {
+    // The monitor reads call_ when it cannot lock mutex_ because this thread hangs in the call.
+    const auto set_call = [this](Call call) {
         const std::lock_guard lock(call_mutex_);
         call_ = std::move(call);
     };
     struct End {
-        decltype(tell)& tell_end;
-        ~End() { tell_end({}); }
+        decltype(set_call)& set;
+        ~End() { set({}); }
     };
-    tell({channel, flight});
-    const End end{tell};
+    set_call({channel, operation});
+    const End end{set_call};
     const std::lock_guard lock(mutex_);
-    require_whole();  // the communicators are not stopped meanwhile
-    Flight* const started = channel->start(flight.operation, flight.number, behind);
-    started->warm_up = flight.warm_up;
+    require_healthy();  // with the mutex locked, the communicators cannot be aborted
+    ChannelOperation* const started = channel->start(operation.operation, operation.number, after);
+    started->warm_up = operation.warm_up;
     return started;
 }
 
-void NcclWorld::require_whole() {
+void NcclWorld::require_healthy() {
     if (!failed_.load()) return;
-    told_.store(true);
+    noticed_.store(true);
     const std::lock_guard lock(state_mutex_);
     throw Error(Exit::failure, reason_);
 }
@@ -153,7 +158,8 @@ void NcclWorld::fail(const std::string& text) noexcept {
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);
-    // By a thread of its own, for it may take its time, and neither the rank nor the watch has any.
+    // In a separate thread: aborting may block, and neither the rank nor the monitor may wait for
+    // it.
     try {
         aborting_ = std::async(std::launch::async, [this] { abort_all(); });
     } catch (const std::exception&) {
@@ -161,14 +167,15 @@ void NcclWorld::fail(const std::string& text) noexcept {
     }
 }
 
-// Behind the rank's call, if it is in one; the rank makes no other.
+// Waits for the mutex until the rank has returned from its NCCL call, if it is in one. The rank
+// makes no further calls, because require_healthy() throws.
 void NcclWorld::abort_all() noexcept {
     cudaSetDevice(device_.index());
     Communicators comms;
     {
         const std::lock_guard lock(mutex_);
         for (const std::weak_ptr<Channel>& each : channels_) {
-            if (const std::shared_ptr<Channel> channel = each.lock()) channel->take(comms);
+            if (const std::shared_ptr<Channel> channel = each.lock()) channel->surrender(comms);
         }
     }
     abort_together(comms);
@@ -176,7 +183,7 @@ void NcclWorld::abort_all() noexcept {
 
 void NcclWorld::until(const std::function<bool()>& attempt) {
     for (int n_attempts = 0;; ++n_attempts) {
-        require_whole();
+        require_healthy();
         {
             const std::lock_guard lock(mutex_);
             if (attempt()) return;
@@ -185,9 +192,9 @@ void NcclWorld::until(const std::function<bool()>& attempt) {
     }
 }
 
-// ---- The watch ---------------------------------------------------------------------------------
+// ---- The monitor thread ------------------------------------------------------------------------
 
-void NcclWorld::watch() {
+void NcclWorld::monitor() {
     cudaSetDevice(device_.index());
     while (true) {
         {
@@ -196,18 +203,19 @@ void NcclWorld::watch() {
             if (stop_) return;
         }
         if (failed_.load()) {
-            end_if_ignored();
+            abort_job_if_unnoticed();
             continue;
         }
         try {
-            look();
+            poll_channels();
         } catch (const std::exception& error) {
             fail(error.what());
         }
     }
 }
 
-// False: the rank is in a call of NCCL. Fails when that does not return within the timeout.
+// Returns false when the rank is in an NCCL call. Calls fail_in_call() when that has not returned
+// within the timeout.
 bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     if (lock.try_lock_for(interval)) {
         blocked_since_s_ = -1;
@@ -219,7 +227,7 @@ bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     return false;
 }
 
-// The rank does not come out of a call of NCCL, and so notices nothing: the job ends without it.
+// The rank hangs in an NCCL call and cannot notice a failure, so the monitor aborts the job.
 void NcclWorld::fail_in_call(double waited_s) {
     Call call;
     {
@@ -227,17 +235,18 @@ void NcclWorld::fail_in_call(double waited_s) {
         call = call_;
     }
     if (call.channel) {
-        report(*call.channel, {.flight = call.flight, .text = "", .waited_s = waited_s});
+        report(*call.channel, {.culprit = call.operation, .text = "", .waited_s = waited_s});
     } else {
-        fail(fmt::format("NCCL: a call did not return within {:.0f} s: NCCL_DEBUG=INFO tells more",
-                         waited_s));
+        fail(fmt::format(
+            "NCCL: a call did not return within {:.0f} s: set NCCL_DEBUG=INFO for details",
+            waited_s));
     }
-    told_.store(true);
+    noticed_.store(true);
     host_->abort(reason_);
 }
 
-void NcclWorld::look() {
-    std::vector<std::pair<std::shared_ptr<Channel>, Trouble>> found;
+void NcclWorld::poll_channels() {
+    std::vector<std::pair<std::shared_ptr<Channel>, ChannelError>> found;
     {
         std::unique_lock lock(mutex_, std::defer_lock);
         if (!lock_in_time(lock)) return;
@@ -245,32 +254,32 @@ void NcclWorld::look() {
         for (const std::weak_ptr<Channel>& each : channels_) {
             const std::shared_ptr<Channel> channel = each.lock();
             if (!channel) continue;
-            if (auto trouble = channel->look(timeout_s_)) found.emplace_back(channel, *trouble);
+            if (auto error = channel->poll(timeout_s_)) found.emplace_back(channel, *error);
         }
     }
-    // Asking the others takes seconds, in which this rank may go on.
+    // Without the mutex: report() asks the other ranks, which takes seconds.
     if (!found.empty()) report(*found.front().first, found.front().second);
 }
 
-void NcclWorld::report(Channel& channel, const Trouble& trouble) {
-    const Flight& flight = trouble.flight;
+void NcclWorld::report(Channel& channel, const ChannelError& error) {
+    const ChannelOperation& culprit = error.culprit;
     const std::string object = fmt::format("group '{}'", channel.name());
-    const std::string phase = flight.warm_up ? fmt::format("{}: ", warming_up) : "";
-    if (trouble.text.empty()) {
+    const std::string phase = culprit.warm_up ? fmt::format("{}: ", warming_up) : "";
+    if (error.text.empty()) {
         return fail(fmt::format(
             "{}: {}{}", object, phase,
-            channel.host().timeout_message(flight.operation, flight.number, trouble.waited_s)));
+            channel.host().timeout_message(culprit.operation, culprit.number, error.waited_s)));
     }
     const std::string number =
-        flight.number >= 0 ? fmt::format(", operation {}", flight.number) : "";
+        culprit.number >= 0 ? fmt::format(", operation {}", culprit.number) : "";
     const std::string what =
-        flight.operation.n > 0 ? fmt::format("{}{}: ", flight.operation.str(), number) : "";
-    fail(fmt::format("{}: {}{}NCCL: {}", object, phase, what, trouble.text));
+        culprit.operation.n > 0 ? fmt::format("{}{}: ", culprit.operation.str(), number) : "";
+    fail(fmt::format("{}: {}{}NCCL: {}", object, phase, what, error.text));
 }
 
-void NcclWorld::end_if_ignored() {
-    if (told_.load() || monotonic_s() - failed_at_s_ < ignored_s) return;
-    told_.store(true);
+void NcclWorld::abort_job_if_unnoticed() {
+    if (noticed_.load() || monotonic_s() - failed_at_s_ < unnoticed_s) return;
+    noticed_.store(true);
     host_->abort(reason_);
 }
 

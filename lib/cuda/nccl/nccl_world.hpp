@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the NCCL groups of one rank share: the device, the mutex under which NCCL is called, and a
-// thread that watches over all channels. It polls NCCL for errors, notices an operation that does
-// not end within the timeout, finds out with the host's group who is missing, and then stops what
-// is under way, so that a rank that waits for its GPU wakes up and throws.
+// The state that all NCCL groups of one rank share: the device, the mutex that every NCCL call
+// locks, and a monitor thread for all channels. The monitor polls NCCL for errors and detects
+// operations that exceed the timeout. On either it asks the host group which ranks are missing and
+// aborts all pending operations, so that a rank that is blocked on its GPU wakes up and throws.
 //
-// A communicator must not be stopped while a thread is inside of a call with it (NCCL user guide,
-// "Thread Safety"): what stops them takes the mutex too. A rank that does not come out of a call is
-// noticed by that, and the job is ended without it.
+// A communicator must not be aborted while a thread is inside of a call with it (NCCL user guide,
+// "Thread Safety"), so aborting locks the mutex, too. If the rank does not return from an NCCL
+// call, the monitor cannot lock the mutex for the timeout; it then aborts the job through the host
+// group.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ namespace lm::cuda {
 
 class NcclWorld {
   public:
-    // `host` is aborted when this rank does not notice that something has failed.
+    // `host` is aborted when this rank does not react to a failure.
     NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s);
     ~NcclWorld();
     NcclWorld(const NcclWorld&) = delete;
@@ -35,42 +36,46 @@ class NcclWorld {
     std::timed_mutex& mutex() { return mutex_; }
     double timeout_s() const { return timeout_s_; }
 
-    // Forms the communicator of a new channel, where its ranks meet by these ids, makes its first
-    // connections, and watches it from then on.
+    // Collective over the channel's ranks. Initializes the communicator of a new channel with
+    // `ids`, runs its first operations, which make connections, and adds it to the monitored
+    // channels. Throws Error(failure) on timeout.
     void form(const std::shared_ptr<Channel>& channel, const std::vector<ncclUniqueId>& ids);
-    // Carries operations like this one of all sizes up to it, in its memory, so that none of them
-    // makes connections later: NCCL does that when it takes an algorithm first (since 2.22, see
-    // NCCL_RUNTIME_CONNECT), which it picks by kind, type and size.
+    // Collective over the channel's ranks. Runs operations of the kind and memory of `largest` with
+    // all sizes up to its size, doubling. NCCL (since 2.22, NCCL_RUNTIME_CONNECT) makes connections
+    // when it first uses an algorithm, which it chooses by kind, type and size; after this no later
+    // operation makes any.
     void warm_up(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
-    // Tells the channel an operation.
-    Flight* start(const std::shared_ptr<Channel>& channel, const comm::Operation& operation,
-                  i64 number, const Flight* behind);
+    // Enqueues an operation (Channel::start()).
+    ChannelOperation* start(const std::shared_ptr<Channel>& channel,
+                            const comm::Operation& operation, i64 number,
+                            const ChannelOperation* after);
 
-    // Throws Error(failure) with what has failed, if anything.
-    void require_whole();
-    // The first failure counts. Stops all channels; for any thread.
+    // Throws Error(failure) with the reason of the first failure, if there was one.
+    void require_healthy();
+    // Records the first failure and aborts all channels. For any thread.
     void fail(const std::string& text) noexcept;
     bool failed() const { return failed_.load(); }
-    // Calls `attempt` under the mutex until it is true, or something has failed: require_whole().
+    // Calls `attempt` with the mutex locked until it returns true. Throws when something has
+    // failed.
     void until(const std::function<bool()>& attempt);
 
   private:
-    // A call of NCCL, for the watch.
+    // The NCCL call that the rank is in, for the monitor.
     struct Call {
         std::shared_ptr<Channel> channel;
-        Flight flight;
+        ChannelOperation operation;
     };
 
     void perform(const std::shared_ptr<Channel>& channel,
                  const std::vector<comm::Operation>& operations);
-    Flight* call(const std::shared_ptr<Channel>& channel, const Flight& flight,
-                 const Flight* behind);
-    void watch();
-    void look();
+    ChannelOperation* call(const std::shared_ptr<Channel>& channel,
+                           const ChannelOperation& operation, const ChannelOperation* after);
+    void monitor();
+    void poll_channels();
     void fail_in_call(double waited_s);
     bool lock_in_time(std::unique_lock<std::timed_mutex>& lock);
-    void report(Channel& channel, const Trouble& trouble);
-    void end_if_ignored();
+    void report(Channel& channel, const ChannelError& error);
+    void abort_job_if_unnoticed();
     void abort_all() noexcept;
 
     CudaDevice& device_;
@@ -79,15 +84,15 @@ class NcclWorld {
     std::timed_mutex mutex_;
     std::vector<std::weak_ptr<Channel>> channels_;
     std::mutex call_mutex_;
-    Call call_;                    // that the rank is in, or goes to; no channel: none
-    double blocked_since_s_ = -1;  // the watch waits for the mutex
-    std::mutex state_mutex_;       // of what follows
+    Call call_;                    // the call that the rank is in or enters; no channel: none
+    double blocked_since_s_ = -1;  // since when the monitor has waited for mutex_; -1: it has not
+    std::mutex state_mutex_;       // guards stop_, reason_ and aborting_
     std::condition_variable woken_;
     bool stop_ = false;
     std::atomic<bool> failed_{false};
-    std::atomic<bool> told_{false};  // the rank's own thread knows
+    std::atomic<bool> noticed_{false};  // the rank's own thread has thrown the failure
     std::string reason_;
-    std::future<void> aborting_;  // of all communicators, after a failure
+    std::future<void> aborting_;  // aborts all communicators after a failure
     double failed_at_s_ = 0;
     std::thread thread_;
 };
