@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GELU (Hendrycks & Gimpel, 2016) in its two forms, value and derivative, in plain scalar code.
+// GELU (Hendrycks & Gimpel, 2016) in its erf and tanh forms: value and derivative, as scalar code
+// for the reference loops.
 #pragma once
 
 #include <cmath>

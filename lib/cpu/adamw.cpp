@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW (Loshchilov & Hutter, 2019) over a flat range of parameters.
+// AdamW (Loshchilov & Hutter, 2019) over the parts of a rank's parameters.
 #include <cmath>
 
 #include "cpu/cpu_device.hpp"

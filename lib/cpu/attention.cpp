@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in blocks of queries and keys that stay in the second cache, never a T x T matrix:
-// FlashAttention-2 (Dao, 2023, algorithms 1 and 2). Forward: one task per (sample, head, block of
-// queries), which walks the keys with an online softmax. Backward: one task per (sample, key-value
-// group), which walks blocks of keys, and for each the blocks of queries that see it; so no two
-// tasks add to the same gradient. The cut depends on the shape alone.
+// Attention in blocks of queries and keys that stay in the L2 cache, without a T x T matrix in
+// memory: FlashAttention-2 (Dao, 2023, algorithms 1 and 2).
+//
+// Forward: one task for each (sample, head, block of queries), which loops over the visible keys
+// with an online softmax. Backward: one task for each (sample, key-value group), which loops over
+// its heads, over blocks of keys, and for each over the blocks of queries that see it. All
+// gradients of a group are summed in the scratch memory of one worker, so that no two tasks write
+// the same element. Blocks and order depend on the shape only: the same bits for any thread count.
+//
+// In a block's scratch memory keys and values are fp32, contiguous, and keys (in backward also
+// values) transposed, so that every product is small_product(): row-major b, any strides for a.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,14 +28,15 @@ using device::AttentionForward;
 
 constexpr i64 block = cost::attention_block;
 
-// Cuts a worker's floats into named pieces; together they are what cost/cpu_scratch.hpp counts.
+// Divides a worker's scratch memory into named arrays. cost/cpu_scratch.hpp has their total size.
 class Pieces {
   public:
     Pieces(float* base, i64 floats) : next_(base), end_(base + floats) {}
     float* reserve(i64 floats) {
         float* const piece = next_;
         next_ += floats;
-        LM_CHECK(next_ <= end_, "attention needs more scratch than its formula says");
+        LM_CHECK(next_ <= end_,
+                 fmt::format("attention scratch: {} floats more than the formula", next_ - end_));
         return piece;
     }
 
@@ -38,7 +45,7 @@ class Pieces {
     float* end_;
 };
 
-// Where the rows of one (sample, head) lie, and which keys a query sees.
+// One (sample, head): the offsets of its rows, and the keys visible to a query.
 template <typename Args>
 struct Head {
     Head(const Args& args, i64 sample_index, i64 head_index)
@@ -62,7 +69,7 @@ struct Head {
     i64 out_offset(i64 t) const { return ((sample * length + t) * a.n_heads + head) * width; }
     i64 lse_offset(i64 t) const { return (sample * a.n_heads + head) * length + t; }
     i64 first_key(i64 query) const { return starts ? starts[query] : 0; }
-    // The first key that any query of [begin, end) sees.
+    // Returns the first key visible to any query of [begin, end).
     i64 first_key(i64 begin, i64 end) const {
         return starts ? *std::min_element(starts + begin, starts + end) : 0;
     }
@@ -75,14 +82,14 @@ struct Head {
 
     const Args& a;
     i64 sample, head, length, width, stride, group;
-    i64 q_offset, k_offset, v_offset;  // of the first token
+    i64 q_offset, k_offset, v_offset;  // of token 0 in qkv
     float slope;
     DropoutMask mask;
     const i32* starts = nullptr;
     u64 sample_id = 0;
 };
 
-// Keys of the block at `first` that `query` sees, as [begin, end) inside the block.
+// The keys of the block at `first` that are visible to `query`, as a range within the block.
 struct Seen {
     template <typename Args>
     Seen(const Head<Args>& head, i64 query, i64 first, i64 n)
@@ -91,13 +98,13 @@ struct Seen {
     i64 begin, end;
 };
 
-// y = factor * rows of x, in fp32 and close together.
+// y [rows, width] = factor * rows of x, as contiguous fp32.
 void copy_rows(const Source& x, i64 offset, i64 stride, i64 rows, i64 width, float factor,
                float* y) {
     for (i64 i = 0; i < rows; ++i) x.copy(offset + i * stride, factor, y + i * width, width);
 }
 
-// The index from which ALiBi counts the distance of `query` to the key at `first`.
+// Returns the ALiBi distance (key - query) of the first key of a block.
 float distance(i64 query, i64 first) {
     return static_cast<float>(first - query);
 }
@@ -116,10 +123,17 @@ struct ForwardScratch {
           max(pieces.reserve(block)),
           sum(pieces.reserve(block)),
           factors(pieces.reserve(block)) {}
-    float *q, *k_transposed, *v, *out, *scores, *max, *sum, *factors;
+    float* q;             // [block, width], times scale
+    float* k_transposed;  // [width, block]
+    float* v;             // [block, width]
+    float* out;           // [block, width]: unnormalized output
+    float* scores;        // [block, block]: scores, then probabilities relative to the maximum
+    float* max;           // [block]: largest score of each query so far
+    float* sum;           // [block]: sum of exp(score - max) so far
+    float* factors;       // [block]: dropout factors of one query
 };
 
-// Keys, transposed, and values of a block; `v` serves as scratch for the keys.
+// Loads keys, transposed, and values of a block. Uses `v` as scratch memory for the keys first.
 template <typename Args>
 void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed, float* v) {
     const Source qkv(head.a.qkv);
@@ -130,6 +144,8 @@ void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed,
     copy_rows(qkv, head.v_offset + first, head.stride, n_keys, width, 1.0F, v);
 }
 
+// Computes out and lse of one block of queries. Dropout is applied after the sum of the softmax: it
+// acts on normalized probabilities.
 void forward_block(const Head<AttentionForward>& head, i64 first_query, const ForwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
     const i64 width = head.width;
@@ -186,13 +202,23 @@ struct BackwardScratch {
           p(pieces.reserve(block * block)),
           dp(pieces.reserve(block * block)),
           factors(pieces.reserve(block)) {}
-    // q is scaled; dk and dv are the sums over the heads of a group; p holds probabilities, then
-    // those after dropout; dp their gradient, then that of the scores.
-    float *q, *dout, *dq, *dk, *dv, *delta, *k, *k_transposed, *v_transposed, *p, *dp, *factors;
+    float* q;             // [T, width], times scale
+    float* dout;          // [T, width]
+    float* dq;            // [T, width]
+    float* dk;            // [T, width]: sum over the heads of the group
+    float* dv;            // [T, width]: sum over the heads of the group
+    float* delta;         // [T]: rowsum(dout * out)
+    float* k;             // [block, width]
+    float* k_transposed;  // [width, block]
+    float* v_transposed;  // [width, block]
+    float* p;             // [block, block]: probabilities, then those after dropout
+    float* dp;            // [block, block]: gradient of p, then of the scores
+    float* factors;       // [block]: dropout factors of one query
 };
 
 using BackwardHead = Head<AttentionBackward>;
 
+// Loads q and dout of a head, computes delta, and clears dq.
 void load_head(const BackwardHead& head, const BackwardScratch& s) {
     const i64 width = head.width;
     copy_rows(head.a.qkv, head.q_offset, head.stride, head.length, width,
@@ -207,7 +233,7 @@ void load_head(const BackwardHead& head, const BackwardScratch& s) {
     std::fill(s.dq, s.dq + head.length * width, 0.0F);
 }
 
-// Probabilities and the gradient of the scores of one block of queries and keys.
+// Computes the probabilities and the gradient of the scores for one block of queries and keys.
 void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key, i64 n_keys,
                     const BackwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
@@ -229,7 +255,8 @@ void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key,
     }
 }
 
-// `accumulate`: dk and dv hold what other heads of the group have added.
+// Adds the gradients of one block of keys over all queries that see it. `accumulate`: dk and dv
+// already contain the sums over previous heads of the group.
 void backward_keys(const BackwardHead& head, i64 key, bool accumulate, const BackwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
     const Source qkv(head.a.qkv);
@@ -261,6 +288,7 @@ void store_rows(const BackwardHead& head, i64 offset, float factor, float* rows)
     }
 }
 
+// Computes the gradients of one head. dk and dv are stored with the last head of the group.
 void backward_head(const BackwardHead& head, const BackwardScratch& s) {
     const i64 in_group = head.a.n_heads / head.a.n_groups;
     const i64 number = head.head % in_group;
@@ -284,7 +312,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
     const i64 n_blocks = ceil_div(a.qkv[1], block);
     const i64 n_heads = a.qkv[0] * a.n_heads;
     pool.run(n_blocks * n_heads, [&](i64 task, int worker) {
-        const i64 query = (n_blocks - 1 - task / n_heads) * block;  // the longest walks first
+        const i64 query = (n_blocks - 1 - task / n_heads) * block;  // most keys first
         const i64 index = task % n_heads;
         const Head<AttentionForward> head(a, index / a.n_heads, index % a.n_heads);
         forward_block(head, query, ForwardScratch(base + worker * floats, a.head_dim));

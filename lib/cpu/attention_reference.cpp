@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as plain loops over (query, key) pairs: scores are computed again wherever they are
-// needed, so there is no scratch.
+// Attention as plain loops over (query, key) pairs. Scores are recomputed wherever they are needed,
+// so that no scratch memory is necessary.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// One (sample, head): where its rows lie and what its scores are.
+// One (sample, head): the offsets of its rows, and its scores.
 template <typename T, typename Args>
 class Head {
   public:

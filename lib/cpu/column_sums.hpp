@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the rows of a matrix (gradients of biases and norm weights): one partial row per block
-// of rows, then a fixed tree over the blocks; the same bits for any number of threads.
+// Column sums of a matrix (gradients of biases and norm weights): one partial row for each block of
+// cost::reduction_rows rows, then a fixed tree over the blocks. The same bits for any thread count.
 #pragma once
 
 #include "cost/cpu_scratch.hpp"
@@ -20,16 +20,19 @@ class ColumnSums {
           n_blocks_(ceil_div(rows, cost::reduction_rows)),
           partials_(scratch.reserve<float>(n_blocks_ * columns)) {}
 
-    // body(first row, last row, partial row to fill, worker) for each block, in parallel.
+    // Calls body(begin row, end row, partial row to write, worker) for each block, in parallel.
     template <typename Body>
     void for_blocks(const Body& body) {
         pool_.run_ranges(rows_, cost::reduction_rows, [&](i64 begin, i64 end, int worker) {
             body(begin, end, partials_ + begin / cost::reduction_rows * columns_, worker);
         });
     }
-    void add_rows(const Source& x);  // partial rows of a plain matrix [rows, columns]
+    // Writes the partial rows of a matrix x [rows, columns].
+    void add_rows(const Source& x);
+    // Adds the partial rows of all blocks; the result is in the first one.
     void reduce();
-    // target[0..n) = (accumulate ? target : 0) + sums from `first` on; after reduce().
+    // target[0..n) = (accumulate ? target : 0) + sums of columns [first, first + n). After
+    // reduce().
     void put(float* target, i64 first, i64 n, bool accumulate) const;
     void finish(float* target, bool accumulate) {
         reduce();

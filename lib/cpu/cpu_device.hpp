@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: memory in huge pages, one thread pool, and two tables of operations: plain
-// reference loops (what the operation means) and the fast versions.
+// The CPU backend: memory in huge pages, one thread pool, and two tables of operations: reference
+// (plain loops that define each operation) and fast (vectorized and multithreaded).
 #pragma once
 
 #include <memory>
@@ -47,7 +47,7 @@ inline ThreadPool& pool_of(device::Context& context) {
     return static_cast<CpuDevice&>(context.device).pool();
 }
 
-// The pointer of an optional argument.
+// Returns the pointer of an optional argument, nullptr for no view.
 template <typename T>
 T* maybe(const device::View& view) {
     return view ? view.as<T>() : nullptr;
@@ -55,12 +55,11 @@ T* maybe(const device::View& view) {
 
 [[noreturn]] inline void no_such_type(DType dtype) {
     fail(Exit::usage, name_of(dtype),
-         "the fast operations compute from fp32, bf16 and fp16, the reference loops in fp32 and "
-         "fp64");
+         "the fast CPU operations support fp32, bf16 and fp16, the reference loops fp32 and fp64");
 }
 
-// Calls body(float{}) or body(double{}): the one place where a compute type becomes a template
-// argument of the reference loops.
+// Calls body(float{}) or body(double{}), so that a reference loop gets the type as a template
+// argument.
 template <typename Body>
 void with_type(DType dtype, Body&& body) {
     if (dtype == DType::fp32) return body(float{});
@@ -68,8 +67,8 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// Hands out pieces of a workspace, 64-byte aligned; asking for more than there is is a bug of the
-// formula in cost/workspace.cpp.
+// Reserves parts of a workspace, each aligned to 64 bytes. Reserving more than it has is a bug of
+// the formula in cost/workspace.cpp.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)
@@ -78,7 +77,8 @@ class Scratch {
     template <typename T>
     T* reserve(i64 count) {
         const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), 64);
-        LM_CHECK(bytes <= left_, "an operation needs more workspace than the plan gives it");
+        LM_CHECK(bytes <= left_,
+                 fmt::format("workspace: expected {} free bytes, got {}", bytes, left_));
         T* const piece = reinterpret_cast<T*>(next_);
         next_ += bytes;
         left_ -= bytes;

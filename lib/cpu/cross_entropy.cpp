@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy over one rank's share of the vocabulary.
+// Cross-entropy over one rank's columns of the logits.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -96,7 +96,7 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
 namespace fast {
 namespace {
 
-// Rows of one task: about a page of logits at least.
+// Rows of one task, so that a task has about 16384 logits or one row.
 i64 row_grain(i64 width) {
     return std::max<i64>(1, 16384 / std::max<i64>(width, 1));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout of row operations in host memory; the mask is device/dropout.hpp's.
+// Dropout of row operations. device/dropout.hpp defines the mask.
 #pragma once
 
 #include "device/dropout.hpp"
@@ -8,7 +8,7 @@ namespace lm::cpu {
 
 using device::DropoutMask;
 
-// Where the rows of a row operation lie in their samples.
+// Maps the rows of a row operation to their sample and their position in it.
 class SampleRows {
   public:
     SampleRows(const device::Dropout& dropout, i64 rows)

@@ -12,7 +12,8 @@ namespace {
 using device::EmbeddingBackward;
 using device::EmbeddingForward;
 
-// The row of `token` in a table of `n_rows` rows from `start` on, or nullptr.
+// Returns the row of `token` in a table of `n_rows` rows, the first of which is that of token
+// `start`, or nullptr when the table does not have it.
 template <typename T>
 T* row_of(T* table, i64 token, i64 start, i64 n_rows, i64 width) {
     const i64 row = token - start;
@@ -34,8 +35,9 @@ void forward_rows(const EmbeddingForward& a, i64 begin, i64 end) {
     }
 }
 
-// add(table, table row, row of dout) for every table row that a row of dout goes to, in the order
-// of the rows: what every cut of the columns adds to one element comes in the same order.
+// Calls add(table, table row, row of dout) for every addition to a gradient table, in the order of
+// the rows of dout. So every element has the same order of additions, however the columns are
+// divided.
 template <typename T, typename Add>
 void backward_columns(const EmbeddingBackward& a, const Add& add) {
     const i32* const tokens = a.tokens.as<i32>();
@@ -103,7 +105,7 @@ void embedding_forward(device::Context& context, const EmbeddingForward& a) {
 
 void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     if (!is_fast_type(a.dout.dtype)) no_such_type(a.dout.dtype);
-    constexpr i64 columns = 64;  // four cache lines: neighbours on other threads never share one
+    constexpr i64 columns = 64;  // of a task: four whole cache lines, so that threads share none
     const i64 width = a.dtable[1];
     const Source dout(a.dout);
     pool_of(context).run_ranges(width, columns, [&](i64 begin, i64 end, int) {

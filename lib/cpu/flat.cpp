@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flat ranges: sums in double precision, fill, cast, scale.
+// Operations on flat ranges: sums in fp64, fill, cast, scale.
 #include <algorithm>
 
 #include "cost/cpu_scratch.hpp"
@@ -92,7 +92,7 @@ namespace {
 
 constexpr i64 grain = i64{1} << 16;
 
-// Pieces of [0, n) that depend on n alone, each summed on its own, then a fixed tree.
+// Sums parts of [0, n), whose size depends on n only, in parallel, then adds them by a fixed tree.
 template <typename SumOf>
 void reduce(device::Context& context, i64 n, const device::View& out, bool accumulate,
             const SumOf& sum_of) {
@@ -108,7 +108,7 @@ void reduce(device::Context& context, i64 n, const device::View& out, bool accum
     put_sum(out, count > 0 ? sums[0] : 0.0, accumulate);
 }
 
-// body(first, count) for pieces of [0, n), in parallel.
+// Calls body(first, count) for parts of [0, n), in parallel.
 template <typename Body>
 void for_all_pieces(device::Context& context, i64 n, const Body& body) {
     pool_of(context).run_ranges(n, grain, [&](i64 begin, i64 end, int) {

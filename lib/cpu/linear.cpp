@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: plain loops, and products in tiles (matmul.hpp) with bias and activation applied
-// to each tile.
+// Linear layers: reference loops, and products in tiles (matmul.hpp) with bias and activation
+// applied to each tile. GEMM dimensions of a layer from K inputs to M outputs with N rows: forward
+// is m = N, n = M, k = K.
 #include <algorithm>
 
 #include "cpu/activation.hpp"
@@ -33,7 +34,7 @@ void forward(const LinearForward& a) {
             double sum = bias ? bias[m] : 0.0;
             for (i64 k = 0; k < width; ++k) sum += static_cast<double>(x[k]) * w[k];
             if (active) pre[n * m_end + m] = static_cast<T>(sum);
-            // From what is kept: activation_forward gives the same bits.
+            // From the rounded sum, so that activation_forward computes the same bits.
             a.y.as<T>()[n * m_end + m] =
                 static_cast<T>(activation_value(a.activation, static_cast<T>(sum)));
         }
@@ -122,7 +123,7 @@ void require_fast(DType type) {
 
 // y = activation(pre), pre += bias
 void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
-    LM_CHECK(activation != Activation::none, "no activation");
+    LM_CHECK(activation != Activation::none, "activation: expected a GELU, got none");
     const bool tanh_form = activation == Activation::gelu_tanh;
     (tanh_form ? vector_kernels().gelu_tanh : vector_kernels().gelu_erf)(pre, bias, y, n);
 }
@@ -160,7 +161,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
     const bool active = a.activation != Activation::none;
     const Source bias(a.bias);
     const Target y(a.y);
-    // The product goes where it is kept; the activation reads it from there while it is hot.
+    // The product is written to pre_activation, and the activation reads the tile from the cache.
     const Target pre(active ? a.pre_activation : a.y);
     const Product product{.form = Form::nt,
                           .m = a.x[0],
@@ -180,7 +181,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
                 float* const out = y.row(at, y_scratch);
                 const float* bias_left = tile_bias;
                 if (pre.half()) {
-                    // What is activated is what is kept: activation_forward gives the same bits.
+                    // The activation of the rounded sum: activation_forward computes the same bits.
                     if (tile_bias) vector_kernels().add(t.row(row), tile_bias, t.width());
                     round_row(t.row(row), a.x.dtype, t.width());
                     bias_left = nullptr;

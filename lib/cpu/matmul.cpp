@@ -17,8 +17,8 @@
 namespace lm::cpu {
 namespace {
 
-// Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little and leave too
-// few to share.
+// Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little, and leave too
+// few tiles to share between threads.
 constexpr i64 tile_rows = 288;
 constexpr i64 tile_cols = most_tile_cols;
 constexpr i64 row_granule = 6;
@@ -26,14 +26,15 @@ constexpr i64 col_granule = 16;
 static_assert(product_scratch_floats(tile_cols) * 4 <= cost::matmul_scratch_bytes);
 static_assert(tile_rows * tile_cols * 4 <= cost::matmul_tile_bytes);
 
-// Pieces of one size, a multiple of the granule, and a last one that may be smaller.
+// A dimension divided into `count` parts of `size`, a multiple of the granule; the last part may be
+// smaller.
 struct Cut {
     Cut(i64 total, i64 target, i64 granule)
         : size(std::min(round_up(ceil_div(total, ceil_div(total, target)), granule), total)),
           count(ceil_div(total, size)),
           last(total - (count - 1) * size) {}
     i64 size, count, last;
-    i64 length(i64 piece) const { return piece == count - 1 ? last : size; }
+    i64 length(i64 part) const { return part == count - 1 ? last : size; }
 };
 
 struct TileShape {
@@ -61,8 +62,8 @@ struct WorkerMemory {
 
 struct Primitive {
     dnnl::matmul primitive;
-    std::vector<WorkerMemory> memory;  // by worker
-    bool own_scratch = false;          // ours from the workspace; else the library's
+    std::vector<WorkerMemory> memory;  // indexed by worker
+    bool own_scratch = false;          // scratch memory from the workspace; else the library's
 };
 
 dnnl::memory::desc desc_of(DType type, i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
@@ -130,13 +131,13 @@ const Primitive& Matmul::Library::find(const TileShape& shape) {
 
 namespace {
 
-// The tiles of a product: at most two lengths in each direction, so four shapes.
+// The tiles of a product. Each dimension has at most two lengths, so there are at most four shapes.
 struct Tiling {
     explicit Tiling(const Product& p)
         : rows(p.m, tile_rows, row_granule), cols(p.n, tile_cols, col_granule) {}
     i64 count() const { return rows.count * cols.count; }
     Tile tile(i64 task) const {
-        const i64 r = task % rows.count;  // neighbours share a piece of b
+        const i64 r = task % rows.count;  // consecutive tasks use the same columns of b
         const i64 c = task / rows.count;
         return {.row_begin = r * rows.size,
                 .row_end = r * rows.size + rows.length(r),
@@ -152,7 +153,7 @@ TileShape shape_of(const Product& p, i64 m, i64 n) {
     return {p.form, m, n, p.k, s.lda, s.ldb, ldc, p.accumulate, p.type};
 }
 
-// A tile's operands, for either code.
+// Returns the operands of a tile.
 Operands operands_of(const Product& p, const Tile& t) {
     const Strides s = strides_of(p);
     const bool a_turned = p.form == Form::tn;
@@ -194,13 +195,13 @@ void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const
 
 ProductCode best_product_code() {
 #if defined(__SANITIZE_THREAD__)
-    return ProductCode::own;  // oneDNN is not instrumented: its locks would not be seen
+    return ProductCode::packed;  // oneDNN is not instrumented: its locks would be invisible
 #endif
     const bool wide = std::string_view(vector_kernels().name) == "AVX-512";
-    return wide ? ProductCode::one_dnn : ProductCode::own;
+    return wide ? ProductCode::one_dnn : ProductCode::packed;
 }
 
-bool library_has(DType operands) {
+bool is_fast_in_library(DType operands) {
 #if defined(__x86_64__)
     static const bool fast_bf16 = may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bf16");
     if (operands == DType::bf16) return fast_bf16;
@@ -209,7 +210,7 @@ bool library_has(DType operands) {
 }
 
 Matmul::Matmul(int n_workers, ProductCode code) {
-    if (code == ProductCode::own) return;
+    if (code == ProductCode::packed) return;
     use_one_library_thread();
     library_ = std::make_unique<Library>(n_workers);
 }
@@ -218,7 +219,7 @@ Matmul::~Matmul() = default;
 
 void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     const Tiling tiling(p);
-    const bool library = library_ && library_has(p.type);
+    const bool library = library_ && is_fast_in_library(p.type);
     const Primitive* primitives[2][2] = {};
     if (library) {
         use_one_library_thread();
@@ -252,7 +253,7 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     });
 }
 
-// Looked up at run time: which OpenMP runtime oneDNN was built with, if any, is its own business.
+// By dlsym(), because the OpenMP runtime depends on how oneDNN was built.
 void use_one_library_thread() {
     static const auto set_threads =
         reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));

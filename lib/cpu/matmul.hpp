@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on output tiles whose cut depends on the shape alone, one worker per tile, so
-// that any number of threads gives the same bits. A tile is computed by our own packed product or
-// by a single-threaded oneDNN primitive, made once per tile shape and kept. Sums are fp32 whatever
-// the type of the operands, and a result is rounded to 16 bits once, after bias and activation:
-// products of bf16 numbers are exact in fp32, so that only the order of the sum tells codes and
-// processors apart. fp16 always goes through our own product, which widens it while packing.
+// Matrix products in tiles of the output. The tiles depend on the shape only, and one worker
+// computes a tile, so that the bits do not depend on the thread count. A tile is computed by the
+// packed product of vector/product.hpp or by a single-threaded oneDNN primitive, which is created
+// once for each tile shape. Sums are fp32 for every operand type, and a result is rounded to 16
+// bits once, after bias and activation. Products of bf16 numbers are exact in fp32, so that
+// implementations and processors differ only in the order of the sum. fp16 is always computed by
+// the packed product, which widens it while packing.
 //
-// Why own code where a library exists: for tiles of a size that 2 to 64 threads can share, oneDNN
-// 2.6 without AVX-512 takes its path without packing and loses up to half of its speed (measured in
-// bench/RESULTS.md, CPU ops). With AVX-512 it has another implementation, which does not.
+// Why not oneDNN alone: without AVX-512, oneDNN 2.6 multiplies tiles of a size that 2 to 64 threads
+// can share without packing, and loses up to half of its speed (bench/RESULTS.md, CPU ops).
 #pragma once
 
 #include <memory>
@@ -17,9 +17,8 @@
 
 namespace lm::cpu {
 
-// c[rows, cols] = op(a) op(b), with `depth` summed over:
-// x_wt: a [rows, depth], b [cols, depth]; x_w: a [rows, depth], b [depth, cols];
-// xt_w: a [depth, rows], b [depth, cols].
+// The form of a GEMM, c [m, n] = op(a) op(b) with k summed over; n: as stored, t: transposed.
+// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class Form { nt, nn, tn };
 
 struct Product {
@@ -27,15 +26,16 @@ struct Product {
     i64 m = 0;
     i64 n = 0;
     i64 k = 0;
-    const void* a = nullptr;  // of `type`
-    const void* b = nullptr;
-    float* c = nullptr;  // contiguous, as a and b; none: each tile is made in scratch memory
-    bool accumulate = false;
-    DType type = DType::fp32;  // or bf16, fp16
+    const void* a = nullptr;   // `type`, contiguous, shape by `form`
+    const void* b = nullptr;   // `type`, contiguous, shape by `form`
+    float* c = nullptr;        // [m, n] fp32, contiguous; nullptr: tiles are in scratch memory
+    bool accumulate = false;   // add to c
+    DType type = DType::fp32;  // fp32, bf16 or fp16
 };
 
-// What is done on a tile of the result right after it is computed: element (i, j) of the whole is
-// at values[(i - row_begin) * stride + j - col_begin].
+// A computed tile of the result, passed to the function that finishes it (bias, activation,
+// rounding) while it is in the cache. Element (i, j) of the whole result is
+// values[(i - row_begin) * stride + j - col_begin].
 struct Tile {
     i64 row_begin, row_end, col_begin, col_end;
     float* values = nullptr;
@@ -44,6 +44,7 @@ struct Tile {
     i64 width() const { return col_end - col_begin; }
 };
 constexpr i64 most_tile_cols = 512;
+// A reference to the finishing function, without an allocation.
 class TileRef {
   public:
     template <typename F>
@@ -57,23 +58,26 @@ class TileRef {
     void (*call_)(const void*, const Tile&);
 };
 
-enum class ProductCode { own, one_dnn };
-ProductCode best_product_code();   // of this processor
-bool library_has(DType operands);  // whether oneDNN multiplies these fast on this processor
+enum class ProductCode { packed, one_dnn };
+// Returns the faster one for fp32 on this processor.
+ProductCode best_product_code();
+// Returns true when oneDNN is fast for this operand type on this processor.
+bool is_fast_in_library(DType operands);
 
 class Matmul {
   public:
     Matmul(int n_workers, ProductCode code);
     ~Matmul();
-    // The first product of a shape makes oneDNN's primitives for it.
+    // Computes the product and calls `finish` for every tile, on the tile's worker. The first
+    // product of a shape creates oneDNN's primitives for it.
     void run(device::Context& context, const Product& product, TileRef finish);
 
   private:
     struct Library;
-    std::unique_ptr<Library> library_;  // of ProductCode::one_dnn
+    std::unique_ptr<Library> library_;  // with ProductCode::one_dnn
 };
 
-// Tells the OpenMP runtime that oneDNN uses, if any, that this thread works alone.
+// Makes oneDNN's OpenMP runtime, if it has one, use a single thread when called from this thread.
 void use_one_library_thread();
 
 }  // namespace lm::cpu

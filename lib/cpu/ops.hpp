@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the CPU backend by name: plain loops that say what each one means, and the fast
-// versions. Each op's file holds both.
+// The operations of the CPU backend, one function of each namespace for each entry of LM_OPS:
+// `reference` defines the operation by plain loops, `fast` is the version used in training. The
+// source file of an operation has both.
 #pragma once
 
 #include "device/ops.hpp"

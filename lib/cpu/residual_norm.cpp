@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout, residual sum and norm in one: LayerNorm (Ba et al., 2016), RMSNorm (Zhang & Sennrich,
-// 2019).
+// Dropout, residual sum and norm in one operation: LayerNorm (Ba et al., 2016), RMSNorm (Zhang &
+// Sennrich, 2019).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -164,7 +164,7 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
     (void)context;
     with_type(a.dsum.dtype, [&]<typename T>(T) {
         if (!a.dy) return join_backward<T>(a);
-        backward_parameters<T>(a);  // first: dsum may be sum
+        backward_parameters<T>(a);  // before backward(), which may overwrite sum
         backward<T>(a);
     });
 }
@@ -174,7 +174,7 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
 namespace fast {
 namespace {
 
-// The dropout factors of a row in one worker's scratch, or nullptr.
+// Computes the dropout factors of a row into a worker's scratch memory; nullptr without dropout.
 class FactorRows {
   public:
     FactorRows(const device::Dropout& dropout, i64 rows, i64 width)
@@ -183,7 +183,7 @@ class FactorRows {
           width_(width) {
         if (on_) rows_.emplace(dropout, rows);
     }
-    const float* make(i64 row, float* scratch) const {
+    const float* compute(i64 row, float* scratch) const {
         if (!on_) return nullptr;
         const auto sample = static_cast<u64>(rows_->sample(row));
         const auto first = static_cast<u64>(rows_->row_of_sample(row) * width_);
@@ -201,7 +201,7 @@ class FactorRows {
 
 constexpr i64 grain = 16;  // rows of a task
 
-// A worker's rows of scratch.
+// cost::norm_scratch_rows rows of scratch memory for each worker.
 class ScratchRows {
   public:
     ScratchRows(Scratch& scratch, int n_workers, i64 width)
@@ -216,7 +216,7 @@ class ScratchRows {
     float* base_;
 };
 
-// A parameter that every row uses, in fp32.
+// Returns a parameter as fp32; a 16-bit one is widened once for all rows.
 const float* parameter(const device::View& view, Scratch& scratch) {
     if (!view) return nullptr;
     const i64 n = view.numel();
@@ -248,7 +248,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
             NormRow row{.branch = branch.row(i, width, rows.row(worker, 1)),
-                        .factors = branch ? factors.make(n, rows.row(worker, 0)) : nullptr,
+                        .factors = branch ? factors.compute(n, rows.row(worker, 0)) : nullptr,
                         .residual = residual.row(i, width, rows.row(worker, 2)),
                         .sum = sum ? sum.row(i, rows.row(worker, 3)) : rows.row(worker, 3),
                         .weight = weight,
@@ -258,7 +258,8 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                         .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
                         .eps = static_cast<float>(a.eps)};
             if (is_half(main.dtype)) {
-                // What is normalized is what is kept: the sum as rounded to storage.
+                // The norm must see the rounded sum, because backward reads it: compute and round
+                // the sum first, then normalize it as a row without a branch.
                 float* const normed = std::exchange(row.y, nullptr);
                 vector_kernels().norm_row(row, width);
                 round_row(row.sum, main.dtype, width);
@@ -292,7 +293,7 @@ void join_backward(device::Context& context, const ResidualNormBackward& a) {
             dsum.store(i, stream, width);
             if (!dbranch) continue;
             float* const branch = dbranch.row(i, rows.row(worker, 1));
-            const float* const kept = factors.make(n, rows.row(worker, 2));
+            const float* const kept = factors.compute(n, rows.row(worker, 2));
             std::copy_n(stream, width, branch);
             if (kept) vector_kernels().multiply(branch, kept, width);
             dbranch.store(i, branch, width);
@@ -316,14 +317,14 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
     const Source dsum_in(a.dsum_in);
     const Target dsum(a.dsum);
     const Target dbranch(a.dbranch);
-    // Sums of dweight and dbias side by side.
+    // Columns [0, width) are dweight, [width, 2 width) dbias.
     ColumnSums sums(context, a.dy[0], 2 * width, scratch);
     sums.for_blocks([&](i64 begin, i64 end, float* partial, int worker) {
         std::fill(partial, partial + 2 * width, 0.0F);
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
-            // A 16-bit dsum is made where dsum_in was widened: each element is read before it is
-            // written.
+            // A 16-bit dsum is computed in the scratch row to which dsum_in was widened: each
+            // element is read before it is written.
             float* const stream = rows.row(worker, 3);
             const NormBackwardRow row{
                 .dy = dy.row(i, width, rows.row(worker, 1)),
@@ -334,7 +335,7 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
                 .centred = centred,
                 .dsum_in = dsum_in.row(i, width, stream),
                 .dsum = dsum.row(i, stream),
-                .factors = dbranch ? factors.make(n, rows.row(worker, 0)) : nullptr,
+                .factors = dbranch ? factors.compute(n, rows.row(worker, 0)) : nullptr,
                 .dbranch = dbranch.row(i, rows.row(worker, 4)),
                 .dweight = partial,
                 .dbias = partial + width};

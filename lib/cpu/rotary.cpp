@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding, in place (Su et al. 2021), by halves of a head as in GPT-NeoX and
-// Llama.
+// Rotary position embedding, in place (Su et al. 2021). Pairs are (x[i], x[i + D/2]) of a head, as
+// in GPT-NeoX and Llama.
 #include <algorithm>
 
 #include "cpu/cpu_device.hpp"

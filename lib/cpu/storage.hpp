@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of activations and weights in whatever type they are stored: the inner loops see fp32. A row
-// of fp32 is used where it lies; a 16-bit one is widened into scratch and rounded on the way out.
+// Access to rows of activations and weights as fp32, whatever their storage type. A row of fp32 is
+// accessed in place; a 16-bit row is widened into scratch memory, and rounded when it is stored.
 #pragma once
 
 #include "cpu/vector/vector_kernels.hpp"
@@ -8,7 +8,7 @@
 
 namespace lm::cpu {
 
-// Largest piece of a row that goes through scratch on the stack.
+// Elements of a row that are processed at a time when the scratch memory is on the stack.
 constexpr i64 row_piece = 1024;
 
 inline bool is_fast_type(DType type) {
@@ -24,7 +24,7 @@ inline void narrow(void* y, DType type, const float* x, i64 n) {
     vector_kernels().narrow_fp16(static_cast<Fp16*>(y), x, n);
 }
 
-// x as it will be read again from 16-bit storage.
+// Rounds x to the values that a later read from 16-bit storage returns.
 inline void round_row(float* x, DType type, i64 n) {
     u16 stored[256];
     for (i64 i = 0; i < n; i += 256) {
@@ -34,16 +34,16 @@ inline void round_row(float* x, DType type, i64 n) {
     }
 }
 
-// What an operation reads; offsets and lengths count elements. `scratch` needs room for the row
-// when the type is 16-bit, and is not touched otherwise.
+// An input of an operation. Offsets and lengths are in elements. `scratch` must have room for the
+// row when the type is 16-bit; otherwise it is not accessed.
 class Source {
   public:
     Source() = default;
-    Source(const device::View& view)  // NOLINT(google-explicit-constructor): it stands for the view
+    Source(const device::View& view)  // NOLINT(google-explicit-constructor): views convert
         : data_(static_cast<const std::byte*>(view.data)), type_(view.dtype) {}
     explicit operator bool() const { return data_ != nullptr; }
     bool half() const { return is_half(type_); }
-    // The row, or nullptr when there is nothing to read.
+    // Returns the row as fp32, nullptr without a view.
     const float* row(i64 offset, i64 n, float* scratch) const {
         if (!data_) return nullptr;
         if (!half()) return reinterpret_cast<const float*>(data_) + offset;
@@ -61,7 +61,7 @@ class Source {
     DType type_ = DType::fp32;
 };
 
-// What an operation writes: compute into row(), then store() it.
+// An output of an operation: compute into row(), then call store().
 class Target {
   public:
     Target() = default;
@@ -76,7 +76,7 @@ class Target {
     void store(i64 offset, const float* row, i64 n) const {
         if (data_ && half()) narrow(data_ + 2 * offset, type_, row, n);
     }
-    // The target = factor * x, whatever its type; x is scratch that may be overwritten.
+    // Writes factor * x to the target. May overwrite x.
     void put(i64 offset, float factor, float* x, i64 n) const {
         float* const y = row(offset, x);
         if (y != x || factor != 1.0F) vector_kernels().scaled_copy(y, x, factor, n);
@@ -88,7 +88,7 @@ class Target {
     DType type_ = DType::fp32;
 };
 
-// body(begin, length) for pieces of [0, n) of at most row_piece.
+// Calls body(begin, length) for consecutive ranges of [0, n) of at most row_piece elements.
 template <typename Body>
 void for_pieces(i64 n, const Body& body) {
     for (i64 begin = 0; begin < n; begin += row_piece) {

@@ -306,11 +306,11 @@ TEST_CASE("dropout factors are those of the definition", "[ops]") {
     }
 }
 
-TEST_CASE("both codes of matrix products agree", "[ops]") {
+TEST_CASE("the packed product and oneDNN agree", "[ops]") {
     const auto device = make_device(2);
     const device::Buffer workspace = device->allocate(i64{16} << 20, "workspace");
     device::Context context{*device, workspace.view(DType::uint8, {workspace.bytes()})};
-    Matmul own(2, ProductCode::own);
+    Matmul packed(2, ProductCode::packed);
     Matmul library(2, ProductCode::one_dnn);
     const i64 rows = 300;
     const i64 cols = 530;
@@ -323,7 +323,7 @@ TEST_CASE("both codes of matrix products agree", "[ops]") {
             Floats c = random_floats(rows * cols, 3);
             Floats d = c;
             Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate, type};
-            own.run(context, p, [](const Tile&) {});
+            packed.run(context, p, [](const Tile&) {});
             p.c = d.data();
             library.run(context, p, [](const Tile&) {});
             double error = 0;

@@ -168,7 +168,8 @@ TEST_CASE("elements beyond the reach of 32-bit indices are found", "[device]") {
         const std::vector<float> halves(256, 0.5F);
         const View updated = weights.view(4 * part.param_begin, DType::fp32, {part.size});
         gpu->copy_from_host(updated, halves.data());
-        gpu->copy_from_host(gradients.view(4 * part.param_begin, DType::fp32, {part.size}), halves.data());
+        gpu->copy_from_host(gradients.view(4 * part.param_begin, DType::fp32, {part.size}),
+                            halves.data());
         device::adamw(context, {.master = weights.view(DType::fp32, {n}),
                                 .grad = gradients.view(DType::fp32, {n}),
                                 .m = at(0, DType::fp32, {part.size}),
