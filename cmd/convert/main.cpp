@@ -76,7 +76,7 @@ int run(const Args& args, const std::string& command_line) {
     const convert::Format to = format_from(args.to);
     check(args, to);
     const convert::Format from =
-        args.from.empty() ? convert::recognise(args.in) : format_from(args.from);
+        args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
     if (from == to) usage_error(args.in, "is {} already", name_of(to));
     convert::ConversionRequest request = request_of(args, command_line);
     cli::Progress progress("convert", "B", -1, args.quiet);

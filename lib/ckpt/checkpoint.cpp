@@ -255,18 +255,19 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
     i64 n_copied = 0;
     for (const Slice* slice : state_->slices_of(tensor, kind)) {
         const std::byte* from = nullptr;  // verified at the first common run: most slices have none
-        for_each_common_run(
-            {slice->box, slice->flat_begin, slice->flat_end}, wanted,
-            [&](i64 at_slice, i64 at_target, i64 n) {
-                if (from == nullptr) {
-                    check(*slice);
-                    from = bytes(*slice).data();
-                }
-                convert(from + at_slice * size_of(slice->dtype), slice->dtype,
-                        static_cast<std::byte*>(target.data) + at_target * size_of(target.dtype),
-                        target.dtype, n);
-                n_copied += n;
-            });
+        for_each_common_run({slice->box, slice->flat_begin, slice->flat_end}, wanted,
+                            [&](i64 at_slice, i64 at_target, i64 n) {
+                                if (from == nullptr) {
+                                    check(*slice);
+                                    from = bytes(*slice).data();
+                                }
+                                convert_elements(from + at_slice * size_of(slice->dtype),
+                                                 slice->dtype,
+                                                 static_cast<std::byte*>(target.data) +
+                                                     at_target * size_of(target.dtype),
+                                                 target.dtype, n);
+                                n_copied += n;
+                            });
     }
     if (n_copied != target.flat_end - target.flat_begin) {
         run_error(path(), "corrupt: tensor {} ({}): expected {} elements in its slices, got {}",

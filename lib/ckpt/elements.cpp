@@ -25,7 +25,7 @@ struct Float16 {
 };
 
 template <typename From, typename To>
-void convert_elements(const std::byte* from, std::byte* to, i64 n) {
+void convert_each(const std::byte* from, std::byte* to, i64 n) {
     for (i64 i = 0; i < n; ++i) {
         typename From::Stored in;
         std::memcpy(&in, from + i * static_cast<i64>(sizeof in), sizeof in);
@@ -38,13 +38,14 @@ template <typename From>
 void convert_from(const std::byte* from, std::byte* to, DType to_type, i64 n) {
     switch (to_type) {
         case DType::fp32:
-            return convert_elements<From, Float32>(from, to, n);
+            return convert_each<From, Float32>(from, to, n);
         case DType::bf16:
-            return convert_elements<From, BFloat16>(from, to, n);
+            return convert_each<From, BFloat16>(from, to, n);
         case DType::fp16:
-            return convert_elements<From, Float16>(from, to, n);
+            return convert_each<From, Float16>(from, to, n);
         default:
-            LM_CHECK(false, "conversion to a type that is no float of 16 or 32 bits");
+            LM_CHECK(false, "expected a conversion to fp32, bf16 or fp16, got {}",
+                     name_of(to_type));
     }
 }
 
@@ -61,7 +62,7 @@ i64 count_words(std::span<const std::byte> bytes, Word exponent) {
 
 }  // namespace
 
-void convert(const void* from, DType from_type, void* to, DType to_type, i64 n) {
+void convert_elements(const void* from, DType from_type, void* to, DType to_type, i64 n) {
     if (from_type == to_type) {
         std::memcpy(to, from, static_cast<size_t>(n * size_of(from_type)));
         return;
@@ -76,7 +77,8 @@ void convert(const void* from, DType from_type, void* to, DType to_type, i64 n) 
         case DType::fp16:
             return convert_from<Float16>(in, out, to_type, n);
         default:
-            LM_CHECK(false, "conversion from a type that is no float of 16 or 32 bits");
+            LM_CHECK(false, "expected a conversion from fp32, bf16 or fp16, got {}",
+                     name_of(from_type));
     }
 }
 

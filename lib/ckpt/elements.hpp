@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements from one floating type to another; equal types are copied bit for bit.
+// Operations on arrays of stored tensor elements.
 #pragma once
 
 #include <span>
@@ -8,10 +8,12 @@
 
 namespace lm::ckpt {
 
-// `from` and `to` need no alignment. fp32, bf16 and fp16 only; anything else is a bug.
-void convert(const void* from, DType from_type, void* to, DType to_type, i64 n);
+// Converts `n` elements between fp32, bf16 and fp16, rounding to nearest even; equal types are
+// copied bit for bit. `from` and `to` need no alignment.
+void convert_elements(const void* from, DType from_type, void* to, DType to_type, i64 n);
 
-// NaNs and infinities: all bits of the exponent are set.
+// Returns the number of NaNs and infinities: elements whose exponent bits are all set. `dtype` is
+// fp32, bf16 or fp16.
 i64 count_non_finite(std::span<const std::byte> bytes, DType dtype);
 
 }  // namespace lm::ckpt

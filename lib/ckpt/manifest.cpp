@@ -24,7 +24,7 @@ size_t digits_at(std::string_view text) {
 }
 
 // The digest that stands in `text`; the digits are replaced by zeros.
-std::string take_digest(std::string& text, const std::string& path) {
+std::string extract_digest(std::string& text, const std::string& path) {
     const size_t tail = tail_before.size() + digest_digits + tail_after.size();
     if (text.size() < tail || !text.ends_with(tail_after) ||
         text.substr(text.size() - tail, tail_before.size()) != tail_before) {
@@ -128,7 +128,7 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
     std::string copy(text);
-    const std::string stated = take_digest(copy, path);
+    const std::string stated = extract_digest(copy, path);
     if (digest(copy) != stated) run_error(path, "does not fit its digest: damaged or edited");
     const io::Json document = io::parse_json(copy, path);
     check_version(document, path);

@@ -83,7 +83,7 @@ class Averager {
             for (i64 at = 0; at < n; at += chunk_elements) {
                 const i64 part = std::min(n - at, chunk_elements);
                 average(tensor.name, all.box, first + at, part);
-                convert(mean_.data(), DType::fp32, to.data() + at * size, dtype_, part);
+                convert_elements(mean_.data(), DType::fp32, to.data() + at * size, dtype_, part);
                 check_held(tensor.name, to.data() + at * size, part);
                 n_done_ += part;
                 if (options_.progress) options_.progress(n_done_);

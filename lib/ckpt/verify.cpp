@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/range.hpp"
 #include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
@@ -12,24 +13,16 @@
 namespace lm::ckpt {
 namespace {
 
-struct Range {
-    i64 begin = 0;
-    i64 end = 0;
-};
-
-// Where a slice lies in the row-major order of its whole tensor.
+// Appends the ranges of a slice in the row-major order of its whole tensor.
 void add_ranges(const Slice& slice, const Shape& shape, std::vector<Range>& ranges) {
     for_each_common_run({slice.box, slice.flat_begin, slice.flat_end}, whole(shape),
                         [&](i64, i64 at, i64 n) {
-                            if (!ranges.empty() && ranges.back().end == at) {
-                                ranges.back().end += n;
-                            } else {
-                                ranges.push_back({at, at + n});
-                            }
+                            append(ranges, Range{at, at + n});
                         });
 }
 
-// The text of the first hole or overlap; empty when the ranges tile [0, n).
+// Returns a description of the first gap or overlap; empty when the ranges cover [0, n) exactly
+// once.
 std::string tiling_fault(std::vector<Range>& ranges, i64 n) {
     std::ranges::sort(ranges, {}, &Range::begin);
     i64 expected = 0;

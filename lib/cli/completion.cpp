@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bash completion of a program: a function over arrays that are written from the option table.
-// Verbs complete as first word, then options of the verb, choices and file names.
+#include "cli/completion.hpp"
+
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "cli/option_text.hpp"
-#include "cli/options.hpp"
 
 namespace lm::cli {
 namespace {
@@ -106,14 +105,14 @@ constexpr const char* tail = R"(    esac
 
 }  // namespace
 
-std::string Options::bash_completion() const {
-    std::string function = "_" + program();
+std::string bash_completion(const Options& options) {
+    std::string function = "_" + options.program();
     std::ranges::replace(function, '-', '_');
     std::string verb_names;
     std::string option_cases;
-    std::string cases = value_cases(*this, "");
-    for (const Options* verb : verbs()) {
-        const std::string name = verb->program().substr(program().size() + 1);
+    std::string cases = value_cases(options, "");
+    for (const Options* verb : options.verbs()) {
+        const std::string name = verb->program().substr(options.program().size() + 1);
         verb_names += (verb_names.empty() ? "" : " ") + name;
         option_cases +=
             fmt::format("    {}) verb={}; options='{}'; several='{}'; operands={} ;;\n", name, name,
@@ -133,10 +132,10 @@ std::string Options::bash_completion() const {
                "        previous=${{COMP_WORDS[COMP_CWORD-2]}}\n"
                "    fi\n"
                "    case ${{COMP_WORDS[1]}} in\n{6}    esac\n",
-               program(), function, verb_names, names_of(*this), several_of(*this),
-               operand_kind(*this), option_cases) +
+               options.program(), function, verb_names, names_of(options), several_of(options),
+               operand_kind(options), option_cases) +
            further_value + fmt::format("    case \"$verb $previous\" in\n{}", cases) + tail +
-           fmt::format("complete -F {} {}\n", function, program());
+           fmt::format("complete -F {} {}\n", function, options.program());
 }
 
 }  // namespace lm::cli

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of --help: usage line, operands, commands, then the options under their headings in two
-// columns, wrapped at the width of the terminal.
+#include "cli/help.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "cli/option_text.hpp"
-#include "cli/options.hpp"
 #include "cli/terminal.hpp"
 
 namespace lm::cli {
@@ -91,25 +90,26 @@ std::string accepted_text(const Options& options, size_t width) {
 
 }  // namespace
 
-std::string Options::help(int width) const {
+std::string help_text(const Options& options, int width) {
     if (width <= 0) width = std::clamp(terminal_width(STDOUT_FILENO, 80), 60, 100);
     const size_t columns = static_cast<size_t>(width);
-    std::string text = "Usage: " + usage_of(*this) + "\n";
-    text += paragraph(capitalised(summary()) + ".", 0, columns);
-    const std::vector<Option> operands = operands_of(*this);
+    std::string text = "Usage: " + usage_of(options) + "\n";
+    text += paragraph(capitalised(options.summary()) + ".", 0, columns);
+    const std::vector<Option> operands = operands_of(options);
     if (!operands.empty()) text += "\n";
     for (const Option& operand : operands) {
         text += two_columns(operand.metavar, description_of(operand), columns);
     }
-    text += verbs_text(*this, columns);
-    for (const auto& [title, options] : groups_of(*this)) {
+    text += verbs_text(options, columns);
+    for (const auto& [title, group] : groups_of(options)) {
         text += "\n" + title + ":\n";
-        for (const Option& option : options) {
+        for (const Option& option : group) {
             text += two_columns(label_of(option), description_of(option), columns);
         }
     }
-    text += accepted_text(*this, columns);
-    if (!epilogue().empty()) text += "\n" + epilogue() + (epilogue().ends_with('\n') ? "" : "\n");
+    text += accepted_text(options, columns);
+    const std::string& epilogue = options.epilogue();
+    if (!epilogue.empty()) text += "\n" + epilogue + (epilogue.ends_with('\n') ? "" : "\n");
     return text;
 }
 

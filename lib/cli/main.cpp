@@ -19,6 +19,9 @@
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "base/version.hpp"
+#include "cli/completion.hpp"
+#include "cli/help.hpp"
+#include "cli/man.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"
 
@@ -95,12 +98,12 @@ class Reporter {
 bool answer_generator(const Options& options, const std::vector<std::string>& arguments) {
     if (arguments.empty()) return false;
     if (arguments[0] == "--generate-man-options") {
-        write_stdout(options.man_options());
+        write_stdout(man_options(options));
     } else if (arguments[0] == "--generate-man-exit-status") {
-        write_stdout(options.man_exit_status());
+        write_stdout(man_exit_status(options));
     } else if (arguments[0] == "--generate-completion" && arguments.size() == 2 &&
                arguments[1] == "bash") {
-        write_stdout(options.bash_completion());
+        write_stdout(bash_completion(options));
     } else {
         return false;
     }
@@ -114,7 +117,7 @@ int run(Options& options, const std::vector<std::string>& arguments,
     *parsing = false;
     const Options& chosen = options.chosen_verb() ? *options.chosen_verb() : options;
     if (parsed == Options::Parsed::help) {
-        write_stdout(chosen.help());
+        write_stdout(help_text(chosen));
         return 0;
     }
     if (parsed == Options::Parsed::version) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generated sections of the man pages, in mdoc(7): OPTIONS from the option table, EXIT STATUS
-// from the table below. The rest of a page is prose, man/lm-X.1.in.
+#include "cli/man.hpp"
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "cli/option_text.hpp"
-#include "cli/options.hpp"
 
 namespace lm::cli {
 namespace {
@@ -250,16 +249,16 @@ std::optional<std::string> meaning_of(const Options& options, const ExitMeaning&
 
 }  // namespace
 
-std::string Options::man_options() const {
-    std::string text = ".Sh OPTIONS\n" + operand_list(*this);
-    std::vector<Section> elsewhere = sections_of(*this, true);
+std::string man_options(const Options& options) {
+    std::string text = ".Sh OPTIONS\n" + operand_list(options);
+    std::vector<Section> elsewhere = sections_of(options, true);
     for (const Section& section : elsewhere) {
         if (section.title != "Options") text += ".Ss " + escaped(section.title) + "\n";
         text += section.body;
     }
-    const auto common = common_sections(*this);
+    const auto common = common_sections(options);
     for (const auto& [section, users] : common) elsewhere.push_back(section);
-    for (const Options* verb : verbs()) text += verb_section(*verb, elsewhere);
+    for (const Options* verb : options.verbs()) text += verb_section(*verb, elsewhere);
     for (const auto& [section, users] : common) {
         text += ".Ss " + escaped(title_of(section)) + "\n";
         text += prose("Of " + enumeration(users)) + section.body;
@@ -267,10 +266,10 @@ std::string Options::man_options() const {
     return text;
 }
 
-std::string Options::man_exit_status() const {
+std::string man_exit_status(const Options& options) {
     std::string text = ".Sh EXIT STATUS\n.Bl -tag -width Ds\n";
     for (const ExitMeaning& entry : exit_meanings) {
-        const std::optional<std::string> words = meaning_of(*this, entry);
+        const std::optional<std::string> words = meaning_of(options, entry);
         if (!words) continue;
         text += ".It " + std::to_string(static_cast<int>(entry.code)) + "\n" + *words;
     }

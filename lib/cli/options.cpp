@@ -1,16 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declaring options: the table, and how a value (value.hpp) is stored in its target. A command line
-// is held against the table in command_line.cpp; help, man page and completion read the finished
-// table (help.cpp, man.cpp, completion.cpp).
+#include "cli/options.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "cli/options_impl.hpp"
+#include "cli/command_line.hpp"
+#include "cli/parse.hpp"
 #include "cli/value.hpp"
 
 namespace lm::cli {
+
+struct Options::Impl {
+    struct Verb {
+        Options options;
+        std::function<int()> run;
+    };
+    std::string program;
+    std::string summary;
+    std::string epilogue;
+    std::string group = "Options";
+    std::vector<Option> table;
+    std::vector<Apply> apply;  // one for each entry of the table
+    std::vector<std::pair<Exit, std::string>> exit_codes;
+    std::vector<std::unique_ptr<Verb>> verbs;
+    std::vector<std::string> verb_names;
+
+    // Of the last command line.
+    Verb* chosen = nullptr;
+    CommandLine command_line;
+
+    void add(Option option, Apply apply_values);
+    void add_value(std::string_view names, std::string metavar, std::string help,
+                   std::string default_text, int max_values, Apply apply_values);
+    void add_positional(std::string name, std::string help, int min_values, int max_values,
+                        Apply apply_values);
+    bool has_only_verbs() const { return !verbs.empty() && table.empty(); }
+    std::string verbs_text() const;
+    void check_first_word(const Values& arguments) const;
+    void check_no_verb_was_meant(const Values& arguments, const Values& operands) const;
+};
+
 namespace {
 
 Values split_names(std::string_view names) {
@@ -26,7 +56,7 @@ Values split_names(std::string_view names) {
 template <typename T>
 Apply apply_one(T* target) {
     return [target](const std::string& name, const Values& values) {
-        convert(name, values.back(), *target);
+        parse_value(name, values.back(), *target);
     };
 }
 
@@ -34,12 +64,12 @@ template <typename T>
 Apply apply_all(std::vector<T>* target) {
     return [target](const std::string& name, const Values& values) {
         std::vector<T> converted(values.size());
-        for (size_t i = 0; i < values.size(); ++i) convert(name, values[i], converted[i]);
+        for (size_t i = 0; i < values.size(); ++i) parse_value(name, values[i], converted[i]);
         *target = std::move(converted);
     };
 }
 
-// The first occurrence replaces the default.
+// The first occurrence replaces the default, later ones append.
 Apply apply_added(std::vector<std::string>* target) {
     return [target, any = std::make_shared<bool>(false)](const std::string&, const Values& values) {
         if (!std::exchange(*any, true)) target->clear();
@@ -63,11 +93,11 @@ void Options::Impl::add(Option option, Apply apply_values) {
     option.group = group;
     for (const std::string& name : option.names) {
         const bool dashes = name.starts_with('-');
-        LM_CHECK(dashes != option.positional,
-                 fmt::format("'{}' is declared with wrong dashes", name));
+        LM_CHECK(dashes != option.positional, "expected {}, got '{}'",
+                 option.positional ? "an operand without dashes" : "an option with dashes", name);
         for (const Option& other : table) {
             LM_CHECK(std::ranges::find(other.names, name) == other.names.end(),
-                     fmt::format("{} is declared twice", name));
+                     "option {} is declared twice", name);
         }
     }
     table.push_back(std::move(option));
@@ -163,7 +193,7 @@ void Options::values_added(std::string_view names, std::vector<std::string>* tar
 void Options::choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                      std::string help) {
     LM_CHECK(target->empty() || std::ranges::find(choices, *target) != choices.end(),
-             fmt::format("{}: the default '{}' is not one of the choices", names, *target));
+             "{}: expected a default among {}, got '{}'", names, fmt::join(choices, ", "), *target);
     impl_->add_value(names, fmt::format("{}", fmt::join(choices, "|")), std::move(help), *target, 1,
                      apply_choice(target, choices));
     impl_->table.back().choices = std::move(choices);
@@ -230,7 +260,7 @@ void Options::show_only(const std::vector<std::string>& groups_and_names) {
                                      [&text](const Option& option) {
                                          return option.group == text || option.name() == text;
                                      }),
-                 fmt::format("no option {} to be shown", text));
+                 "show_only(): expected a declared group or option, got {}", text);
     }
     for (Option& option : impl_->table) {
         if (!listed(option.group) && !listed(option.name())) option.hidden = true;
@@ -243,6 +273,71 @@ Options& Options::verb(std::string name, std::string summary, std::function<int(
     impl_->verbs.push_back(
         std::make_unique<Impl::Verb>(Impl::Verb{std::move(options), std::move(run)}));
     return impl_->verbs.back()->options;
+}
+
+std::string Options::Impl::verbs_text() const {
+    return fmt::format("use one of {}", fmt::join(verb_names, ", "));
+}
+
+// Without operands the first word can only be a command.
+void Options::Impl::check_first_word(const Values& arguments) const {
+    if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
+    if (std::ranges::any_of(table, &Option::positional)) return;
+    const std::string& word = arguments[0];
+    const std::string nearest = nearest_name(word, verb_names);
+    if (nearest.empty()) usage_error(word, "unknown command: {}", verbs_text());
+    usage_error(word, "unknown command: did you mean {}?", nearest);
+}
+
+void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Values& operands) const {
+    if (verbs.empty()) return;
+    if (!operands.empty() && operands[0] == arguments[0]) {
+        const std::string nearest = nearest_name(operands[0], verb_names);
+        if (!nearest.empty()) {
+            usage_error(operands[0], "unknown command: did you mean {}?", nearest);
+        }
+    }
+    if (has_only_verbs()) usage_error("command", "missing as first argument: {}", verbs_text());
+}
+
+Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
+    impl_->command_line = {};
+    impl_->chosen = nullptr;
+    const std::string first = arguments.empty() ? "" : arguments[0];
+    const auto verb = std::ranges::find(impl_->verb_names, first);
+    if (!arguments.empty() && verb != impl_->verb_names.end()) {
+        impl_->chosen = impl_->verbs[static_cast<size_t>(verb - impl_->verb_names.begin())].get();
+        return impl_->chosen->options.parse({arguments.begin() + 1, arguments.end()});
+    }
+    impl_->check_first_word(arguments);
+    if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
+        usage_error(first, "stands before the command: put it after the command");
+    }
+    return apply_command_line(
+        impl_->table, impl_->apply, arguments,
+        [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
+        impl_->command_line);
+}
+
+bool Options::given(std::string_view name) const {
+    for (const Option& option : impl_->table) {
+        if (std::ranges::find(option.names, name) != option.names.end()) {
+            return impl_->command_line.given.contains(option.name());
+        }
+    }
+    bug(__FILE__, __LINE__, "given(\"{}\"): no such option", name);
+}
+
+const std::vector<Options::Later>& Options::given_later() const {
+    return impl_->command_line.given_later;
+}
+
+Options* Options::chosen_verb() {
+    return impl_->chosen ? &impl_->chosen->options : nullptr;
+}
+
+std::function<int()> Options::chosen_run() const {
+    return impl_->chosen ? impl_->chosen->run : std::function<int()>();
 }
 
 void Options::epilogue(std::string text) {

@@ -134,10 +134,6 @@ class Options {
     Options* chosen_verb();
     std::function<int()> chosen_run() const;
 
-    std::string help(int width = 0) const;  // the whole --help text; 0: as wide as the terminal
-    std::string man_options() const;        // mdoc: .Sh OPTIONS ... (and per verb)
-    std::string man_exit_status() const;    // mdoc: .Sh EXIT STATUS
-    std::string bash_completion() const;    // a script to source
     // Lines shown under the options in --help: examples, the man page's name.
     void epilogue(std::string text);
     // A code that this program returns besides 0, 2, 3 and 70, for the page's EXIT STATUS;

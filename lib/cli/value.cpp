@@ -45,19 +45,19 @@ std::string text_of(Duration time) {
     return with_largest_unit(whole_s, {{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}});
 }
 
-void convert(const std::string&, const std::string& text, std::string& target) {
+void parse_value(const std::string&, const std::string& text, std::string& target) {
     target = text;
 }
-void convert(const std::string& name, const std::string& text, i64& target) {
+void parse_value(const std::string& name, const std::string& text, i64& target) {
     target = parse_count(name, text);
 }
-void convert(const std::string& name, const std::string& text, double& target) {
+void parse_value(const std::string& name, const std::string& text, double& target) {
     target = parse_number(name, text);
 }
-void convert(const std::string& name, const std::string& text, Bytes& target) {
+void parse_value(const std::string& name, const std::string& text, Bytes& target) {
     target.value = parse_size(name, text);
 }
-void convert(const std::string& name, const std::string& text, Duration& target) {
+void parse_value(const std::string& name, const std::string& text, Duration& target) {
     target.seconds = parse_duration(name, text);
 }
 

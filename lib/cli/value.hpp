@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types that the value of an option may have: how each is shown in help and read from the
-// command line.
+// The types of option values: how help shows each one and how the command line states it.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -29,16 +28,17 @@ std::string text_of(const std::vector<T>& values) {
     return fmt::format("{}", fmt::join(texts, " "));
 }
 
-// Throw Error(usage) naming the option `name` when the text is not such a value.
-void convert(const std::string& name, const std::string& text, std::string& target);
-void convert(const std::string& name, const std::string& text, i64& target);
-void convert(const std::string& name, const std::string& text, double& target);
-void convert(const std::string& name, const std::string& text, Bytes& target);
-void convert(const std::string& name, const std::string& text, Duration& target);
+// Parse `text` into `target`. Throw Error(usage) naming the option `name` when it is not such a
+// value.
+void parse_value(const std::string& name, const std::string& text, std::string& target);
+void parse_value(const std::string& name, const std::string& text, i64& target);
+void parse_value(const std::string& name, const std::string& text, double& target);
+void parse_value(const std::string& name, const std::string& text, Bytes& target);
+void parse_value(const std::string& name, const std::string& text, Duration& target);
 template <typename T>
-void convert(const std::string& name, const std::string& text, std::optional<T>& target) {
+void parse_value(const std::string& name, const std::string& text, std::optional<T>& target) {
     T value{};
-    convert(name, text, value);
+    parse_value(name, text, value);
     target = std::move(value);
 }
 

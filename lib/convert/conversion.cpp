@@ -29,7 +29,7 @@ std::string_view name_of(Format format) {
     return format == Format::native ? "native" : "hf-gpt2";
 }
 
-Format recognise(const std::string& path) {
+Format detect_format(const std::string& path) {
     if (!io::exists(path)) usage_error(path, "does not exist");
     if (!io::is_directory(path)) {
         if (path.ends_with(".safetensors")) return Format::hf_gpt2;

@@ -18,7 +18,7 @@ enum class Format { native, hf_gpt2 };
 std::string_view name_of(Format format);
 
 // What `path` is. Throws Error(usage) when it is neither.
-Format recognise(const std::string& path);
+Format detect_format(const std::string& path);
 
 struct ConversionRequest {
     std::string in;

@@ -38,7 +38,7 @@ class Importer {
             const std::string name =
                 prefixed ? tensor.name : tensor.name.substr(gpt2_prefix.size());
             used.insert(name);
-            take(tensor, name);
+            import_tensor(tensor, name);
         }
         check_rest(used, prefixed);
         return write();
@@ -76,7 +76,7 @@ class Importer {
         }
     }
 
-    void take(const Gpt2Tensor& tensor, const std::string& name) {
+    void import_tensor(const Gpt2Tensor& tensor, const std::string& name) {
         const HfTensors::Found* found = tensors_.find(name);
         if (!found) run_error(request_.in, "tensor {} is missing", name);
         const std::optional<DType> type = ckpt::dtype_of_safetensors(found->entry->dtype);
@@ -87,7 +87,7 @@ class Importer {
         check_shape(tensor, *found);
         const i64 n = (found->entry->end - found->entry->begin) / size_of(*type);
         Bytes values(static_cast<size_t>(n * size_of(dtype_)));
-        ckpt::convert(found->bytes().data(), *type, values.data(), dtype_, n);
+        ckpt::convert_elements(found->bytes().data(), *type, values.data(), dtype_, n);
         split(tensor, values);
         report_.n_bytes += static_cast<i64>(values.size());
         ++report_.n_tensors;
@@ -125,7 +125,7 @@ class Importer {
             Bytes& part = parts_[ours];
             part.resize(static_cast<size_t>(shape.numel() * size));
             if (tensor.transposed) {
-                take_transposed(values.data() + row * size, all_rows, shape[0], cols, part);
+                copy_transposed(values.data() + row * size, all_rows, shape[0], cols, part);
             } else {
                 std::memcpy(part.data(), values.data() + row * cols * size, part.size());
             }
@@ -133,7 +133,7 @@ class Importer {
         }
     }
 
-    void take_transposed(const std::byte* from, i64 stride, i64 rows, i64 cols, Bytes& to) const {
+    void copy_transposed(const std::byte* from, i64 stride, i64 rows, i64 cols, Bytes& to) const {
         if (size_of(dtype_) == 4) {
             untranspose(reinterpret_cast<const u32*>(from), stride, rows, cols,
                         reinterpret_cast<u32*>(to.data()));

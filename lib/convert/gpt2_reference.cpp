@@ -68,8 +68,8 @@ class Reference {
         const std::optional<DType> type = ckpt::dtype_of_safetensors(found->entry->dtype);
         if (!type) run_error(model_, "tensor {} has type {}", name, found->entry->dtype);
         std::vector<float> values(found->bytes().size() / static_cast<size_t>(size_of(*type)));
-        ckpt::convert(found->bytes().data(), *type, values.data(), DType::fp32,
-                      static_cast<i64>(values.size()));
+        ckpt::convert_elements(found->bytes().data(), *type, values.data(), DType::fp32,
+                               static_cast<i64>(values.size()));
         return {values.begin(), values.end()};
     }
 

@@ -24,7 +24,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view text_endings[] = {".jsonl", ".ndjson", ".json"};
 constexpr std::string_view compressed_endings[] = {".gz", ".bgz", ".xz", ".lzma", ".zst", ".zstd"};
-// Of train-tokenizer, and of those that others publish.
+// Written by train-tokenizer and by other tokenizer libraries.
 constexpr std::string_view tokenizer_files[] = {"tokenizer.json", "tokenizer_config.json",
                                                 "special_tokens_map.json", "vocab.json"};
 
@@ -42,13 +42,13 @@ bool is_named_json_lines(std::string_view name) {
     return ends_with_one_of(name, text_endings);
 }
 
-// Whether a file that is called otherwise begins as JSON Lines do: with an object, behind blanks
-// and the mark of an encoding; or is empty, or cannot be read.
+// Returns whether the content of a file starts as JSON Lines do: with an object, after blanks and a
+// byte order mark. Also true when it is empty or cannot be read: then the reader reports the error.
 bool begins_as_json_lines(const std::string& path) {
-    constexpr i64 enough = i64{4} << 10;
+    constexpr i64 n_bytes = i64{4} << 10;
     std::string text;
     try {
-        text = first_bytes_of(path, enough);
+        text = first_bytes_of(path, n_bytes);
     } catch (const Error&) {
         return true;
     }
@@ -58,33 +58,33 @@ bool begins_as_json_lines(const std::string& path) {
     return first == text.npos || text[first] == '{';
 }
 
-// The files below a directory, and what of it was left out.
+// The files below a directory, and the skipped entries.
 class Directory {
   public:
     explicit Directory(const std::string& path) : path_(path) { collect(path); }
 
     std::vector<std::string> files() && {
-        for (const auto& [ending, left_out] : left_out_) {
+        for (const auto& [ending, skipped] : skipped_) {
             note(
-                "{}: left out{}: neither its name nor its content is JSON Lines: name it to have "
-                "it read",
-                left_out.first, left_out.others(ending.empty() ? "such names" : "*" + ending));
+                "{}: skipped{}: neither its name nor its content is JSON Lines: to read it, give "
+                "its name",
+                skipped.first, skipped.others(ending.empty() ? "such names" : "*" + ending));
         }
         if (own_.n > 0) {
-            note("{}: left out{}: not text, but what is made of it", own_.first,
+            note("{}: skipped{}: generated dataset or tokenizer files", own_.first,
                  own_.others("such files"));
         }
         if (files_.empty()) {
-            const i64 n = n_left_out();
+            const i64 n = n_skipped();
             usage_error(path_, "the directory holds no {}",
-                        n == 0 ? "files" : fmt::format("JSON Lines: {} left out", count(n)));
+                        n == 0 ? "files" : fmt::format("JSON Lines: {} skipped", count(n)));
         }
         std::ranges::sort(files_);
         return std::move(files_);
     }
 
   private:
-    struct LeftOut {
+    struct Skipped {
         std::string first;
         i64 n = 0;
 
@@ -98,13 +98,13 @@ class Directory {
 
     static std::string count(i64 n) { return n == 1 ? "one was" : fmt::format("{} were", n); }
 
-    i64 n_left_out() const {
+    i64 n_skipped() const {
         i64 n = own_.n;
-        for (const auto& [ending, left_out] : left_out_) n += left_out.n;
+        for (const auto& [ending, skipped] : skipped_) n += skipped.n;
         return n;
     }
 
-    // Links to files count; links to directories are not followed, since they may form a ring.
+    // Links to files are files; links to directories are not followed, since they may form a cycle.
     void collect(const std::string& directory) {
         const std::vector<std::string> names = list_directory(directory);
         const std::set<std::string_view> known(names.begin(), names.end());
@@ -113,17 +113,18 @@ class Directory {
             std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
             struct stat status {};
             if (::stat(path.c_str(), &status) != 0) {
-                if (errno == ENOENT) run_error(path, "is a link to nothing: mend or remove it");
-                system_error(path, "look at it", errno);
+                if (errno == ENOENT)
+                    run_error(path,
+                              "is a link to a file that does not exist: correct or remove it");
+                system_error(path, "get the status", errno);
             }
             const bool is_directory = S_ISDIR(status.st_mode);
             if (S_ISREG(status.st_mode)) {
                 add(std::move(path), name, known);
             } else if (!is_directory) {
-                note("{}: left out: neither a file nor a directory", path);
+                note("{}: skipped: neither a file nor a directory", path);
             } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
-                note("{}: left out: a link to a directory, which is followed only when it is named",
-                     path);
+                note("{}: skipped: a link to a directory: to read it, give its name", path);
             } else if (name.ends_with(".unfinished")) {
                 own_.add(path);
             } else {
@@ -138,11 +139,11 @@ class Directory {
         } else if (is_named_json_lines(name) || begins_as_json_lines(path)) {
             files_.push_back(std::move(path));
         } else {
-            left_out_[std::string(ending_of(name))].add(path);
+            skipped_[std::string(ending_of(name))].add(path);
         }
     }
 
-    // Of datasets the tokens, index and side file, also while they are written; tokenizers.
+    // Tokens, index and metadata file of a dataset, also while they are written; tokenizer files.
     static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
         const size_t temporary = name.find(".tmp.");
         const std::string_view final_name = name.substr(0, temporary);
@@ -157,8 +158,8 @@ class Directory {
 
     std::string path_;
     std::vector<std::string> files_;
-    LeftOut own_;
-    std::map<std::string, LeftOut> left_out_;  // by the ending of the name
+    Skipped own_;
+    std::map<std::string, Skipped> skipped_;  // by the suffix of the name
 };
 
 }  // namespace
@@ -172,7 +173,7 @@ std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
     for (const std::string& argument : arguments) {
         if (argument == "-") {
             if (std::ranges::find(inputs, argument) != inputs.end())
-                usage_error("--input", "- stands twice: standard input can be read only once");
+                usage_error("--input", "- is given twice: standard input can be read only once");
             inputs.push_back(argument);
         } else if (is_directory(argument)) {
             std::ranges::move(Directory(argument).files(), std::back_inserter(inputs));

@@ -8,17 +8,17 @@
 
 namespace lm::io {
 
-// What messages call an input: its path, or standard input.
+// Returns the name of an input in messages: its path, or "standard input" for "-".
 std::string input_name(const std::string& path);
 
-// The files that --input arguments mean, in order: a directory stands for the files below it that
-// hold JSON Lines, in bytewise order of their paths. These are the regular files whose name says so
-// (.jsonl, .ndjson, .json, with the ending of a compression or not), and those of other names whose
-// content begins as JSON Lines do, or that cannot be looked into, which is for the reader to tell.
-// What is left out is named in notes, each kind of name once, but for names that start with a dot:
-// what lm-preprocess itself writes there (datasets, side files, work directories, tokenizers),
-// other files, what is no file, and links to directories. "-" stands for itself. A name that does
-// not exist and a directory of which nothing is left are Error(usage).
+// Returns the files that --input arguments mean, in order. A directory means the files below it
+// that hold JSON Lines, in bytewise order of their paths: regular files with a name in .jsonl,
+// .ndjson or .json (also with the suffix of a compression), and other files whose content starts as
+// JSON Lines do or that cannot be read, which is an error for the reader to report. Names that
+// start with a dot are ignored. All other skipped entries are named in notes, one for each suffix:
+// files that lm-preprocess writes (datasets, metadata files, work directories, tokenizers), other
+// files, entries that are not files, and links to directories. "-" means itself. Throws
+// Error(usage) for a name that does not exist and for a directory without such files.
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io

@@ -17,9 +17,9 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto npos = std::string_view::npos;
-constexpr i64 largest_count = 1'000'000'000'000'000;  // what is more is two numbers in one
+constexpr i64 largest_count = 1'000'000'000'000'000;  // a larger number is two numbers run together
 
-// memmem: most of a log is other lines, and string_view::find is many times slower.
+// memmem() is many times faster than string_view::find, and most lines of a log are other lines.
 size_t find(std::string_view text, std::string_view what, size_t from = 0) {
     const void* at = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
     return at ? static_cast<size_t>(static_cast<const char*>(at) - text.data()) : npos;
@@ -40,12 +40,13 @@ std::optional<T> number(std::string_view text) {
     return value;
 }
 
-// What is left of a text that is read from its start on.
+// Reads a text from its start on; rest() is the unread part.
 class Scanner {
   public:
     explicit Scanner(std::string_view text) : rest_(text) {}
 
-    bool take(std::string_view word) {
+    // Skips `word` and returns true if the rest starts with it.
+    bool skip(std::string_view word) {
         if (!rest_.starts_with(word)) return false;
         rest_.remove_prefix(word.size());
         return true;
@@ -53,14 +54,14 @@ class Scanner {
     void skip_blanks() {
         rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size()));
     }
-    std::optional<i64> take_whole() {
+    std::optional<i64> parse_count() {
         const size_t n = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
         const std::optional<i64> value = number<i64>(rest_.substr(0, n));
         rest_.remove_prefix(n);
         return value;
     }
-    // `digits` digits.
-    std::optional<int> take_digits(size_t digits) {
+    // Parses exactly `digits` digits.
+    std::optional<int> parse_digits(size_t digits) {
         if (rest_.size() < digits) return std::nullopt;
         const std::string_view text = rest_.substr(0, digits);
         if (text.find_first_not_of("0123456789") != npos) return std::nullopt;
@@ -76,22 +77,22 @@ class Scanner {
 // ---- Time stamps -------------------------------------------------------------------------------
 
 double fraction_of(Scanner& text) {
-    if (!text.take(".") && !text.take(",")) return 0;
+    if (!text.skip(".") && !text.skip(",")) return 0;
     const std::string_view digits =
         text.rest().substr(0, text.rest().find_first_not_of("0123456789"));
-    text.take(digits);
+    text.skip(digits);
     return digits.empty() ? 0
                           : static_cast<double>(number<i64>(digits.substr(0, 9)).value_or(0)) /
                                 std::pow(10, std::min<size_t>(digits.size(), 9));
 }
 
-// "+01:00" and "+0100", seconds.
+// Parses "+01:00" or "+0100"; returns seconds.
 double zone_of(Scanner text) {
-    const bool west = text.take("-");
-    if (!west && !text.take("+")) return 0;
-    const std::optional<int> hours = text.take_digits(2);
-    text.take(":");
-    const std::optional<int> minutes = text.take_digits(2);
+    const bool west = text.skip("-");
+    if (!west && !text.skip("+")) return 0;
+    const std::optional<int> hours = text.parse_digits(2);
+    text.skip(":");
+    const std::optional<int> minutes = text.parse_digits(2);
     if (!hours || !minutes) return 0;
     return (west ? -1 : 1) * (*hours * 3600.0 + *minutes * 60.0);
 }
@@ -101,10 +102,10 @@ std::optional<double> time_stamp_at(std::string_view text) {
     int parts[6] = {};
     constexpr std::string_view separators[] = {"-", "-", " ", ":", ":", ""};
     for (size_t i = 0; i < 6; ++i) {
-        const std::optional<int> part = scanner.take_digits(i == 0 ? 4 : 2);
+        const std::optional<int> part = scanner.parse_digits(i == 0 ? 4 : 2);
         if (!part) return std::nullopt;
         parts[i] = *part;
-        if (!scanner.take(separators[i]) && !(i == 2 && scanner.take("T"))) return std::nullopt;
+        if (!scanner.skip(separators[i]) && !(i == 2 && scanner.skip("T"))) return std::nullopt;
     }
     const std::chrono::year_month_day day{std::chrono::year(parts[0]),
                                           std::chrono::month(static_cast<unsigned>(parts[1])),
@@ -118,14 +119,14 @@ std::optional<double> time_stamp_at(std::string_view text) {
 
 // ---- Megatron's line ---------------------------------------------------------------------------
 
-// What a field of "name: value |" may hold and still be of use; the others are not looked at: a
-// loss or a norm may be nan.
+// Parses the fields "name: value |" that the summary needs. All others are ignored: a loss or a
+// norm may be nan.
 struct Fields {
     LoggedIteration& out;
     std::optional<double> step_s, samples_per_s;
 
-    // False: a field that is needed cannot be read.
-    bool take(std::string_view name, std::string_view value) {
+    // Returns false when a needed field has no valid value.
+    bool parse(std::string_view name, std::string_view value) {
         if (name == "consumed samples"sv) return whole(value, out.consumed_samples);
         if (name == "consumed tokens"sv) return whole(value, out.consumed_tokens);
         if (name == "global batch size"sv) return whole(value, out.global_batch);
@@ -153,10 +154,10 @@ struct Fields {
     }
 };
 
-// The elapsed time is printed with two digits, the samples per second with three: of short steps
-// the latter tells more, where the two agree (old versions of Megatron-DeepSpeed print a rate of
-// thousandths).
-double sharper(const Fields& fields) {
+// Returns the step time with the best precision. Megatron prints the elapsed time with two decimals
+// and the samples per second with three: for short steps the rate is more precise. It is used only
+// where the two agree: old versions of Megatron-DeepSpeed print the rate in thousandths.
+double precise_step_s(const Fields& fields) {
     const double printed = *fields.step_s;
     const auto& batch = fields.out.global_batch;
     if (!batch || !fields.samples_per_s || !(*fields.samples_per_s > 0)) return printed;
@@ -164,34 +165,35 @@ double sharper(const Fields& fields) {
     return std::abs(derived - printed) <= 0.0051 ? derived : printed;
 }
 
-// What stands behind "iteration N/": the line is that of an iteration if it is sound.
+// Parses the text after "iteration N/". Returns false when the line is cut or mixed with another
+// one.
 bool read_fields(std::string_view text, LoggedIteration& iteration) {
     Scanner scanner(text);
     scanner.skip_blanks();
-    const std::optional<i64> total = scanner.take_whole();
+    const std::optional<i64> total = scanner.parse_count();
     scanner.skip_blanks();
-    if (!total || *total > largest_count || !scanner.take("|")) return false;
+    if (!total || *total > largest_count || !scanner.skip("|")) return false;
     iteration.total_iterations = *total;
     Fields fields{iteration, {}, {}};
     std::string_view rest = scanner.rest();
-    // What has no bar behind it may be cut: it does not count.
+    // A field without a bar after it may be cut: ignored.
     for (size_t bar; (bar = rest.find('|')) != npos; rest.remove_prefix(bar + 1)) {
         const std::string_view field = rest.substr(0, bar);
         const size_t colon = field.find(':');
         if (colon == npos) continue;
-        if (!fields.take(trimmed(field.substr(0, colon)), trimmed(field.substr(colon + 1)))) {
+        if (!fields.parse(trimmed(field.substr(0, colon)), trimmed(field.substr(colon + 1)))) {
             return false;
         }
     }
     if (!fields.step_s) return false;
-    iteration.step_s = sharper(fields);
+    iteration.step_s = precise_step_s(fields);
     return true;
 }
 
-// Finds "iteration N/" from `from` on; `behind` is where the slash was.
+// Finds "iteration N/" at or after `from`; `end` is the offset after the slash.
 struct Mark {
     size_t begin = npos;
-    size_t behind = 0;
+    size_t end = 0;
     i64 iteration = 0;
 };
 Mark find_mark(std::string_view line, size_t from) {
@@ -200,23 +202,23 @@ Mark find_mark(std::string_view line, size_t from) {
         Scanner scanner(line.substr(at + word.size()));
         if (!scanner.rest().starts_with(' ')) continue;
         scanner.skip_blanks();
-        const std::optional<i64> n = scanner.take_whole();
-        if (!n || *n > largest_count || !scanner.take("/")) continue;
+        const std::optional<i64> n = scanner.parse_count();
+        if (!n || *n > largest_count || !scanner.skip("/")) continue;
         return {at, line.size() - scanner.rest().size(), *n};
     }
     return {};
 }
 
-// Several marks in a line: those before the last one were cut.
+// A line with several marks: lines of several ranks run together, and all but the last are cut.
 bool read_megatron(std::string_view line, LogLine& out) {
     Mark mark = find_mark(line, 0);
     if (mark.begin == npos) return false;
-    for (Mark next; (next = find_mark(line, mark.behind)).begin != npos; mark = next) {
+    for (Mark next; (next = find_mark(line, mark.end)).begin != npos; mark = next) {
         ++out.n_damaged;
     }
     LoggedIteration& iteration = out.iteration;
     iteration.iteration = mark.iteration;
-    if (!read_fields(line.substr(mark.behind), iteration)) {
+    if (!read_fields(line.substr(mark.end), iteration)) {
         ++out.n_damaged;
         return true;
     }
@@ -231,7 +233,7 @@ bool read_megatron(std::string_view line, LogLine& out) {
 // ---- Other lines -------------------------------------------------------------------------------
 
 template <typename T>
-void take(const io::Json& json, const char* key, std::optional<T>& to) {
+void read_number(const io::Json& json, const char* key, std::optional<T>& to) {
     const auto at = json.find(key);
     const bool fits = std::integral<T> ? at != json.end() && at->is_number_integer()
                                        : at != json.end() && at->is_number();
@@ -239,15 +241,15 @@ void take(const io::Json& json, const char* key, std::optional<T>& to) {
     if (fits && at->get<T>() >= 0 && at->get<T>() <= most) to = at->get<T>();
 }
 
-// A line of --log-json.
+// Parses a line of --log-json.
 void read_json(std::string_view line, LogLine& out) {
     const io::Json json = io::Json::parse(line, nullptr, false);
     std::optional<i64> iteration, total;
     std::optional<double> step_s;
     if (json.is_object()) {
-        take(json, "iteration", iteration);
-        take(json, "total_iterations", total);
-        take(json, "step_s", step_s);
+        read_number(json, "iteration", iteration);
+        read_number(json, "total_iterations", total);
+        read_number(json, "step_s", step_s);
     }
     if (!iteration || !total || !step_s || !std::isfinite(*step_s) || *step_s < 0) {
         ++out.n_damaged;
@@ -257,17 +259,17 @@ void read_json(std::string_view line, LogLine& out) {
     to.iteration = *iteration;
     to.total_iterations = *total;
     to.step_s = *step_s;
-    take(json, "consumed_samples", to.consumed_samples);
-    take(json, "consumed_tokens", to.consumed_tokens);
-    take(json, "global_batch_size", to.global_batch);
-    take(json, "flops_per_s", to.flops_per_s);
-    take(json, "time", to.unix_time_s);
+    read_number(json, "consumed_samples", to.consumed_samples);
+    read_number(json, "consumed_tokens", to.consumed_tokens);
+    read_number(json, "global_batch_size", to.global_batch);
+    read_number(json, "flops_per_s", to.flops_per_s);
+    read_number(json, "time", to.unix_time_s);
     to.digest = std::hash<std::string_view>{}(line);
     out.kind = LogLine::Kind::iteration;
 }
 
-// Megatron: "will use batch size rampup starting from global batch size A to global batch size B
-// with batch size increments C over D samples."
+// Parses Megatron's "will use batch size rampup starting from global batch size A to global batch
+// size B with batch size increments C over D samples."
 bool read_ramp(std::string_view line, LogLine& out) {
     constexpr std::string_view words[] = {"rampup starting from global batch size ",
                                           " to global batch size ", " with batch size increments ",
@@ -278,8 +280,8 @@ bool read_ramp(std::string_view line, LogLine& out) {
     i64* const values[] = {&out.ramp.start, &out.ramp.global_batch, &out.ramp.increment,
                            &out.ramp.samples};
     for (size_t i = 0; i < 4; ++i) {
-        if (!scanner.take(words[i])) return false;
-        const std::optional<i64> value = scanner.take_whole();
+        if (!scanner.skip(words[i])) return false;
+        const std::optional<i64> value = scanner.parse_count();
         if (!value) return false;
         *values[i] = *value;
     }
@@ -287,8 +289,8 @@ bool read_ramp(std::string_view line, LogLine& out) {
     return true;
 }
 
-// "successfully loaded checkpoint from DIR at iteration N" of Megatron, "resuming after iteration
-// N" of lm-train.
+// Parses "successfully loaded checkpoint from DIR at iteration N" of Megatron, "resuming after
+// iteration N" of lm-train.
 bool read_loaded(std::string_view line, LogLine& out) {
     constexpr std::string_view megatron = " at iteration ", ours = ": resuming after iteration ";
     size_t at = find(line, ours);
@@ -302,14 +304,14 @@ bool read_loaded(std::string_view line, LogLine& out) {
         return false;
     }
     Scanner scanner(line.substr(at));
-    const std::optional<i64> iteration = scanner.take_whole();
+    const std::optional<i64> iteration = scanner.parse_count();
     if (!iteration) return false;
     out.loaded_iteration = *iteration;
     out.kind = LogLine::Kind::loaded;
     return true;
 }
 
-// "[after megatron is initialized] datetime: 2021-08-08 01:00:51 " and others.
+// Parses "[after megatron is initialized] datetime: 2021-08-08 01:00:51 " and others.
 bool read_clock(std::string_view line, LogLine& out) {
     constexpr std::string_view word = "] datetime: ";
     const size_t at = find(line, word);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what record.hpp writes, and the lines of Megatron-LM and Megatron-DeepSpeed: one line of a
-// training's log, whatever stands around it (names of ranks, time stamps, the end of another
-// process's line). What it keeps is what tells how far a training is and how fast.
+// Parses one line of a training log: of lm-train (record.hpp), Megatron-LM or Megatron-DeepSpeed,
+// also with text around it (names of ranks, time stamps, the end of another process's line). It
+// keeps the fields that show the progress and the speed of a training.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@
 
 namespace lm::metrics {
 
-// A logged iteration, as far as the line tells.
+// A logged iteration; fields that the line does not have are empty.
 struct LoggedIteration {
     i64 iteration = 0;
     i64 total_iterations = 0;
     double step_s = 0;  // per iteration, over the interval since the last logged one
     std::optional<i64> consumed_samples, consumed_tokens, global_batch;
     std::optional<double> flops_per_s;  // per device
-    std::optional<double> unix_time_s;  // stamps without a zone are taken for UTC
-    size_t digest = 0;                  // of all that the line says, but for what stands before it
+    std::optional<double> unix_time_s;  // stamps without a zone count as UTC
+    size_t digest = 0;                  // of the line from "iteration" on
 };
 
 // "will use batch size rampup starting from global batch size ..."
@@ -31,24 +31,25 @@ struct LogLine {
     enum class Kind {
         other,
         iteration,
-        start,   // of a program that trains
-        loaded,  // a checkpoint was
-        clock,   // a line that is there for its time
-        ramp
+        start,   // a training program has started
+        loaded,  // a checkpoint was loaded
+        clock,   // only a time stamp
+        ramp     // the batch ramp
     };
     Kind kind = Kind::other;
     LoggedIteration iteration;          // of Kind::iteration
     i64 loaded_iteration = 0;           // of Kind::loaded
     LoggedRamp ramp;                    // of Kind::ramp
     std::optional<double> unix_time_s;  // of Kind::start and Kind::clock
-    // Lines of iterations in it that were cut or have something else in their midst, so that a
-    // figure that is needed cannot be read.
+    // Lines of iterations in it that are cut or mixed with other output, so that a needed field has
+    // no valid value.
     i64 n_damaged = 0;
 };
 
 LogLine read_log_line(std::string_view line);
 
-// Of the last "2026-01-31 12:00:00.123456" in `text` (also with a T, a comma, a Z or +01:00).
+// Returns the time of the last "2026-01-31 12:00:00.123456" in `text` (also with T, a comma, Z or
+// +01:00), in Unix seconds.
 std::optional<double> time_stamp_in(std::string_view text);
 
 }  // namespace lm::metrics

@@ -21,8 +21,8 @@ void operator+=(LogSums& sums, const LogSums& more) {
 
 }  // namespace
 
-// Sums of squares about the mean, by Welford's update: batches of thousands and sums of squares
-// would cancel.
+// Welford's update of sums of squares about the mean (Technometrics 4, 1962): plain sums of squares
+// of batches of thousands would cancel.
 void StepFit::add(double batch, double step_s, double weight) {
     n_ += weight;
     const double dx = batch - mean_x_;
@@ -33,7 +33,7 @@ void StepFit::add(double batch, double step_s, double weight) {
 }
 
 std::optional<double> StepFit::fixed_share(double batch) const {
-    constexpr double least_spread = 0.05;  // of batch sizes; a line through less is noise
+    constexpr double least_spread = 0.05;  // relative, of batch sizes; a fit over less is noise
     if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
     const double slope = xy_ / xx_;
     const double fixed = mean_y_ - slope * mean_x_;
@@ -46,7 +46,7 @@ void LogSummary::add(std::string_view text) {
     const LogLine line = read_log_line(text);
     n_damaged_ += line.n_damaged;
     if (line.kind == LogLine::Kind::other) return;
-    if (line.kind == LogLine::Kind::iteration) return take(line.iteration);
+    if (line.kind == LogLine::Kind::iteration) return add(line.iteration);
     finish();
     switch (line.kind) {
         case LogLine::Kind::other:
@@ -74,7 +74,7 @@ void LogSummary::finish() {
     add_iteration(first);
 }
 
-void LogSummary::take(const LoggedIteration& line) {
+void LogSummary::add(const LoggedIteration& line) {
     ++n_logged_;
     if (!last_ && !first_ && !loaded_) {
         first_ = line;
@@ -97,7 +97,7 @@ void LogSummary::take(const LoggedIteration& line) {
 
 void LogSummary::follow_clock(double now) {
     if (!first_clock_) first_clock_ = now;
-    // Clocks of several hosts differ a little; an earlier time is not followed.
+    // The clocks of several hosts differ a little: an earlier time does not set the clock back.
     if (clock_) {
         stamped_ = true;
         missing_now_s_ += std::max(0.0, now - *clock_);
@@ -105,7 +105,7 @@ void LogSummary::follow_clock(double now) {
     clock_ = std::max(now, clock_.value_or(now));
 }
 
-// The same line of another rank: at once, or late, among those that came since.
+// Whether another rank logged the same line, next to it or up to 64 lines later.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||
@@ -116,7 +116,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     constexpr size_t most_digests = 64;
     digests_.push_back(line.digest);
     if (digests_.size() > most_digests) digests_.pop_front();
-    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // it was cut
+    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the field was cut
     const bool goes_back = last_ && line.iteration <= last_->iteration;
     const bool first_of_run = !last_ || goes_back || started_;
     const bool is_loaded = loaded_ && *loaded_ < line.iteration;
@@ -129,7 +129,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     }
     const double step_s = line.step_s * as_double(line.iteration - before);
     if (line.unix_time_s) {
-        // A stamp is given when the steps of its line are done: their time is not missing.
+        // The stamp is made after the steps of its line: their time is not missing.
         const bool first = !clock_;
         follow_clock(*line.unix_time_s);
         if (!first) missing_now_s_ -= step_s;
@@ -194,7 +194,7 @@ void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run)
     if (last_ && last_->global_batch != line.global_batch) recent_.clear();
     recent_.push_back({sums, first_of_run});
     if (static_cast<i64>(recent_.size()) > settings_.window) recent_.pop_front();
-    // The mean batch of the interval, in which the ramp may have gone on.
+    // The mean batch of the interval: the batch ramp may have changed it within.
     if (sums.samples > 0 && !first_of_run) {
         fit_.add(sums.mean_batch(), line.step_s, as_double(n));
     }

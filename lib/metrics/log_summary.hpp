@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the log of a training tells as a whole: how far it is, how fast, where it stopped and went
-// on. Lines are looked at once, one after the other; memory does not grow with their number.
+// Summarizes the log of a training: its progress, its speed, and where it stopped and resumed.
+// Reads each line once; memory does not grow with their number.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 
 namespace lm::metrics {
 
-// Where a training did not simply go on from one logged iteration to the next.
+// A restart, or a gap in time, between two logged iterations.
 struct LogStop {
-    bool restarted = false;  // else: time is missing, in the midst of a run
-    i64 last_iteration = 0;  // logged before
-    i64 resumed_after = 0;   // the iteration whose checkpoint was loaded; an estimate where the
-                             // log does not tell: the first one logged, less an interval
-    double repeated_s = 0;   // iterations that were computed twice
+    bool restarted = false;  // false: a gap in time within a run
+    i64 last_iteration = 0;  // logged before the stop
+    i64 resumed_after = 0;   // iteration of the loaded checkpoint; where the log does not state it,
+                             // the first one logged minus an interval
+    double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
-    std::optional<double> unix_time_s;  // of its end
+    std::optional<double> unix_time_s;  // of the end of the stop
     i64 repeated() const {
         return last_iteration > resumed_after ? last_iteration - resumed_after : 0;
     }
@@ -31,18 +31,18 @@ struct LogSums {
     i64 iterations = 0;
     double samples = 0, tokens = 0;
     double step_s = 0;
-    // Of the iterations whose line has it.
+    // Over the iterations whose line states FLOP/s.
     double flops = 0, flops_s = 0;
     double mean_batch() const { return samples / static_cast<double>(iterations); }
     double mean_step_s() const { return step_s / static_cast<double>(iterations); }
 };
 
-// Least squares of step_s = a + b x batch, every line weighted by its iterations.
+// Least-squares fit of step_s = a + b * batch; every line is weighted by its iterations.
 class StepFit {
   public:
     void add(double batch, double step_s, double weight);
-    // a / (a + b x batch), in [0, 1]: the share of a step's time that does not grow with its batch.
-    // None: the lines are of about one batch size, or it made no difference.
+    // Returns a / (a + b * batch), in [0, 1]: the share of a step's time that does not grow with
+    // its batch. nullopt when the batch sizes are nearly equal or make no difference.
     std::optional<double> fixed_share(double batch) const;
 
   private:
@@ -53,41 +53,43 @@ class LogSummary {
   public:
     struct Settings {
         i64 window = 100;          // lines of recent()
-        double least_gap_s = 600;  // from which missing time is a stop of its own
+        double least_gap_s = 600;  // shorter gaps are not stops
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
 
     void add(std::string_view line);
-    // After the last line, before anything is asked.
+    // Call after the last line, before any getter.
     void finish();
 
     i64 n_lines() const { return n_lines_; }
-    i64 n_logged() const { return n_logged_; }      // sound lines of iterations, repeated ones too
-    i64 n_damaged() const { return n_damaged_; }    // such lines that could not be read
-    i64 n_repeated() const { return n_repeated_; }  // an iteration told once more, by another rank
+    i64 n_logged() const {
+        return n_logged_;
+    }  // valid lines of iterations, including repeated ones
+    i64 n_damaged() const { return n_damaged_; }    // lines of iterations without valid fields
+    i64 n_repeated() const { return n_repeated_; }  // iterations that another rank logged, too
     bool empty() const { return !last_; }
     // The newest logged iteration. Not empty().
     const LoggedIteration& last() const { return *last_; }
     const std::optional<LoggedRamp>& ramp() const { return ramp_; }
     std::optional<double> tokens_per_sample() const { return tokens_per_sample_; }
 
-    // Of everything, repeated iterations too: what the machine delivered while it computed.
+    // Over all iterations, including recomputed ones: the work that the machine did.
     const LogSums& sums() const { return sums_; }
-    // Of the last lines with the present batch size, but for the first line of a run, which warms
-    // up, if there are others.
+    // Over the last lines with the current batch size, without the first line of a run (warm-up) if
+    // there are others.
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 
-    // The newest ones; n_stops() counts all.
+    // The newest stops; n_stops() counts all.
     static constexpr size_t most_stops = 1000;
     const std::deque<LogStop>& stops() const { return stops_; }
     i64 n_stops() const { return n_stops_; }
     i64 n_restarts() const { return n_restarts_; }
     i64 repeated_iterations() const { return repeated_iterations_; }
     double repeated_s() const { return repeated_s_; }
-    // Between the first and the last time stamp; none where there are less than two.
+    // Time between the first and the last time stamp; nullopt with less than two.
     std::optional<double> wall_s() const;
-    // Of it, in which nothing was computed.
+    // The part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
 
   private:
@@ -95,7 +97,7 @@ class LogSummary {
         LogSums sums;
         bool first_of_run = false;
     };
-    void take(const LoggedIteration& line);
+    void add(const LoggedIteration& line);
     bool is_repeated(const LoggedIteration& line) const;
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
@@ -105,7 +107,7 @@ class LogSummary {
 
     Settings settings_;
     i64 n_lines_ = 0, n_logged_ = 0, n_damaged_ = 0, n_repeated_ = 0;
-    // The first line, until the second one tells how many iterations a line is about.
+    // The first line, until the second one shows how many iterations a line stands for.
     std::optional<LoggedIteration> first_;
     std::optional<LoggedIteration> last_;
     std::optional<LoggedRamp> ramp_;
@@ -115,13 +117,13 @@ class LogSummary {
     std::deque<size_t> digests_;  // of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
-    // Of what came since the last logged iteration.
+    // Since the last logged iteration.
     bool started_ = false;
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;
-    // The time of the last thing that is known of: stamps, and steps since then.
+    // The time of the last event: the last stamp plus the steps since then.
     std::optional<double> clock_, first_clock_;
-    bool stamped_ = false;  // more than one stamp
+    bool stamped_ = false;  // more than one stamp was seen
     std::deque<LogStop> stops_;
     i64 n_stops_ = 0, n_restarts_ = 0, repeated_iterations_ = 0;
     double repeated_s_ = 0, missing_s_ = 0;

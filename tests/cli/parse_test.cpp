@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/rng.hpp"
+#include "cli/help.hpp"
 #include "cli/options.hpp"
 
 using lm::i64;
@@ -180,7 +181,7 @@ TEST_CASE("options of another program are taken without a note and not shown") {
     CHECK(n == 2);
     CHECK(m == 5);
     CHECK(notes.empty());
-    CHECK(options.help(80).find("--m") == std::string::npos);
+    CHECK(help_text(options, 80).find("--m") == std::string::npos);
     CHECK_THROWS_AS(options.show_only({"--nowhere"}), lm::Error);
 }
 

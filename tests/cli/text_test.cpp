@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/completion.hpp"
+#include "cli/help.hpp"
+#include "cli/man.hpp"
 #include "cli/options.hpp"
 #include "golden.hpp"
 #include "support/temp_dir.hpp"
@@ -88,7 +91,7 @@ Options verb_program(Args& args) {
 // What bash offers for `words`, whose last one is being typed; sorted, one a line.
 std::string offered(const Options& options, const std::string& words) {
     const std::string script =
-        options.bash_completion() + "COMP_WORDS=(" + words +
+        bash_completion(options) + "COMP_WORDS=(" + words +
         ")\n"
         "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
         "_" +
@@ -113,17 +116,17 @@ std::string offered(const Options& options, const std::string& words) {
 
 TEST_CASE("help is grouped, wrapped and shows defaults") {
     Args args;
-    check_golden("help_plain.txt", plain_program(args).help(80));
-    check_golden("help_narrow.txt", plain_program(args).help(60));
-    check_golden("help_verbs.txt", verb_program(args).help(80));
+    check_golden("help_plain.txt", help_text(plain_program(args), 80));
+    check_golden("help_narrow.txt", help_text(plain_program(args), 60));
+    check_golden("help_verbs.txt", help_text(verb_program(args), 80));
     Options options = verb_program(args);
-    check_golden("help_verb.txt", options.verbs()[2]->help(80));
+    check_golden("help_verb.txt", help_text(*options.verbs()[2], 80));
 }
 
 TEST_CASE("help stays within the width where words allow it") {
     Args args;
     for (const int width : {60, 80, 100}) {
-        const std::string text = plain_program(args).help(width);
+        const std::string text = help_text(plain_program(args), width);
         size_t begin = 0;
         while (begin < text.size()) {
             const size_t end = text.find('\n', begin);
@@ -135,10 +138,10 @@ TEST_CASE("help stays within the width where words allow it") {
 
 TEST_CASE("the man page's sections") {
     Args args;
-    check_golden("man_plain.txt", plain_program(args).man_options());
-    check_golden("man_verbs.txt", verb_program(args).man_options());
-    check_golden("man_exit_plain.txt", plain_program(args).man_exit_status());
-    check_golden("man_exit_verbs.txt", verb_program(args).man_exit_status());
+    check_golden("man_plain.txt", man_options(plain_program(args)));
+    check_golden("man_verbs.txt", man_options(verb_program(args)));
+    check_golden("man_exit_plain.txt", man_exit_status(plain_program(args)));
+    check_golden("man_exit_verbs.txt", man_exit_status(verb_program(args)));
 }
 
 TEST_CASE("bash completes options, verbs, choices and files") {

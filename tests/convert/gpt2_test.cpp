@@ -287,11 +287,11 @@ TEST_CASE("formats are recognised") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
-    CHECK(recognise(scratch / "hf") == Format::hf_gpt2);
-    CHECK(recognise(scratch / "hf/model.safetensors") == Format::hf_gpt2);
-    CHECK(recognise(scratch / "native") == Format::native);
-    CHECK(recognise(scratch / "native/global_step0") == Format::native);
-    CHECK_THAT(test::error_of([&] { recognise(scratch.path()); }, Exit::usage),
+    CHECK(detect_format(scratch / "hf") == Format::hf_gpt2);
+    CHECK(detect_format(scratch / "hf/model.safetensors") == Format::hf_gpt2);
+    CHECK(detect_format(scratch / "native") == Format::native);
+    CHECK(detect_format(scratch / "native/global_step0") == Format::native);
+    CHECK_THAT(test::error_of([&] { detect_format(scratch.path()); }, Exit::usage),
                Contains("neither"));
 }
 

@@ -160,7 +160,7 @@ expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm
 [ "$(grep -c 'many.jsonl:.*: skipped' err)" = 10 ] || fail "$(cat err)"
 expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
 expect 2 'limit: leaves nothing to read: it must be at least 1 byte' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output bad --limit 0
-expect 2 'input: - stands twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
+expect 2 'input: - is given twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
 printf '{"text":5}\n' > $'new\nline.jsonl'
 expect 3 'new\\nline.jsonl:1:9: ' "$lm" --input $'new\nline.jsonl' --output-prefix bad
 # An input that changes while it is read.
@@ -391,7 +391,7 @@ expect 2 "'somewhere/' is a directory: add how" "$lm" --input a.jsonl --output-p
 expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
 expect 2 'gpt2: does not exist: tokenizers are read from files' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone
-expect 3 'somewhere/gone: is a link to nothing' "$lm" --input somewhere --output-prefix bad
+expect 3 'somewhere/gone: is a link to a file that does not exist' "$lm" --input somewhere --output-prefix bad
 expect 2 'name it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document
 "$lm" cat hf_text_document --tokenizer-model tokenizer.json --documents 0 > /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
@@ -404,7 +404,7 @@ expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefi
 # Each file of a directory is read or listed as skipped.
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
 "$lm" --input top --output-prefix top --quiet 2> err
-for name in link fifo; do grep -q "note: top/$name: left out" err || fail "no note of top/$name: $(cat err)"; done
+for name in link fifo; do grep -q "note: top/$name: skipped" err || fail "no note of top/$name: $(cat err)"; done
 # The directory of the text also has outputs of an earlier run and of an unfinished one.
 mkdir beside && cp a.jsonl beside && cd beside
 gzip -c a.jsonl > b.jsonl.gz
@@ -414,14 +414,14 @@ LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev
 [ $got = 137 ] || fail "kill: exit $got"
 for round in 1 2; do
     "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
-    grep -q 'note: ./README.md: left out: neither its name nor its content is JSON Lines: name it' ../err || fail "$(cat ../err)"
-    grep -Eq 'note: ./killed.unfinished: left out(, with 3 more such files)?: not text' ../err || fail "$(cat ../err)"
+    grep -q 'note: ./README.md: skipped: neither its name nor its content is JSON Lines: to read it' ../err || fail "$(cat ../err)"
+    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: generated' ../err || fail "$(cat ../err)"
     [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
 done
 cmp out1_text_document.bin out2_text_document.bin
 [ "$(stat -c %s out1_text_document.bin)" = $((2 * $(stat -c %s ../one_text_document.bin))) ] || fail "not the two files"
 mkdir none && cp out1_text_document.* none
-expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 were left out" "$lm" --input none --output-prefix bad
+expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 were skipped" "$lm" --input none --output-prefix bad
 expect 3 'README.md:1:1: not valid JSON' "$lm" --input README.md --output-prefix bad
 cd ..
 echo ok

@@ -33,7 +33,7 @@ TEST_CASE("a directory stands for the files below it, in bytewise order") {
     CHECK(io::expand_inputs({}).empty());
 }
 
-TEST_CASE("of a directory what is not JSON Lines is left out and named") {
+TEST_CASE("entries of a directory that are not JSON Lines are skipped with a note") {
     const test::TempDir dir;
     for (const char* sub : {"d/out.unfinished", "d/sub"}) io::make_directories(dir / sub);
     const auto put = [&](const std::string& name, std::string_view content) {
@@ -62,13 +62,13 @@ TEST_CASE("of a directory what is not JSON Lines is left out and named") {
     for (const std::string& name : taken) wanted.push_back(dir / ("d/" + name));
     CHECK(io::expand_inputs(std::span(&argument, 1)) == wanted);
     const std::string reason =
-        ": neither its name nor its content is JSON Lines: name it to have it read";
+        ": neither its name nor its content is JSON Lines: to read it, give its name";
     CHECK(notes == std::vector<std::string>{
-                       dir / "d/SHA256SUMS: left out" + reason,
-                       dir / "d/README.md: left out, with 1 more *.md" + reason,
-                       dir / "d/b.txt: left out" + reason,
-                       dir / "d/merged.json.tmp.host.1: left out, with 5 more such files: not "
-                             "text, but what is made of it"});
+                       dir / "d/SHA256SUMS: skipped" + reason,
+                       dir / "d/README.md: skipped, with 1 more *.md" + reason,
+                       dir / "d/b.txt: skipped" + reason,
+                       dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: generated "
+                             "dataset or tokenizer files"});
 
     const std::string named = dir / "d/README.md";  // is read, whatever it is
     CHECK(io::expand_inputs(std::span(&named, 1)) == std::vector<std::string>{named});
@@ -89,5 +89,5 @@ TEST_CASE("inputs that are not there are usage errors") {
     std::ofstream(dir / "other/a.txt") << "words";
     std::ofstream(dir / "other/a.bin") << "words";
     CHECK(expand(dir / "other").code == Exit::usage);
-    CHECK(expand(dir / "other").says("the directory holds no JSON Lines: 2 were left out"));
+    CHECK(expand(dir / "other").says("the directory holds no JSON Lines: 2 were skipped"));
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applies one command line to an option table: stores each option's values in its target and
+// distributes the operands.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+
+namespace lm::cli {
+
+using Values = std::vector<std::string>;
+// Stores the values of one occurrence in the option's target. Throws Error(usage) naming `name`.
+using Apply = std::function<void(const std::string& name, const Values& values)>;
+
+// What a command line contains.
+struct CommandLine {
+    std::set<std::string> given;  // first names of options, names of operands
+    std::vector<Options::Later> given_later;
+};
+
+// Returns whether `name` is an option that every program has: --help, -h, --version.
+bool is_built_in(const std::string& name);
+
+// Parses `arguments` with the options of `table` and the built-in ones; apply[i] belongs to
+// table[i]. Calls `check_operands` before the operands are distributed. Throws Error(usage).
+Options::Parsed apply_command_line(
+    const std::vector<Option>& table, const std::vector<Apply>& apply, const Values& arguments,
+    const std::function<void(const Values& operands)>& check_operands, CommandLine& result);
+
+}  // namespace lm::cli
