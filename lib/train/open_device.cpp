@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
+#include "cost/nccl.hpp"
 #include "cpu/cpu_device.hpp"
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
