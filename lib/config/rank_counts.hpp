@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many replicas of the model so many ranks are.
+// How many replicas of the model the ranks of a training hold, and which batches they can share.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/types.hpp"
+#include "spec/batch_ramp.hpp"
 
 namespace lm::config {
 
@@ -23,5 +25,11 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
 // "16 or 24": the multiples of `unit` around `n`, for the text of an error.
 std::string multiples_around(i64 n, i64 unit);
+
+// Returns a text "--flag: problem: remedy" for the full batch and one for the batches of the ramp
+// where the ranks cannot share them in whole micro-batches; the remedy names the nearest values
+// that work.
+std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_batch,
+                                        const Ranks& ranks);
 
 }  // namespace lm::config

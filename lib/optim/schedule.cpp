@@ -12,15 +12,6 @@ namespace {
 
 constexpr i64 unbounded = std::numeric_limits<i64>::max();
 
-BatchRamp make_ramp(const ScheduleRequest& request) {
-    if (!request.ramp_start) return BatchRamp(request.global_batch);
-    if (!request.ramp_increment || !request.ramp_samples) {
-        usage_error("--rampup-batch-size", "takes three values: START INCREMENT SAMPLES");
-    }
-    return {request.global_batch, *request.ramp_start, *request.ramp_increment,
-            *request.ramp_samples};
-}
-
 void check_positive(const char* option, const std::optional<i64>& value) {
     if (value && *value < 1) usage_error(option, "must be at least 1, not {}", *value);
 }
@@ -68,11 +59,12 @@ void check_request(const ScheduleRequest& r) {
 
 Schedule::Schedule(const ScheduleRequest& request)
     : seq_length_(request.seq_length),
-      ramp_(make_ramp(request)),
+      ramp_(request.ramp),
       train_samples_(request.train_samples),
       train_iters_(request.train_iters),
       train_tokens_(request.train_tokens),
       curriculum_(request.curriculum) {
+    ramp_.check();
     check_request(request);
     end_ = run(unbounded);
     if (end_.iteration == 0) {
@@ -99,7 +91,7 @@ bool Schedule::finished(const Counters& done) const {
 
 // How many iterations are left when batch and length stay as they are; 0 when they may change.
 i64 Schedule::steady_iterations(const Counters& done) const {
-    if (!ramp_.full(done.samples)) return 0;
+    if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
     const i64 samples = batch(done);
     i64 left = unbounded;
@@ -129,8 +121,8 @@ Counters Schedule::run(i64 max_iterations) const {
 i64 Schedule::samples_after_unbounded(i64 iterations) const {
     i64 samples = 0;
     i64 k = 0;
-    for (; k < iterations && !ramp_.full(samples); ++k) samples += ramp_.at(samples);
-    return samples + checked_mul(iterations - k, ramp_.global_batch());
+    for (; k < iterations && !ramp_.is_full(samples); ++k) samples += ramp_.batch_at(samples);
+    return samples + checked_mul(iterations - k, ramp_.global_batch);
 }
 
 double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> iterations) const {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "optim/batch_ramp.hpp"
 #include "optim/curriculum.hpp"
 #include "optim/learning_rate.hpp"
+#include "spec/batch_ramp.hpp"
 
 namespace lm::optim {
 
@@ -25,8 +25,7 @@ struct Counters {
 // What the flags say, each in its own unit.
 struct ScheduleRequest {
     i64 seq_length = 0;
-    i64 global_batch = 0;
-    std::optional<i64> ramp_start, ramp_increment, ramp_samples;  // all or none
+    spec::BatchRamp ramp;
     // One of the first two, or tokens alone; tokens may also bound the others.
     std::optional<i64> train_samples, train_iters, train_tokens;
 
@@ -48,7 +47,7 @@ class Schedule {
     explicit Schedule(const ScheduleRequest& request);
 
     // Of the iteration that follows `done`.
-    i64 batch(const Counters& done) const { return ramp_.at(done.samples); }
+    i64 batch(const Counters& done) const { return ramp_.batch_at(done.samples); }
     i64 seq_length(const Counters& done) const;
     // The rate of the next iteration, when optimizer steps have taken `stepped_samples` and
     // `stepped_tokens` (consumed ones less those of steps that were not made).
@@ -65,7 +64,7 @@ class Schedule {
     Counters after(i64 iteration) const { return run(iteration); }
     i64 total_iterations() const { return end_.iteration; }
 
-    const BatchRamp& ramp() const { return ramp_; }
+    const spec::BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }
 
@@ -78,7 +77,7 @@ class Schedule {
     i64 samples_after_unbounded(i64 iterations) const;
 
     i64 seq_length_;
-    BatchRamp ramp_;
+    spec::BatchRamp ramp_;
     std::optional<i64> train_samples_, train_iters_, train_tokens_;
     std::optional<Curriculum> curriculum_;
     Counters end_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/shape.hpp"
 
@@ -68,19 +67,9 @@ std::vector<std::string> describe_ramp(const Schedule& schedule) {
     return lines;
 }
 
-std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 limit) {
-    i64 common = 0;
-    for (const spec::RampStep& stage : ramp.stages()) common = std::gcd(common, stage.batch);
-    std::vector<i64> sizes;
-    for (i64 size = 1; size <= std::min(limit, common); ++size) {
-        if (common % checked_mul(size, micro_batch) == 0) sizes.push_back(size);
-    }
-    return sizes;
-}
-
 i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters) {
     const i64 validations = schedule.total_iterations() / std::max<i64>(1, eval_interval) + 1;
-    return checked_mul(checked_mul(validations, eval_iters), schedule.ramp().global_batch());
+    return checked_mul(checked_mul(validations, eval_iters), schedule.ramp().global_batch);
 }
 
 }  // namespace lm::optim

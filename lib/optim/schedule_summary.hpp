@@ -23,10 +23,6 @@ std::vector<RatePoint> key_rates(const Schedule& schedule);
 // One line a stage of the ramp: "iterations 1 to 4961: batch 16, from sample 0"; none without one.
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
-// Data-parallel sizes up to `limit` that every batch of the run divides into, with micro-batches of
-// `micro_batch`.
-std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 limit);
-
 // Samples of all validations of a training, as Megatron counts them beforehand (its orders hang on
 // the number): one for each interval begun.
 i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters);

@@ -2,6 +2,7 @@
 #include "spec/batch_ramp.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
@@ -25,7 +26,7 @@ void BatchRamp::check() const {
 }
 
 i64 BatchRamp::batch_at(i64 consumed_samples) const {
-    if (start == 0 || consumed_samples > samples) return global_batch;
+    if (is_full(consumed_samples)) return global_batch;
     const i64 n_increments = (global_batch - start) / increment;
     // Megatron divides in floating point and truncates.
     const double samples_per_increment =
@@ -73,7 +74,7 @@ std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 c
         iteration += n_iterations;
         consumed += batch * n_iterations;
     };
-    while (ramp.start != 0 && consumed <= ramp.samples) {
+    while (!ramp.is_full(consumed)) {
         const i64 batch = ramp.batch_at(consumed);
         const i64 whole = (total_samples - consumed) / batch;
         const i64 n = iterations_of_batch(ramp, consumed);
@@ -84,13 +85,27 @@ std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 c
     return steps;
 }
 
+std::vector<RampStep> BatchRamp::stages() const {
+    return ramp_steps(*this, samples + 2 * global_batch);
+}
+
 i64 samples_after(const BatchRamp& ramp, i64 iterations) {
     i64 samples = 0;
     i64 k = 0;
-    for (; k < iterations && ramp.start != 0 && samples <= ramp.samples; ++k) {
+    for (; k < iterations && !ramp.is_full(samples); ++k) {
         samples += ramp.batch_at(samples);
     }
     return samples + checked_mul(iterations - k, ramp.global_batch);
+}
+
+std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 limit) {
+    i64 common = 0;
+    for (const RampStep& stage : ramp.stages()) common = std::gcd(common, stage.batch);
+    std::vector<i64> sizes;
+    for (i64 size = 1; size <= std::min(limit, common); ++size) {
+        if (common % checked_mul(size, micro_batch) == 0) sizes.push_back(size);
+    }
+    return sizes;
 }
 
 i64 count_iterations(const BatchRamp& ramp, i64 total_samples) {

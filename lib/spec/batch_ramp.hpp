@@ -9,18 +9,7 @@
 
 namespace lm::spec {
 
-struct BatchRamp {
-    i64 start = 0;  // 0: no ramp
-    i64 increment = 0;
-    i64 samples = 0;
-    i64 global_batch = 1;
-
-    // Throws Error(usage) naming --rampup-batch-size.
-    void check() const;
-    i64 batch_at(i64 consumed_samples) const;
-};
-
-// A run of iterations of one batch size.
+// Consecutive iterations of one batch size.
 struct RampStep {
     i64 batch = 0;
     i64 first_iteration = 1;  // counted from 1
@@ -29,15 +18,40 @@ struct RampStep {
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
 
-// Every batch size until `total_samples` are consumed; a last batch that would exceed them is
-// dropped, as in Megatron. From a training that has consumed some already, iterations are counted
-// from there.
+struct BatchRamp {
+    i64 start = 0;  // 0: no ramp
+    i64 increment = 0;
+    i64 samples = 0;  // after so many the batch has its full size
+    i64 global_batch = 1;
+
+    // Throws Error(usage) naming --rampup-batch-size or --global-batch-size.
+    void check() const;
+
+    // Returns the batch size of the iteration that starts after `consumed_samples`.
+    i64 batch_at(i64 consumed_samples) const;
+
+    // Returns true when every iteration that starts after `consumed_samples` or later has the full
+    // batch size.
+    bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
+
+    // Returns a step for each batch size of the ramp; the last one is the full size and ends after
+    // a few iterations.
+    std::vector<RampStep> stages() const;
+};
+
+// Returns the steps of a training of `total_samples` that has consumed `consumed` of them already;
+// iterations are counted from there. As in Megatron, a last batch that exceeds `total_samples` is
+// dropped.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
-// Consumed by the first `iterations` iterations.
+// Returns the samples that the first `iterations` iterations consume.
 i64 samples_after(const BatchRamp& ramp, i64 iterations);
 
-// Iterations of the whole training.
+// Returns the number of iterations of a training of `total_samples`.
 i64 count_iterations(const BatchRamp& ramp, i64 total_samples);
+
+// Returns the data-parallel sizes up to `limit` that divide every batch of the ramp into whole
+// micro-batches of `micro_batch` samples.
+std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 limit);
 
 }  // namespace lm::spec

@@ -63,7 +63,7 @@ void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
 
 void add_schedule(std::string& plan, const RunConfig& config) {
     const optim::Counters& end = config.schedule.end();
-    const optim::BatchRamp& ramp = config.schedule.ramp();
+    const spec::BatchRamp& ramp = config.schedule.ramp();
     line(plan, "training", "{} iterations, {} samples, {} tokens", end.iteration, end.samples,
          end.tokens);
     const auto stages = ramp.stages();
@@ -71,12 +71,12 @@ void add_schedule(std::string& plan, const RunConfig& config) {
     const i64 dp = config.trainer.parallel.dp;
     if (stages.size() > 1) {
         line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
-             ramp.global_batch(), stages.size(), micro);
-    } else if (ramp.global_batch() % (micro * dp) != 0) {  // the plan of an error
-        line(plan, "batch", "{} samples", ramp.global_batch());
+             ramp.global_batch, stages.size(), micro);
+    } else if (ramp.global_batch % (micro * dp) != 0) {  // the plan of an error
+        line(plan, "batch", "{} samples", ramp.global_batch);
     } else {
-        line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch(),
-             ramp.global_batch() / (micro * dp), micro, dp > 1 ? " on each replica" : "");
+        line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch,
+             ramp.global_batch / (micro * dp), micro, dp > 1 ? " on each replica" : "");
     }
     const optim::LearningRate& rate = config.schedule.learning_rate();
     line(plan, "learning rate",
@@ -112,7 +112,7 @@ void add_schedule_details(std::string& plan, const RunConfig& config) {
     for (const std::string& text : optim::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
     std::string sizes;
     for (const i64 size :
-         optim::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
+         spec::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
         sizes += fmt::format(" {}", size);
     }
     line(plan, "ranks", "data-parallel sizes that fit every batch:{}", sizes);
@@ -153,7 +153,7 @@ cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
     const TrainerConfig& trainer = config.trainer;
     const cost::StepShape step{
         trainer.micro_batch, trainer.model.seq_length,
-        config.schedule.ramp().global_batch() / (trainer.micro_batch * trainer.parallel.dp)};
+        config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp)};
     cost::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
         const cost::MemoryPlan plan = cost::plan_memory(

@@ -8,11 +8,11 @@
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "config/deepspeed.hpp"
+#include "config/rank_counts.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "optim/schedule_summary.hpp"
-#include "train/constraints.hpp"
 #include "train/schedule_request.hpp"
 #include "train/unused_flags.hpp"
 
@@ -150,7 +150,7 @@ void set_sample_counts(RunConfig& config, const ScheduleFlags& flags) {
     config.data.train_samples = flags.train_samples.value_or(end.samples);
     if (config.output.eval_iters == 0 || config.output.benchmark) return;
     config.validation_samples =
-        checked_mul(config.output.eval_iters, config.schedule.ramp().global_batch());
+        checked_mul(config.output.eval_iters, config.schedule.ramp().global_batch);
     config.data.valid_samples =
         config.data.order == data::DataOrder::stateless
             ? config.validation_samples
@@ -237,7 +237,8 @@ class Resolver {
         const i64 pipeline = flags_.parallel.pipeline;
         if (tensor < 1 || pipeline < 1) return;
         per_replica_ = checked_mul(tensor, pipeline);
-        const auto replicas = flags_.output.dry_run ? replicas_of : started_replicas;
+        const auto replicas =
+            flags_.output.dry_run ? config::replicas_of : config::started_replicas;
         problems_.check([&] { parallel_.dp = replicas(n_ranks_, tensor, pipeline).dp; });
         problems_.check(
             [&] { parallel_.zero_stage = config::resolve_zero_stage(flags_.data_parallel); });
@@ -253,11 +254,11 @@ class Resolver {
         }
         problems_.check([&] { adamw_ = adamw_config(flags_.schedule); });
         if (!schedule_ || micro_batch() < 1) return;
-        for (std::string& text :
-             batch_problems(schedule_->ramp(), micro_batch(), {parallel_.dp, per_replica_})) {
+        for (std::string& text : config::batch_problems(schedule_->ramp(), micro_batch(),
+                                                        {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
         }
-        n_micro_batches_ = schedule_->ramp().global_batch() / (micro_batch() * parallel_.dp);
+        n_micro_batches_ = schedule_->ramp().global_batch / (micro_batch() * parallel_.dp);
         problems_.check([&] { check_accumulation(); });
         for (const spec::RampStep& stage : schedule_->ramp().stages()) {
             problems_.check([&] {
@@ -274,8 +275,7 @@ class Resolver {
             flags_.deepspeed_config,
             "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
             "on each of {} data-parallel ranks",
-            *steps, schedule_->ramp().global_batch(), n_micro_batches_, micro_batch(),
-            parallel_.dp);
+            *steps, schedule_->ramp().global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
     }
 
     parallel::DataParallelConfig data_parallel() const {

@@ -151,8 +151,8 @@ io::OrderedJson schedule_json(const RunConfig& config) {
     const bool wsd = rate.style == optim::DecayStyle::wsd;
     io::OrderedJson json = {
         {"train_samples", config.schedule.end().samples},
-        {"global_batch_size", config.schedule.ramp().global_batch()},
-        {"rampup_batch_size", ramp_json(config.schedule.ramp().numbers())},
+        {"global_batch_size", config.schedule.ramp().global_batch},
+        {"rampup_batch_size", ramp_json(config.schedule.ramp())},
         {"micro_batch_size", config.trainer.micro_batch},
         {"seq_length", config.trainer.model.seq_length},
         {"lr", rate.max},

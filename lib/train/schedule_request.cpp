@@ -33,13 +33,7 @@ std::optional<optim::Curriculum> curriculum_of(const CurriculumFlags& flags, i64
 optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_length) {
     optim::ScheduleRequest request;
     request.seq_length = seq_length;
-    const spec::BatchRamp ramp = config::batch_ramp(flags);
-    request.global_batch = ramp.global_batch;
-    if (ramp.start != 0) {
-        request.ramp_start = ramp.start;
-        request.ramp_increment = ramp.increment;
-        request.ramp_samples = ramp.samples;
-    }
+    request.ramp = config::batch_ramp(flags);
     request.train_samples = flags.train_samples;
     request.train_iters = flags.train_iters;
     request.train_tokens = flags.train_tokens;

@@ -29,7 +29,7 @@ Curriculum linear(i64 min, i64 max, i64 total, i64 step) {
 ScheduleRequest tr8b() {
     ScheduleRequest r;
     r.seq_length = 2048;
-    r.global_batch = 2048;
+    r.ramp.global_batch = 2048;
     r.train_samples = 600'000'000;
     r.lr = 6e-5;
     r.min_lr = 6e-6;

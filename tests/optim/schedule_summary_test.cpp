@@ -11,10 +11,7 @@ namespace {
 ScheduleRequest bloom() {
     ScheduleRequest r;
     r.seq_length = 2048;
-    r.global_batch = 2048;
-    r.ramp_start = 192;
-    r.ramp_increment = 16;
-    r.ramp_samples = 9'765'625;
+    r.ramp = {192, 16, 9'765'625, 2048};
     r.train_samples = 220'000'000;
     r.lr = 6e-5;
     r.min_lr = 6e-6;
@@ -44,7 +41,7 @@ TEST_CASE("the key rates of the 176B run") {
 
 TEST_CASE("points that the training does not reach, or reaches at once, are left out") {
     ScheduleRequest r = bloom();
-    r.ramp_start.reset();
+    r.ramp.start = 0;
     r.train_samples = 204'800;
     r.warmup_samples.reset();
     const auto points = key_rates(Schedule(r));
@@ -73,25 +70,16 @@ TEST_CASE("the ramp's stages") {
     ScheduleRequest r = bloom();
     r.train_samples = 100'000;
     CHECK(describe_ramp(Schedule(r)).size() == 2);
-    r.ramp_start.reset();
+    r.ramp.start = 0;
     CHECK(describe_ramp(Schedule(r)).empty());
-}
-
-TEST_CASE("data-parallel sizes that fit every stage") {
-    CHECK(fitting_dp_sizes(BatchRamp(1024, 16, 16, 5'000'000), 1, 64) ==
-          std::vector<i64>{1, 2, 4, 8, 16});
-    CHECK(fitting_dp_sizes(BatchRamp(2048, 192, 16, 9'765'625), 2, 64) ==
-          std::vector<i64>{1, 2, 4, 8});
-    CHECK(fitting_dp_sizes(BatchRamp(288), 1, 20) ==
-          std::vector<i64>{1, 2, 3, 4, 6, 8, 9, 12, 16, 18});
 }
 
 TEST_CASE("samples of all validations") {
     ScheduleRequest r;
     r.seq_length = 2048;
-    r.global_batch = 288;
+    r.ramp.global_batch = 288;
     r.train_samples = 146'484'375;
     r.lr = 6e-5;
     CHECK(megatron_validation_samples(Schedule(r), 1000, 40) == 5'863'680);
-    CHECK(40 * Schedule(r).ramp().global_batch() == 11'520);
+    CHECK(40 * Schedule(r).ramp().global_batch == 11'520);
 }

@@ -109,9 +109,31 @@ TEST_CASE("steps of a ramp are the iterations one by one") {
     CHECK(ramp_steps({1, 1, i64{1} << 50, 3}, i64{1} << 51).size() == 3);  // and not forever
 }
 
+TEST_CASE("the help text's example: 16 8 300000 up to 1024") {
+    const BatchRamp ramp{16, 8, 300'000, 1024};
+    CHECK(ramp.batch_at(2380) == 16);
+    CHECK(ramp.batch_at(2381) == 24);
+    CHECK(ramp.batch_at(300'000) >= 1016);
+    CHECK(ramp.batch_at(300'001) == 1024);
+    CHECK(ramp.stages().front().batch == 16);
+    CHECK(ramp.stages().back().batch == 1024);
+}
+
+TEST_CASE("data-parallel sizes that fit every stage") {
+    CHECK(fitting_dp_sizes(BatchRamp{16, 16, 5'000'000, 1024}, 1, 64) ==
+          std::vector<i64>{1, 2, 4, 8, 16});
+    CHECK(fitting_dp_sizes(BatchRamp{192, 16, 9'765'625, 2048}, 2, 64) ==
+          std::vector<i64>{1, 2, 4, 8});
+    CHECK(fitting_dp_sizes(BatchRamp{.global_batch = 288}, 1, 20) ==
+          std::vector<i64>{1, 2, 3, 4, 6, 8, 9, 12, 16, 18});
+}
+
 TEST_CASE("ramps that cannot be") {
     CHECK_THROWS_AS((BatchRamp{16, 16, 100, 1000}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{1024, 16, 100, 1024}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{16, 0, 100, 1024}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{0, 0, 0, 0}.check()), Error);
+    CHECK_THROWS_WITH((BatchRamp{16, 25, 1000, 1024}.check()), Catch::Contains("from 16 by 25"));
+    CHECK_THROWS_WITH((BatchRamp{32, 16, 1000, 16}.check()),
+                      Catch::Contains("--rampup-batch-size"));
 }

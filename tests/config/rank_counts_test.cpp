@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/constraints.hpp"
+#include "config/rank_counts.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
 
 using namespace lm;
-using lm::optim::BatchRamp;
-using namespace lm::train;
+using namespace lm::config;
+using lm::spec::BatchRamp;
 
 namespace {
 
 using Texts = std::vector<std::string>;
 
-const BatchRamp tr1(1024, 16, 16, 5'000'000);
-const BatchRamp tr11(2048, 192, 16, 9'765'625);
+const BatchRamp tr1{16, 16, 5'000'000, 1024};
+const BatchRamp tr11{192, 16, 9'765'625, 2048};
 
 }  // namespace
 
@@ -33,8 +33,9 @@ TEST_CASE("runs that were made fit") {
     CHECK(batch_problems(tr11, 2, replicas_of(384, 4, 12)).empty());
     CHECK(replicas_of(128, 2, 4).dp == 16);
     CHECK(replicas_of(512, 2, 4).dp == 64);
-    CHECK(batch_problems(BatchRamp(784), 2, replicas_of(384, 4, 12)).empty());  // 49 micro-batches
-    CHECK(batch_problems(BatchRamp(288), 1, replicas_of(16, 4, 2)).empty());
+    CHECK(batch_problems(BatchRamp{.global_batch = 784}, 2, replicas_of(384, 4, 12))
+              .empty());  // 49 micro-batches
+    CHECK(batch_problems(BatchRamp{.global_batch = 288}, 1, replicas_of(16, 4, 2)).empty());
 }
 
 TEST_CASE("every batch of a ramp is checked beforehand, with what would work") {
@@ -56,7 +57,7 @@ TEST_CASE("every batch of a ramp is checked beforehand, with what would work") {
                Catch::Contains("208, 240, 272") && Catch::Contains("from iteration 440 to ") &&
                    Catch::EndsWith(
                        "4 data-parallel ranks (192 ranks), or --micro-batch-size 2 would work"));
-    CHECK_THAT(batch_problems(BatchRamp(8, 7, 1, 100), 2, {1, 1}).at(0),
+    CHECK_THAT(batch_problems(BatchRamp{7, 1, 100, 8}, 2, {1, 1}).at(0),
                Catch::EndsWith("1 of its 2 batches are no multiple of micro batch 2 x 1 "
                                "data-parallel ranks = 2: 7, from iteration 1 to iteration 15: "
                                "--micro-batch-size 1 would work"));
