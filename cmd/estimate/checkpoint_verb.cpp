@@ -20,7 +20,7 @@ struct Flags {
     OutputFlags output;
 };
 
-std::vector<spec::SaveRange> ranges_of(const config::OutputFlags& flags) {
+std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     if (!flags.save_schedule.empty() && flags.save_interval) {
         usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
     }
@@ -32,7 +32,7 @@ std::vector<spec::SaveRange> ranges_of(const config::OutputFlags& flags) {
 
 void add_total(Report& report, const config::TrainFlags& flags, const spec::ModelConfig& model,
                const cost::CheckpointSize& size) {
-    const std::vector<spec::SaveRange> ranges = ranges_of(flags.output);
+    const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
     if (ranges.empty()) return;
     const Schedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);

@@ -89,7 +89,7 @@ i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
     const cost::StepShape step{.micro_batch = candidate.micro_batch,
                                .seq_length = task.model.seq_length,
                                .n_micro_batches = candidate.n_micro_batches};
-    const cost::Processor processor{1, true, flags.train.attention()};
+    const cost::Processor processor{1, true, flags.train.device.attention()};
     i64 largest = 0;
     for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
         // Between the second stage and the last one, the same is held, of fewer micro-batches.
@@ -285,7 +285,7 @@ Task resolve_task(const Flags& flags) {
 
 int run_layout(Flags flags) {
     flags.train = resolve_flags(flags.train);
-    if (!flags.gpus) flags.gpus = flags.train.output.world_size;
+    if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     check(flags);
     const Task task = resolve_task(flags);
     const Found found = find(flags, task);

@@ -68,11 +68,12 @@ std::vector<Value> row_of(i64 stage, i64 n_layers, const cost::MemoryPlan& plan)
 }
 
 bool on_gpu(const Flags& flags) {
-    return flags.train.device == "cuda" || (flags.train.device == "auto" && flags.memory);
+    return flags.train.device.choice == "cuda" ||
+           (flags.train.device.choice == "auto" && flags.memory);
 }
 
 cost::Processor processor_of(const Flags& flags, i64 n_threads) {
-    return {n_threads, on_gpu(flags), flags.train.attention()};
+    return {n_threads, on_gpu(flags), flags.train.device.attention()};
 }
 
 // What lies outside of our buffers.
@@ -115,7 +116,7 @@ spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
                                    const spec::ModelConfig& model) {
     spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
     parallel.zero_stage = config::resolve_zero_stage(flags.data_parallel);
-    const auto& world_size = flags.output.world_size;
+    const auto& world_size = flags.action.world_size;
     if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
     if (parallel.zero_stage == 1 && !world_size) {
         warn(
@@ -150,7 +151,7 @@ int run(Flags flags) {
     const spec::ModelConfig model = resolve_model(flags.train);
     const spec::ParallelConfig parallel = resolve_ranks(flags.train, model);
     const spec::Precision precision = resolve_precision(flags.train.precision);
-    const i64 n_threads = flags.train.threads.value_or(available_cores());
+    const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     at_least_one("--threads", n_threads);
     const cost::StepShape step{.micro_batch = micro_batch,
                                .seq_length = model.seq_length,

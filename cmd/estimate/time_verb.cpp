@@ -83,7 +83,7 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
         // An evaluation runs forward only: one of three parts of a step, or of four.
         const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
         seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
-                              as_double(flags.train.output.eval_iters * flags.eval_sets) * forward;
+                              as_double(flags.train.validation.iters * flags.eval_sets) * forward;
     }
     if (flags.save_interval) {
         seconds.saves =
@@ -182,13 +182,12 @@ Run resolve_run(const Flags& flags) {
 int run_time(Flags flags) {
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
-    const config::OutputFlags& output = flags.train.output;
     // lm-train's default is no interval that was asked about.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
-    if (evaluates) flags.eval_interval = output.eval_interval;
-    flags.save_interval = output.save_interval;
-    flags.job_minutes = output.exit_duration_min;
-    if (!flags.gpus) flags.gpus = output.world_size;
+    if (evaluates) flags.eval_interval = flags.train.validation.interval;
+    flags.save_interval = flags.train.checkpoints.save_interval;
+    flags.job_minutes = flags.train.stopping.exit_duration_min;
+    if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     const Run run = resolve_run(flags);
     const std::vector<spec::RampStep> steps = ramp_steps(run.schedule.ramp, run.schedule.samples);
     if (steps.empty()) {

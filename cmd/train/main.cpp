@@ -8,6 +8,7 @@
 #include "train/dry_run.hpp"
 #include "train/loop.hpp"
 #include "train/open_device.hpp"
+#include "train/run_json.hpp"
 #include "train/show_samples.hpp"
 
 #include <optional>
@@ -16,29 +17,29 @@ using namespace lm;
 
 namespace {
 
-int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
+int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
         comm::FlightRecorder& recorder, double timeout_s) {
     comm::Group& world = launch.world();
     const bool speaks = world.rank() == 0;
-    flags.device = train::choose_device(flags.device, world);
-    if (flags.device == "cpu" && !launch.carries_tensors()) {
+    flags.device.choice = train::choose_device(flags.device.choice, world);
+    if (flags.device.choice == "cpu" && !launch.carries_tensors()) {
         throw JointError(Exit::usage, "--device cpu: " + launch.describe() +
                                           ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
     }
-    if (flags.output.dry_run) {
+    if (flags.action.dry_run) {
         const i64 ranks_here = parallel::ranks_on_host(world);
         if (!speaks) return 0;
         return static_cast<int>(train::dry_run(flags, command_line, world.size(), ranks_here));
     }
     std::optional<train::RunConfig> config;
-    if (!flags.threads) flags.threads = parallel::cores_of_rank(world);
+    if (!flags.device.threads) flags.device.threads = parallel::cores_of_rank(world);
     parallel::together(world, [&] { config = train::resolve(flags, command_line, world.size()); });
-    if (flags.output.print_config) {
+    if (flags.action.print_config) {
         if (speaks) cli::write_stdout(io::json_text(train::to_json(*config)));
         return 0;
     }
-    if (!flags.output.show_samples.empty()) {
-        const auto range = train::parse_sample_range(flags.output.show_samples);
+    if (!flags.action.show_samples.empty()) {
+        const auto range = train::parse_sample_range(flags.action.show_samples);
         if (speaks) train::show_samples(*config, flags.data, range);
         return 0;
     }
@@ -49,7 +50,7 @@ int run(train::TrainFlags& flags, const std::string& command_line, comm::Launch&
 
 int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens that lm-preprocess made");
-    train::TrainFlags flags;
+    config::TrainFlags flags;
     config::add_train_options(options, flags);
     options.exits_with(Exit::done, "finished now or before, or --exit-iteration or --exit-samples");
     for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
@@ -63,13 +64,14 @@ int main(int argc, char** argv) {
         "  mpirun -n 8 lm-train ...   the same on 8 ranks; or srun --mpi=pmix -n 8\n");
     return cli::run_main(argc, argv, options, [&] {
         const std::string command_line = cli::command_line(argc, argv);
-        const bool trains = !flags.output.dry_run && !flags.output.print_config &&
-                            flags.output.show_samples.empty();
+        const bool trains = !flags.action.dry_run && !flags.action.print_config &&
+                            flags.action.show_samples.empty();
         if (trains) train::catch_signals();
         comm::FlightRecorder recorder;  // outlives the groups
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
-        const auto launch = comm::launch(
-            {.timeout_s = timeout_s, .recorder = &recorder, .rendezvous = flags.device != "cpu"});
+        const auto launch = comm::launch({.timeout_s = timeout_s,
+                                          .recorder = &recorder,
+                                          .rendezvous = flags.device.choice != "cpu"});
         return comm::with_one_error(
             *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s); });
     });

@@ -5,25 +5,49 @@
 
 namespace lm::config {
 
-void add_data_parallel_options(cli::Options& options, DataParallelFlags& flags) {
-    options.group("Data parallel");
-    options.flag("--use-distributed-optimizer", &flags.distributed_optimizer,
-                 "cut the optimizer's state over the data-parallel ranks (ZeRO stage 1)");
-    options.value("--zero-stage", &flags.zero_stage, "0|1",
-                  "the same by DeepSpeed's name: 0, every rank has all of it; 1, its part");
-    options.flag("--overlap-grad-reduce", &flags.overlap_grad_reduce,
-                 "reduce gradients over data-parallel ranks while backward goes on");
-    options.flag("--overlap-param-gather", &flags.overlap_param_gather,
-                 "gather updated weights while the next forward goes on; with a distributed "
-                 "optimizer");
-    options.value("--ddp-bucket-size", &flags.bucket_elements, "N",
-                  "gradients that are reduced at a time; default: 40 million, or a million for "
-                  "each data-parallel rank when that is more");
-    options.value("--check-replicas", &flags.check_replicas, "N",
-                  "compare the copies of weights and optimizer state that ranks hold every N "
-                  "iterations, and stop when they differ");
-    options.value("--distributed-timeout-minutes", &flags.timeout_min, "MINUTES",
-                  "stop when other ranks do not come for so long, naming them");
+const Fields<DataParallelFlags>& data_parallel_fields() {
+    using S = DataParallelFlags;
+    static const Fields<S> fields = {
+        {.option = "--zero-stage",
+         .member = &S::zero_stage,
+         .metavar = "0|1",
+         .help = "0: every data-parallel rank has the whole optimizer state; 1: each has its part",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--use-distributed-optimizer",
+         .member = &S::distributed_optimizer,
+         .help = "the same as --zero-stage 1"},
+        {.option = "--overlap-grad-reduce",
+         .member = &S::overlap_grad_reduce,
+         .help = "reduce gradients over data-parallel ranks during backward",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--overlap-param-gather",
+         .member = &S::overlap_param_gather,
+         .help =
+             "gather updated weights during the next forward; needs --use-distributed-optimizer",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--ddp-bucket-size",
+         .member = &S::bucket_elements,
+         .metavar = "N",
+         .help = "gradients that are reduced at a time; default: 40 million, or a million for each "
+                 "data-parallel rank when that is more",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--check-replicas",
+         .member = &S::check_replicas,
+         .metavar = "N",
+         .help = "every N iterations, compare the copies of weights and optimizer state on "
+                 "different ranks, and stop when they differ",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--distributed-timeout-minutes",
+         .member = &S::timeout_min,
+         .metavar = "MINUTES",
+         .help = "stop after waiting MINUTES for another rank, and name that rank"},
+    };
+    return fields;
 }
 
 int resolve_zero_stage(const DataParallelFlags& flags) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of data parallelism: who updates which weights, and what communication hides behind
-// computation; with Megatron's names and defaults.
+// The flags of data parallelism: which rank updates which weights, and which communication overlaps
+// with computation; with Megatron's names and defaults.
 #pragma once
 
 #include <optional>
-#include <string>
 
-#include "base/types.hpp"
-#include "cli/options.hpp"
+#include "config/field.hpp"
 
 namespace lm::config {
 
@@ -21,10 +19,10 @@ struct DataParallelFlags {
     double timeout_min = 10;             // --distributed-timeout-minutes
 };
 
-void add_data_parallel_options(cli::Options& options, DataParallelFlags& flags);
+const Fields<DataParallelFlags>& data_parallel_fields();
 
-// 0 or 1. Throws Error(usage) for another stage, flags that contradict each other, and numbers that
-// mean nothing.
+// Returns 0 or 1. Throws Error(usage) for another stage, for flags that contradict each other, and
+// for values out of range.
 int resolve_zero_stage(const DataParallelFlags& flags);
 
 }  // namespace lm::config

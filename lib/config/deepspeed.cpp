@@ -72,7 +72,7 @@ class Reader {
     void apply() {
         set("train_micro_batch_size_per_gpu", "--micro-batch-size", flags_.schedule.micro_batch);
         set("train_batch_size", "--global-batch-size", flags_.schedule.global_batch);
-        set("gradient_clipping", "--clip-grad", flags_.schedule.clip_grad);
+        set("gradient_clipping", "--clip-grad", flags_.optimizer.clip_grad);
         read_zero();
         read_precision();
         read_curriculum();

@@ -168,82 +168,162 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     }
 }
 
-void add_shape_options(cli::Options& options, ModelFlags& flags) {
+const Fields<ModelFlags>& shape_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--num-layers",
+         .member = &S::n_layers,
+         .metavar = "N",
+         .help = "transformer layers"},
+        {.option = "--hidden-size",
+         .member = &S::hidden,
+         .metavar = "N",
+         .help = "width of the residual stream"},
+        {.option = "--ffn-hidden-size",
+         .member = &S::ffn_hidden,
+         .metavar = "N",
+         .help = "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
+                 "rounded down to a multiple of 64"},
+        {.option = "--num-attention-heads",
+         .member = &S::n_heads,
+         .metavar = "N",
+         .help = "attention heads"},
+        {.option = "--group-query-attention",
+         .member = &S::group_query_attention,
+         .help = "grouped-query attention: groups of heads share keys and values"},
+        {.option = "--num-query-groups",
+         .member = &S::n_groups,
+         .metavar = "N",
+         .help = "key-value groups with --group-query-attention; default: 1"},
+        {.option = "--kv-channels",
+         .member = &S::kv_channels,
+         .metavar = "N",
+         .help = "size of a head; default: hidden size / heads"},
+        {.option = "--seq-length",
+         .member = &S::seq_length,
+         .metavar = "N",
+         .help = "tokens in a training sequence"},
+        {.option = "--max-position-embeddings",
+         .member = &S::max_positions,
+         .metavar = "N",
+         .help = "rows of the position table; default: the sequence length"},
+    };
+    return fields;
+}
+
+const Fields<ModelFlags>& kind_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--position-embedding-type",
+         .member = &S::position,
+         .help = "encoding of positions",
+         .choices = {"absolute", "learned_absolute", "alibi", "rope", "none"}},
+        {.option = "--use-rotary-position-embeddings",
+         .member = &S::rotary,
+         .help = "the same as --position-embedding-type rope"},
+        {.option = "--no-position-embedding",
+         .member = &S::no_position,
+         .help = "no position table; the same as --position-embedding-type none unless alibi or "
+                 "rope is given"},
+        {.option = "--rotary-base",
+         .member = &S::rotary_base,
+         .metavar = "X",
+         .help = "base of the rotary frequencies"},
+        {.option = "--normalization",
+         .member = &S::normalization,
+         .help = "normalization before attention, MLP and head",
+         .choices = {"LayerNorm", "RMSNorm"}},
+        {.option = "--layernorm-epsilon,--norm-epsilon",
+         .member = &S::norm_eps,
+         .metavar = "X",
+         .help = "added to the variance in a normalization"},
+        {.option = "--embed-layernorm",
+         .member = &S::embedding_norm,
+         .help = "normalize the output of the word embedding"},
+        {.option = "--swiglu", .member = &S::swiglu, .help = "SwiGLU in the MLP"},
+        {.option = "--glu-activation",
+         .member = &S::glu_activation,
+         .help = "gated activation of the MLP; unlike --swiglu it keeps the default MLP width",
+         .choices = {"swiglu", "geglu"}},
+        {.option = "--openai-gelu",
+         .member = &S::openai_gelu,
+         .help = "the tanh form of GELU, which is the default"},
+        {.option = "--no-bias-gelu-fusion",
+         .member = &S::bias_gelu_fusion,
+         .help = "the erf form of GELU, unless --openai-gelu is given",
+         .clears = true},
+        {.option = "--untie-embeddings-and-output-weights",
+         .member = &S::untied_head,
+         .help = "output projection with its own weights instead of the word embedding"},
+        {.option = "--disable-bias-linear",
+         .member = &S::linear_bias,
+         .help = "linear layers without bias",
+         .clears = true},
+    };
+    return fields;
+}
+
+void add_preset_option(cli::Options& options, ModelFlags& flags) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.emplace_back(preset.name);
-    options.value(
-        "--model", &flags.preset, "NAME",
-        fmt::format("a named model that the flags below override: {}", fmt::join(names, ", ")));
+    options.value("--model", &flags.preset, "NAME",
+                  fmt::format("named model, whose values the flags below override: {}",
+                              fmt::join(names, ", ")));
     options.completes(names);
-    options.value("--num-layers", &flags.n_layers, "N", "transformer layers");
-    options.value("--hidden-size", &flags.hidden, "N", "width of the residual stream");
-    options.value("--ffn-hidden-size", &flags.ffn_hidden, "N",
-                  "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
-                  "rounded down to a multiple of 64");
-    options.value("--num-attention-heads", &flags.n_heads, "N", "attention heads");
-    options.flag("--group-query-attention", &flags.group_query_attention,
-                 "heads share keys and values in groups");
-    options.value("--num-query-groups", &flags.n_groups, "N",
-                  "key-value groups with --group-query-attention; default: 1");
-    options.value("--kv-channels", &flags.kv_channels, "N",
-                  "size of a head; default: the hidden size / the heads");
-    options.value("--seq-length", &flags.seq_length, "N", "tokens in a training sequence");
-    options.value("--max-position-embeddings", &flags.max_positions, "N",
-                  "rows of the position table; default: the sequence length");
-}
-
-void add_kind_options(cli::Options& options, ModelFlags& flags) {
-    options.choice("--position-embedding-type", &flags.position,
-                   {"absolute", "learned_absolute", "alibi", "rope", "none"},
-                   "how the model knows positions");
-    options.flag("--use-rotary-position-embeddings", &flags.rotary,
-                 "the same as --position-embedding-type rope");
-    options.flag("--no-position-embedding", &flags.no_position,
-                 "no position table: the type none, unless alibi or rope is named");
-    options.value("--rotary-base", &flags.rotary_base, "X", "base of the rotary frequencies");
-    options.choice("--normalization", &flags.normalization, {"LayerNorm", "RMSNorm"},
-                   "normalization before attention, MLP and head");
-    options.value("--layernorm-epsilon,--norm-epsilon", &flags.norm_eps, "X",
-                  "added to the variance in a normalization");
-    options.flag("--embed-layernorm", &flags.embedding_norm,
-                 "normalize the output of the word embedding");
-    options.flag("--swiglu", &flags.swiglu, "SwiGLU in the MLP");
-    options.choice("--glu-activation", &flags.glu_activation, {"swiglu", "geglu"},
-                   "gate in the MLP; unlike --swiglu it keeps the default MLP width");
-    options.flag("--openai-gelu", &flags.openai_gelu,
-                 "the tanh form of GELU, which is the default");
-    options.flag_off("--no-bias-gelu-fusion", &flags.bias_gelu_fusion,
-                     "the erf form of GELU, unless --openai-gelu is given");
-    options.flag("--untie-embeddings-and-output-weights", &flags.untied_head,
-                 "an output projection of its own instead of the word embedding");
-    options.flag_off("--disable-bias-linear", &flags.linear_bias, "linear layers without bias");
-}
-
-void add_training_options(cli::Options& options, ModelFlags& flags) {
-    options.value("--attention-dropout", &flags.attention_dropout, "P",
-                  "dropout of attention probabilities");
-    options.value("--hidden-dropout", &flags.hidden_dropout, "P",
-                  "dropout of embeddings and of what joins the residual stream");
-    options.value("--init-method-std", &flags.init_std, "X",
-                  "standard deviation of initial weights; output projections of a branch get it "
-                  "divided by the root of 2 x layers");
-    options.value("--vocab-size", &flags.vocab_size, "N",
-                  "vocabulary, when neither tokenizer nor data says it; default: GPT-2's 50257");
-    options.value("--make-vocab-size-divisible-by", &flags.vocab_divisible_by, "N",
-                  "pad the vocabulary in memory to a multiple of N x tensor-parallel size");
-    options.value("--pad-vocab-size-to", &flags.pad_vocab_to, "N",
-                  "pad the vocabulary in memory to N rows instead");
-    options.value("--seed", &flags.seed, "N", "seed of weights, dropout and data order");
 }
 
 }  // namespace
 
+const Fields<ModelFlags>& initial_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--attention-dropout",
+         .member = &S::attention_dropout,
+         .metavar = "P",
+         .help = "dropout of attention probabilities",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--hidden-dropout",
+         .member = &S::hidden_dropout,
+         .metavar = "P",
+         .help = "dropout of the embedding and of each output that is added to the residual stream",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--seed",
+         .member = &S::seed,
+         .metavar = "N",
+         .help = "seed of weights, dropout and data order",
+         .block = Block::schedule,
+         .derived = true,
+         .on_resume = OnResume::samples},
+        {.option = "--init-method-std",
+         .member = &S::init_std,
+         .metavar = "X",
+         .help = "standard deviation of initial weights; divided by the root of 2 x layers for the "
+                 "output projections of attention and MLP"},
+        {.option = "--vocab-size",
+         .member = &S::vocab_size,
+         .metavar = "N",
+         .help = "vocabulary when neither tokenizer nor data gives it; default: GPT-2's 50257"},
+        {.option = "--make-vocab-size-divisible-by",
+         .member = &S::vocab_divisible_by,
+         .metavar = "N",
+         .help = "pad the vocabulary in memory to a multiple of N x tensor-parallel size"},
+        {.option = "--pad-vocab-size-to",
+         .member = &S::pad_vocab_to,
+         .metavar = "N",
+         .help = "pad the vocabulary in memory to N rows instead"},
+    };
+    return fields;
+}
+
 void add_model_options(cli::Options& options, ModelFlags& flags) {
     flags.options = &options;
     options.group("Model");
-    add_shape_options(options, flags);
-    add_kind_options(options, flags);
-    add_training_options(options, flags);
+    add_preset_option(options, flags);
+    declare(options, shape_fields(), flags);
+    declare(options, kind_fields(), flags);
+    declare(options, initial_fields(), flags);
 }
 
 ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/types.hpp"
-#include "cli/options.hpp"
+#include "config/field.hpp"
 #include "spec/model.hpp"
 
 namespace lm::config {
@@ -45,6 +45,9 @@ struct ModelFlags {
     i64 seed = 1234;
     const cli::Options* options = nullptr;  // says which flags were given: these override a preset
 };
+
+// The fields that are printed and compared on resume.
+const Fields<ModelFlags>& initial_fields();
 
 // Declares the flags above under the heading "Model". `options` and `flags` must outlive parsing
 // and stay where they are.

@@ -78,43 +78,93 @@ i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
     return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));
 }
 
-void add_recompute_options(cli::Options& options, ParallelFlags& flags) {
-    options.flag("--recompute-activations", &flags.recompute_activations,
-                 "the same as --recompute-granularity selective");
-    options.choice("--recompute-granularity", &flags.recompute_granularity, {"selective", "full"},
-                   "make activations again in backward instead of keeping them: selective makes "
-                   "the outputs of norms and activation functions, which costs little; full makes "
-                   "whole layers; results are the same to the bit");
-    options.choice("--recompute-method", &flags.recompute_method, {"uniform", "block"},
-                   "with full: keep the input of each group of --recompute-num-layers layers "
-                   "(uniform, the default), or make the first --recompute-num-layers layers of "
-                   "each stage again and keep the others (block)");
-    options.value("--recompute-num-layers", &flags.recompute_layers, "N",
-                  "layers of --recompute-method; default: 1");
-    options.flag("--checkpoint-activations", &flags.checkpoint_activations,
-                 "the old name of --recompute-granularity full");
-    options.value("--checkpoint-num-layers", &flags.checkpoint_layers, "N",
-                  "the old name of --recompute-num-layers");
+}  // namespace
+
+const Fields<ParallelFlags>& parallel_fields() {
+    using S = ParallelFlags;
+    static const Fields<S> fields = {
+        {.option = "--tensor-model-parallel-size",
+         .member = &S::tensor,
+         .metavar = "N",
+         .help = "ranks that share every layer",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--pipeline-model-parallel-size",
+         .member = &S::pipeline,
+         .metavar = "N",
+         .help = "pipeline stages, each with a part of the layers",
+         .block = Block::parallel,
+         .derived = true},
+        {.block = Block::parallel, .name = "data_parallel_size", .derived = true},
+        {.option = "--num-layers-per-virtual-pipeline-stage",
+         .member = &S::layers_per_virtual_stage,
+         .metavar = "N",
+         .help = "divide each stage into chunks of at most N layers and interleave them: less idle "
+                 "time, more messages",
+         .block = Block::parallel,
+         .name = "virtual_pipeline_chunks",
+         .derived = true},
+        {.option = "--pp-partition-method",
+         .member = &S::partition_method,
+         .metavar = "METHOD",
+         .help = "what pipeline stages have in equal amounts: uniform or type:transformer, layers; "
+                 "type:transformer|embedding, layers with embedding and head as one each; "
+                 "parameters, parameters",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--sequence-parallel",
+         .member = &S::sequence,
+         .help = "divide norms, dropout and their activations over the tensor ranks too, by rows",
+         .block = Block::parallel,
+         .derived = true},
+        {.block = Block::parallel, .name = "padded_vocab_size", .derived = true},
+    };
+    return fields;
 }
 
-}  // namespace
+const Fields<ParallelFlags>& recompute_fields() {
+    using S = ParallelFlags;
+    static const Fields<S> fields = {
+        {.option = "--recompute-granularity",
+         .member = &S::recompute_granularity,
+         .help = "recompute activations in backward instead of storing them: selective, the "
+                 "outputs of norms and activation functions, which is cheap; full, whole layers; "
+                 "the results have the same bits",
+         .choices = {"selective", "full"},
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--recompute-method",
+         .member = &S::recompute_method,
+         .help = "layers of full recomputation: uniform (default), all, storing the input of each "
+                 "group of --recompute-num-layers layers; block, the first --recompute-num-layers "
+                 "layers of each stage",
+         .choices = {"uniform", "block"},
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--recompute-num-layers",
+         .member = &S::recompute_layers,
+         .metavar = "N",
+         .help = "layers of --recompute-method; default: 1",
+         .block = Block::parallel,
+         .derived = true},
+        {.option = "--recompute-activations",
+         .member = &S::recompute_activations,
+         .help = "the same as --recompute-granularity selective"},
+        {.option = "--checkpoint-activations",
+         .member = &S::checkpoint_activations,
+         .help = "old name of --recompute-granularity full"},
+        {.option = "--checkpoint-num-layers",
+         .member = &S::checkpoint_layers,
+         .metavar = "N",
+         .help = "old name of --recompute-num-layers"},
+    };
+    return fields;
+}
 
 void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
     options.group("Parallel");
-    options.value("--tensor-model-parallel-size", &flags.tensor, "N",
-                  "ranks that share every layer");
-    options.flag("--sequence-parallel", &flags.sequence,
-                 "cut norms, dropout and what they keep over the tensor ranks as well, by rows");
-    options.value("--pipeline-model-parallel-size", &flags.pipeline, "N",
-                  "pipeline stages, each with its share of the layers");
-    options.value("--num-layers-per-virtual-pipeline-stage", &flags.layers_per_virtual_stage, "N",
-                  "give each stage several chunks of at most N layers and interleave them: less "
-                  "idle time, more messages");
-    options.value("--pp-partition-method", &flags.partition_method, "METHOD",
-                  "what stages are balanced by: uniform or type:transformer, layers; "
-                  "type:transformer|embedding, layers with the embedding and the head as one each; "
-                  "parameters, their parameters");
-    add_recompute_options(options, flags);
+    declare(options, parallel_fields(), flags);
+    declare(options, recompute_fields(), flags);
 }
 
 std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
@@ -181,26 +231,6 @@ void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i
                 "{} tensor ranks cannot share the {} rows of a micro-batch equally: change "
                 "--seq-length {} or --micro-batch-size {}, or leave the flag out",
                 parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
-}
-
-void add_precision_options(cli::Options& options, PrecisionFlags& flags) {
-    options.group("Precision");
-    options.flag("--fp16", &flags.fp16, "fp16 weights with fp32 masters; default: fp32 throughout");
-    options.flag("--bf16", &flags.bf16, "bf16 weights with fp32 masters");
-    options.flag("--fp32-residual-connection", &flags.fp32_residual,
-                 "refused with --fp16 and --bf16, whose residual stream has their type");
-}
-
-spec::Precision resolve_precision(const PrecisionFlags& flags) {
-    if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
-    if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
-        usage_error("--fp32-residual-connection",
-                    "the residual stream has the type of the weights: leave it out, or train in "
-                    "fp32");
-    }
-    if (flags.fp16) return {DType::fp16};
-    if (flags.bf16) return {DType::bf16};
-    return {DType::fp32};
 }
 
 }  // namespace lm::config

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say how a model is divided over ranks and in which precision it trains, with
-// Megatron's names and defaults.
+// The flags that say how a model is divided over ranks, with Megatron's names and defaults.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "config/field.hpp"
 #include "config/model_flags.hpp"
-#include "spec/numerics.hpp"
 #include "spec/partition.hpp"
 
 namespace lm::config {
@@ -26,6 +25,8 @@ struct ParallelFlags {
     bool checkpoint_activations = false;  // what Megatron called it earlier
     std::optional<i64> checkpoint_layers;
 };
+const Fields<ParallelFlags>& parallel_fields();
+const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
 // Everything about such a cut that the model does not allow: heads, groups, ffn, layers, each
@@ -38,14 +39,5 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
 
 // Throws Error(usage) when sequence parallelism cannot cut the rows of a micro-batch evenly.
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
-
-struct PrecisionFlags {
-    bool fp16 = false;
-    bool bf16 = false;
-    bool fp32_residual = false;  // --fp32-residual-connection
-};
-void add_precision_options(cli::Options& options, PrecisionFlags& flags);
-// Throws Error(usage) for flags that contradict each other.
-spec::Precision resolve_precision(const PrecisionFlags& flags);
 
 }  // namespace lm::config

@@ -1,19 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the flags of a training's length and batches to numbers.
+// The flags of a training's length, batches, learning rate and sequence lengths.
 #pragma once
 
-#include "config/train_flags.hpp"
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.hpp"
 #include "spec/batch_ramp.hpp"
 
 namespace lm::config {
 
-// --global-batch-size, by default a micro-batch, and the ramp to it. Throws Error(usage) naming the
-// flag.
+// Curriculum learning by sequence length; names as in DeepSpeed's configuration.
+struct CurriculumFlags {
+    std::string type;  // empty: none
+    std::string schedule = "fixed_linear";
+    std::optional<i64> min_difficulty, max_difficulty, total_steps;
+    i64 difficulty_step = 8;
+    i64 root_degree = 2;
+    std::vector<i64> difficulties, max_steps;  // fixed_discrete
+};
+
+struct ScheduleFlags {
+    std::optional<i64> train_samples, train_iters, train_tokens;
+    std::optional<i64> global_batch;        // samples
+    std::vector<i64> rampup;                // START INCREMENT SAMPLES
+    std::optional<i64> micro_batch;         // samples
+    std::optional<i64> accumulation_steps;  // of a DeepSpeed file, which must fit the others
+    std::optional<double> lr;
+    double min_lr = 0.0;
+    std::string lr_decay_style = "linear";
+    double lr_warmup_init = 0.0;
+    std::optional<i64> lr_warmup_samples, lr_warmup_iters;
+    std::optional<double> lr_warmup_fraction;
+    std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
+    std::string lr_wsd_decay_style = "exponential";
+    std::optional<i64> lr_wsd_decay_samples, lr_wsd_decay_iters;
+    CurriculumFlags curriculum;
+};
+
+const Fields<ScheduleFlags>& schedule_fields();
+const Fields<CurriculumFlags>& curriculum_fields();
+
+// Returns the batch ramp of the flags; --global-batch-size is a micro-batch when not given. Throws
+// Error(usage) naming the flag.
 spec::BatchRamp batch_ramp(const ScheduleFlags& flags);
 
-// Samples that are consumed when --train-samples, --train-iters or --train-tokens end the training,
-// whichever comes first, of sequences of `seq_length` tokens (0: not known, then tokens are
-// refused). A curriculum's shorter sequences are not looked at.
+// Returns the samples that a training consumes until --train-samples, --train-iters or
+// --train-tokens ends it, whichever comes first, with sequences of `seq_length` tokens (0: not
+// known; then --train-tokens is refused). A curriculum's shorter sequences are not counted.
 i64 training_samples(const ScheduleFlags& flags, const spec::BatchRamp& ramp, i64 seq_length);
 
 }  // namespace lm::config

@@ -9,7 +9,7 @@
 
 namespace lm::optim {
 
-LossScaler::LossScaler(const LossScaleConfig& config)
+LossScaler::LossScaler(const spec::LossScaleConfig& config)
     : config_(config),
       state_{.scale = config.fixed.value_or(config.initial), .hysteresis_left = config.hysteresis},
       dynamic_(!config.fixed) {

@@ -5,11 +5,9 @@
 #pragma once
 
 #include "base/types.hpp"
-#include "spec/loss_scale.hpp"
+#include "spec/optimizer_config.hpp"
 
 namespace lm::optim {
-
-using spec::LossScaleConfig;
 
 // What a checkpoint keeps, so that a resumed run scales as the undisturbed one.
 struct LossScaleState {
@@ -22,7 +20,7 @@ struct LossScaleState {
 class LossScaler {
   public:
     LossScaler() = default;  // scale 1 for ever: fp32 and bf16
-    explicit LossScaler(const LossScaleConfig& config);
+    explicit LossScaler(const spec::LossScaleConfig& config);
 
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
@@ -35,7 +33,7 @@ class LossScaler {
     void restore(const LossScaleState& state);
 
   private:
-    LossScaleConfig config_;
+    spec::LossScaleConfig config_;
     LossScaleState state_;
     bool dynamic_ = false;
 };

@@ -24,7 +24,7 @@ std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
 
 }  // namespace
 
-AdamWOptimizer::AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
+AdamWOptimizer::AdamWOptimizer(const spec::AdamWConfig& config, const model::ParamMap& map,
                                const std::vector<Range>& updated, device::View weights,
                                device::View masters, device::View gradients, device::View exp_avg,
                                device::View exp_avg_sq)

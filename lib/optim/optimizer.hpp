@@ -6,16 +6,9 @@
 #include "base/range.hpp"
 #include "device/ops.hpp"
 #include "model/params.hpp"
+#include "spec/optimizer_config.hpp"
 
 namespace lm::optim {
-
-struct AdamWConfig {
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double eps = 1e-8;
-    double weight_decay = 0.01;
-    double clip_grad = 1.0;  // global norm; 0: no clipping
-};
 
 // The factor by which gradients of global norm `norm` are multiplied: clip / (norm + 1e-6) when
 // that is below 1 (Megatron's clip_grad_norm_fp32), else 1.
@@ -27,17 +20,17 @@ class AdamWOptimizer {
     // rank's to update: masters and moments hold those alone, one range behind the other. Without
     // masters the weights are fp32 themselves; with them they are 16-bit and get what the masters
     // are, rounded.
-    AdamWOptimizer(const AdamWConfig& config, const model::ParamMap& map,
+    AdamWOptimizer(const spec::AdamWConfig& config, const model::ParamMap& map,
                    const std::vector<Range>& updated, device::View weights, device::View masters,
                    device::View gradients, device::View exp_avg, device::View exp_avg_sq);
 
     // One update, number `step` (from 1), with gradients multiplied by `grad_scale`.
     void step(device::Context& context, i64 step, double lr, double grad_scale);
 
-    const AdamWConfig& config() const { return config_; }
+    const spec::AdamWConfig& config() const { return config_; }
 
   private:
-    AdamWConfig config_;
+    spec::AdamWConfig config_;
     std::vector<device::AdamWPart> parts_;
     device::View weights_, masters_, gradients_, exp_avg_, exp_avg_sq_;
 };

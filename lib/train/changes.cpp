@@ -2,12 +2,12 @@
 #include "train/changes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "data/indexed/dataset_identity.hpp"
+#include "train/run_json.hpp"
 
 namespace lm::train {
 namespace {
@@ -22,29 +22,6 @@ std::string flag_of(std::string_view key) {
     return flag;
 }
 
-// A scale that goes on has no use for where a new one starts: that is noted where it is restored.
-constexpr std::string_view start_of_scale = "initial_loss_scale";
-
-// As Megatron's OptimizerParamScheduler, which asks for the same flag.
-constexpr std::array<std::string_view, 11> schedule_keys{"lr",
-                                                         "min_lr",
-                                                         "lr_decay_style",
-                                                         "lr_warmup_init",
-                                                         "lr_warmup_samples",
-                                                         "lr_decay_samples",
-                                                         "lr_decay_tokens",
-                                                         "lr_wsd_decay_style",
-                                                         "lr_wsd_decay_samples",
-                                                         "weight_decay",
-                                                         "curriculum_learning_type"};
-// Which samples there are, and their order.
-constexpr std::array<std::string_view, 4> data_keys{"seed", "data_order", "split", "seq_length"};
-
-template <typename Keys>
-bool is_one_of(const Keys& keys, std::string_view key) {
-    return std::ranges::find(keys, key) != keys.end();
-}
-
 class Changes {
   public:
     Changes(const RunConfig& config, const ckpt::Checkpoint& checkpoint)
@@ -54,7 +31,7 @@ class Changes {
         const ckpt::TokenizerInfo& saved = manifest_.tokenizer;
         const ckpt::TokenizerInfo& now = config_.tokenizer;
         if (saved.digest.empty() || now.digest.empty() || saved.digest == now.digest) return;
-        if (!config_.output.override_tokenizer) {
+        if (!config_.checkpoints.override_tokenizer) {
             usage_error(checkpoint_.path(),
                         "--load: its ids were made by another tokenizer ({}) than those of this "
                         "run's data ({}): give data of that tokenizer, or --override-tokenizer if "
@@ -68,13 +45,13 @@ class Changes {
     void check_schedule(const io::Json& saved, const io::OrderedJson& now) const {
         for (const auto& [key, value] : now.items()) {
             const auto old = saved.find(key);
-            if (old == saved.end() || *old == io::Json(value) || key == start_of_scale) continue;
+            if (old == saved.end() || *old == io::Json(value)) continue;
             check_key(key, text_of(*old), text_of(io::Json(value)));
         }
     }
 
     void check_data(const io::Json& saved, const io::OrderedJson& now) const {
-        if (config_.output.override_data) return;
+        if (config_.checkpoints.override_data) return;
         if (saved.size() != now.size()) {
             refuse_data("the training data", fmt::format("{} datasets", saved.size()),
                         fmt::format("{}", now.size()));
@@ -84,14 +61,17 @@ class Changes {
 
   private:
     void check_key(const std::string& key, const std::string& was, const std::string& is) const {
-        if (is_one_of(schedule_keys, key) && !without_effect(key)) {
-            if (!config_.output.override_schedule) {
+        using enum config::OnResume;
+        const config::OnResume rule = config::on_resume(key);
+        if (rule == ignored) return;
+        if (rule == schedule && !without_effect(key)) {
+            if (!config_.checkpoints.override_schedule) {
                 usage_error(flag_of(key),
                             "is {}, but was {} when {} was written: give that, or "
                             "--override-opt_param-scheduler for the schedule of this command line",
                             is, was, checkpoint_.path());
             }
-        } else if (decides_samples(key) && !config_.output.override_data) {
+        } else if (changes_samples(rule) && !config_.checkpoints.override_data) {
             refuse_data(flag_of(key), was, is);
         }
         note("{}: was {} when the checkpoint was written, is {} from here on", flag_of(key), was,
@@ -104,10 +84,10 @@ class Changes {
                config_.schedule.learning_rate().style == optim::DecayStyle::constant;
     }
 
-    // Megatron's orders depend on how many samples are asked for too.
-    bool decides_samples(std::string_view key) const {
-        return is_one_of(data_keys, key) ||
-               (key == "train_samples" && config_.data.order != data::DataOrder::stateless);
+    bool changes_samples(config::OnResume rule) const {
+        return rule == config::OnResume::samples ||
+               (rule == config::OnResume::sample_count &&
+                config_.data.order != data::DataOrder::stateless);
     }
 
     [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
@@ -173,7 +153,7 @@ void check_changes(const RunConfig& config, const io::OrderedJson& data,
                    const ckpt::Checkpoint& checkpoint) {
     const Changes changes(config, checkpoint);
     changes.check_tokenizer();
-    if (config.output.finetune) return;
+    if (config.checkpoints.finetune) return;
     const io::Json& state = checkpoint.manifest().state;
     if (const auto saved = state.find("schedule"); saved != state.end()) {
         changes.check_schedule(*saved, schedule_json(config));

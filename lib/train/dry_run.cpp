@@ -10,35 +10,38 @@
 #include "train/host_memory.hpp"
 #include "train/plan_text.hpp"
 #include "train/resume.hpp"
+#include "train/run_data.hpp"
+#include "train/run_json.hpp"
 
 namespace lm::train {
 
-Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64 ranks_here) {
-    Problems problems(flags.output.world_size ? Problems::Mode::collect_plan
+Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ranks,
+             i64 ranks_here) {
+    Problems problems(flags.action.world_size ? Problems::Mode::collect_plan
                                               : Problems::Mode::collect);
     const auto config = resolve(flags, std::move(command_line),
-                                flags.output.world_size.value_or(n_ranks), problems);
+                                flags.action.world_size.value_or(n_ranks), problems);
     if (config) {
         std::optional<ckpt::Checkpoint> checkpoint;
         problems.check([&] { checkpoint = check_checkpoints(*config); });
-        problems.check([&] { check_writable(config->output); });
+        problems.check([&] { check_writable(config->checkpoints, config->logging); });
         data::DataSets data;
         problems.check([&] { data = open_data(*config); });
         if (checkpoint && data.train) {
             problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
         }
         const std::string plan = describe_plan(*config, data);
-        if (flags.output.print_config) {
+        if (flags.action.print_config) {
             cli::write_stdout(io::json_text(to_json(*config)));
             std::fputs(plan.c_str(), stderr);
         } else {
             cli::write_stdout(plan);
         }
         // Of a plan for elsewhere, only what no host like this one could hold.
-        const i64 ranks = flags.output.world_size ? 1 : ranks_here;
+        const i64 ranks = flags.action.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });
     } else {
-        problems.check([&] { check_writable(flags.output); });
+        problems.check([&] { check_writable(flags.checkpoints, flags.logging); });
     }
     for (const std::string& text : problems.not_yet()) {
         note("{} (a training would stop here, the plan goes on)", text);

@@ -11,6 +11,7 @@ namespace lm::train {
 // stdout as far as it can be told; with --print-config the configuration there, and the plan on
 // stderr. What lm-train cannot do yet and every problem go to stderr; Error(usage) when there is
 // one.
-Exit dry_run(const TrainFlags& flags, std::string command_line, i64 n_ranks, i64 ranks_here);
+Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ranks,
+             i64 ranks_here);
 
 }  // namespace lm::train

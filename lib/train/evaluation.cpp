@@ -32,8 +32,8 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     trainer_.set_seq_length(config_.trainer.model.seq_length);
     for (const data::NamedSource& set : sets) {
         const Stopwatch watch;
-        data::Loader loader(*set.source, config_.batch, first_sample, config_.trainer.parallel.dp,
-                            trainer_.grid().at.dp);
+        data::Loader loader(*set.source, config_.batch_options(), first_sample,
+                            config_.trainer.parallel.dp, trainer_.grid().at.dp);
         const std::optional<double> loss = mean_loss(loader);
         if (!loss) return false;
         report_.validation(set.name, when, done, *loss, config_.validation_samples,
@@ -44,7 +44,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
 
 // Over --eval-iters global batches; none when a signal came.
 std::optional<double> Evaluation::mean_loss(data::Loader& loader) {
-    const i64 batch = config_.schedule.ramp().global_batch();
+    const i64 batch = config_.schedule.ramp().global_batch;
     const i64 n_batches = config_.validation_samples / batch;
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
@@ -59,7 +59,7 @@ std::optional<double> Evaluation::mean_loss(data::Loader& loader) {
 // set, and its orders are followed in this too.
 i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
     if (config_.data.order == data::DataOrder::stateless) return 0;
-    const i64 earlier = (done.iteration - 1) / config_.output.eval_interval;
+    const i64 earlier = (done.iteration - 1) / config_.validation.interval;
     return earlier * config_.validation_samples;
 }
 

@@ -51,7 +51,7 @@ i64 fullest_bytes(const RunConfig& config, i64 stage) {
     i64 most = 0;
     for (i64 tp = 0; tp < trainer.parallel.tp; ++tp) {
         most = std::max(most, cost::plan_memory(trainer.model, trainer.parallel, step,
-                                                config.precision, trainer.processor(), tp, stage)
+                                                trainer.precision, trainer.processor(), tp, stage)
                                   .total());
     }
     return most;

@@ -46,38 +46,38 @@ std::string list_of_steps(const fs::path& directory) {
     usage_error(load, "--load: no such checkpoint: there are {}", steps);
 }
 
-void check_exists(const OutputFlags& output) {
-    if (io::exists(output.load)) return;
-    if (ckpt::step_from_name(canonical(output.load).filename().string()) >= 0) {
-        fail_missing_step(output.load);
+void check_exists(const config::CheckpointFlags& flags) {
+    if (io::exists(flags.load)) return;
+    if (ckpt::step_from_name(canonical(flags.load).filename().string()) >= 0) {
+        fail_missing_step(flags.load);
     }
-    if (output.fresh) return;
-    usage_error(output.load, "--load: no such directory: give --fresh to start from the beginning");
+    if (flags.fresh) return;
+    usage_error(flags.load, "--load: no such directory: give --fresh to start from the beginning");
 }
 
 }  // namespace
 
-std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
-    if (output.load.empty()) return std::nullopt;
-    check_exists(output);
-    if (!io::exists(output.load)) return std::nullopt;
-    auto checkpoint = ckpt::open_if_any(output.load);
+std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags) {
+    if (flags.load.empty()) return std::nullopt;
+    check_exists(flags);
+    if (!io::exists(flags.load)) return std::nullopt;
+    auto checkpoint = ckpt::open_if_any(flags.load);
     if (checkpoint) return checkpoint;
-    if (output.exit_on_missing) {
-        usage_error(output.load,
+    if (flags.exit_on_missing) {
+        usage_error(flags.load,
                     "--load: holds no checkpoint, and --exit-on-missing-checkpoint is "
                     "given");
     }
-    if (output.finetune || output.no_load_optim) {
-        usage_error(output.load,
+    if (flags.finetune || flags.no_load_optim) {
+        usage_error(flags.load,
                     "--load: holds no checkpoint to take the weights from (a Hugging Face model is "
                     "imported by lm-convert --to native)");
     }
     // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
-    for (const std::string& name : io::list_directory(output.load)) {
+    for (const std::string& name : io::list_directory(flags.load)) {
         if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
         usage_error(
-            output.load,
+            flags.load,
             "--load: holds no checkpoint but other files ({}): give the directory of a run, "
             "or an empty one (a Hugging Face model is imported by lm-convert --to native)",
             name);
@@ -85,21 +85,21 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const OutputFlags& output) {
     return std::nullopt;
 }
 
-void check_save(const OutputFlags& output, const std::optional<ckpt::Checkpoint>& start) {
-    if (output.save.empty() || !io::is_directory(output.save) ||
-        ckpt::steps_in(output.save).empty()) {
+void check_save(const config::CheckpointFlags& flags,
+                const std::optional<ckpt::Checkpoint>& start) {
+    if (flags.save.empty() || !io::is_directory(flags.save) || ckpt::steps_in(flags.save).empty()) {
         return;
     }
-    const bool own = start && canonical(start->path()).parent_path() == canonical(output.save);
-    if (own && !output.finetune) return;
-    if (output.finetune) {
-        usage_error(output.save,
+    const bool own = start && canonical(start->path()).parent_path() == canonical(flags.save);
+    if (own && !flags.finetune) return;
+    if (flags.finetune) {
+        usage_error(flags.save,
                     "--save: holds checkpoints of a run already, and --finetune starts another: "
                     "give another directory; to go on with the run that is there, leave out "
                     "--finetune and give it to --load as well");
     }
     usage_error(
-        output.save,
+        flags.save,
         "--save: holds checkpoints of a run already: give it to --load as well to go on with "
         "that run, or another directory");
 }

@@ -30,35 +30,38 @@
 #include "train/plan_text.hpp"
 #include "train/resume.hpp"
 #include "train/rules.hpp"
+#include "train/run_data.hpp"
 
 namespace lm::train {
 namespace {
 
 LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
-    const OutputFlags& output = config.output;
-    const bool evaluates = output.eval_iters > 0 && !output.benchmark;
-    LoopRules rules{.log_interval = output.log_interval,
-                    .eval_interval = output.eval_interval,
+    const config::CheckpointFlags& checkpoints = config.checkpoints;
+    const config::StoppingFlags& stopping = config.stopping;
+    const bool benchmark = config.action.benchmark;
+    const bool evaluates = config.validation.iters > 0 && !benchmark;
+    LoopRules rules{.log_interval = config.logging.interval,
+                    .eval_interval = config.validation.interval,
                     .evaluates = evaluates && !data.valid.empty(),
                     .tests = evaluates && !data.test.empty(),
-                    .saves = !output.save.empty() && !output.benchmark,
-                    .save_interval = output.save_interval,
-                    .save_schedule = output.save_schedule.empty()
+                    .saves = !checkpoints.save.empty() && !benchmark,
+                    .save_interval = checkpoints.save_interval,
+                    .save_schedule = checkpoints.save_schedule.empty()
                                          ? std::vector<spec::SaveRange>{}
-                                         : spec::parse_save_schedule(output.save_schedule),
-                    .exit_interval = output.exit_interval,
-                    .exit_iteration = output.exit_iteration,
-                    .exit_samples = output.exit_samples,
+                                         : spec::parse_save_schedule(checkpoints.save_schedule),
+                    .exit_interval = stopping.exit_interval,
+                    .exit_iteration = stopping.exit_iteration,
+                    .exit_samples = stopping.exit_samples,
                     .check_replicas = config.check_replicas,
-                    .skip = parse_skip_ranges(output.skip_ranges)};
-    if (output.exit_duration_min) rules.exit_duration_s = *output.exit_duration_min * 60.0;
+                    .skip = parse_skip_ranges(stopping.skip_ranges)};
+    if (stopping.exit_duration_min) rules.exit_duration_s = *stopping.exit_duration_min * 60.0;
     return rules;
 }
 
 // The iterations behind the first in which --benchmark measures each operation; the others give the
 // figures, since that costs time itself.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
-    if (!config.output.benchmark) return 0;
+    if (!config.action.benchmark) return 0;
     const i64 n_iterations = config.schedule.total_iterations() - start.iteration;
     return std::clamp<i64>((n_iterations - 1) / 2, 0, 3);
 }
@@ -85,7 +88,7 @@ class Run {
           trainer_(config.trainer, *device_, connect(config.trainer, *device_, world, quiet_s)),
           position_(start_together(std::move(checkpoint))),
           n_timed_(timed_iterations(config, position_.done)),
-          loader_(*data.train, config.batch, position_.done.samples, parallel().dp,
+          loader_(*data.train, config.batch_options(), position_.done.samples, parallel().dp,
                   trainer_.grid().at.dp),
           report_(config, position_.done, is_first()),
           evaluation_(config, data, world, trainer_, report_),
@@ -94,7 +97,7 @@ class Run {
         if (config.trainer.cuda) compare_with_driver(memory(), device_->name());
         trainer_.record_to(&recorder);
         report_.restore(position_.interval);
-        if (rules_.saves) generation_ = claim_generation(world, config.output.save);
+        if (rules_.saves) generation_ = claim_generation(world, config.checkpoints.save);
     }
 
     Exit go() {
@@ -240,8 +243,8 @@ class Run {
         const auto present = [this](const std::string& file) {
             return is_first() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
         };
-        std::array<double, 4> seen = {got_stop_signal(), present(config_.output.kill_switch),
-                                      present(config_.output.save_switch),
+        std::array<double, 4> seen = {got_stop_signal(), present(config_.stopping.kill_switch),
+                                      present(config_.stopping.save_switch),
                                       is_first() ? since_start_.elapsed_s() : 0.0};
         agree(seen);
         return {.done = position_.done,
@@ -300,9 +303,9 @@ class Run {
             trainer_.state());
         if (!is_first()) return;
         report_.saved(saved, watch.elapsed_s());
-        if (!config_.output.save_switch.empty()) {
+        if (!config_.stopping.save_switch.empty()) {
             std::error_code ignored;
-            std::filesystem::remove(config_.output.save_switch, ignored);
+            std::filesystem::remove(config_.stopping.save_switch, ignored);
         }
     }
 
@@ -312,11 +315,11 @@ class Run {
                  run_iterations_,
                  config_.trainer.loss_scale.fixed ? "; use a lower --loss-scale" : "");
         }
-        if (config_.output.benchmark && is_first()) {
+        if (config_.action.benchmark && is_first()) {
             report_.benchmark(trainer_, config_, *device_);
         }
         if (stop != Stop::signal) {
-            const std::string why = stop_note(stop, config_.output, position_.done.iteration,
+            const std::string why = stop_note(stop, config_.stopping, position_.done.iteration,
                                               config_.schedule.total_iterations());
             if (!why.empty()) note("{}", why);
             return exit_code(stop);
@@ -370,7 +373,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
     data::DataSets data;
     io::OrderedJson identities;
     parallel::together(world, [&] {
-        if (world.rank() == 0) check_writable(config.output);
+        if (world.rank() == 0) check_writable(config.checkpoints, config.logging);
         data = open_data(config);
         if (world.rank() == 0) identities = training_data(config);
         if (world.rank() == 0 && checkpoint) check_changes(config, identities, *checkpoint);

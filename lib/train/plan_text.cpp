@@ -102,7 +102,7 @@ void add_ranks(std::string& plan, const RunConfig& config) {
     }
     line(plan, "ranks", "{} = {} tensor x {} pipeline x {} data{}", p.tp * p.pp * p.dp, p.tp, p.pp,
          p.dp, layers);
-    if (!config.output.dry_run) return;
+    if (!config.action.dry_run) return;
     for (const LayoutLine& each : describe_layout(config)) line(plan, each.what, "{}", each.text);
 }
 
@@ -120,7 +120,7 @@ void add_schedule_details(std::string& plan, const RunConfig& config) {
         line(plan, "rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
              point.done.iteration, point.done.samples);
     }
-    for (const IterationRange& range : parse_skip_ranges(config.output.skip_ranges)) {
+    for (const IterationRange& range : parse_skip_ranges(config.stopping.skip_ranges)) {
         line(plan, "skipped", "iterations {} to {}: their samples are taken, not trained on",
              range.first, range.last);
     }
@@ -141,7 +141,7 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
     }
     if (!data.valid.empty()) {
         line(plan, "validation", "{} samples of each set every {} iterations",
-             config.validation_samples, config.output.eval_interval);
+             config.validation_samples, config.validation.interval);
     }
     if (!data.test.empty()) {
         line(plan, "test", "{} samples of each set at the end", config.validation_samples);
@@ -156,8 +156,9 @@ cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
         config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp)};
     cost::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
-        const cost::MemoryPlan plan = cost::plan_memory(
-            trainer.model, trainer.parallel, step, config.precision, trainer.processor(), 0, stage);
+        const cost::MemoryPlan plan =
+            cost::plan_memory(trainer.model, trainer.parallel, step, config.trainer.precision,
+                              trainer.processor(), 0, stage);
         if (plan.total() > largest.total()) largest = plan;
     }
     return largest;
@@ -185,26 +186,26 @@ void add_memory(std::string& plan, const RunConfig& config) {
 
 // Where the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config) {
-    const OutputFlags& output = config.output;
+    const config::StoppingFlags& stopping = config.stopping;
     const i64 total = config.schedule.total_iterations();
-    const i64 last = std::min(total, output.exit_iteration.value_or(total));
-    if (!output.exit_samples) return last;
+    const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
+    if (!stopping.exit_samples) return last;
     const auto iterations = std::views::iota(i64{1}, std::max<i64>(last, 1));
     return *std::ranges::partition_point(iterations, [&](i64 iteration) {
-        return config.schedule.after(iteration).samples < *output.exit_samples;
+        return config.schedule.after(iteration).samples < *stopping.exit_samples;
     });
 }
 
 void add_checkpoints(std::string& plan, const RunConfig& config) {
-    const OutputFlags& output = config.output;
-    if (output.save.empty()) return line(plan, "checkpoints", "none (no --save)");
+    const config::CheckpointFlags& flags = config.checkpoints;
+    if (flags.save.empty()) return line(plan, "checkpoints", "none (no --save)");
     std::vector<spec::SaveRange> ranges;
-    if (!output.save_schedule.empty()) ranges = spec::parse_save_schedule(output.save_schedule);
-    if (output.save_interval) ranges = {{.interval = *output.save_interval, .until = 0}};
+    if (!flags.save_schedule.empty()) ranges = spec::parse_save_schedule(flags.save_schedule);
+    if (flags.save_interval) ranges = {{.interval = *flags.save_interval, .until = 0}};
     const i64 saves = spec::count_saves(ranges, last_iteration(config));
-    const i64 each = cost::checkpoint_size(config.trainer.model, config.precision).total();
-    line(plan, "checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each),
-         output.save, human_size(saves * each));
+    const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
+    line(plan, "checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), flags.save,
+         human_size(saves * each));
 }
 
 }  // namespace
@@ -214,7 +215,7 @@ std::string describe_plan(const RunConfig& config, const data::DataSets& data) {
     add_model(plan, config.trainer.model, config.trainer.parallel);
     add_ranks(plan, config);
     add_schedule(plan, config);
-    if (config.output.dry_run) add_schedule_details(plan, config);
+    if (config.action.dry_run) add_schedule_details(plan, config);
     add_data(plan, config, data);
     add_memory(plan, config);
     add_checkpoints(plan, config);

@@ -16,6 +16,7 @@
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
 #include "train/load_choice.hpp"
+#include "train/run_json.hpp"
 
 namespace lm::train {
 namespace {
@@ -76,14 +77,14 @@ void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
     note("--initial-loss-scale: ignored: the checkpoint's loss scale of {} goes on", state.scale);
 }
 
-bool loads_optimizer(const OutputFlags& output) {
-    return !output.finetune && !output.no_load_optim;
+bool loads_optimizer(const config::CheckpointFlags& flags) {
+    return !flags.finetune && !flags.no_load_optim;
 }
 
 Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
     const ckpt::Manifest& manifest = checkpoint.manifest();
-    const bool with_optimizer = loads_optimizer(config.output);
-    if (config.output.finetune) {
+    const bool with_optimizer = loads_optimizer(config.checkpoints);
+    if (config.checkpoints.finetune) {
         note("{}: weights loaded; starting at iteration 0", checkpoint.path());
         return {};
     }
@@ -126,7 +127,7 @@ std::optional<ckpt::Checkpoint> choose(
 
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
-    if (!loads_optimizer(config.output) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
+    if (!loads_optimizer(config.checkpoints) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
     usage_error(checkpoint.path(),
                 "--load: holds weights only, no state of the optimizer: give --finetune to start a "
                 "training with them, or --no-load-optim to go on after its iteration {}",
@@ -137,11 +138,11 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
 // tried; a step that was named is the only one that is meant.
 std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
                  Trainer& trainer) {
-    const bool may_try_another = !ckpt::is_step(config.output.load);
+    const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
     std::string damage;
     parallel::together(world, [&] {
         try {
-            trainer.load(checkpoint, loads_optimizer(config.output));
+            trainer.load(checkpoint, loads_optimizer(config.checkpoints));
         } catch (const ckpt::DamageError& error) {
             if (!may_try_another) throw;
             damage = world.rank() == 0 ? error.what()
@@ -154,7 +155,8 @@ std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, co
 
 }  // namespace
 
-void check_writable(const OutputFlags& output) {
+void check_writable(const config::CheckpointFlags& checkpoints,
+                    const config::LoggingFlags& logging) {
     namespace fs = std::filesystem;
     const auto check = [](std::string_view flag, const std::string& path, bool directory) {
         if (path.empty()) return;
@@ -173,19 +175,19 @@ void check_writable(const OutputFlags& output) {
                         std::system_category().message(errno));
         }
     };
-    check("--save", output.save, true);
-    check("--tensorboard-dir", output.tensorboard_dir, true);
-    check("--log-file", output.log_file, false);
-    check("--log-json", output.log_json, false);
+    check("--save", checkpoints.save, true);
+    check("--tensorboard-dir", logging.tensorboard_dir, true);
+    check("--log-file", logging.file, false);
+    check("--log-json", logging.json, false);
 }
 
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
-    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(config.output);
-    check_save(config.output, checkpoint);
+    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(config.checkpoints);
+    check_save(config.checkpoints, checkpoint);
     if (checkpoint) {
         check_fits(config, *checkpoint);
-    } else if (!config.output.load.empty()) {
-        note("{}: no checkpoint there: starting from the beginning", config.output.load);
+    } else if (!config.checkpoints.load.empty()) {
+        note("{}: no checkpoint there: starting from the beginning", config.checkpoints.load);
     }
     return checkpoint;
 }
@@ -206,7 +208,7 @@ Position start(const RunConfig& config, const io::OrderedJson& data,
         if (damage.empty()) break;
         damaged.push_back(checkpoint->manifest().counters.iteration);
         checkpoint = choose(world, [&] {
-            auto other = ckpt::open_other(config.output.load, damaged, damage);
+            auto other = ckpt::open_other(config.checkpoints.load, damaged, damage);
             check_fits(config, other);
             check_changes(config, data, other);
             return std::optional(std::move(other));

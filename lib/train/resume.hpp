@@ -28,7 +28,8 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config);
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
 
 // That every file and directory the run will write can be written. Makes nothing.
-void check_writable(const OutputFlags& output);
+void check_writable(const config::CheckpointFlags& checkpoints,
+                    const config::LoggingFlags& logging);
 
 // Loads `checkpoint` into `trainer`, or initialises it; says which on stderr. When --load is a
 // directory of steps and this one turns out damaged on any rank, all of them take the one that

@@ -127,7 +127,7 @@ std::string stopped_text(i64 iteration, i64 total) {
                        iteration, total);
 }
 
-std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total) {
+std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total) {
     const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
     const std::string again = stopped_text(iteration, total);
     switch (stop) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "config/train_flags.hpp"
+#include "config/output_flags.hpp"
 #include "optim/schedule.hpp"
 #include "spec/save_schedule.hpp"
 
@@ -88,6 +88,6 @@ Exit exit_code(Stop stop);
 std::string stopped_text(i64 iteration, i64 total);
 // Which flag ended the run after `iteration` of `total`, and how it goes on; empty where that is no
 // flag.
-std::string stop_note(Stop stop, const config::OutputFlags& flags, i64 iteration, i64 total);
+std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total);
 
 }  // namespace lm::train

@@ -7,7 +7,8 @@
 namespace lm::train {
 namespace {
 
-std::optional<optim::Curriculum> curriculum_of(const CurriculumFlags& flags, i64 seq_length) {
+std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
+                                               i64 seq_length) {
     if (flags.type.empty()) return std::nullopt;
     optim::Curriculum curriculum;
     curriculum.kind = optim::parse_curriculum_kind("--curriculum-schedule", flags.schedule);
@@ -30,7 +31,7 @@ std::optional<optim::Curriculum> curriculum_of(const CurriculumFlags& flags, i64
 
 }  // namespace
 
-optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_length) {
+optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
     optim::ScheduleRequest request;
     request.seq_length = seq_length;
     request.ramp = config::batch_ramp(flags);
@@ -52,23 +53,6 @@ optim::ScheduleRequest schedule_request(const ScheduleFlags& flags, i64 seq_leng
     request.decay_tokens = flags.lr_decay_tokens;
     request.curriculum = curriculum_of(flags.curriculum, seq_length);
     return request;
-}
-
-optim::AdamWConfig adamw_config(const ScheduleFlags& flags) {
-    const auto below_one = [](std::string_view flag, double value) {
-        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
-        return value;
-    };
-    const auto not_negative = [](std::string_view flag, double value) {
-        if (!(value >= 0.0)) usage_error(flag, "{} is negative", value);
-        return value;
-    };
-    if (!(flags.adam_eps > 0)) usage_error("--adam-eps", "{} is not positive", flags.adam_eps);
-    return {.beta1 = below_one("--adam-beta1", flags.adam_beta1),
-            .beta2 = below_one("--adam-beta2", flags.adam_beta2),
-            .eps = flags.adam_eps,
-            .weight_decay = not_negative("--weight-decay", flags.weight_decay),
-            .clip_grad = not_negative("--clip-grad", flags.clip_grad)};
 }
 
 }  // namespace lm::train

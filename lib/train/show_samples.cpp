@@ -9,6 +9,7 @@
 #include "cli/main.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "io/json.hpp"
+#include "train/run_data.hpp"
 
 namespace lm::train {
 namespace {
@@ -69,7 +70,8 @@ SampleRange parse_sample_range(const std::string& text) {
     return range;
 }
 
-void show_samples(const RunConfig& config, const DataFlags& flags, const SampleRange& range) {
+void show_samples(const RunConfig& config, const config::DataFlags& flags,
+                  const SampleRange& range) {
     if (range.last >= config.schedule.end().samples) {
         usage_error(option, "{} is beyond the {} samples of this training", range.last,
                     config.schedule.end().samples);

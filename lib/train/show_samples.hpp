@@ -20,6 +20,7 @@ SampleRange parse_sample_range(const std::string& text);  // "A-B" or "A"; throw
 // Writes one JSON object a sample on stdout: sample, iteration (that trains on it), pieces [{data,
 // document, offset, tokens, text}]; ids instead of text when the data's tokenizer is not known.
 // The last token of a sample is a target only: it is the first of the next window.
-void show_samples(const RunConfig& config, const DataFlags& flags, const SampleRange& range);
+void show_samples(const RunConfig& config, const config::DataFlags& flags,
+                  const SampleRange& range);
 
 }  // namespace lm::train

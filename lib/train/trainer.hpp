@@ -37,8 +37,8 @@ struct TrainerConfig {
     // The most of a step on one data-parallel rank: a pipeline keeps several of them in flight.
     i64 n_micro_batches = i64{1} << 30;
     spec::Precision precision;
-    optim::LossScaleConfig loss_scale;  // of fp16
-    optim::AdamWConfig adamw;
+    spec::LossScaleConfig loss_scale;  // of fp16
+    spec::AdamWConfig adamw;
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;

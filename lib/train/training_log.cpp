@@ -20,11 +20,11 @@ namespace {
 
 metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
                                                 const optim::Counters& start) {
-    metrics::TensorBoardOptions options{.directory = config.output.tensorboard_dir,
-                                        .queue_size = config.output.tensorboard_queue_size,
-                                        .batch_size = config.output.log_batch_size,
-                                        .validation_ppl = config.output.log_validation_ppl,
-                                        .timers = config.output.log_timers};
+    metrics::TensorBoardOptions options{.directory = config.logging.tensorboard_dir,
+                                        .queue_size = config.logging.tensorboard_queue_size,
+                                        .batch_size = config.logging.batch_size,
+                                        .validation_ppl = config.logging.validation_ppl,
+                                        .timers = config.logging.timers};
     if (start.iteration > 0) {
         options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
     }
@@ -40,11 +40,12 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
 TrainingLog::TrainingLog(const RunConfig& config, const optim::Counters& start, bool writes)
     : config_(config), writes_(writes) {
     if (!writes) return;
-    const OutputFlags& output = config.output;
-    if (!output.log_file.empty()) log_file_ = metrics::LineFile::open(output.log_file);
-    if (!output.log_json.empty()) json_file_ = metrics::LineFile::open(output.log_json);
-    if (!output.tensorboard_dir.empty())
+    const config::LoggingFlags& logging = config.logging;
+    if (!logging.file.empty()) log_file_ = metrics::LineFile::open(logging.file);
+    if (!logging.json.empty()) json_file_ = metrics::LineFile::open(logging.json);
+    if (!logging.tensorboard_dir.empty()) {
         tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config, start));
+    }
 }
 
 metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate) const {

@@ -13,7 +13,7 @@ using Names = std::initializer_list<std::string_view>;
 
 class Given {
   public:
-    explicit Given(const TrainFlags& flags) : options_(*flags.model.options) {}
+    explicit Given(const config::TrainFlags& flags) : options_(*flags.model.options) {}
 
     void refuse(bool used, Names names, std::string_view owner) const {
         for (const std::string_view name : names) {
@@ -31,7 +31,7 @@ class Given {
     const cli::Options& options_;
 };
 
-void check_curriculum(const Given& given, const CurriculumFlags& curriculum) {
+void check_curriculum(const Given& given, const config::CurriculumFlags& curriculum) {
     given.refuse(
         !curriculum.type.empty(),
         {"--curriculum-schedule", "--curriculum-min-difficulty", "--curriculum-max-difficulty",
@@ -51,15 +51,16 @@ void check_curriculum(const Given& given, const CurriculumFlags& curriculum) {
 
 }  // namespace
 
-void check_unused_flags(const TrainFlags& flags) {
+void check_unused_flags(const config::TrainFlags& flags) {
     const Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
-    given.ignore(flags.device != "cpu", {"--attention-backend", "--allow-tf32", "--autotune"},
+    given.ignore(flags.device.choice != "cpu",
+                 {"--attention-backend", "--allow-tf32", "--autotune"},
                  "for a GPU, and this run computes on the CPU");
-    if (flags.device != "cpu" &&
-        (flags.attention_backend == "unfused" || flags.attention_backend == "local")) {
+    if (flags.device.choice != "cpu" && (flags.device.attention_backend == "unfused" ||
+                                         flags.device.attention_backend == "local")) {
         note("--attention-backend {}: ignored: attention is always one kernel",
-             flags.attention_backend);
+             flags.device.attention_backend);
     }
     given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",

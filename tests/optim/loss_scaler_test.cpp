@@ -19,7 +19,7 @@ using namespace lm::optim;
 namespace {
 
 // Scales after each step of a script: 'x' an overflow, '.' a good step.
-std::vector<double> run(const LossScaleConfig& config, const std::string& script) {
+std::vector<double> run(const spec::LossScaleConfig& config, const std::string& script) {
     LossScaler scaler(config);
     std::vector<double> scales;
     for (const char step : script) {
@@ -32,7 +32,7 @@ std::vector<double> run(const LossScaleConfig& config, const std::string& script
 // The rule as sentences over the whole history, without counters that are carried along: the scale
 // halves at an overflow when, with it, at least `hysteresis` overflows have come since the last
 // doubling; it doubles when the good steps since the last overflow or doubling are `window`.
-std::vector<double> by_history(const LossScaleConfig& config, const std::string& script) {
+std::vector<double> by_history(const spec::LossScaleConfig& config, const std::string& script) {
     std::vector<double> scales;
     double scale = config.initial;
     size_t last_doubling = 0;  // one past its step
@@ -63,13 +63,13 @@ TEST_CASE("three overflows from 2^32, as Megatron logs them") {
 }
 
 TEST_CASE("hysteresis comes back with a doubling only") {
-    const LossScaleConfig config{.initial = 1024, .window = 3, .hysteresis = 2};
+    const spec::LossScaleConfig config{.initial = 1024, .window = 3, .hysteresis = 2};
     CHECK(run(config, "x..x...xx") ==
           std::vector<double>{1024, 1024, 1024, 512, 512, 512, 1024, 1024, 512});
 }
 
 TEST_CASE("the scale never falls below its minimum") {
-    const LossScaleConfig config{.initial = 4, .min = 2, .window = 2, .hysteresis = 1};
+    const spec::LossScaleConfig config{.initial = 4, .min = 2, .window = 2, .hysteresis = 1};
     CHECK(run(config, "xxx..x") == std::vector<double>{2, 2, 2, 2, 4, 2});
 }
 
@@ -79,10 +79,10 @@ TEST_CASE("series of overflows move the scale as megatron-core's scaler") {
     int n_series = 0;
     for (std::string line; std::getline(lines, line); ++n_series) {
         const io::Json series = io::parse_json(line, path);
-        const LossScaleConfig config{.initial = series.at("initial"),
-                                     .min = series.at("min"),
-                                     .window = series.at("window"),
-                                     .hysteresis = series.at("hysteresis")};
+        const spec::LossScaleConfig config{.initial = series.at("initial"),
+                                           .min = series.at("min"),
+                                           .window = series.at("window"),
+                                           .hysteresis = series.at("hysteresis")};
         INFO(line);
         CHECK(run(config, series.at("steps")) == series.at("scales").get<std::vector<double>>());
     }
@@ -91,7 +91,7 @@ TEST_CASE("series of overflows move the scale as megatron-core's scaler") {
 
 TEST_CASE("random series of overflows follow the rule") {
     for (u64 seed = 1; seed <= 200; ++seed) {
-        const LossScaleConfig config{
+        const spec::LossScaleConfig config{
             .initial = 65536,
             .min = 16,
             .window = 1 + static_cast<i64>(uniform(seed, 0) * 12),
@@ -115,7 +115,7 @@ TEST_CASE("a fixed scale stays, whatever happens and whatever a checkpoint says"
 }
 
 TEST_CASE("a restored scaler goes on as the undisturbed one") {
-    const LossScaleConfig config{.initial = 256, .window = 4, .hysteresis = 2};
+    const spec::LossScaleConfig config{.initial = 256, .window = 4, .hysteresis = 2};
     const std::string script = "x...x....x..xx....x";
     const std::vector<double> whole = run(config, script);
     for (size_t cut = 0; cut < script.size(); ++cut) {
@@ -131,7 +131,7 @@ TEST_CASE("a restored scaler goes on as the undisturbed one") {
 }
 
 TEST_CASE("scales that make no sense are refused by flag") {
-    const auto refused = [](const LossScaleConfig& config, const std::string& flag) {
+    const auto refused = [](const spec::LossScaleConfig& config, const std::string& flag) {
         try {
             LossScaler scaler(config);
         } catch (const Error& error) {

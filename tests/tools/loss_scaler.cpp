@@ -11,7 +11,7 @@
 using namespace lm;
 
 int main() try {
-    optim::LossScaleConfig config;
+    spec::LossScaleConfig config;
     std::string steps;
     while (std::cin >> config.initial >> config.min >> config.window >> config.hysteresis >>
            steps) {

@@ -27,7 +27,7 @@ struct Run {
     std::unique_ptr<train::Trainer> trainer;
 
     Run(const std::string& name, DType weights, i64 micro_batch = 0,
-        const optim::LossScaleConfig& loss_scale = {.initial = 1024})
+        const spec::LossScaleConfig& loss_scale = {.initial = 1024})
         : golden(name), device(cpu::make_device(2)) {
         const train::TrainerConfig config{
             .model = golden.config(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flags say about the factor by which fp16 training multiplies the loss.
+// The settings of the optimizer: AdamW, gradient clipping, and the loss scale of fp16 training.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,18 @@
 
 namespace lm::spec {
 
+struct AdamWConfig {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double eps = 1e-8;
+    double weight_decay = 0.01;
+    double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
+
+    // Throws Error(usage) naming the flag.
+    void check() const;
+};
+
+// The factor by which fp16 training multiplies the loss.
 struct LossScaleConfig {
     std::optional<double> fixed;  // --loss-scale; the rest is of the dynamic scale
     double initial = 4294967296.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spec/loss_scale.hpp"
+#include "spec/optimizer_config.hpp"
 
 #include <cmath>
 #include <limits>
@@ -26,6 +26,20 @@ void check_scale(std::string_view flag, double value) {
 }
 
 }  // namespace
+
+void AdamWConfig::check() const {
+    const auto below_one = [](std::string_view flag, double value) {
+        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
+    };
+    const auto not_negative = [](std::string_view flag, double value) {
+        if (!(value >= 0.0)) usage_error(flag, "{} is negative", value);
+    };
+    if (!(eps > 0)) usage_error("--adam-eps", "{} is not positive", eps);
+    below_one("--adam-beta1", beta1);
+    below_one("--adam-beta2", beta2);
+    not_negative("--weight-decay", weight_decay);
+    not_negative("--clip-grad", clip_grad);
+}
 
 void LossScaleConfig::check() const {
     if (fixed) return check_scale("--loss-scale", *fixed);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/data_flags.hpp"
+
+#include "config/tokenizer_flags.hpp"
+
+namespace lm::config {
+
+const Fields<DataFlags>& data_fields() {
+    using S = DataFlags;
+    static const Fields<S> fields = {
+        {.option = "--data-path",
+         .member = &S::data_path,
+         .metavar = "[WEIGHT] PREFIX ...",
+         .help = "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess wrote, "
+                 "or several with their weights",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--train-data-path",
+         .member = &S::train_path,
+         .metavar = "[WEIGHT] PREFIX ...",
+         .help = "whole datasets for training, instead of --data-path",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--valid-data-path",
+         .member = &S::valid_path,
+         .metavar = "[WEIGHT] PREFIX ...",
+         .help = "whole datasets for validation",
+         .block = Block::validation,
+         .derived = true},
+        {.option = "--test-data-path",
+         .member = &S::test_path,
+         .metavar = "[WEIGHT] PREFIX ...",
+         .help = "whole datasets for the test at the end of the training",
+         .block = Block::validation,
+         .derived = true},
+        {.option = "--train-weighted-split-paths",
+         .member = &S::train_groups,
+         .metavar = "GROUP",
+         .help =
+             "one group \"NAME: WEIGHT FROM:TO PREFIX, ...\" to train on, instead of --data-path",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--train-weighted-split-paths-path",
+         .member = &S::train_groups_file,
+         .metavar = "FILE",
+         .help = "file with that group"},
+        {.option = "--valid-weighted-split-paths",
+         .member = &S::valid_groups,
+         .metavar = "GROUP",
+         .help = "such groups for validation, each evaluated and logged under its own name",
+         .block = Block::validation,
+         .derived = true},
+        {.option = "--valid-weighted-split-paths-path",
+         .member = &S::valid_groups_file,
+         .metavar = "FILE",
+         .help = "file with those groups, each between double quotes"},
+        {.option = "--test-weighted-split-paths",
+         .member = &S::test_groups,
+         .metavar = "GROUP",
+         .help = "such groups for the test at the end of the training",
+         .block = Block::validation,
+         .derived = true},
+        {.option = "--test-weighted-split-paths-path",
+         .member = &S::test_groups_file,
+         .metavar = "FILE",
+         .help = "file with those groups"},
+        {.option = "--data-order",
+         .member = &S::order,
+         .help = "order of the samples: stateless, without an index; or the same order as "
+                 "Megatron-LM or BigScience's Megatron-DeepSpeed",
+         .choices = {"stateless", "megatron", "megatron-deepspeed"},
+         .block = Block::schedule,
+         .derived = true,
+         .on_resume = OnResume::samples},
+        {.option = "--split",
+         .member = &S::split,
+         .metavar = "A,B,C",
+         .help = "parts of the documents of --data-path for training, validation and test",
+         .block = Block::schedule,
+         .derived = true,
+         .on_resume = OnResume::samples},
+        {.option = "--data-cache-path",
+         .member = &S::cache_path,
+         .metavar = "DIR",
+         .help = "directory in which the processes of a node share the index of a Megatron order; "
+                 "default: a directory of this user under TMPDIR for large indexes; none: each "
+                 "process has its own in memory"},
+        {.option = "--mock-data",
+         .member = &S::mock_data,
+         .help = "train on random tokens, to measure speed without data"},
+    };
+    return fields;
+}
+
+const Fields<DataFlags>& document_fields() {
+    using S = DataFlags;
+    static const Fields<S> fields = {
+        {.option = "--reset-position-ids",
+         .member = &S::reset_position_ids,
+         .help = "restart positions at 0 after each end-of-document token",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--reset-attention-mask",
+         .member = &S::reset_attention_mask,
+         .help = "stop attention at each end-of-document token",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--eod-mask-loss",
+         .member = &S::eod_mask_loss,
+         .help = "exclude the predictions from end-of-document tokens from the loss",
+         .block = Block::schedule,
+         .derived = true},
+    };
+    return fields;
+}
+
+void add_data_options(cli::Options& options, DataFlags& flags) {
+    options.group("Data");
+    declare(options, data_fields(), flags);
+    add_tokenizer_options(options, flags.tokenizer,
+                          "default: vocabulary size and end-of-document token of the data's "
+                          "metadata file");
+    declare(options, document_fields(), flags);
+}
+
+}  // namespace lm::config

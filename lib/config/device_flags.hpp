@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of the device that computes.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "config/field.hpp"
+#include "spec/numerics.hpp"
+
+namespace lm::config {
+
+struct DeviceFlags {
+    std::string choice = "auto";  // train::choose_device() replaces "auto" by "cpu" or "cuda"
+    std::string attention_backend = "auto";
+    bool deterministic_mode = false;
+    bool allow_tf32 = false;
+    std::string autotune;        // directory; empty: no measurements
+    std::optional<i64> threads;  // of each rank
+
+    spec::GpuAttention attention() const;
+};
+
+const Fields<DeviceFlags>& device_fields();
+
+}  // namespace lm::config

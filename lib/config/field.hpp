@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a run's configuration. Each section of it (schedule, checkpoints, logging, ...) has
+// one table of fields; the options of the command line, the JSON of --print-config and of a
+// checkpoint's manifest, and the comparison on resume all read these tables.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "io/json.hpp"
+
+namespace lm::config {
+
+// The JSON object that holds a field.
+enum class Block { none, run, parallel, schedule, validation, checkpoints, stopping, logging };
+
+// What a resumed run does when the field's value differs from that in the checkpoint.
+enum class OnResume {
+    noted,         // prints a note
+    ignored,       // nothing: a resumed run does not use the value
+    schedule,      // refuses it without --override-opt_param-scheduler
+    samples,       // refuses it without --override-data: other samples or another order
+    sample_count,  // the same, but only for a --data-order that depends on the number of samples
+};
+
+template <typename Section>
+struct Field {
+    using Member = std::variant<std::monostate, bool Section::*, i64 Section::*, double Section::*,
+                                std::string Section::*, std::optional<i64> Section::*,
+                                std::optional<double> Section::*, std::vector<i64> Section::*,
+                                std::vector<std::string> Section::*>;
+
+    std::string_view option;  // "--name" or "--name,--alias"; empty: of another table
+    Member member;
+    std::string_view metavar;
+    std::string_view help;
+    std::vector<std::string> choices;
+    Block block = Block::none;  // none: neither printed nor compared
+    std::string_view name;      // in JSON; empty: the option's name
+    bool clears = false;        // the option sets a bool to false
+    // The JSON has a value that is derived from the member and from other fields.
+    bool derived = false;
+    OnResume on_resume = OnResume::noted;
+
+    // Returns the key in JSON: the option's first name with '_' for '-'.
+    std::string key() const {
+        if (!name.empty()) return std::string(name);
+        std::string text(option.substr(2, option.find(',') - 2));
+        for (char& c : text) c = c == '-' ? '_' : c;
+        return text;
+    }
+};
+
+template <typename Section>
+using Fields = std::vector<Field<Section>>;
+
+// Declares the options of `fields`; `section` must outlive parsing and stay where it is.
+template <typename Section>
+void declare(cli::Options& options, const Fields<Section>& fields, Section& section) {
+    for (const Field<Section>& field : fields) {
+        const std::string help(field.help);
+        const std::string metavar(field.metavar);
+        const auto declare_one = [&](auto member) {
+            using Member = decltype(member);
+            if constexpr (!std::is_same_v<Member, std::monostate>) {
+                using Value = std::remove_reference_t<decltype(section.*member)>;
+                auto* const target = &(section.*member);
+                if constexpr (std::is_same_v<Value, bool>) {
+                    field.clears ? options.flag_off(field.option, target, help)
+                                 : options.flag(field.option, target, help);
+                } else if constexpr (std::is_same_v<Value, std::vector<i64>> ||
+                                     std::is_same_v<Value, std::vector<std::string>>) {
+                    options.values(field.option, target, metavar, help);
+                } else {
+                    if constexpr (std::is_same_v<Value, std::string>) {
+                        if (!field.choices.empty()) {
+                            return options.choice(field.option, target, field.choices, help);
+                        }
+                    }
+                    options.value(field.option, target, metavar, help);
+                }
+            }
+        };
+        std::visit(declare_one, field.member);
+    }
+}
+
+template <typename Value>
+io::OrderedJson json_of(const Value& value) {
+    return value;
+}
+template <typename Value>
+io::OrderedJson json_of(const std::optional<Value>& value) {
+    return value ? io::OrderedJson(*value) : io::OrderedJson();
+}
+
+// Adds the fields of `block` to `json` in the order of the table. `derived` has the values of
+// derived fields by key; one that it does not have is left out.
+template <typename Section>
+void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
+              const Section& section, const io::OrderedJson& derived) {
+    for (const Field<Section>& field : fields) {
+        if (field.block != block) continue;
+        const std::string key = field.key();
+        if (field.derived) {
+            if (derived.contains(key)) json[key] = derived.at(key);
+            continue;
+        }
+        std::visit(
+            [&](auto member) {
+                if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+                    json[key] = json_of(section.*member);
+                }
+            },
+            field.member);
+    }
+}
+
+}  // namespace lm::config

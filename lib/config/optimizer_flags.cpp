@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/optimizer_flags.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::config {
+
+const Fields<spec::AdamWConfig>& optimizer_fields() {
+    using S = spec::AdamWConfig;
+    static const Fields<S> fields = {
+        {.option = "--adam-beta1",
+         .member = &S::beta1,
+         .metavar = "B",
+         .help = "decay of the running mean of the gradient",
+         .block = Block::schedule},
+        {.option = "--adam-beta2",
+         .member = &S::beta2,
+         .metavar = "B",
+         .help = "decay of the running mean of its square",
+         .block = Block::schedule},
+        {.option = "--adam-eps",
+         .member = &S::eps,
+         .metavar = "E",
+         .help = "added to the root of the running square",
+         .block = Block::schedule},
+        {.option = "--weight-decay",
+         .member = &S::weight_decay,
+         .metavar = "W",
+         .help = "decoupled weight decay of matrices and embeddings",
+         .block = Block::schedule,
+         .on_resume = OnResume::schedule},
+        {.option = "--clip-grad",
+         .member = &S::clip_grad,
+         .metavar = "NORM",
+         .help = "largest global gradient norm; 0: no clipping",
+         .block = Block::schedule},
+    };
+    return fields;
+}
+
+const Fields<PrecisionFlags>& precision_fields() {
+    using S = PrecisionFlags;
+    static const Fields<S> fields = {
+        {.option = "--fp16",
+         .member = &S::fp16,
+         .help = "fp16 weights with fp32 masters; default: fp32 throughout",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--bf16",
+         .member = &S::bf16,
+         .help = "bf16 weights with fp32 masters",
+         .block = Block::schedule,
+         .derived = true},
+        {.option = "--fp32-residual-connection",
+         .member = &S::fp32_residual,
+         .help = "refused with --fp16 and --bf16, where the residual stream has the type of the "
+                 "weights"},
+    };
+    return fields;
+}
+
+const Fields<spec::LossScaleConfig>& loss_scale_fields() {
+    using S = spec::LossScaleConfig;
+    static const Fields<S> fields = {
+        {.option = "--loss-scale",
+         .member = &S::fixed,
+         .metavar = "X",
+         .help = "fixed loss scale with --fp16; default: a dynamic one",
+         .block = Block::schedule},
+        {.option = "--initial-loss-scale",
+         .member = &S::initial,
+         .metavar = "X",
+         .help = "dynamic loss scale at the start",
+         .block = Block::schedule,
+         .on_resume = OnResume::ignored},
+        {.option = "--min-loss-scale",
+         .member = &S::min,
+         .metavar = "X",
+         .help = "smallest dynamic loss scale",
+         .block = Block::schedule},
+        {.option = "--loss-scale-window",
+         .member = &S::window,
+         .metavar = "N",
+         .help = "steps without overflow after which the dynamic scale doubles",
+         .block = Block::schedule},
+        {.option = "--hysteresis",
+         .member = &S::hysteresis,
+         .metavar = "N",
+         .help = "overflows after a doubling from which on each overflow halves the dynamic scale",
+         .block = Block::schedule},
+    };
+    return fields;
+}
+
+spec::Precision resolve_precision(const PrecisionFlags& flags) {
+    if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
+    if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
+        usage_error("--fp32-residual-connection",
+                    "the residual stream has the type of the weights: leave it out, or train in "
+                    "fp32");
+    }
+    if (flags.fp16) return {DType::fp16};
+    if (flags.bf16) return {DType::bf16};
+    return {DType::fp32};
+}
+
+}  // namespace lm::config

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of what a training writes and when it stops: validation, checkpoints, stopping, logs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.hpp"
+
+namespace lm::config {
+
+struct ValidationFlags {
+    i64 interval = 1000;  // --eval-interval, iterations
+    i64 iters = 100;      // --eval-iters, global batches; 0: no validation
+};
+
+struct CheckpointFlags {
+    std::string save, load;  // directories; empty: none
+    bool fresh = false;
+    bool exit_on_missing = false;  // --exit-on-missing-checkpoint
+    bool finetune = false;
+    bool no_load_optim = false;
+    bool override_schedule = false, override_data = false, override_tokenizer = false;
+    std::optional<i64> save_interval;  // iterations
+    std::string save_schedule;         // spec/save_schedule.hpp
+};
+
+struct StoppingFlags {
+    std::optional<i64> exit_interval;   // iterations of this run
+    std::optional<i64> exit_iteration;  // of the whole training
+    std::optional<i64> exit_samples;    // of the whole training
+    std::optional<double> exit_duration_min;
+    std::string kill_switch, save_switch;  // files
+    std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
+};
+
+struct LoggingFlags {
+    i64 interval = 100;  // --log-interval, iterations
+    std::string file, json;
+    std::string tensorboard_dir;
+    i64 tensorboard_queue_size = 1000;
+    bool timers = false, batch_size = false, validation_ppl = false;  // in TensorBoard
+};
+
+// What the program does instead of a training, or beside it.
+struct ActionFlags {
+    bool dry_run = false;
+    std::optional<i64> world_size;
+    std::string show_samples;  // "A-B"
+    bool print_config = false;
+    bool benchmark = false;
+};
+
+const Fields<ValidationFlags>& validation_fields();
+const Fields<CheckpointFlags>& checkpoint_fields();
+const Fields<StoppingFlags>& stopping_fields();
+const Fields<LoggingFlags>& logging_fields();
+const Fields<ActionFlags>& action_fields();
+
+}  // namespace lm::config

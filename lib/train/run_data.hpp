@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a run: its datasets and the tokenizer that made them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/data_flags.hpp"
+#include "data/sampling/datasets.hpp"
+#include "text/tokenizer.hpp"
+#include "train/run_config.hpp"
+
+namespace lm::train {
+
+// What a training needs of the tokenizer, which it never runs.
+struct Vocabulary {
+    std::optional<i64> size;
+    std::optional<i64> eod;
+    std::string digest;
+};
+
+// Returns what the flags say of the datasets; sample counts and sequence length are not set yet.
+data::DataConfig data_config(const config::DataFlags& flags, u64 seed);
+
+// Throws Error(usage) unless either datasets or --mock-data are given.
+void check_mock(const data::DataConfig& data, bool mock_data);
+
+// Returns the vocabulary of the tokenizer that the flags name, else of the data's metadata file.
+// Warns when the two differ; throws Error(usage) when their end-of-document tokens do.
+Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data);
+
+// Returns the tokenizer that made the data of the run: the one that the flags name, else the one of
+// the data's metadata file when this program has it, else nullptr.
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
+                                                    const config::DataFlags& flags);
+
+// Opens the data of the run and checks that the files fit the flags.
+data::DataSets open_data(const RunConfig& config);
+
+}  // namespace lm::train
