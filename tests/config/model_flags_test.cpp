@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/megatron_flags.hpp"
+#include "config/optimizer_flags.hpp"
+#include "config/parallel_flags.hpp"
 #include "config/presets.hpp"
 
 using namespace lm;
@@ -28,7 +30,7 @@ struct Program {
     explicit Program(const std::string& line) {
         config::add_model_options(options, model);
         config::add_parallel_options(options, parallel);
-        config::add_precision_options(options, precision);
+        config::declare(options, config::precision_fields(), precision);
         config::add_megatron_flags(options, choices);
         set_log_sink([this](Severity, std::string_view text) { notes.emplace_back(text); });
         std::istringstream words(line);

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "config/model_flags.hpp"
+#include "spec/tensor_table.hpp"
 
 using namespace lm;
 

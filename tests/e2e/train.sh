@@ -197,7 +197,7 @@ wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --lo
 mkdir empty
 wrong 2 '--load: holds no checkpoint to take the weights from \(a Hugging Face model is imported' lm-train "${args[@]}" --load empty --finetune
 expect 0 'starting from the beginning' lm-train "${args[@]}" --load empty --exit-iteration 1
-wrong 2 '--exit-interval: nothing is saved' lm-train "${args[@]}" --exit-interval 3
+wrong 2 '--exit-interval: needs --save' lm-train "${args[@]}" --exit-interval 3
 expect 2 '^lm-train: --save: .*cannot be written|is no directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
 expect 2 '^lm-train: --log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table of fields gives options, JSON and the rule on resume.
+#include "config/field.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "config/train_flags.hpp"
+
+using namespace lm;
+using namespace lm::config;
+
+TEST_CASE("the fields of a section are options and JSON in the same order") {
+    cli::Options options("lm-test", "a test");
+    CheckpointFlags flags;
+    declare(options, checkpoint_fields(), flags);
+    options.parse({"--save", "out", "--override-lr-scheduler", "--save-interval", "5k"});
+    CHECK(flags.save == "out");
+    CHECK(flags.override_schedule);
+    io::OrderedJson json;
+    add_json(json, Block::checkpoints, checkpoint_fields(), flags, {});
+    CHECK(json.dump() ==
+          R"({"save":"out","load":"","fresh":false,"finetune":false,"no_load_optim":false,)"
+          R"("override_schedule":true,"override_data":false,"override_tokenizer":false,)"
+          R"("save_interval":5000,"save_schedule":""})");
+}
+
+TEST_CASE("a derived field has the value of the resolved configuration") {
+    io::OrderedJson json;
+    add_json(json, Block::validation, validation_fields(), {}, {{"samples", 12}});
+    CHECK(json.dump() == R"({"eval_interval":1000,"eval_iters":100,"samples":12})");
+    io::OrderedJson without;
+    add_json(without, Block::validation, validation_fields(), {}, {});
+    CHECK_FALSE(without.contains("samples"));
+}
+
+TEST_CASE("fields that a resumed run refuses to change") {
+    for (const char* key : {"lr", "min_lr", "lr_decay_style", "lr_warmup_samples", "weight_decay",
+                            "lr_wsd_decay_samples", "curriculum_learning_type"}) {
+        CAPTURE(key);
+        CHECK(on_resume(key) == OnResume::schedule);
+    }
+    for (const char* key : {"seed", "data_order", "split", "seq_length"}) {
+        CAPTURE(key);
+        CHECK(on_resume(key) == OnResume::samples);
+    }
+    CHECK(on_resume("train_samples") == OnResume::sample_count);
+    CHECK(on_resume("initial_loss_scale") == OnResume::ignored);
+    for (const char* key : {"clip_grad", "adam_eps", "global_batch_size", "data_path", "fp16"}) {
+        CAPTURE(key);
+        CHECK(on_resume(key) == OnResume::noted);
+    }
+}
