@@ -5,46 +5,49 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <functional>
-#include <mutex>
-#include <optional>
 #include <random>
-#include <set>
-#include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
-#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
 namespace lm::cluster {
 namespace {
 
-constexpr double longest_pause_s = 0.2;
 constexpr double leave_s = 10;
-constexpr double check_s = 0.5;
+constexpr double check_interval_s = 0.5;
 
-void pause(double* seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(*seconds));
-    *seconds = std::min(longest_pause_s, *seconds * 1.5);
-}
+// Polls with growing pauses: a meeting takes milliseconds, waiting for the slowest rank minutes.
+class Poll {
+  public:
+    void pause() {
+        constexpr double longest_s = 0.2;
+        std::this_thread::sleep_for(std::chrono::duration<double>(pause_s_));
+        pause_s_ = std::min(longest_s, pause_s_ * 1.5);
+    }
+    double elapsed_s() const { return clock_.elapsed_s(); }
 
-std::string draw_number() {
-    std::random_device device;
-    const std::string text =
-        fmt::format("{} {} {} {}", device(), device(), ::getpid(), monotonic_s());
+  private:
+    Stopwatch clock_;
+    double pause_s_ = 0.002;
+};
+
+std::string hash_text(const std::string& text) {
     return fmt::format("{:016x}", hash64(text));
 }
 
-// The text of a small file, or "" while it is not there.
-std::string read_if_there(const std::string& path) {
+std::string random_number() {
+    std::random_device device;
+    return hash_text(fmt::format("{} {} {} {}", device(), device(), ::getpid(), monotonic_s()));
+}
+
+// Returns the content of a small file, "" while there is none.
+std::string read_if_exists(const std::string& path) {
     try {
         return io::exists(path) ? io::read_file(path) : std::string();
     } catch (const Error&) {
@@ -52,291 +55,262 @@ std::string read_if_there(const std::string& path) {
     }
 }
 
-// Of a rank that was first to fail.
-struct Failure {
-    std::string who;  // "rank R on HOST"
-    std::string why;
-
-    std::string to_text() const { return who + "\n" + why; }
-    static Failure parse(const std::string& text) {
-        const size_t end = text.find('\n');
-        if (end == text.npos) return {"another rank", "stopped"};  // its word has gone
-        return {text.substr(0, end), text.substr(end + 1)};
-    }
-};
-
-}  // namespace
-
-struct FileRendezvous::State {
-    std::string directory;
-    Launched launched;
-    std::string start;  // the same in all processes of it
-    double patience_s;
-    std::string session;
-    std::thread heart;
-    std::mutex mutex;
-    std::condition_variable stopped;
-    bool stop = false;
-    std::atomic<double> next_check_s{0};
-    std::mutex beats_mutex;
-    std::vector<std::pair<std::string, double>> beats;  // of each rank: the last one, seen when
-    std::mutex cause_mutex;
-    std::optional<Failure> cause;  // why this rank stops, and who was first to
-
-    std::string file(std::string_view phase, int rank) const {
-        return fmt::format("{}/{}-{}-{}", directory, phase, session, rank);
-    }
-    std::string join_file(int rank) const {
-        return fmt::format("{}/join-{}-{}", directory, start, rank);
-    }
-    std::string go_file() const { return directory + "/go-" + start; }
-
-    void sweep_out() const;
-    void meet_as_first();
-    void meet_as_other();
-    void publish(std::string_view phase, const std::string& text) const {
-        io::write_file(file(phase, launched.rank), text, io::Overwrite::yes);
-    }
-    void beat();
-    void stop_heart();
-    std::set<std::string> names() const;
-    bool is_silent(int rank);
-    void check_failures(const std::set<std::string>& present);
-    Failure cause_or(const std::string& own_fault);
-    bool has(const std::set<std::string>& present, std::string_view phase, int rank) const {
-        return present.contains(fmt::format("{}-{}-{}", phase, session, rank));
-    }
-};
-
-// Out of the way first: ranks that came early may be writing into it.
-void FileRendezvous::State::sweep_out() const {
+// Removes what an earlier run has left. Renamed first: ranks of this run that came early may be
+// writing into the directory.
+void remove_earlier(const std::string& directory) {
     if (!io::exists(directory)) return;
-    const std::string old = directory + "." + draw_number();
+    const std::string old = directory + "." + random_number();
     io::checked::rename(directory, old);
     try {
         io::remove_tree(old);
     } catch (const Error&) {
-        // It goes with the directory around it.
+        // The caller removes the whole directory at the end.
     }
 }
 
-void FileRendezvous::State::meet_as_first() {
-    sweep_out();
-    io::checked::make_directory(directory);
-    const Stopwatch watch;
-    double wait_s = 0.002;
-    for (;;) {
+constexpr const char* see_directory = "does every node see this directory?";
+
+}  // namespace
+
+FileRendezvous::Failure FileRendezvous::Failure::parse(const std::string& text) {
+    const size_t end = text.find('\n');
+    if (end == text.npos) return {"another rank", "stopped"};  // its file was removed
+    return {text.substr(0, end), text.substr(end + 1)};
+}
+
+FileRendezvous::FileRendezvous(const std::string& directory, const Launched& launched,
+                               double timeout_s)
+    : directory_(directory + "/ranks"),
+      launched_(launched),
+      start_(key_of_start()),
+      timeout_s_(timeout_s),
+      seen_alive_(static_cast<size_t>(launched.size)) {
+    if (launched.size == 1) return;
+    if (launched.rank == 0) {
+        meet_as_first();
+    } else {
+        meet_as_other();
+    }
+    alive_thread_ = std::thread([this] { keep_alive(); });
+}
+
+FileRendezvous::~FileRendezvous() {
+    stop_alive_thread();
+}
+
+std::string FileRendezvous::file(std::string_view phase, int rank) const {
+    return fmt::format("{}/{}-{}-{}", directory_, phase, session_, rank);
+}
+
+std::string FileRendezvous::join_file(int rank) const {
+    return fmt::format("{}/join-{}-{}", directory_, start_, rank);
+}
+
+std::string FileRendezvous::go_file() const {
+    return directory_ + "/go-" + start_;
+}
+
+// ---- Meeting -----------------------------------------------------------------------------------
+// Every rank but 0 writes a random number into its join file. Rank 0 gathers them in the go file,
+// whose hash is the session. A rank that finds its own number there knows that the file is of this
+// run, even when the launcher gives two starts the same key.
+
+void FileRendezvous::meet_as_first() {
+    remove_earlier(directory_);
+    io::checked::make_directory(directory_);
+    for (Poll poll;; poll.pause()) {
         std::vector<int> missing;
-        std::string all;
-        for (int rank = 1; rank < launched.size; ++rank) {
-            const std::string number = read_if_there(join_file(rank));
+        std::string numbers;
+        for (int rank = 1; rank < launched_.size; ++rank) {
+            const std::string number = read_if_exists(join_file(rank));
             if (number.empty()) missing.push_back(rank);
-            all += number + "\n";
+            numbers += number + "\n";
         }
         if (missing.empty()) {
-            all += draw_number();
-            session = fmt::format("{:016x}", hash64(all));
-            return io::write_file(go_file(), all, io::Overwrite::yes);
+            numbers += random_number();
+            session_ = hash_text(numbers);
+            return io::write_file(go_file(), numbers, io::Overwrite::yes);
         }
-        if (watch.elapsed_s() > patience_s) {
-            run_error(directory, "rank{} {} of {} did not come within {:.0f} s: {}",
-                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), launched.size,
-                      patience_s, "does every node see this directory?");
+        if (poll.elapsed_s() > timeout_s_) {
+            run_error(directory_, "timed out after {:.0f} s waiting for rank{} {} of {}: {}",
+                      timeout_s_, missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                      launched_.size, see_directory);
         }
-        pause(&wait_s);
     }
 }
 
-void FileRendezvous::State::meet_as_other() {
-    const std::string number = draw_number();
-    const Stopwatch watch;
-    double wait_s = 0.002;
+void FileRendezvous::meet_as_other() {
+    const std::string number = random_number();
     std::string reason;
-    for (;;) {
-        const std::string go = read_if_there(go_file());
-        if (go.find(number) != go.npos) {
-            session = fmt::format("{:016x}", hash64(go));
+    for (Poll poll;; poll.pause()) {
+        const std::string numbers = read_if_exists(go_file());
+        if (numbers.find(number) != numbers.npos) {
+            session_ = hash_text(numbers);
             return;
         }
-        // Rank 0 sweeps out the directory when it comes: then this is written again.
-        if (io::is_directory(directory) && !io::exists(join_file(launched.rank))) {
+        // Written again when rank 0 has removed the directory of an earlier run with it.
+        if (io::is_directory(directory_) && !io::exists(join_file(launched_.rank))) {
             try {
-                io::write_file(join_file(launched.rank), number, io::Overwrite::yes);
+                io::write_file(join_file(launched_.rank), number, io::Overwrite::yes);
             } catch (const Error& error) {
-                reason = fmt::format(" ({})", error.what());  // swept out just now, or worse
+                reason = fmt::format(" ({})", error.what());  // just removed, or worse
             }
         }
-        if (watch.elapsed_s() > patience_s) {
-            run_error(directory, "rank 0 did not come within {:.0f} s{}: {}", patience_s, reason,
-                      "does every node see this directory?");
+        if (poll.elapsed_s() > timeout_s_) {
+            run_error(directory_, "timed out after {:.0f} s waiting for rank 0{}: {}", timeout_s_,
+                      reason, see_directory);
         }
-        pause(&wait_s);
     }
 }
 
-// Signs of life: a number that changes. Clocks of different hosts are never compared.
-void FileRendezvous::State::beat() {
-    const double heartbeat_s = std::clamp(patience_s / 8, 0.2, 10.0);
-    std::unique_lock lock(mutex);
-    for (i64 n = 0; !stop; ++n) {
+// ---- Signs of life -----------------------------------------------------------------------------
+
+void FileRendezvous::keep_alive() {
+    const double interval_s = std::clamp(timeout_s_ / 8, 0.2, 10.0);
+    std::unique_lock lock(alive_mutex_);
+    for (i64 n = 0; !stop_alive_; ++n) {
         lock.unlock();
         try {
             publish("alive", fmt::format("{} {}", n, host_name()));
         } catch (const Error&) {
-            // The directory is gone: the others are done, or this rank will find out elsewhere.
+            // The directory was removed: the job has ended, or gather() will report the error.
         }
         lock.lock();
-        stopped.wait_for(lock, std::chrono::duration<double>(heartbeat_s), [&] { return stop; });
+        alive_stopped_.wait_for(lock, std::chrono::duration<double>(interval_s),
+                                [&] { return stop_alive_; });
     }
 }
 
-std::set<std::string> FileRendezvous::State::names() const {
-    if (!io::is_directory(directory)) return {};
-    const std::vector<std::string> list = io::list_directory(directory);
-    return {list.begin(), list.end()};
-}
-
-bool FileRendezvous::State::is_silent(int rank) {
-    const std::string text = read_if_there(file("alive", rank));
-    const std::lock_guard lock(beats_mutex);
-    auto& [last, seen_s] = beats[static_cast<size_t>(rank)];
-    const double now_s = monotonic_s();
-    if (text != last || seen_s == 0) {
-        last = text;
-        seen_s = now_s;
-    }
-    return now_s - seen_s > patience_s;
-}
-
-// Who stops because another one did passes that one's failure on, so that all tell of the first.
-void FileRendezvous::State::check_failures(const std::set<std::string>& present) {
-    for (int rank = 0; rank < launched.size; ++rank) {
-        if (rank == launched.rank || !has(present, "failed", rank)) continue;
-        const std::lock_guard lock(cause_mutex);
-        if (!cause) cause = Failure::parse(read_if_there(file("failed", rank)));
-        throw JointError(Exit::failure, cause->who + ": " + cause->why);
-    }
-}
-
-Failure FileRendezvous::State::cause_or(const std::string& own_fault) {
-    const std::lock_guard lock(cause_mutex);
-    if (!cause)
-        cause = Failure{fmt::format("rank {} on {}", launched.rank, host_name()), own_fault};
-    return *cause;
-}
-
-FileRendezvous::FileRendezvous(const std::string& directory, const Launched& launched,
-                               double patience_s)
-    : state_(std::make_unique<State>()) {
-    state_->directory = directory + "/ranks";
-    state_->launched = launched;
-    state_->start = key_of_start();
-    state_->patience_s = patience_s;
-    state_->beats.resize(static_cast<size_t>(launched.size));
-    if (launched.size == 1) return;
-    if (launched.rank == 0) {
-        state_->meet_as_first();
-    } else {
-        state_->meet_as_other();
-    }
-    state_->heart = std::thread([state = state_.get()] { state->beat(); });
-}
-
-void FileRendezvous::State::stop_heart() {
-    if (!heart.joinable()) return;
+void FileRendezvous::stop_alive_thread() {
+    if (!alive_thread_.joinable()) return;
     {
-        const std::lock_guard lock(mutex);
-        stop = true;
+        const std::lock_guard lock(alive_mutex_);
+        stop_alive_ = true;
     }
-    stopped.notify_all();
-    heart.join();
+    alive_stopped_.notify_all();
+    alive_thread_.join();
 }
 
-FileRendezvous::~FileRendezvous() {
-    state_->stop_heart();
+// Throws when the rank's file "alive" has not changed for the timeout, by this rank's clock.
+void FileRendezvous::check_alive(int rank) {
+    const std::string text = read_if_exists(file("alive", rank));
+    auto& [seen, changed_s] = seen_alive_[static_cast<size_t>(rank)];
+    const double now_s = monotonic_s();
+    if (text != seen || changed_s == 0) {
+        seen = text;
+        changed_s = now_s;
+    }
+    if (now_s - changed_s <= timeout_s_) return;
+    const size_t space = text.find(' ');
+    run_error(fmt::format("rank {}", rank),
+              "no sign of life for {:.0f} s{}: it died, or its node lost {}", timeout_s_,
+              space == text.npos ? "" : " from host " + text.substr(space + 1), directory_);
 }
 
-void FileRendezvous::publish_last(std::string_view phase, const std::string& text) {
-    state_->stop_heart();
-    publish(phase, text);
+// ---- Phases ------------------------------------------------------------------------------------
+
+std::set<std::string> FileRendezvous::list_files() const {
+    if (!io::is_directory(directory_)) return {};
+    const std::vector<std::string> names = io::list_directory(directory_);
+    return {names.begin(), names.end()};
+}
+
+bool FileRendezvous::has(const std::set<std::string>& files, std::string_view phase,
+                         int rank) const {
+    return files.contains(fmt::format("{}-{}-{}", phase, session_, rank));
 }
 
 void FileRendezvous::publish(std::string_view phase, const std::string& text) {
-    if (state_->launched.size > 1) state_->publish(phase, text);
+    if (launched_.size == 1) return;
+    io::write_file(file(phase, launched_.rank), text, io::Overwrite::yes);
+}
+
+void FileRendezvous::publish_last(std::string_view phase, const std::string& text) {
+    stop_alive_thread();
+    publish(phase, text);
 }
 
 std::vector<std::string> FileRendezvous::gather(std::string_view phase) {
-    State& s = *state_;
-    double wait_s = 0.002;
-    for (;;) {
-        const std::set<std::string> present = s.names();
-        s.check_failures(present);
-        int n_missing = 0;
-        for (int rank = 0; rank < s.launched.size; ++rank) {
-            if (s.has(present, phase, rank)) continue;
-            ++n_missing;
-            if (rank == s.launched.rank || !s.is_silent(rank)) continue;
-            const std::string beat = read_if_there(s.file("alive", rank));
-            const size_t space = beat.find(' ');
-            run_error(fmt::format("rank {}", rank),
-                      "no sign of life for {:.0f} s{}: it died, or its node lost {}", s.patience_s,
-                      space == beat.npos ? "" : " from host " + beat.substr(space + 1),
-                      s.directory);
+    bool complete = false;
+    for (Poll poll; !complete; complete ? void() : poll.pause()) {
+        const std::set<std::string> files = list_files();
+        check_failures(files);
+        complete = true;
+        for (int rank = 0; rank < launched_.size; ++rank) {
+            if (has(files, phase, rank)) continue;
+            complete = false;
+            if (rank != launched_.rank) check_alive(rank);
         }
-        if (n_missing == 0) break;
-        pause(&wait_s);
     }
     std::vector<std::string> texts;
-    for (int rank = 0; rank < s.launched.size; ++rank)
-        texts.push_back(io::read_file(s.file(phase, rank)));
+    for (int rank = 0; rank < launched_.size; ++rank) {
+        texts.push_back(io::read_file(file(phase, rank)));
+    }
     return texts;
 }
 
+// ---- Failing -----------------------------------------------------------------------------------
+
 void FileRendezvous::check() {
-    State& s = *state_;
-    if (s.launched.size == 1) return;
+    if (launched_.size == 1) return;
     const double now_s = monotonic_s();
-    double due_s = s.next_check_s.load();
-    if (now_s < due_s || !s.next_check_s.compare_exchange_strong(due_s, now_s + check_s)) return;
-    s.check_failures(s.names());
+    double due_s = next_check_s_.load();
+    if (now_s < due_s) return;
+    if (!next_check_s_.compare_exchange_strong(due_s, now_s + check_interval_s)) return;
+    check_failures(list_files());
+}
+
+void FileRendezvous::check_failures(const std::set<std::string>& files) {
+    for (int rank = 0; rank < launched_.size; ++rank) {
+        if (rank == launched_.rank || !has(files, "failed", rank)) continue;
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_) failure_ = Failure::parse(read_if_exists(file("failed", rank)));
+        throw JointError(Exit::failure, failure_->who + ": " + failure_->why);
+    }
+}
+
+FileRendezvous::Failure FileRendezvous::first_failure(const std::string& own_reason) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) {
+        failure_ = Failure{fmt::format("rank {} on {}", launched_.rank, host_name()), own_reason};
+    }
+    return *failure_;
 }
 
 bool FileRendezvous::leave(const std::string& why) noexcept {
-    State& s = *state_;
-    if (s.launched.size == 1) return false;
-    const bool is_first = s.launched.rank == 0;
-    bool is_told = is_first;
+    if (launched_.size == 1) return false;
+    const bool is_rank0 = launched_.rank == 0;
+    bool printed_by_rank0 = is_rank0;
     try {
-        s.stop_heart();
-        const Failure cause = s.cause_or(why);
-        s.publish("failed", cause.to_text());
-        const Stopwatch watch;
-        double wait_s = 0.002;
+        stop_alive_thread();
+        const Failure failure = first_failure(why);
+        publish("failed", failure.text());
         double all_left_s = 0;
-        for (bool has_read = is_first; watch.elapsed_s() < leave_s;) {
-            const std::set<std::string> present = s.names();
+        bool has_read = is_rank0;
+        for (Poll poll; poll.elapsed_s() < leave_s; poll.pause()) {
+            const std::set<std::string> files = list_files();
             int n_left = 0, n_read = 1;
-            for (int rank = 0; rank < s.launched.size; ++rank) {
-                n_left += s.has(present, "failed", rank);
-                n_read += s.has(present, "read", rank);
+            for (int rank = 0; rank < launched_.size; ++rank) {
+                n_left += has(files, "failed", rank);
+                n_read += has(files, "read", rank);
             }
-            if (!has_read && s.has(present, "failed", 0)) {
-                is_told = Failure::parse(read_if_there(s.file("failed", 0))).why == cause.why;
-                s.publish("read", "");
+            if (!has_read && has(files, "failed", 0)) {
+                const Failure first = Failure::parse(read_if_exists(file("failed", 0)));
+                printed_by_rank0 = first.why == failure.why;
+                publish("read", "");
                 has_read = true;
             }
-            if (present.empty() || (is_first && n_left == s.launched.size && n_read == n_left))
-                break;
-            // Rank 0 sweeps up behind the others; they give it time to, since a launcher may end it
-            // as soon as one of them is gone.
-            if (n_left == s.launched.size && all_left_s == 0) all_left_s = watch.elapsed_s();
-            if (!is_first && all_left_s > 0 && watch.elapsed_s() > all_left_s + 1) break;
-            pause(&wait_s);
+            const bool all_left = n_left == launched_.size;
+            if (files.empty() || (is_rank0 && all_left && n_read == n_left)) break;
+            // Rank 0 removes the directory after the others. They give it a second to, since a
+            // launcher may kill it as soon as one of them has ended.
+            if (all_left && all_left_s == 0) all_left_s = poll.elapsed_s();
+            if (!is_rank0 && all_left_s > 0 && poll.elapsed_s() > all_left_s + 1) break;
         }
     } catch (const std::exception& error) {
         warn("{}", error.what());
     }
-    return is_told;
+    return printed_by_rank0;
 }
 
 }  // namespace lm::cluster

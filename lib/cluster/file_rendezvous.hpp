@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that meet in a directory of a shared file system: no network, no MPI. Each one
-// publishes small texts by name and waits for those of the others. What an earlier run left in the
-// directory is never taken for one of this run: all file names carry a number that this meeting
-// drew.
+// Ranks that meet in a directory of a shared file system, without network or MPI. Each rank
+// publishes short texts by phase, as files DIRECTORY/ranks/PHASE-SESSION-RANK, and waits for those
+// of the others. The session number is drawn anew by every meeting, so that files which an earlier
+// run left are never taken for files of this one.
+//
+// A rank is alive while its file "alive" changes (a thread writes it); a rank that fails publishes
+// "failed". Clocks of different hosts are never compared.
 #pragma once
 
-#include <memory>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/launcher.hpp"
@@ -16,33 +25,66 @@ namespace lm::cluster {
 
 class FileRendezvous {
   public:
-    // Meets the others in DIRECTORY/ranks; rank 0 has made DIRECTORY, the others wait for it.
-    // Returns when all `launched.size` ranks are there. Throws Error(failure) naming those that are
-    // not within `patience_s`.
-    FileRendezvous(const std::string& directory, const Launched& launched, double patience_s);
+    // Meets the others in DIRECTORY/ranks. Rank 0 must have made DIRECTORY; the others wait for it.
+    // Blocks until all `launched.size` ranks have joined; a single rank writes no files. Throws
+    // Error(failure) naming the missing ranks after `timeout_s`. Collective.
+    FileRendezvous(const std::string& directory, const Launched& launched, double timeout_s);
     ~FileRendezvous();
     FileRendezvous(const FileRendezvous&) = delete;
     FileRendezvous& operator=(const FileRendezvous&) = delete;
 
-    // Makes `text` known under `phase`, once.
+    // Publishes `text` under `phase`; called once for each phase.
     void publish(std::string_view phase, const std::string& text);
-    // The same, and nothing more is written by this rank afterwards, no sign of life either.
+    // The same, and this rank writes no file afterwards, not "alive" either.
     void publish_last(std::string_view phase, const std::string& text);
-    // What all ranks published under `phase`, in order of the ranks. Throws Error(failure) when a
-    // rank has shown no sign of life for `patience_s`; when one has failed, JointError(failure)
-    // "rank R on HOST: why", with the rank that was first to, whoever told of it.
+    // Blocks until all ranks have published under `phase`; returns their texts by rank. Throws
+    // Error(failure) when a rank that is waited for has not been alive for `timeout_s`, and
+    // JointError(failure) "rank R on HOST: why" when a rank has failed: the first one, whichever
+    // rank reported it.
     std::vector<std::string> gather(std::string_view phase);
-    // Throws as gather() does when a rank has failed. Cheap enough for every few milliseconds.
+    // Throws as gather() does when a rank has failed. Looks twice a second at most, so that it may
+    // be called every few milliseconds, by any thread.
     void check();
 
-    // Tells the others that this rank stops, and waits (10 s at most) until all have noticed; after
-    // that nobody touches DIRECTORY any more. True: rank 0 tells people why, so that this one need
-    // not.
+    // Publishes that this rank fails, and waits (10 s at most) until all have noticed; afterwards
+    // no rank touches DIRECTORY. True: rank 0 prints the reason, so this rank need not.
     bool leave(const std::string& why) noexcept;
 
   private:
-    struct State;
-    std::unique_ptr<State> state_;
+    // The first failure of the job. Ranks that stop because of it publish it as their own.
+    struct Failure {
+        std::string who;  // "rank R on HOST"
+        std::string why;
+        std::string text() const { return who + "\n" + why; }
+        static Failure parse(const std::string& text);
+    };
+
+    std::string file(std::string_view phase, int rank) const;
+    std::string join_file(int rank) const;
+    std::string go_file() const;
+    void meet_as_first();
+    void meet_as_other();
+    void keep_alive();
+    void stop_alive_thread();
+    std::set<std::string> list_files() const;
+    bool has(const std::set<std::string>& files, std::string_view phase, int rank) const;
+    void check_alive(int rank);
+    void check_failures(const std::set<std::string>& files);
+    Failure first_failure(const std::string& own_reason);
+
+    std::string directory_;
+    Launched launched_;
+    std::string start_;  // the same in all ranks of this start
+    double timeout_s_;
+    std::string session_;
+    std::atomic<double> next_check_s_{0};
+    std::vector<std::pair<std::string, double>> seen_alive_;  // by rank: text, when it changed
+    std::mutex failure_mutex_;
+    std::optional<Failure> failure_;  // guarded by failure_mutex_
+    std::mutex alive_mutex_;
+    std::condition_variable alive_stopped_;
+    bool stop_alive_ = false;  // guarded by alive_mutex_
+    std::thread alive_thread_;
 };
 
 }  // namespace lm::cluster

@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that met over TCP send each other by way of rank 0 (tcp/hub.hpp): in the byte order of
-// these machines.
+// The wire format between the ranks of a job without MPI and the hub on rank 0 (tcp/hub.hpp): a
+// Frame, then Frame::n_bytes bytes. Native byte order: all hosts are little-endian.
 #pragma once
 
-#include <utility>
+#include <algorithm>
+#include <cstring>
+#include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "comm/operation.hpp"
-#include "comm/tcp/socket.hpp"
 
 namespace lm::comm {
 
 enum class FrameKind : u32 {
-    hello,     // a rank: its host
-    post,      // a rank: its part of a collective
-    result,    // the hub: of a collective
-    message,   // a rank to another one, `peer` of the group
-    question,  // a rank to the ranks named in the bytes: where are you? Passed on to each.
-    host,      // the hub to the asker: that of each, `from`
-    answer,    // one of those to the asker, `to`
-    failure,   // a rank, and the hub to all: text; the job is over
-    bye        // a rank: nothing follows
+    hello = 1,  // rank to hub, its first frame: Hello
+    welcome,    // hub to all ranks: every rank has connected
+    post,       // rank to hub: its contribution to a collective
+    result,     // hub to each member: the result of a collective
+    message,    // rank to rank: a send
+    question,   // rank to member `peer` of a group, or to all other members (-1): where are you?
+    host,       // hub to the asking rank, for each rank that it asks: its host
+    answer,     // rank to the asking rank `peer`: collectives that it started, and what it does
+    failure,    // rank to hub, then hub to all: why the job has failed
+    bye         // rank to hub: this rank ends in order, nothing follows
 };
 
 struct Frame {
     FrameKind kind = FrameKind::hello;
-    i32 from = 0;  // among all ranks
-    i32 to = 0;    // of a post: which member of the group it comes from
-    i32 peer = -1;
+    i32 from = 0;    // rank in the world
+    i32 member = 0;  // the same rank, as a member of the group
+    i32 peer = -1;   // a member: root of a broadcast, receiver of a message
     u64 group = 0;
-    i64 number = 0;  // of the group's collectives, or of the messages between two of its members
+    i64 number = 0;  // index of the group's collective, or of the message between two members
     i64 n = 0;       // elements
-    u8 operation = 0, reduction = 0, dtype = 0, code = 0;
-    u32 n_bytes = 0;  // that follow
+    u8 operation = 0, reduction = 0, dtype = 0;
+    u8 code = 0;  // exit code of a failure
+    u32 n_bytes = 0;
 };
 
 using Bytes = std::vector<std::byte>;
@@ -48,6 +50,30 @@ inline Operation operation_of(const Frame& frame) {
             nullptr};
 }
 
+// The bytes of a hello.
+struct Hello {
+    char magic[8];
+    char token[40];  // digest of the job's token
+    i32 size;        // ranks of the job
+    char host[64];
+};
+
+// The bytes of a split's contribution, and of its result.
+struct SplitPost {
+    i64 color;
+    i64 key;
+};
+struct SplitResult {
+    u64 group;  // number of the new group
+    i32 rank;   // in the new group
+    i32 size;
+};
+
+template <typename T>
+Bytes bytes_of(const T& value) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(&value);
+    return {begin, begin + sizeof value};
+}
 inline Bytes bytes_of_text(const std::string& text) {
     const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
     return {begin, begin + text.size()};
@@ -55,10 +81,12 @@ inline Bytes bytes_of_text(const std::string& text) {
 inline std::string text_of_bytes(const Bytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-// A part of a group, its number and its ranks, as runs of (first, step, how many): a group of a
-// regular grid of ranks is one run however many it has.
-Bytes bytes_of_part(u64 id, const std::vector<int>& ranks);
-std::pair<u64, std::vector<int>> part_of_bytes(const Bytes& bytes);
+// Zeros where bytes are missing.
+template <typename T>
+T read_as(const Bytes& bytes) {
+    T value{};
+    std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
+    return value;
+}
 
 }  // namespace lm::comm

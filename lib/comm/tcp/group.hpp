@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks whose operations travel as frames by way of the hub of a TcpWorld.
+// A group of ranks whose operations are frames by way of the hub on rank 0 (tcp/hub.hpp).
 #pragma once
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "comm/group.hpp"
 #include "comm/pending_operations.hpp"
@@ -17,8 +16,7 @@ namespace lm::comm {
 
 class TcpGroup final : public Group {
   public:
-    // `ranks` of the members, among all.
-    TcpGroup(TcpWorld& world, u64 id, std::vector<int> ranks, int rank, std::string name);
+    TcpGroup(TcpWorld& world, u64 id, int rank, int size, std::string name);
     ~TcpGroup() override;
 
     void abort(const std::string& reason) noexcept override { world_.abort(reason); }
@@ -37,13 +35,11 @@ class TcpGroup final : public Group {
         TcpWorld::Key key;
     };
     Frame frame_of(const Operation& operation, i64 number) const;
-    void finish(i64 handle, const Started& started, const Bytes& bytes);
     Bytes wait_for(const Started& started);
 
     TcpWorld& world_;
-    u64 id_;
-    std::vector<int> ranks_;
-    std::atomic<i64> n_started_{0};           // collectives
+    u64 id_;                                  // the hub's number of this group
+    std::atomic<i64> n_started_{0};           // collectives; read by the thread that answers ranks
     std::map<int, i64> n_sent_, n_received_;  // messages, by member
     PendingOperations<Started> pending_;
 };

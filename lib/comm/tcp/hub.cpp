@@ -10,38 +10,46 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/error.hpp"
 #include "comm/reduce.hpp"
 
 namespace lm::comm {
 namespace {
 
-template <typename T>
-T read_as(const Bytes& bytes, size_t offset = 0) {
-    T value{};
-    if (bytes.size() >= offset + sizeof value) {
-        std::memcpy(&value, bytes.data() + offset, sizeof value);
-    }
-    return value;
-}
+constexpr double hello_s = 5;
+// Strangers at a time, besides the ranks, which may all come at once.
+constexpr i64 max_strangers = 256;
+constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
 std::shared_ptr<const Bytes> shared(Bytes bytes) {
     return std::make_shared<const Bytes>(std::move(bytes));
 }
 
+// Removes a frame from the front of `in`. False: it has not arrived in full.
+bool extract(Bytes& in, Frame& frame, Bytes& bytes) {
+    if (in.size() < sizeof frame) return false;
+    frame = read_as<Frame>(in);
+    if (in.size() < sizeof frame + frame.n_bytes) return false;
+    const auto begin = in.begin() + sizeof frame;
+    bytes.assign(begin, begin + frame.n_bytes);
+    in.erase(in.begin(), begin + frame.n_bytes);
+    return true;
+}
+
 }  // namespace
 
-TcpHub::TcpHub(std::vector<Socket> connections) : peers_(connections.size()) {
-    std::vector<int> all(peers_.size());
+TcpHub::TcpHub(const Meeting& meeting, double timeout_s)
+    : meeting_(meeting),
+      timeout_s_(timeout_s),
+      deadline_(timeout_s),
+      listener_(listen_on(meeting.port)),
+      ranks_(static_cast<size_t>(meeting.size)),
+      hosts_(ranks_.size(), "an unknown host") {
+    meeting_.port = port_of(listener_);
+    allow_connections(meeting_.size + max_strangers);
+    poller_.add(listener_.fd());
+    std::vector<int>& all = groups_[0];
+    all.resize(ranks_.size());
     std::iota(all.begin(), all.end(), 0);
-    for (const int rank : all) {
-        Socket& socket = peers_[static_cast<size_t>(rank)].socket;
-        socket = std::move(connections[static_cast<size_t>(rank)]);
-        socket.tune();
-        rank_of_[socket.fd()] = rank;
-        poller_.add(socket.fd());
-    }
-    groups_[0] = std::move(all);
     thread_ = std::thread([this] { serve(); });
 }
 
@@ -50,52 +58,137 @@ TcpHub::~TcpHub() {
 }
 
 bool TcpHub::over() const {
-    return n_left_ == peers_.size() &&
-           std::ranges::all_of(peers_, [](const Peer& peer) { return peer.out.empty(); });
+    return stop_.load() || ((started_ || failed_) && n_connected_ == 0);
 }
 
 void TcpHub::serve() {
     constexpr double longest_wait_s = 0.2;
-    while (!over() && !stop_.load()) {
+    while (!over()) {
+        bool knocked = false;
         for (const epoll_event& event : poller_.wait(longest_wait_s)) {
-            const auto found = rank_of_.find(event.data.fd);
-            if (found == rank_of_.end()) continue;
-            const int rank = found->second;
-            if ((event.events & EPOLLOUT) != 0) write(peers_[static_cast<size_t>(rank)]);
-            if ((event.events & ~EPOLLOUT) != 0 && !read(rank)) lose(rank, errno);
+            const int fd = event.data.fd;
+            knocked = knocked || fd == listener_.fd();
+            const auto found = peers_.find(fd);
+            if (found == peers_.end()) continue;
+            Peer& peer = found->second;
+            if ((event.events & EPOLLOUT) != 0) write(peer);
+            if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
         }
+        drop_strangers();
+        // Only here, since the events above belong to the connections of before. All that wait are
+        // accepted, so that the system's queue does not overflow.
+        while (knocked && listener_ && accept_one()) drop_strangers();
+        if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
     }
 }
 
-// False: the connection is gone, with errno 0 when the other side has closed it.
-bool TcpHub::read(int rank) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
+// ---- Letting ranks in --------------------------------------------------------------------------
+
+// Returns false when no connection waits to be accepted.
+bool TcpHub::accept_one() {
+    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+        drop(peers_.at(strangers_.begin()->second), 0);
+        return true;
+    }
+    if (!socket) return errno == ECONNABORTED || errno == EINTR;
+    socket.tune();
+    const int fd = socket.fd();
+    poller_.add(fd);
+    const i64 number = n_accepted_++;
+    peers_.insert_or_assign(
+        fd, Peer{.socket = std::move(socket), .number = number, .hello_by = Deadline(hello_s)});
+    strangers_[number] = fd;
+    return true;
+}
+
+// Drops strangers that have not sent a hello in time, and the oldest strangers above the limit.
+void TcpHub::drop_strangers() {
+    const i64 most = meeting_.size + max_strangers;
+    while (!strangers_.empty()) {
+        Peer& oldest = peers_.at(strangers_.begin()->second);
+        const bool too_many = static_cast<i64>(strangers_.size()) > most;
+        if (!too_many && !oldest.hello_by.passed()) return;
+        drop(oldest, 0);
+    }
+}
+
+// Makes the sender of a hello a rank. Returns false when the connection must be dropped.
+bool TcpHub::admit(Peer& peer, const Frame& frame, const Bytes& bytes) {
+    if (frame.kind != FrameKind::hello || bytes.size() != sizeof(Hello)) return false;
+    const auto hello = read_as<Hello>(bytes);
+    const auto token = token_digest(meeting_);
+    if (std::memcmp(hello.magic, hello_magic, sizeof hello_magic) != 0 ||
+        std::memcmp(hello.token, token.data(), token.size()) != 0) {
+        return false;
+    }
+    const int rank = frame.from;
+    if (hello.size != meeting_.size || rank < 0 || rank >= hello.size) {
+        refuse(peer, fmt::format("rank {} of {} came, but rank 0 expects {} ranks", rank,
+                                 hello.size, meeting_.size));
+        return false;
+    }
+    Peer*& place = ranks_[static_cast<size_t>(rank)];
+    if (place != nullptr) {  // the rank was restarted: its former process has ended
+        refuse(*place, fmt::format("another process came as rank {}", rank));
+        drop(*place, 0);
+    }
+    strangers_.erase(peer.number);
+    peer.rank = rank;
+    place = &peer;
+    hosts_[static_cast<size_t>(rank)] =
+        std::string(hello.host, strnlen(hello.host, sizeof hello.host));
+    if (++n_connected_ == ranks_.size()) {
+        started_ = true;
+        stop_accepting();
+        send_to_all({.kind = FrameKind::welcome}, shared({}));
+    }
+    return true;
+}
+
+void TcpHub::refuse(Peer& peer, const std::string& why) {
+    send(peer, {.kind = FrameKind::failure}, shared(bytes_of_text(why)));
+}
+
+void TcpHub::stop_accepting() {
+    listener_.reset();
+    while (!strangers_.empty()) drop(peers_.at(strangers_.begin()->second), 0);
+}
+
+std::string TcpHub::missing_text() const {
+    std::vector<int> missing;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank] == nullptr) missing.push_back(static_cast<int>(rank));
+    }
+    return fmt::format("timed out after {} s waiting for {}", timeout_s_,
+                       ranks_text(missing, meeting_.size));
+}
+
+// ---- Connections -------------------------------------------------------------------------------
+
+// Returns false when the connection must be dropped: it is closed (errno 0) or has failed (errno),
+// or its first bytes are not a hello.
+bool TcpHub::read(Peer& peer) {
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
-    if (n == 0) errno = 0;
-    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+    if (n < 0) return would_block();
+    errno = 0;
+    if (n == 0) return false;
     peer.in.insert(peer.in.end(), piece, piece + n);
-    while (take(rank)) {
+    Frame frame;
+    Bytes bytes;
+    while (extract(peer.in, frame, bytes)) {
+        if (peer.rank >= 0) {
+            handle(peer, frame, std::move(bytes));
+        } else if (!admit(peer, frame, bytes)) {
+            return false;
+        }
     }
-    return true;
+    return peer.rank >= 0 || peer.in.size() < hello_bytes;
 }
 
-// One frame, when it is all there.
-bool TcpHub::take(int rank) {
-    Bytes& in = peers_[static_cast<size_t>(rank)].in;
-    if (in.size() < sizeof(Frame)) return false;
-    const auto frame = read_as<Frame>(in);
-    const size_t end = sizeof(Frame) + frame.n_bytes;
-    if (in.size() < end) return false;
-    const auto first = in.begin();
-    Bytes bytes(first + sizeof(Frame), first + static_cast<i64>(end));
-    in.erase(first, first + static_cast<i64>(end));
-    handle(rank, frame, std::move(bytes));
-    return true;
-}
-
-// As much as the connection takes; the rest when it takes more. One that is gone is noticed by
-// reading.
+// Writes as much as the connection accepts; the rest at its next EPOLLOUT. read() notices a closed
+// connection, so its output is only discarded here.
 void TcpHub::write(Peer& peer) {
     while (!peer.out.empty()) {
         Parcel& parcel = peer.out.front();
@@ -109,7 +202,7 @@ void TcpHub::write(Peer& peer) {
         message.msg_iov = pieces;
         message.msg_iovlen = 2;
         const ssize_t n = sendmsg(peer.socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        if (n < 0 && !would_block()) {
             peer.out.clear();
             peer.n_sent = 0;
             break;
@@ -122,163 +215,171 @@ void TcpHub::write(Peer& peer) {
     poller_.watch_writing(peer.socket.fd(), !peer.out.empty());
 }
 
-void TcpHub::lose(int rank, int error) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
-    rank_of_.erase(peer.socket.fd());
-    peer.socket.reset();
-    peer.out.clear();
-    ++n_left_;
-    if (peer.said_bye) return;
-    const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-    const std::string host = peer.host.empty() ? "an unknown host" : peer.host;
-    fail(rank, Exit::failure,
-         fmt::format("rank {} on {}: {}", rank, host,
-                     silent ? "its host does not answer any more" : "its process has ended"));
-}
-
-void TcpHub::send(int rank, const Frame& frame, std::shared_ptr<const Bytes> bytes) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
-    if (!peer.socket) return;
+void TcpHub::send(Peer& peer, const Frame& frame, Shared bytes) {
     const bool idle = peer.out.empty();
     peer.out.push_back({frame, std::move(bytes)});
-    Frame& own = peer.out.back().frame;
-    own.n_bytes = static_cast<u32>(peer.out.back().bytes->size());
+    Parcel& parcel = peer.out.back();
+    parcel.frame.n_bytes = static_cast<u32>(parcel.bytes->size());
     if (idle) write(peer);
 }
 
-// The first failure is everybody's reason.
+// Ranks whose connection has ended are skipped.
+void TcpHub::send_to(int rank, const Frame& frame, Shared bytes) {
+    Peer* const peer = ranks_.at(static_cast<size_t>(rank));
+    if (peer != nullptr) send(*peer, frame, std::move(bytes));
+}
+
+void TcpHub::send_to_all(const Frame& frame, const Shared& bytes) {
+    for (const int rank : groups_[0]) send_to(rank, frame, bytes);
+}
+
+// Closes the connection and destroys `peer`. After the start a rank that ends without bye fails the
+// job; before it, the rank may connect again.
+void TcpHub::drop(Peer& peer, int error) {
+    const int rank = peer.rank;
+    const bool lost = rank >= 0 && started_ && !peer.said_bye;
+    if (rank < 0) strangers_.erase(peer.number);
+    if (rank >= 0) {
+        ranks_[static_cast<size_t>(rank)] = nullptr;
+        --n_connected_;
+    }
+    peers_.erase(peer.socket.fd());
+    if (!lost) return;
+    const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+    fail(rank, Exit::failure,
+         fmt::format("rank {} on {}: {}", rank, hosts_[static_cast<size_t>(rank)],
+                     silent ? "its host does not answer any more" : "its process has ended"));
+}
+
+// Sends the first failure to all ranks as their reason. `rank` -1: ranks are missing.
 void TcpHub::fail(int rank, Exit code, const std::string& text) {
     if (failed_) return;
     failed_ = true;
-    Frame frame{.kind = FrameKind::failure};
-    frame.peer = rank;
+    stop_accepting();
+    Frame frame{.kind = FrameKind::failure, .from = rank};
     frame.code = static_cast<u8>(code);
-    const auto bytes = shared(bytes_of_text(text));
-    for (size_t to = 0; to < peers_.size(); ++to) {
-        send(static_cast<int>(to), frame, bytes);
-    }
-}
-
-// Of a rank that may not answer any more.
-void TcpHub::tell_host(int asker, int rank) {
-    Frame frame{.kind = FrameKind::host};
-    frame.from = rank;
-    send(asker, frame, shared(bytes_of_text(peers_[static_cast<size_t>(rank)].host)));
+    send_to_all(frame, shared(bytes_of_text(text)));
 }
 
 // ---- Frames ------------------------------------------------------------------------------------
 
-void TcpHub::handle(int rank, const Frame& frame, Bytes bytes) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
+void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
     switch (frame.kind) {
-        case FrameKind::hello:
-            peer.host = text_of_bytes(bytes);
-            return;
         case FrameKind::post:
             return post(frame, std::move(bytes));
         case FrameKind::message: {
-            const auto members = groups_.find(frame.group);
-            if (members == groups_.end()) return;
-            return send(members->second[static_cast<size_t>(frame.peer)], frame,
-                        shared(std::move(bytes)));
+            const std::vector<int>& members = groups_[frame.group];
+            return send_to(members.at(static_cast<size_t>(frame.peer)), frame,
+                           shared(std::move(bytes)));
         }
         case FrameKind::question:
-            for (size_t at = 0; at < bytes.size(); at += sizeof(i32)) {
-                tell_host(rank, read_as<i32>(bytes, at));
-                send(read_as<i32>(bytes, at), frame, shared({}));
-            }
-            return;
+            return ask(frame);
         case FrameKind::answer:
-            return send(frame.to, frame, shared(std::move(bytes)));
+            return send_to(frame.peer, frame, shared(std::move(bytes)));
         case FrameKind::failure:
-            return fail(
-                rank, Exit::failure,
-                fmt::format("rank {} on {} gave up: {}", rank, peer.host, text_of_bytes(bytes)));
+            return fail(peer.rank, Exit::failure,
+                        fmt::format("rank {} on {} gave up: {}", peer.rank,
+                                    hosts_[static_cast<size_t>(peer.rank)], text_of_bytes(bytes)));
         case FrameKind::bye:
             peer.said_bye = true;
             return;
-        case FrameKind::result:
-        case FrameKind::host:
+        default:  // only hubs send these
             return;
+    }
+}
+
+// Passes a question on to the ranks. The hub adds their hosts, since a rank may be unable to
+// answer.
+void TcpHub::ask(const Frame& question) {
+    const std::vector<int>& members = groups_[question.group];
+    for (size_t member = 0; member < members.size(); ++member) {
+        const int rank = members[member];
+        const bool asked =
+            question.peer < 0 ? rank != question.from : static_cast<int>(member) == question.peer;
+        if (!asked) continue;
+        send_to(question.from, {.kind = FrameKind::host, .from = rank},
+                shared(bytes_of_text(hosts_[static_cast<size_t>(rank)])));
+        send_to(rank, question, shared({}));
     }
 }
 
 void TcpHub::post(const Frame& frame, Bytes bytes) {
-    const std::pair<u64, i64> key{frame.group, frame.number};
-    Meeting& meeting = meetings_[key];
+    const auto posts = posts_.try_emplace({frame.group, frame.number}).first;
+    Posts& p = posts->second;
     const size_t n_members = groups_[frame.group].size();
-    if (meeting.n_come == 0) {
-        meeting.first = frame;
-        meeting.bytes.resize(n_members);
-    } else if (!operation_of(meeting.first).agrees_with(operation_of(frame))) {
-        const Frame& first = meeting.first;
+    if (p.n_received == 0) {
+        p.first = frame;
+        p.bytes.resize(n_members);
+    }
+    const Operation first = operation_of(p.first);
+    const Operation mine = operation_of(frame);
+    if (!first.agrees_with(mine)) {
         return fail(frame.from, Exit::bug,
                     fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
-                                frame.number, first.from, operation_of(first).str(), frame.from,
-                                operation_of(frame).str()));
+                                frame.number, p.first.from, first.str(), frame.from, mine.str()));
     }
-    meeting.bytes.at(static_cast<size_t>(frame.to)) = std::move(bytes);
-    if (++meeting.n_come < n_members) return;
-    finish(frame.group, meeting);
-    meetings_.erase(key);
+    p.bytes.at(static_cast<size_t>(frame.member)) = std::move(bytes);
+    if (++p.n_received < n_members) return;
+    finish(p);
+    posts_.erase(posts);
 }
 
-void TcpHub::finish(u64 group, const Meeting& meeting) {
-    Frame frame = meeting.first;
+void TcpHub::finish(const Posts& posts) {
+    Frame frame = posts.first;
     frame.kind = FrameKind::result;
     const Operation o = operation_of(frame);
-    if (o.kind == Kind::split) return split(group, meeting);
-    const std::vector<int>& members = groups_[group];
+    if (o.kind == Kind::split) return split(posts);
     Bytes all;
-    if (o.kind == Kind::broadcast) all = meeting.bytes[static_cast<size_t>(o.peer)];
+    if (o.kind == Kind::broadcast) all = posts.bytes[static_cast<size_t>(o.peer)];
     if (o.kind == Kind::all_gather) {
-        for (const Bytes& bytes : meeting.bytes) all.insert(all.end(), bytes.begin(), bytes.end());
+        for (const Bytes& bytes : posts.bytes) all.insert(all.end(), bytes.begin(), bytes.end());
     }
     if (o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter) {
         std::vector<const void*> inputs;
-        for (const Bytes& bytes : meeting.bytes) inputs.push_back(bytes.data());
-        const auto n = static_cast<i64>(meeting.bytes[0].size()) / size_of(o.dtype);
-        all = meeting.bytes[0];
+        for (const Bytes& bytes : posts.bytes) inputs.push_back(bytes.data());
+        const auto n = static_cast<i64>(posts.bytes[0].size()) / size_of(o.dtype);
+        all = posts.bytes[0];
         for (i64 at = 0; at < n; at += reduce_block) {
             reduce(o.dtype, o.reduction, inputs, at, std::min(reduce_block, n - at),
                    all.data() + at * size_of(o.dtype));
         }
     }
-    const auto result = shared(std::move(all));
+    const Shared result = shared(std::move(all));
+    const std::vector<int>& members = groups_[frame.group];
     for (size_t member = 0; member < members.size(); ++member) {
-        if (o.kind != Kind::reduce_scatter) {
-            send(members[member], frame, result);
-            continue;
+        Shared own = result;
+        if (o.kind == Kind::reduce_scatter) {
+            const auto begin = result->begin() + static_cast<i64>(member) * o.bytes();
+            own = shared(Bytes(begin, begin + o.bytes()));
         }
-        const auto begin = result->begin() + static_cast<i64>(member) * o.bytes();
-        send(members[member], frame, shared(Bytes(begin, begin + o.bytes())));
+        send_to(members[member], frame, std::move(own));
     }
 }
 
-// Each member told its color and key; each gets the part's number and the ranks in it.
-void TcpHub::split(u64 group, const Meeting& meeting) {
+// Members with one color form a group, ordered by key; those with a negative one are alone.
+void TcpHub::split(const Posts& posts) {
     struct Member {
         i64 key;
         int rank;
     };
     std::map<i64, std::vector<Member>> parts;
-    const std::vector<int> members = groups_[group];
+    const std::vector<int>& members = groups_[posts.first.group];
     for (size_t member = 0; member < members.size(); ++member) {
-        const Bytes& bytes = meeting.bytes[member];
-        const auto color = read_as<i64>(bytes);
-        // Negative: alone.
-        parts[color >= 0 ? color : -1 - static_cast<i64>(member)].push_back(
-            {read_as<i64>(bytes, sizeof(i64)), members[member]});
+        const auto post = read_as<SplitPost>(posts.bytes[member]);
+        parts[post.color >= 0 ? post.color : -1 - static_cast<i64>(member)].push_back(
+            {post.key, members[member]});
     }
-    Frame frame = meeting.first;
+    Frame frame = posts.first;
     frame.kind = FrameKind::result;
     for (auto& [color, part] : parts) {
         std::ranges::stable_sort(part, {}, &Member::key);
-        const u64 id = n_groups_++;
-        std::vector<int>& ranks = groups_[id];
-        for (const Member& member : part) ranks.push_back(member.rank);
-        const auto told = shared(bytes_of_part(id, ranks));
-        for (const int rank : ranks) send(rank, frame, told);
+        SplitResult result{n_groups_++, 0, static_cast<i32>(part.size())};
+        std::vector<int>& ranks = groups_[result.group];
+        for (const Member& member : part) {
+            ranks.push_back(member.rank);
+            send_to(member.rank, frame, shared(bytes_of(result)));
+            ++result.rank;
+        }
     }
 }
 

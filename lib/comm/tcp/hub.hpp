@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The middle of the star over which ranks without MPI tell each other small things: a thread of
-// rank 0, with a connection to every rank, that puts collectives together and passes messages on.
-// It never waits for one rank with what it has for another. What many ranks are told alike is kept
-// once, and a turn costs what has come, not how many ranks there are.
+// The centre of the star over which the ranks of a job without MPI exchange small values: a thread
+// of rank 0 with a connection to every rank, rank 0 itself included. It accepts the ranks, reports
+// which ones are missing at the timeout, computes collectives and passes messages on.
+//
+// One thread does everything, so nothing here is locked: the constructor, stop() and the counters
+// apart, all members belong to the hub's thread. It never blocks on one rank: output that a
+// connection does not take is queued. Bytes that go to many ranks are stored once, and a turn of
+// the loop costs time in proportion to its events, not to the number of ranks.
+//
+// Connections that do not send a valid hello, or belong to another job, are dropped. A rank that is
+// restarted before all ranks have connected takes its former place.
 #pragma once
 
 #include <atomic>
@@ -13,65 +20,90 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.hpp"
 #include "comm/tcp/frame.hpp"
+#include "comm/tcp/rendezvous.hpp"
 
 namespace lm::comm {
 
 class TcpHub {
   public:
-    // The connections of all ranks, by rank; each begins with a hello.
-    explicit TcpHub(std::vector<Socket> connections);
-    // Waits until all ranks have said bye, or have gone.
+    // Listens at meeting.port when it returns; ranks have `timeout_s` to connect. Throws
+    // Error(failure) when the port is not available, or the limit on open files is too low.
+    TcpHub(const Meeting& meeting, double timeout_s);
+    // Blocks until all ranks have disconnected.
     ~TcpHub();
     TcpHub(const TcpHub&) = delete;
     TcpHub& operator=(const TcpHub&) = delete;
 
-    // Waits for nobody any more.
-    void stop() { stop_.store(true); }
+    int port() const { return meeting_.port; }
+    i64 n_accepted() const { return n_accepted_.load(); }  // connections so far
+    void stop() { stop_.store(true); }                     // ends the thread without waiting
 
   private:
-    // Part of what is on its way to a rank; the bytes may be on their way to others, too.
+    using Shared = std::shared_ptr<const Bytes>;
     struct Parcel {
         Frame frame;
-        std::shared_ptr<const Bytes> bytes;
+        Shared bytes;  // other parcels may share them
         size_t size() const { return sizeof frame + bytes->size(); }
     };
     struct Peer {
         Socket socket;
-        std::string host;
-        Bytes in;  // what has come of a frame
+        int rank = -1;      // -1: a stranger, whose hello has not been received
+        i64 number = 0;     // in the order in which connections were accepted
+        Deadline hello_by;  // strangers are dropped then
+        Bytes in;           // received bytes of an incomplete frame
         std::deque<Parcel> out;
-        size_t n_sent = 0;  // of the first of these
+        size_t n_sent = 0;  // bytes of the first parcel
         bool said_bye = false;
     };
-    struct Meeting {
-        Frame first;  // that came
-        size_t n_come = 0;
+    // The contributions of a group's members to one collective.
+    struct Posts {
+        Frame first;  // the first one received; the others must match it
+        size_t n_received = 0;
         std::vector<Bytes> bytes;  // by member
     };
 
     void serve();
     bool over() const;
-    bool read(int rank);
-    bool take(int rank);
-    void write(Peer& peer);
-    void handle(int rank, const Frame& frame, Bytes bytes);
-    void lose(int rank, int error);
-    void post(const Frame& frame, Bytes bytes);
-    void finish(u64 group, const Meeting& meeting);
-    void split(u64 group, const Meeting& meeting);
-    void send(int rank, const Frame& frame, std::shared_ptr<const Bytes> bytes);
-    void fail(int rank, Exit code, const std::string& text);
-    void tell_host(int asker, int rank);
 
-    std::vector<Peer> peers_;     // by rank
-    std::map<int, int> rank_of_;  // by descriptor
+    bool accept_one();
+    bool admit(Peer& peer, const Frame& frame, const Bytes& bytes);
+    void refuse(Peer& peer, const std::string& why);
+    void drop_strangers();
+    void stop_accepting();
+    std::string missing_text() const;
+
+    bool read(Peer& peer);
+    void write(Peer& peer);
+    void send(Peer& peer, const Frame& frame, Shared bytes);
+    void send_to(int rank, const Frame& frame, Shared bytes);
+    void send_to_all(const Frame& frame, const Shared& bytes);
+    void drop(Peer& peer, int error);
+    void fail(int rank, Exit code, const std::string& text);
+
+    void handle(Peer& peer, const Frame& frame, Bytes bytes);
+    void ask(const Frame& question);
+    void post(const Frame& frame, Bytes bytes);
+    void finish(const Posts& posts);
+    void split(const Posts& posts);
+
+    Meeting meeting_;
+    double timeout_s_;
+    Deadline deadline_;  // for all ranks to connect
+    Socket listener_;    // none: closed at the start or the timeout
     Poller poller_;
-    std::map<u64, std::vector<int>> groups_;  // ranks of the members
-    std::map<std::pair<u64, i64>, Meeting> meetings_;
+    std::map<int, Peer> peers_;                   // by descriptor
+    std::map<i64, int> strangers_;                // descriptors, the oldest connection first
+    std::vector<Peer*> ranks_;                    // nullptr: not connected
+    std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
+    size_t n_connected_ = 0;                      // ranks
+    std::map<u64, std::vector<int>> groups_;      // ranks of the members
+    std::map<std::pair<u64, i64>, Posts> posts_;  // by group and number of the collective
     u64 n_groups_ = 1;
-    size_t n_left_ = 0;
+    bool started_ = false;  // all ranks have connected
     bool failed_ = false;
+    std::atomic<i64> n_accepted_{0};
     std::atomic<bool> stop_{false};
     std::thread thread_;
 };

@@ -21,7 +21,7 @@
 namespace lm::comm {
 namespace {
 
-// False: the deadline came first (errno ETIMEDOUT).
+// Blocks until one of the events. Returns false at the deadline (errno ETIMEDOUT) or on an error.
 bool wait_for(int fd, short events, const Deadline& deadline) {
     while (true) {
         const double left_ms = std::ceil(std::max(deadline.left_s(), 0.0) * 1000);
@@ -34,10 +34,6 @@ bool wait_for(int fd, short events, const Deadline& deadline) {
         }
         if (n < 0 && errno != EINTR) return false;
     }
-}
-
-bool try_again() {
-    return errno == EAGAIN || errno == EINTR;
 }
 
 Socket bound(int family, int port) {
@@ -65,6 +61,10 @@ Socket bound(int family, int port) {
 
 }  // namespace
 
+bool would_block() {
+    return errno == EAGAIN || errno == EINTR;
+}
+
 void Socket::tune() const {
     constexpr int on = 1;
     constexpr int idle_s = 60;
@@ -81,7 +81,7 @@ bool Socket::send_all(std::span<const std::byte> bytes, const Deadline& deadline
     while (!bytes.empty()) {
         const ssize_t n = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
-        if (n < 0 && !try_again()) return false;
+        if (n < 0 && !would_block()) return false;
         if (n <= 0 && !wait_for(fd(), POLLOUT, deadline)) return false;
     }
     return true;
@@ -95,7 +95,7 @@ bool Socket::receive_all(std::span<std::byte> bytes, const Deadline& deadline) c
             errno = ECONNRESET;
             return false;
         }
-        if (n < 0 && !try_again()) return false;
+        if (n < 0 && !would_block()) return false;
         if (n < 0 && !wait_for(fd(), POLLIN, deadline)) return false;
     }
     return true;
@@ -135,7 +135,7 @@ void allow_connections(i64 n) {
                   "LimitNOFILE= of slurmd) to {} or more",
                   n, limit.rlim_max, wanted);
     }
-    // Not beyond what is needed: programs started from here may walk over all of it.
+    // Not higher than needed: programs that this one starts may close all descriptors in a loop.
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -160,13 +160,13 @@ int port_of(const Socket& listener) {
 }
 
 Socket connect_to(const std::string& host, int port, const Deadline& deadline,
-                  std::string* trouble) {
+                  std::string* problem) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
     const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
     if (code != 0) {
-        *trouble = gai_strerror(code);
+        *problem = gai_strerror(code);
         return {};
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
@@ -183,7 +183,7 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline,
             }
         }
         if (error == 0) return connection;
-        *trouble = std::strerror(error);
+        *problem = std::strerror(error);
     }
     return {};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few socket calls of the rendezvous, without blocking beyond a deadline.
+// TCP sockets for the hub and its ranks: nothing blocks beyond a deadline.
 #pragma once
 
 #include <sys/epoll.h>
@@ -15,7 +15,7 @@
 
 namespace lm::comm {
 
-// Seconds from now, as a point that does not move.
+// A point in time, `seconds` after its construction.
 class Deadline {
   public:
     explicit Deadline(double seconds) : end_s_(monotonic_s() + seconds) {}
@@ -36,11 +36,12 @@ class Socket {
     int fd() const { return fd_.get(); }
     void reset() { fd_ = io::Fd(); }
 
-    // Small pieces leave at once (TCP_NODELAY), and a machine at the other end that is gone without
-    // a word is noticed within two minutes (reading then fails with ETIMEDOUT).
+    // Makes small writes leave at once (TCP_NODELAY), and the loss of the other machine be noticed
+    // within two minutes (keepalive; reading then fails with ETIMEDOUT).
     void tune() const;
 
-    // All of it before the deadline; false: not, with errno (ECONNRESET when the other closed it).
+    // Sends or receives all bytes before the deadline. Returns false, with errno, when that fails;
+    // ECONNRESET when the other side has closed the connection.
     bool send_all(std::span<const std::byte> bytes, const Deadline& deadline) const;
     bool receive_all(std::span<std::byte> bytes, const Deadline& deadline) const;
 
@@ -48,15 +49,18 @@ class Socket {
     io::Fd fd_;
 };
 
-// Which of many sockets have something to do: the cost of a wait is that of what happens, not of
-// how many there are. A socket that is closed is forgotten.
+// Returns whether errno means that the call may be repeated later (EAGAIN, EINTR).
+bool would_block();
+
+// Waits for events of many sockets by epoll(7), whose cost is in proportion to the events, not to
+// the number of sockets. The system removes a socket that is closed.
 class Poller {
   public:
     Poller();
-    void add(int fd);
-    // Whether to tell when `fd` can be written, too.
+    void add(int fd);  // for events of reading
+    // Whether to report also when `fd` can be written.
     void watch_writing(int fd, bool on);
-    // What happened within so long; valid until the next call.
+    // Blocks for `seconds` at most. Returns the events; valid until the next call.
     std::span<const epoll_event> wait(double seconds);
 
   private:
@@ -64,16 +68,18 @@ class Poller {
     std::array<epoll_event, 512> events_{};
 };
 
-// Lets this process open so many connections at a time. Throws Error(failure) saying what is needed
-// when the hard limit on open files is lower.
+// Raises this process's soft limit on open files, so that it can hold `n` connections. Throws
+// Error(failure) naming the limit that is needed when the hard limit is lower.
 void allow_connections(i64 n);
 
-// On all addresses of this host, IPv6 and IPv4. Throws Error(failure) naming the port.
+// Listens on all addresses of this host, IPv6 and IPv4; with port 0 on a port that the system
+// picks. Throws Error(failure) naming the port.
 Socket listen_on(int port);
 int port_of(const Socket& listener);
 
-// Tries each address of the host once; none, with the reason in *trouble, when it fails.
+// Tries each address of the host once. Returns no socket, with the reason in *problem, when all
+// fail.
 Socket connect_to(const std::string& host, int port, const Deadline& deadline,
-                  std::string* trouble);
+                  std::string* problem);
 
 }  // namespace lm::comm

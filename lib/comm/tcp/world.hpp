@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's part of a job whose ranks met over TCP (tcp/rendezvous.hpp), where MPI cannot
-// start: its connection to the hub on rank 0, and a thread that takes in what comes and tells
-// others who ask where this rank is. It is for what ranks tell each other around a training on
-// GPUs, whose tensors travel by NCCL: everything goes by way of rank 0.
+// This process's part of a job whose ranks met over TCP, where MPI cannot start: its connection to
+// the hub on rank 0 (tcp/hub.hpp), and a thread that reads it. Everything goes by way of rank 0, so
+// it is for the small values that ranks exchange around a training on GPUs, whose tensors NCCL
+// carries.
+//
+// Threads: the rank's own starts and waits for operations; the reading thread stores what arrives
+// in arrived_ and answers questions; NCCL's monitoring thread may ask() and abort(). mutex_ guards
+// all that they share; sending_ keeps frames whole; asking_ lets one question be open at a time.
+// Order of locks: asking_, then mutex_; sending_ is never held together with mutex_.
+//
+// Failure: the hub sends the first failure of the job to all ranks, and all later operations of
+// this rank throw. A rank that continues to compute and starts no operation is ended after 20 s.
 #pragma once
 
 #include <atomic>
@@ -13,7 +21,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "comm/launch.hpp"
@@ -26,6 +33,8 @@ namespace lm::comm {
 
 class TcpWorld final : public Launch {
   public:
+    // Blocks until all ranks have joined. Throws Error(failure) naming the missing ranks after
+    // options.timeout_s. Collective.
     TcpWorld(const Meeting& meeting, const LaunchOptions& options);
     ~TcpWorld() override;
     Group& world() override { return *group_; }
@@ -33,8 +42,8 @@ class TcpWorld final : public Launch {
     std::optional<std::string> ended_before(const std::string& reason) noexcept override;
     bool carries_tensors() const override { return size() == 1; }
 
-    // What an operation waits for: a group's collective of that number (member -1), or a message of
-    // a member.
+    // Identifies the frame that an operation waits for: the result of the group's collective
+    // `number` (member -1), or message `number` from a member.
     struct Key {
         u64 group = 0;
         int member = -1;
@@ -46,16 +55,22 @@ class TcpWorld final : public Launch {
     int size() const { return meeting_.size; }
     const LaunchOptions& options() const { return options_; }
 
-    void tell(Frame frame, const Bytes& bytes);
-    bool has_come(const Key& key);
-    // Takes it; none: not within `seconds`. Throws Error when the job has failed.
-    std::optional<Bytes> take(const Key& key, double seconds);
-    void require_whole();
+    // Sends a frame to the hub.
+    void send(Frame frame, const Bytes& bytes);
+    bool has_arrived(const Key& key);
+    // Removes and returns the bytes of that frame; nullopt when it has not arrived after `seconds`.
+    // Throws Error when the job has failed.
+    std::optional<Bytes> wait_for(const Key& key, double seconds);
+    // Throws Error when the job has failed.
+    void check_failure();
 
+    // `n_started`: collectives that this rank has started in the group, for ranks that ask.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
-    std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
-    // This rank gives up.
+    // Asks member `member` of a group, or all its other members (-1), where they are; blocks for
+    // 2 s at most.
+    std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
+    // This rank gives up: the job ends with `reason`.
     void abort(const std::string& reason) noexcept;
 
   private:
@@ -65,31 +80,30 @@ class TcpWorld final : public Launch {
     void answer(const Frame& question);
     void fail(Exit code, const std::string& text);
     void lose_hub();
-    bool tells_of_failure() const;
-    void join();
+    bool reports_failure() const;
 
     Meeting meeting_;
     LaunchOptions options_;
     int exceptions_at_start_;
-    std::string host_;
     std::unique_ptr<TcpHub> hub_;  // on rank 0
     Socket socket_;
     std::mutex asking_;
     std::mutex sending_;
-    std::mutex mutex_;  // of what follows
+    std::mutex mutex_;  // guards all members that follow
     std::condition_variable changed_;
-    std::map<Key, Bytes> come_;
+    std::map<Key, Bytes> arrived_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::map<int, RankStatus> statuses_;  // of the ranks that are asked about
+    std::vector<RankStatus> statuses_;  // answers to the open question
     size_t n_answers_ = 0;
-    bool failed_ = false;
-    int first_failed_ = -1;  // the rank whose failure has ended the job, as the hub told
-    std::string first_reason_;
-    bool without_hub_ = false;  // nobody can tell any more
-    bool told_ = false;         // this rank's own thread knows
-    bool leaving_ = false;
+    bool failed_ = false;  // for the reason and with the exit code that follow
     Exit code_ = Exit::failure;
     std::string reason_;
+    bool hub_failed_ = false;  // the hub has sent the job's first failure:
+    int first_failed_ = -1;    // the rank that had it, -1: none
+    std::string first_reason_;
+    bool hub_lost_ = false;  // the connection ended before that
+    bool noticed_ = false;   // the rank's own thread knows of the failure
+    bool leaving_ = false;
     std::unique_ptr<Group> group_;
     std::thread thread_;
 };
