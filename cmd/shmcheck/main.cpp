@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-shmcheck: is there enough shared memory on this host, and who holds it?
+// lm-shmcheck: checks how full the shared memory of this host is, and which processes hold it.
 #include "cli/main.hpp"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace lm::shmcheck {
 namespace {
 
 constexpr const char* directory = "/dev/shm";
-constexpr i64 min_age_s = 60;  // of a segment that --remove may remove
+// --remove keeps younger segments: their user may be about to open them.
+constexpr i64 min_age_s = 60;
 
 struct Flags {
     std::string warn = "80%";
@@ -48,8 +49,9 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
-void judge(Sample& sample, const Thresholds& thresholds) {
-    const auto look = [&](double use, const char* what) {
+// Sets the sample's health, and the reason by its worst share.
+void set_health(Sample& sample, const Thresholds& thresholds) {
+    const auto compare = [&](double use, const char* what) {
         const bool critical = use >= thresholds.critical;
         if (!critical && use < thresholds.warning) return;
         const Health health = critical ? Health::critical : Health::warning;
@@ -59,8 +61,8 @@ void judge(Sample& sample, const Thresholds& thresholds) {
                                     name_of(health),
                                     100 * (critical ? thresholds.critical : thresholds.warning));
     };
-    look(sample.memory.use.use(), "bytes");
-    look(sample.memory.use.inode_use(), "inodes");
+    compare(sample.memory.use.use(), "bytes");
+    compare(sample.memory.use.inode_use(), "inodes");
 }
 
 Sample take_sample(const Thresholds& thresholds) {
@@ -69,12 +71,8 @@ Sample take_sample(const Thresholds& thresholds) {
     sample.filesystem = directory;
     sample.time = iso_time(std::time(nullptr));
     sample.memory = cluster::read_shared_memory(directory);
-    judge(sample, thresholds);
+    set_health(sample, thresholds);
     return sample;
-}
-
-void complain(const Sample& sample) {
-    if (sample.health != Health::ok) warn("{}: {}: {}", sample.host, directory, sample.reason);
 }
 
 void print_sample(const Sample& sample, const Flags& flags, bool with_heading) {
@@ -82,7 +80,7 @@ void print_sample(const Sample& sample, const Flags& flags, bool with_heading) {
     if (with_heading && !flags.json) cli::write_stdout(heading_text(shown));
     cli::write_stdout(flags.json ? sample_json(sample, shown) : sample_text(sample, shown));
     cli::flush_stdout();
-    complain(sample);
+    if (sample.health != Health::ok) warn("{}: {}: {}", sample.host, directory, sample.reason);
 }
 
 void sleep_until_stopped(double seconds) {
@@ -93,7 +91,7 @@ void sleep_until_stopped(double seconds) {
     }
 }
 
-// Until a signal asks to stop.
+// Prints a sample every flags.watch seconds until a signal stops it. Returns the worst health.
 Health watch(const Flags& flags, const Thresholds& thresholds) {
     cli::install_stop_signals();
     Health worst = Health::ok;
@@ -109,6 +107,7 @@ Health watch(const Flags& flags, const Thresholds& thresholds) {
     return worst;
 }
 
+// Returns whether all dead segments of at least `min_size` were removed.
 bool remove_dead(const Sample& sample, i64 min_size) {
     bool all_removed = true;
     for (const cluster::Segment& segment : sample.memory.segments) {
@@ -124,7 +123,6 @@ bool remove_dead(const Sample& sample, i64 min_size) {
     return all_removed;
 }
 
-// --stale asks whether there are dead segments: that is the answer then.
 bool has_dead(const Sample& sample, i64 min_size) {
     return std::ranges::any_of(sample.memory.segments, [min_size](const auto& segment) {
         return segment.state == cluster::SegmentState::dead && segment.bytes >= min_size;
@@ -157,16 +155,16 @@ void check_flags(const Flags& flags) {
     }
 }
 
-// Of other hosts; this one is not looked at.
-int summarize(bool asks_for_dead) {
+// Summarizes the samples of other hosts from standard input; this host is not read.
+int summarize(bool fail_on_dead) {
     const Summary summary = summary_of(std::cin);
     cli::write_stdout(summary.text);
-    const bool healthy = summary.healthy && !(asks_for_dead && summary.has_dead);
+    const bool healthy = summary.healthy && !(fail_on_dead && summary.has_dead);
     return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
 }
 
-// Of the processes that a launcher has started on this host the first one speaks for all.
-bool speaks_for_host() {
+// Returns whether this process prints: only one of those that a launcher started on a host does.
+bool is_first_on_host() {
     return rank_on_host().value_or(0) == 0;
 }
 
@@ -176,10 +174,10 @@ int run(const Flags& flags) {
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
     if (thresholds.warning > thresholds.critical) {
-        usage_error("--warn", "{} is above --crit {}: it would never be the first to be passed",
-                    flags.warn, flags.crit);
+        usage_error("--warn", "{} is above --crit {}: --warn must not exceed --crit", flags.warn,
+                    flags.crit);
     }
-    if (!speaks_for_host()) return static_cast<int>(Exit::done);
+    if (!is_first_on_host()) return static_cast<int>(Exit::done);
     const auto exit_code = [](bool healthy) {
         return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
     };
@@ -200,17 +198,17 @@ int run(const Flags& flags) {
 
 void declare(cli::Options& options, Flags& flags) {
     options.group("Thresholds");
-    options.value("--warn", &flags.warn, "PERCENT", "warn from this share of bytes or inodes on");
-    options.value("--crit", &flags.crit, "PERCENT", "critical from this share on");
-    options.group("What to do");
-    options.value("--watch", &flags.watch, "TIME", "look again every TIME until interrupted");
-    options.flag(
-        "--stale", &flags.stale,
-        "list only segments that no living process has open; exit with 1 if there are any");
+    options.value("--warn", &flags.warn, "PERCENT",
+                  "warn when this share of the bytes or inodes is used");
+    options.value("--crit", &flags.crit, "PERCENT", "report critical when this share is used");
+    options.group("Actions");
+    options.value("--watch", &flags.watch, "TIME", "repeat every TIME until interrupted");
+    options.flag("--stale", &flags.stale,
+                 "list only segments that no process has open; exit with 1 if one exists");
     options.flag("--remove", &flags.remove,
-                 "with --stale: remove those that did not change for a minute");
+                 "with --stale: remove the segments that did not change for a minute");
     options.value("--stress", &flags.stress, "SIZE",
-                  "allocate and touch SIZE in a child process, then free it");
+                  "allocate and touch SIZE of shared memory in a child process, then free it");
     options.flag("--limits", &flags.limits,
                  "print limits of memory, files, huge pages, control group and tmpfs mounts");
     options.group("Output");
@@ -218,10 +216,11 @@ void declare(cli::Options& options, Flags& flags) {
     options.flag("--json", &flags.json, "print JSON Lines");
     options.flag("--summary", &flags.summary,
                  "read the --json lines of many hosts from standard input; print one line for each "
-                 "thing found");
-    options.exits_with(Exit::answer_is_no,
-                       "a threshold was passed, --stale found segments or could not remove one, or "
-                       "--stress failed");
+                 "finding");
+    options.exits_with(
+        Exit::answer_is_no,
+        "a threshold was exceeded, --stale found segments or could not remove one, or "
+        "--stress failed");
     options.epilogue(
         "Examples:\n"
         "  lm-shmcheck --warn 70% --min-size 1GiB\n"
@@ -232,7 +231,7 @@ void declare(cli::Options& options, Flags& flags) {
 }  // namespace lm::shmcheck
 
 int main(int argc, char** argv) {
-    lm::cli::Options options("lm-shmcheck", "shared memory of this host: how full, and whose");
+    lm::cli::Options options("lm-shmcheck", "report use and owners of this host's shared memory");
     lm::shmcheck::Flags flags;
     lm::shmcheck::declare(options, flags);
     return lm::cli::run_main(argc, argv, options, [&flags] { return lm::shmcheck::run(flags); });

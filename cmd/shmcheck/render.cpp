@@ -14,7 +14,7 @@ namespace {
 using cluster::Segment;
 using cluster::SegmentState;
 
-constexpr size_t most_owners = 4;  // named in text
+constexpr size_t most_owners = 4;  // in a line of text
 
 struct Dead {
     i64 n = 0;
@@ -64,7 +64,7 @@ std::string owners_text(const Segment& segment) {
         owners.push_back(fmt::format("{} ({})", process.pid, process.command));
     }
     if (owners.empty()) owners.emplace_back("owner not visible");
-    const char* idle = segment.state == SegmentState::idle ? "nobody attached, made by " : "";
+    const char* idle = segment.state == SegmentState::idle ? "not attached, created by " : "";
     return fmt::format("{}{}", idle, fmt::join(owners, ", "));
 }
 

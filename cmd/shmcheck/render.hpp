@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How lm-shmcheck prints: one line for the host and one for each segment, or JSON Lines.
+// The output of lm-shmcheck: a line for the host and one for each segment, or JSON Lines.
 #pragma once
 
 #include <optional>
@@ -16,21 +16,22 @@ std::string_view name_of(Health health);
 struct Sample {
     std::string host;
     std::string filesystem;
-    std::string time;  // UTC, ISO
+    std::string time;  // UTC, ISO 8601
     cluster::SharedMemory memory;
     Health health = Health::ok;
-    std::string reason;    // why it is not ok
-    i64 highest_used = 0;  // seen while watching
+    std::string reason;    // empty when it is ok
+    i64 highest_used = 0;  // bytes, of all samples of --watch
 };
 
+// Options of the output.
 struct Shown {
-    i64 min_size = 0;  // of a segment
+    i64 min_size = 0;  // segments of fewer bytes are not listed
     bool only_dead = false;
-    bool watching = false;
+    bool watching = false;  // --watch: with time and highest use
 };
 
 std::string heading_text(const Shown& shown);
-// The host's line, then its segments.
+// Returns the host's line, then its segments.
 std::string sample_text(const Sample& sample, const Shown& shown);
 std::string sample_json(const Sample& sample, const Shown& shown);
 

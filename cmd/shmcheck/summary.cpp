@@ -43,7 +43,8 @@ Hosts read_hosts(std::istream& lines) {
             .dead_segments = io::json_get<i64>(json, "dead_segments", place),
             .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
     }
-    if (hosts.empty()) run_error(source, "names no host: give it the output of lm-shmcheck --json");
+    if (hosts.empty())
+        run_error(source, "contains no host: pipe the output of lm-shmcheck --json into it");
     return hosts;
 }
 
@@ -51,7 +52,8 @@ std::string hosts_text(size_t n) {
     return fmt::format("{} host{}", n, n == 1 ? "" : "s");
 }
 
-// "97.0 % of its bytes are used (critical from 95 %)": hosts with another share say the same.
+// Hosts are grouped by their reason, "97.0 % of its bytes are used (critical from 95 %)", without
+// the leading share.
 std::string thresholds_text(const Hosts& hosts, std::string_view health) {
     struct Same {
         double highest = 0;
@@ -89,7 +91,7 @@ std::string dead_text(const Hosts& hosts) {
                        human_size(bytes), host_list(names));
 }
 
-// A host whose memory is another size than that of most is worth a look.
+// Reports hosts whose shared memory has another size than that of most hosts.
 std::string sizes_text(const Hosts& hosts) {
     std::map<i64, std::vector<std::string>> by_size;
     for (const auto& [name, host] : hosts) by_size[host.size].push_back(name);
@@ -105,12 +107,12 @@ std::string sizes_text(const Hosts& hosts) {
     return text;
 }
 
-// A name's number at its end; names that differ in it alone are written together.
+// A host name, divided into its prefix and the number at its end. Names with one prefix are merged.
 struct Numbered {
     std::string prefix;
-    size_t width = 0;     // of the number
-    bool padded = false;  // with zeros
-    i64 number = -1;      // none
+    size_t width = 0;     // digits of the number
+    bool padded = false;  // the number has leading zeros
+    i64 number = -1;      // -1: none
 };
 
 Numbered split(const std::string& name) {
@@ -141,7 +143,7 @@ std::string host_list(std::vector<std::string> hosts) {
     }
     std::vector<std::string> parts;
     size_t n_runs = 0;
-    size_t n_left_out = 0;
+    size_t n_omitted = 0;
     for (const auto& [key, numbers] : groups) {
         const auto& [prefix, width] = key;
         std::vector<std::string> runs;
@@ -153,7 +155,7 @@ std::string host_list(std::vector<std::string> hosts) {
                 runs.push_back(fmt::format("{:0{}}", *first, width));
                 if (last > *first) runs.back() += fmt::format("-{:0{}}", last, width);
             } else {
-                n_left_out += static_cast<size_t>(last - *first + 1);
+                n_omitted += static_cast<size_t>(last - *first + 1);
             }
             first = end;
         }
@@ -167,7 +169,7 @@ std::string host_list(std::vector<std::string> hosts) {
         }
     }
     std::string text = fmt::format("{}", fmt::join(parts, ","));
-    if (n_left_out > 0) text += fmt::format(" and {} more", n_left_out);
+    if (n_omitted > 0) text += fmt::format(" and {} more", n_omitted);
     return text;
 }
 

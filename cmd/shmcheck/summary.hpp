@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What many hosts have said (--json of each), in a line for each thing that was found instead of
-// one for each host.
+// Summarizes the --json output of many hosts: one line for each finding, with the hosts that share
+// it, instead of one line for each host.
 #pragma once
 
 #include <istream>
@@ -11,15 +11,16 @@ namespace lm::shmcheck {
 
 struct Summary {
     std::string text;
-    bool healthy = true;    // all thresholds are kept
-    bool has_dead = false;  // segments
+    bool healthy = true;    // no host exceeds a threshold
+    bool has_dead = false;  // some host has dead segments
 };
 
-// Lines of other kinds are left out; of a host that spoke twice the last one counts. Throws
-// Error(failure) naming the line that is none of ours.
+// Summarizes lines of lm-shmcheck --json. Lines of other kinds than "host" are skipped; the last
+// line of a host counts. Throws Error(failure) naming a line that is not JSON of lm-shmcheck.
 Summary summary_of(std::istream& json_lines);
 
-// "n[003-007,012],login": as Slurm writes node lists; the rest is counted when there are very many.
+// Returns "n[003-007,012],login", in the syntax of Slurm's node lists. After 40 runs of numbers the
+// remaining hosts are only counted.
 std::string host_list(std::vector<std::string> hosts);
 
 }  // namespace lm::shmcheck

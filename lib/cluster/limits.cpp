@@ -62,7 +62,7 @@ void add_huge_pages(std::vector<Limit>& limits) {
     }
 }
 
-// The number behind `key` in a file of lines "key number", such as /proc/meminfo and memory.stat.
+// Returns the number of the line "KEY NUMBER" in a file such as /proc/meminfo or memory.stat.
 std::optional<i64> keyed_number(const std::string& path, const std::string& key) {
     std::istringstream lines(text_of(path).value_or(""));
     for (std::string line; std::getline(lines, line);) {
@@ -74,18 +74,21 @@ std::optional<i64> keyed_number(const std::string& path, const std::string& key)
     return std::nullopt;
 }
 
-constexpr i64 no_limit = i64{1} << 60;  // version 1 writes "no limit" as a huge number
+// Control groups of version 1 report "no limit" as LONG_MAX rounded down to pages.
+constexpr i64 no_limit = i64{1} << 60;
 
 struct GroupFiles {
     const char* limit;
     const char* use;
-    const char* cached;  // in memory.stat: file pages that are given back when memory is wanted
+    // In memory.stat: inactive file pages, which count as use but which the kernel reclaims first.
+    const char* cached;
 };
 constexpr GroupFiles files_v1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                  "total_inactive_file"};
 constexpr GroupFiles files_v2 = {"/memory.max", "/memory.current", "inactive_file"};
 
-// The least that is left in the group `root/path` and all above it.
+// Returns the minimum of the remaining memory of the group `root/path` and of all groups above it;
+// nullopt: none has a limit.
 std::optional<i64> least_left(const std::string& root, std::string path, const GroupFiles& files) {
     std::optional<i64> least;
     while (true) {
@@ -103,7 +106,7 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
     }
 }
 
-// The lowest of FILE in `root/path` and all groups above it.
+// Returns the minimum of the limits in FILE of the group `root/path` and of all groups above it.
 std::optional<i64> lowest_limit(const std::string& root, std::string path, const char* file) {
     std::optional<i64> lowest;
     while (true) {

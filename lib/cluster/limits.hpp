@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of this host and process that end trainings: locked memory, open files, huge pages, the
-// control group's memory, tmpfs mounts.
+// Limits of this host and process that a training can hit: locked memory, open files, huge pages,
+// the control group's memory, tmpfs mounts; and the memory that is still free under them.
 #pragma once
 
 #include <optional>
@@ -14,37 +14,42 @@ namespace lm::cluster {
 
 struct Limit {
     std::string key;   // "memlock_soft"
-    std::string what;  // for people
+    std::string what;  // "locked memory, soft"
     bool is_bytes = true;
     std::optional<i64> value;  // nullopt: unlimited
 };
 
-// What the system tells; a limit that it does not know is left out.
+// Returns the limits of this host and process. Limits that the system does not report are omitted.
 std::vector<Limit> read_limits();
 
-// The memory limit of this process's control group or of one above it, the lowest; nullopt: none.
+// Returns the lowest memory limit, in bytes, of this process's control group and those above it;
+// nullopt: no limit.
 std::optional<i64> cgroup_memory_limit();
 
-// What processes may still take without the out-of-memory killer: the least of the host's available
-// memory and of what is left under the limits of the control groups that this process is in.
+// The memory that this process can still allocate before the out-of-memory killer acts: the minimum
+// of the host's available memory and the memory that remains under the limit of each control group
+// that the process is in.
 struct MemoryRoom {
     i64 bytes = 0;
-    std::string whose;  // "available memory of the host", "memory left in the control group"
+    std::string whose;  // the limiting one: "available memory of the host", "memory left in the
+                        // control group"
 };
-// nullopt: the system does not tell.
+// Returns nullopt when the system does not report it.
 std::optional<MemoryRoom> memory_room();
-// What `ulimit -v` leaves this process of its address space; nullopt: it sets no limit.
+// Returns the address space, in bytes, that this process can still map under `ulimit -v`; nullopt:
+// no limit.
 std::optional<i64> address_room();
 
 struct Mount {
     std::string path;
-    i64 size = 0;
-    i64 used = 0;
+    i64 size = 0;  // bytes
+    i64 used = 0;  // bytes
 };
+// Returns the tmpfs mounts of this process's mount namespace, each path once.
 std::vector<Mount> tmpfs_mounts();
 
-// Paths of this process's group in /proc/self/cgroup: version 2 ("0::/a"), else version 1's memory
-// controller ("4:memory:/a").
+// The paths of this process's control group in /proc/self/cgroup: of version 2 ("0::/a"), and of
+// version 1's memory controller ("4:memory:/a"). Empty: the root group, or no such line.
 struct CgroupPaths {
     std::string v2;
     std::string v1_memory;

@@ -31,7 +31,7 @@ std::vector<std::string> names_in(const std::string& directory) {
 
 struct Text {
     bool permitted = true;
-    std::string text;  // empty when the process ended, or has no memory (threads of the kernel)
+    std::string text;  // empty when the process has ended, or has no memory (kernel threads)
 };
 
 Text text_of(const std::string& path) {
@@ -48,15 +48,16 @@ Text text_of(const std::string& path) {
     }
 }
 
+// Parses a number at the front of `text` and removes it.
 template <typename T>
-bool take_number(std::string_view& text, T& value, int base) {
+bool parse_number_prefix(std::string_view& text, T& value, int base) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
     if (error != std::errc()) return false;
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     return true;
 }
 
-bool take_char(std::string_view& text, char c) {
+bool skip_char(std::string_view& text, char c) {
     if (text.empty() || text.front() != c) return false;
     text.remove_prefix(1);
     return true;
@@ -77,7 +78,7 @@ void add_mapped_files(ProcessTable& table, i64 pid, u64 device, std::string_view
         const std::optional<MapsLine> line = parse_maps_line(maps.substr(0, end));
         maps.remove_prefix(std::min(end + 1, maps.size()));
         if (!line) continue;
-        if (line->path.starts_with("/SYSV")) {  // its inode is the segment's number
+        if (line->path.starts_with("/SYSV")) {  // the inode of such a mapping is the segment's id
             std::vector<i64>& pids = table.system_v[static_cast<i64>(line->file.inode)];
             if (pids.empty() || pids.back() != pid) pids.push_back(pid);
         }
@@ -98,14 +99,14 @@ void add_open_files(ProcessTable& table, i64 pid, u64 device, const std::string&
         std::string path(target, static_cast<size_t>(n));
         if (path.ends_with(deleted_mark)) path.resize(path.size() - deleted_mark.size());
         add_use(table, pid, {status.st_dev, status.st_ino}, std::move(path), status.st_nlink == 0,
-                i64{status.st_blocks} * 512);
+                i64{status.st_blocks} * 512);  // st_blocks counts 512 bytes on every file system
     }
 }
 
 void add_process(ProcessTable& table, i64 pid, u64 device) {
     const std::string directory = "/proc/" + std::to_string(pid);
     struct stat status = {};
-    if (stat(directory.c_str(), &status) != 0) return;  // ended meanwhile
+    if (stat(directory.c_str(), &status) != 0) return;  // it has ended since
     Process process{.pid = pid, .uid = status.st_uid, .command = {}};
     const std::string name = text_of(directory + "/comm").text;
     process.command = name.substr(0, name.find('\n'));
@@ -131,7 +132,7 @@ ProcessTable read_processes(u64 device) {
     for (const std::string& name : names_in("/proc")) {
         std::string_view digits = name;
         i64 pid = 0;
-        if (take_number(digits, pid, 10) && digits.empty()) pids.push_back(pid);
+        if (parse_number_prefix(digits, pid, 10) && digits.empty()) pids.push_back(pid);
     }
     std::ranges::sort(pids);
     for (const i64 pid : pids) add_process(table, pid, device);
@@ -142,7 +143,7 @@ bool process_exists(i64 pid) {
     return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
 }
 
-// 7f00-7f10 rw-s 00000000 00:16 1234   /dev/shm/name (deleted)
+// proc_pid_maps(5): 7f00-7f10 rw-s 00000000 00:16 1234   /dev/shm/name (deleted)
 std::optional<MapsLine> parse_maps_line(std::string_view line) {
     u64 begin = 0;
     u64 end = 0;
@@ -150,15 +151,16 @@ std::optional<MapsLine> parse_maps_line(std::string_view line) {
     unsigned major_number = 0;
     unsigned minor_number = 0;
     MapsLine result;
-    if (!take_number(line, begin, 16) || !take_char(line, '-') || !take_number(line, end, 16)) {
+    if (!parse_number_prefix(line, begin, 16) || !skip_char(line, '-') ||
+        !parse_number_prefix(line, end, 16)) {
         return std::nullopt;
     }
     if (line.size() < 6) return std::nullopt;
     line.remove_prefix(6);  // " rw-s "
-    if (!take_number(line, offset, 16) || !take_char(line, ' ') ||
-        !take_number(line, major_number, 16) || !take_char(line, ':') ||
-        !take_number(line, minor_number, 16) || !take_char(line, ' ') ||
-        !take_number(line, result.file.inode, 10) || result.file.inode == 0) {
+    if (!parse_number_prefix(line, offset, 16) || !skip_char(line, ' ') ||
+        !parse_number_prefix(line, major_number, 16) || !skip_char(line, ':') ||
+        !parse_number_prefix(line, minor_number, 16) || !skip_char(line, ' ') ||
+        !parse_number_prefix(line, result.file.inode, 10) || result.file.inode == 0) {
         return std::nullopt;
     }
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));

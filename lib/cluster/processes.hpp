@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of this host and the files that they have open or mapped, from /proc. Processes of
-// other users are only partly visible without privileges; that is recorded, not guessed.
+// The processes of this host and the files that they have open or mapped, read from /proc
+// (proc(5)). Without privileges the files of other users' processes are not visible;
+// Process::visible records that.
 #pragma once
 
 #include <map>
@@ -17,11 +18,11 @@ namespace lm::cluster {
 struct Process {
     i64 pid = 0;
     i64 uid = 0;
-    std::string command;  // its short name (/proc/PID/comm)
+    std::string command;  // short name (/proc/PID/comm)
     bool visible = true;  // false: its mappings could not be read
 };
 
-// A file by what maps and stat agree on.
+// The identity of a file, the same in /proc/PID/maps and stat().
 struct FileId {
     u64 device = 0;
     u64 inode = 0;
@@ -30,26 +31,27 @@ struct FileId {
 
 struct FileUse {
     std::vector<i64> pids;  // ascending, each once
-    std::string path;       // as a process sees it
-    bool deleted = false;   // the name is gone, the memory is not
-    i64 bytes = 0;          // largest extent that a process maps, or the size of an open file
+    std::string path;       // in the mount namespace of one of the processes
+    bool deleted = false;   // unlinked; the memory stays allocated while a process uses the file
+    i64 bytes = 0;          // allocated bytes of an open file, else the end of the largest mapping
 };
 
 struct ProcessTable {
     std::map<i64, Process> processes;
-    std::map<FileId, FileUse> files;           // those on `device` only
-    std::map<i64, std::vector<i64>> system_v;  // pids by segment
+    std::map<FileId, FileUse> files;           // only of the file system `device`
+    std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
-    // Could a process that we cannot look into have the files of this user open?
+    // Returns whether the files of every process that could have files of this user open were
+    // visible.
     bool sees_all_of(i64 uid) const;
 };
 
-// Every process of /proc, and who uses files of `device` (st_dev of a file system).
+// Reads all processes of /proc, and which of them use files of `device` (st_dev of a file system).
 ProcessTable read_processes(u64 device);
 
 bool process_exists(i64 pid);
 
-// One line of /proc/PID/maps; nullopt for anonymous memory and junk.
+// One line of /proc/PID/maps.
 struct MapsLine {
     i64 bytes = 0;
     i64 file_offset = 0;
@@ -57,9 +59,10 @@ struct MapsLine {
     std::string path;
     bool deleted = false;
 };
+// Returns nullopt for anonymous memory and malformed lines.
 std::optional<MapsLine> parse_maps_line(std::string_view line);
 
-// The user's name, or the number when there is none.
+// Returns the user's name, or the number when the user has none.
 std::string user_name(i64 uid);
 
 }  // namespace lm::cluster

@@ -39,21 +39,23 @@ std::vector<Process> processes_named(const ProcessTable& table, const std::vecto
     return result;
 }
 
-enum class Holder { none, some, not_told };
+enum class Holder { none, some, unknown };
 
-// Does anybody have this file open or mapped, seen or unseen, here or in another container? The
-// kernel grants a write lease only on a file that nobody else has open (fcntl(2), F_SETLEASE), and
-// only to its owner or a privileged user. The lease is given back at once.
+// Returns whether a process has this file open or mapped, visible or not, in this container or
+// another one. The kernel grants a write lease only on a file that no other process has open
+// (fcntl(2), F_SETLEASE), and only to its owner or a privileged user. The lease is released at
+// once.
 Holder ask_for_lease(const std::string& path) {
     const io::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd.valid()) return Holder::not_told;
-    const auto before = std::signal(SIGIO, SIG_IGN);  // sent if somebody opens it just now
+    if (!fd.valid()) return Holder::unknown;
+    const auto before =
+        std::signal(SIGIO, SIG_IGN);  // the kernel sends it when a process opens the file now
     const bool granted = fcntl(fd.get(), F_SETLEASE, F_WRLCK) == 0;
     const bool busy = !granted && (errno == EAGAIN || errno == EBUSY);
     if (granted) fcntl(fd.get(), F_SETLEASE, F_UNLCK);
     std::signal(SIGIO, before);
     if (granted) return Holder::none;
-    return busy ? Holder::some : Holder::not_told;
+    return busy ? Holder::some : Holder::unknown;
 }
 
 SegmentState state_without_owners(const Segment& segment, const ProcessTable& table) {
@@ -62,7 +64,7 @@ SegmentState state_without_owners(const Segment& segment, const ProcessTable& ta
             return SegmentState::dead;
         case Holder::some:
             return SegmentState::live;
-        case Holder::not_told:
+        case Holder::unknown:
             break;
     }
     return table.sees_all_of(segment.uid) ? SegmentState::dead : SegmentState::unknown;
@@ -75,7 +77,7 @@ void find_owners(Segment& segment, const ProcessTable& table) {
         segment.owners.empty() ? state_without_owners(segment, table) : SegmentState::live;
 }
 
-// Files that have a name below `directory`.
+// Returns the files below `directory`, subfolders included.
 std::vector<Segment> named_segments(const std::string& directory, u64 device) {
     std::vector<Segment> segments;
     std::error_code error;
@@ -83,7 +85,7 @@ std::vector<Segment> named_segments(const std::string& directory, u64 device) {
                                            error);
     for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
         struct stat status = {};
-        if (lstat(entry->path().c_str(), &status) != 0) continue;  // removed meanwhile
+        if (lstat(entry->path().c_str(), &status) != 0) continue;  // removed since
         if (!S_ISREG(status.st_mode) || status.st_dev != device) continue;
         Segment segment;
         segment.name = entry->path();
@@ -96,7 +98,7 @@ std::vector<Segment> named_segments(const std::string& directory, u64 device) {
     return segments;
 }
 
-// Memory of files whose name is gone while processes still hold them.
+// Appends files that were unlinked while processes still hold them: they keep their memory.
 void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     for (const auto& [file, use] : table.files) {
         if (!use.deleted) continue;
@@ -112,7 +114,7 @@ void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     }
 }
 
-// The kernel tells the creator and how many processes are attached; maps tell which ones.
+// The kernel reports the creator and the number of attached processes; /proc/PID/maps shows which.
 void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& table) {
     const auto creator = table.processes.find(segment.creator);
     const auto attached = table.system_v.find(segment.id);
@@ -124,7 +126,7 @@ void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& 
     if (n_attached > 0) {
         segment.state = SegmentState::live;
     } else if (segment.creator == 0) {
-        segment.state = SegmentState::unknown;  // made in another process namespace
+        segment.state = SegmentState::unknown;  // created in another pid namespace
     } else {
         segment.state = process_exists(segment.creator) ? SegmentState::idle : SegmentState::dead;
     }
@@ -208,7 +210,7 @@ SharedMemory read_shared_memory(const std::string& directory) {
     SharedMemory memory;
     memory.use = filesystem_use(directory);
     const u64 device = device_of(directory);
-    // Names first: a segment made after the processes were read would look dead.
+    // Segments before processes: a segment created between the two reads would look dead otherwise.
     memory.segments = named_segments(directory, device);
     std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
     const ProcessTable table = read_processes(device);
@@ -230,7 +232,7 @@ Removal remove_if_dead(const std::string& directory, const Segment& segment, i64
         return other.name == segment.name && other.file == segment.file &&
                other.creator == segment.creator;
     });
-    if (found == now.segments.end()) return {false, "it is gone already"};
+    if (found == now.segments.end()) return {false, "it was removed already"};
     if (found->state != SegmentState::dead) return {false, "it is in use again"};
     if (std::time(nullptr) - found->changed < min_age_s) {
         return {false, fmt::format("it changed less than {} s ago", min_age_s)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of this host: how full its file system is, which segments lie in it (POSIX) or
-// beside it (System V), and which processes hold them. Works without privileges; what it cannot see
-// it calls unknown.
+// The shared memory of this host: how full its file system is, its segments (POSIX: files in that
+// file system; System V: kernel objects), and the processes that hold them. Works without
+// privileges; a segment whose holders are not visible is `unknown`.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct FilesystemUse {
     i64 size = 0;  // bytes
     i64 used = 0;
     i64 available = 0;
-    i64 inodes = 0;  // 0: without limit
+    i64 inodes = 0;  // 0: no limit
     i64 inodes_used = 0;
     double use() const {
         return size > 0 ? static_cast<double>(used) / static_cast<double>(size) : 0;
@@ -28,24 +28,24 @@ struct FilesystemUse {
 // Throws Error(failure) when `path` cannot be examined.
 FilesystemUse filesystem_use(const std::string& path);
 
-// live: a process has it open or mapped, whether we can name it or not; dead: none has; idle: a
-// System V segment nobody is attached to, whose creator lives; unknown: another user's segment
-// without an owner that we may see.
+// live: a process has the segment open or mapped, whether it is visible or not; dead: no process
+// has; idle: a System V segment that no process is attached to, whose creator is alive; unknown:
+// another user's segment without a visible holder.
 enum class SegmentState { live, idle, dead, unknown };
 std::string_view name_of(SegmentState state);
 
 struct Segment {
     bool system_v = false;
-    std::string name;  // path of a POSIX segment, "sysv:ID" of a System V segment
-    i64 id = -1;       // of a System V segment
-    FileId file;       // of a POSIX segment
-    bool deleted = false;
-    i64 bytes = 0;  // that it occupies
+    std::string name;      // path of a POSIX segment, "sysv:ID" of a System V segment
+    i64 id = -1;           // System V only
+    FileId file;           // POSIX only
+    bool deleted = false;  // POSIX only: unlinked while a process holds it
+    i64 bytes = 0;         // allocated memory
     i64 uid = 0;
     i64 changed = 0;  // Unix time of the last change (POSIX) or of creation (System V)
     SegmentState state = SegmentState::unknown;
-    std::vector<Process> owners;  // as far as visible; of an idle System V segment its creator
-    i64 creator = 0;              // pid that made a System V segment
+    std::vector<Process> owners;  // visible holders; for an idle System V segment its creator
+    i64 creator = 0;              // pid of the process that created it; System V only
 };
 
 struct SharedMemory {
@@ -53,18 +53,18 @@ struct SharedMemory {
     std::vector<Segment> segments;  // largest first
 };
 
-// `directory` is the mount point of the file system, normally /dev/shm.
+// Reads the file system mounted at `directory` (normally /dev/shm) and all System V segments.
+// Throws Error(failure) when `directory` cannot be read.
 SharedMemory read_shared_memory(const std::string& directory);
 
-// The System V segments of /proc/sysvipc/shm, without owners and state.
+// Parses the text of /proc/sysvipc/shm. Owners and state of the segments are not set.
 std::vector<Segment> parse_system_v(std::string_view text);
 
-// Removes a dead segment. Looks again first: false, with the reason, when it is no longer dead or
-// was changed less than `min_age_s` ago (its user may be about to open it), or when the system
-// refuses.
+// Removes a segment if it is still dead, which is checked once more. Does not remove one that was
+// changed less than `min_age_s` ago: its user may be about to open it.
 struct Removal {
     bool removed = false;
-    std::string reason;
+    std::string reason;  // why not
 };
 Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s);
 

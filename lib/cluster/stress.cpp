@@ -27,14 +27,14 @@ namespace {
 constexpr i64 chunk_bytes = i64{16} << 20;
 constexpr i64 page_bytes = 4096;
 
-// How far the child came; it lies in memory that parent and child share.
+// The child's progress, in memory that parent and child share.
 struct Progress {
     volatile i64 allocated = 0;
     volatile i64 touched = 0;
     volatile int error = 0;
 };
 
-// Writes a word into every page and reads it back. False: a word came back wrong.
+// Writes a word to every page and reads all of them back. Returns false when one differs.
 bool touch(void* memory, i64 bytes, i64 seed) {
     auto* words = static_cast<volatile i64*>(memory);
     constexpr i64 stride = page_bytes / static_cast<i64>(sizeof(i64));
@@ -46,8 +46,8 @@ bool touch(void* memory, i64 bytes, i64 seed) {
     return true;
 }
 
-// Of the processes of this host the out-of-memory killer takes this one first, and it ends with the
-// one that started it. What the system refuses of this is not needed.
+// Makes this process the first victim of the out-of-memory killer, and ends it with its parent.
+// Neither is essential, so errors are ignored.
 void go_first(pid_t parent) {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -61,7 +61,7 @@ void go_first(pid_t parent) {
 int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
     for (i64 done = 0; done < bytes; done += chunk_bytes) {
         const i64 n = std::min(chunk_bytes, bytes - done);
-        // tmpfs takes the pages now, so that a full file system is an error here and not a SIGBUS.
+        // Allocates the pages, so that a full file system is an error here and not a SIGBUS below.
         if (fallocate(fd, 0, done, n) != 0) return errno;
         progress.allocated = done + n;
         void* memory =
@@ -75,14 +75,14 @@ int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
     return 0;
 }
 
-// Runs in the child: system calls only. The file is the child's alone, so that its memory is free
-// again when the child is gone. Returns an errno.
-int take(const char* directory, i64 bytes, Progress& progress) {
+// Runs in the child after fork(), so system calls only. O_TMPFILE: the file has no name, and the
+// end of the child frees its memory. Returns an errno.
+int run_in_child(const char* directory, i64 bytes, Progress& progress) {
     const int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
 }
 
-// Why `bytes` are not to be tried; empty when they are.
+// Returns why a test of `bytes` is refused; empty: it is not.
 std::string refusal(const std::string& directory, i64 bytes) {
     struct statvfs status = {};
     if (statvfs(directory.c_str(), &status) != 0) {
@@ -90,7 +90,7 @@ std::string refusal(const std::string& directory, i64 bytes) {
     }
     const auto blocks = static_cast<i64>(geteuid() == 0 ? status.f_bfree : status.f_bavail);
     const i64 free = blocks * static_cast<i64>(status.f_frsize);
-    // A tmpfs without a limit of its own says that it has no blocks.
+    // A tmpfs without a size limit reports 0 blocks.
     if (status.f_blocks != 0 && bytes > free) {
         return fmt::format("not tried: the file system has {} free of the {} asked for",
                            human_size(free), human_size(bytes));
@@ -128,7 +128,7 @@ StressResult stress_shared_memory(const std::string& directory, i64 bytes) {
     if (child < 0) run_error("fork", "{}", std::strerror(errno));
     if (child == 0) {
         go_first(parent);
-        progress->error = take(directory.c_str(), bytes, *progress);
+        progress->error = run_in_child(directory.c_str(), bytes, *progress);
         _exit(0);
     }
     int status = 0;

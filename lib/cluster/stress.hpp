@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether so much shared memory can really be had: allocates, touches and frees it in a
-// child process, so that a bus error or the out-of-memory killer hits the child only, and its death
-// frees the memory. More than there is room for is not tried at all: shared memory outlives the
-// out-of-memory killer's victims, which goes on through the host until nothing is left.
+// Tests whether an amount of shared memory is available: allocates, touches and frees it in a child
+// process, so that a bus error or the out-of-memory killer ends only the child, and the end of the
+// child frees the memory. An amount above the free memory is refused without a test: killing
+// processes does not free the shared memory of others, so the out-of-memory killer would kill one
+// process of the host after another.
 #pragma once
 
 #include <string>
@@ -16,15 +17,17 @@ struct StressResult {
     i64 allocated = 0;  // bytes that the file system granted
     i64 touched = 0;    // bytes that were written and read back
     double seconds = 0;
-    std::string reason;  // why it did not pass
+    std::string reason;  // empty when it passed
 };
 
-// What is left to the others on the host: MemAvailable is an estimate, and they go on allocating.
+// Returns the bytes of `room` that a test leaves free: MemAvailable is an estimate, and other
+// processes continue to allocate.
 constexpr i64 stress_margin(i64 room) {
     return room / 16 > (i64{256} << 20) ? room / 16 : i64{256} << 20;
 }
 
-// A file without a name in `directory` is used; nothing stays behind, whatever happens.
+// Tests `bytes` of the tmpfs at `directory`, in an unlinked file, which cannot be left over. Throws
+// Error(failure) when the directory cannot be read or the test cannot start.
 StressResult stress_shared_memory(const std::string& directory, i64 bytes);
 
 }  // namespace lm::cluster

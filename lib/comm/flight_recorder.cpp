@@ -86,7 +86,7 @@ std::string FlightRecorder::describe(const Event& event) {
         case What::wait:
             return fmt::format("group '{}': waits", event.group);
         case What::end_of_wait:
-            return fmt::format("group '{}': goes on", event.group);
+            return fmt::format("group '{}': continues", event.group);
     }
     return "";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does and did last, for the moment when something hangs: the trainer tells its phases,
-// the groups their operations, into a ring of the last events that allocates nothing. Any thread
-// may read it at any time.
+// What a rank does, and its last events, for reports when something hangs (in the manner of
+// PyTorch's FlightRecorder). The trainer records steps and phases, groups record operations. Events
+// go to a ring of fixed size: nothing is allocated. All members may be called by any thread.
 #pragma once
 
 #include <array>
@@ -17,21 +17,24 @@ class FlightRecorder {
   public:
     static constexpr size_t n_events = 512;
 
-    void step(i64 number);  // a training step begins
-    // A phase begins and the former ends: "forward" of a micro-batch, "optimizer", "save". `phase`
-    // must live as long as this object: a literal.
+    void step(i64 number);  // training step `number` begins
+    // A phase begins and the previous one ends: "forward" of micro-batch `number`, "optimizer",
+    // "save". `phase` must live as long as this object: a literal.
     void enter(const char* phase, i64 number = -1);
-    // What groups record by themselves (Group::record_to).
+    // Called by groups (Group::record_to): an operation was started; the rank's thread begins and
+    // ends to wait for one.
     void started(const std::string& group, const Operation& operation, i64 number);
     void waiting(const std::string& group);
     void waited(const std::string& group);
 
-    // "forward 3 of step 12 for 61 s, waiting in group 'tensor' for 60 s, which last started
-    // all_reduce(sum, 100 x fp32), operation 1234"; "not started yet".
+    // Returns what the rank does now: "forward 3 of step 12 for 61 s, waiting in group 'tensor' for
+    // 60 s, last started group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes";
+    // "not started yet".
     std::string where() const;
-    // The last events, oldest first, each a line with how long ago it was.
+    // Returns the last events, oldest first, one line each, with their age.
     std::vector<std::string> events() const;
-    double last_event_s() const;  // monotonic_s() of it; of the construction when there is none
+    // Returns when the last event was, in monotonic_s(); before the first: the construction.
+    double last_event_s() const;
 
   private:
     enum class What : u8 { step, phase, operation, wait, end_of_wait };
@@ -39,19 +42,19 @@ class FlightRecorder {
         double at_s = 0;
         What what = What::step;
         const char* phase = nullptr;
-        i64 number = 0;
-        Operation operation;
-        char group[24] = "";
+        i64 number = 0;       // step, micro-batch or operation
+        Operation operation;  // memory is not read: it may be gone
+        char group[24] = "";  // cut, since a string would allocate
     };
 
     Event& add(What what);
     static std::string describe(const Event& event);
 
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_;  // guards all that follows
     std::array<Event, n_events> ring_;
     size_t n_added_ = 0;
     double created_s_ = now_s();
-    Event step_, phase_, operation_, wait_;  // the latest of each; at_s 0: none
+    Event step_, phase_, operation_, wait_;  // the last of each; at_s 0: none
     static double now_s();
 };
 

@@ -9,7 +9,8 @@ namespace lm::comm {
 namespace {
 
 void check_reducible(const View& x) {
-    LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16, "a reduction of bytes");
+    LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16,
+             "expected a type with arithmetic, got {}", lm::name_of(x.dtype));
 }
 
 Operation all_reduce_of(const View& x, Reduction reduction) {
@@ -17,9 +18,13 @@ Operation all_reduce_of(const View& x, Reduction reduction) {
     return {Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
 }
 
+// whole [size * n], part [n]
 void check_parts(const View& whole, const View& part, int size) {
-    LM_CHECK(whole.dtype == part.dtype && whole.numel() == part.numel() * size,
-             "views of a collective that do not fit the group's size");
+    LM_CHECK(whole.dtype == part.dtype, "expected views of one type, got {} and {}",
+             lm::name_of(whole.dtype), lm::name_of(part.dtype));
+    LM_CHECK(whole.numel() == part.numel() * size,
+             "expected a view of {} parts of {} elements, got {} elements", size, part.numel(),
+             whole.numel());
 }
 
 Operation reduce_scatter_of(const View& in, const View& out, Reduction reduction, int size) {
@@ -35,18 +40,20 @@ Operation all_gather_of(const View& in, const View& out, int size) {
 
 }  // namespace
 
-Work Group::begin(const Operation& operation, const Work& behind) {
-    LM_CHECK(operation.peer < size_, "a rank outside of the group");
+Work Group::begin(const Operation& operation, const Work& after) {
+    LM_CHECK(operation.peer < size_, "expected a member below {}, got {}", size_, operation.peer);
     const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
     if (recorder_) recorder_->started(name_, operation, number);
-    const i64 handle = behind.group_ == nullptr
+    const i64 handle = after.group_ == nullptr
                            ? start(operation)
-                           : start_after(operation, *behind.group_, behind.handle_);
+                           : start_after(operation, *after.group_, after.handle_);
     return handle == 0 ? Work() : Work(this, handle);
 }
 
 i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
-    LM_CHECK(other.done(handle), "an operation that is to follow one that is under way");
+    // This backend cannot order a receive after a pending operation: only one that is done will do.
+    LM_CHECK(other.done(handle), "{} after a pending operation of group '{}'", operation.str(),
+             other.name());
     return start(operation);
 }
 
@@ -69,19 +76,18 @@ Work Group::start_all_gather(const View& in, const View& out) {
 }
 
 Work Group::start_broadcast(const View& x, int root) {
-    LM_CHECK(root >= 0, "a rank outside of the group");
+    LM_CHECK(root >= 0, "expected a member as root, got {}", root);
     return begin({Kind::broadcast, Reduction::sum, x.dtype, x.numel(), root, x.data, x.data});
 }
 
 Work Group::start_send(const View& x, int to) {
-    LM_CHECK(to >= 0 && to != rank_, "a message to the rank itself");
+    LM_CHECK(to >= 0 && to != rank_, "expected another member than {}, got {}", rank_, to);
     return begin({Kind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
 }
 
-Work Group::start_receive(const View& x, int from, const Work& behind) {
-    LM_CHECK(from >= 0 && from != rank_, "a message from the rank itself");
-    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data},
-                 behind);
+Work Group::start_receive(const View& x, int from, const Work& after) {
+    LM_CHECK(from >= 0 && from != rank_, "expected another member than {}, got {}", rank_, from);
+    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data}, after);
 }
 
 void Group::warm_up_all_reduce(const View& x, Reduction reduction) {
@@ -102,7 +108,7 @@ void Group::barrier() {
 
 std::string Group::timeout_message(const Operation& operation, i64 number, double waited_s) {
     const std::string which = number < 0 ? "" : fmt::format(", operation {}", number);
-    return fmt::format("{}{}: did not end within {:.0f} s", operation.str(), which, waited_s);
+    return fmt::format("{}{}: timed out after {:.0f} s", operation.str(), which, waited_s);
 }
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {

@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks and its collectives, over views, never byte counts. All members call the same
-// collectives with the same shapes in the same order. The same code runs over one rank (self), the
-// threads of a process, MPI, and NCCL. A group is used by one thread of its rank at a time.
+// A group of ranks and its collectives, over views, never byte counts. Backends: one rank alone
+// (comm/self), the threads of a process (comm/threads), MPI (comm/mpi), frames over TCP (comm/tcp)
+// and NCCL (cuda/nccl).
 //
-// start_*() begins an operation behind what the device was told before and returns at once; its
-// views must not be touched until wait(). The plain forms do both. Several may be under way; each
-// is waited for, or seen done, in the end. Reductions add in an order that depends on the group's
-// size and the shape alone: the same inputs give the same bits. Nothing is allocated after the
-// first operations of a run.
+// Order. All members call the same collectives with the same shapes in the same order. One thread
+// of a rank uses a group at a time.
 //
-// A member that does not come: after the timeout the operation throws Error(failure) with its
-// name, its number, and the ranks that are missing. After a failure or abort() of any member the
-// operations of all others throw with its reason. Members whose operations do not match each other:
-// Error(bug) naming both; backends where that costs something (MPI) look for it on request only.
+// Asynchrony. start_*() enqueues an operation and returns at once; the plain forms also wait for
+// it. Several operations may be pending. The caller keeps the views of a pending operation alive
+// and untouched until Work::wait() has returned or Work::done() has returned true; one of the two
+// is called for every Work.
+//
+// Streams. For device memory an operation is stream-ordered after all work that the compute stream
+// was given before start_*(), and work given to it after wait() is ordered after the operation.
+// wait() then need not block the host. For host memory wait() blocks until the operation is done.
+//
+// Determinism. Reductions add in an order that depends only on the size of the group and the shape,
+// so the same inputs give the same bits. (NCCL: on the same machines, see cuda/nccl.)
+//
+// Allocation. Nothing is allocated after the first operations of a run.
+//
+// Errors. wait(), done() and start_*() throw
+// - Error(failure) after a timeout, naming group, operation, its number and the missing ranks;
+// - Error(failure) or JointError with the reason when any member has failed or called abort();
+// - Error(bug) naming both when the operations of two members do not match. Backends where this
+//   check costs time (MPI) make it on request only (LaunchOptions::check_operations).
+// A group that has thrown cannot be used again.
 #pragma once
 
 #include <memory>
@@ -28,28 +41,32 @@ using device::View;
 
 class Group;
 
-// An operation under way. Copies mean the same operation; a default one is done already.
+// A handle of a pending operation. Copies refer to the same operation; a default one is done.
 class Work {
   public:
     Work() = default;
     Work(Group* group, i64 handle) : group_(group), handle_(handle) {}
-    void wait();  // what was received may be used by what the device is told next
-    bool done();  // does not block; drives progress where the library needs to be called for it
-    // A receive can be told to begin behind this operation, and this rank need not wait for either:
-    // it is done, or its device orders the two.
+    // Returns when the operation is done (host memory) or the compute stream is ordered after it
+    // (device memory). Throws as described above. A second call returns at once.
+    void wait();
+    // Returns whether the operation is done. Does not block; drives libraries that make progress
+    // inside calls only.
+    bool done();
+    // Returns whether start_receive() may be given this operation as `after` without a wait: it is
+    // done, or the device orders the two.
     bool is_stream_ordered();
 
   private:
     friend class Group;
-    Group* group_ = nullptr;
+    Group* group_ = nullptr;  // nullptr: done
     i64 handle_ = 0;
 };
 
-// What a group is going to carry between devices.
+// The operations on device memory for which Group::connect() makes connections.
 struct Traffic {
     bool collectives = false;
-    bool overlaps_compute = false;  // those leave most of the devices to what is computed meanwhile
-    std::vector<int> to = {};       // the members to which this rank sends messages
+    bool overlaps_compute = false;  // collectives leave most SMs to kernels that run meanwhile
+    std::vector<int> to = {};       // members to which this rank sends messages
     std::vector<int> from = {};
 };
 
@@ -60,47 +77,54 @@ class Group {
     Group& operator=(const Group&) = delete;
 
     const std::string& name() const { return name_; }  // "tensor", for messages and logs
-    int rank() const { return rank_; }
+    int rank() const { return rank_; }                 // this process, as a member
     int size() const { return size_; }
 
-    // In place. sum: fp32, fp64, i32, i64, bf16 and fp16 (added in fp32); max: the same; a NaN in
-    // any member's element is a NaN in the result.
+    // Reduces x [n] in place over all members. Collective. Types: fp32, fp64, int32, int64; bf16
+    // and fp16, which are added in fp32 and rounded. A NaN in any member's element is a NaN in the
+    // result, of max too.
     Work start_all_reduce(const View& x, Reduction reduction);
-    // `in` is size() parts of out.numel() elements. Part r, reduced, goes to rank r. `out` may be
-    // this rank's own part of `in`; the other parts are undefined afterwards in that case.
+    // Reduces in [size() * n]; part r of the result goes to out [n] of member r. Collective. `out`
+    // may be this rank's own part of `in`; the other parts of `in` are undefined afterwards then.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
-    // `out` is size() parts of in.numel() elements. `in` may be this rank's own part of `out`.
+    // Gathers in [n] of all members, by rank, in out [size() * n]. Collective. `in` may be this
+    // rank's own part of `out`.
     Work start_all_gather(const View& in, const View& out);
+    // Copies x [n] of member `root` to x of all. Collective.
     Work start_broadcast(const View& x, int root);
-    // Messages between a pair arrive in the order in which they were sent; send and receive agree
-    // on dtype and number of elements. A send may wait for its receive. A send to the rank itself
-    // is a bug.
+    // Sends x [n] to member `to`, which receives as many elements of the same type. Messages
+    // between two members arrive in the order in which they were sent. A send may block in wait()
+    // until its receive is started. A message to the rank itself is a bug.
     Work start_send(const View& x, int to);
-    // `behind`: an operation of this or another group that still reads `x`, which
-    // is_stream_ordered(); or none.
-    Work start_receive(const View& x, int from, const Work& behind = {});
+    // Receives x [n] from member `from`. `after`: an operation of this or another group that still
+    // reads `x` and for which is_stream_ordered(); the receive is ordered after it.
+    Work start_receive(const View& x, int from, const Work& after = {});
+    // Blocks until all members have called it. Collective.
     void barrier();
 
-    // Collective: members with the same `color` form a new group, ordered by `key`, then by rank.
-    // A negative color: the group of this rank alone.
+    // Forms new groups: members with the same `color` are together, ordered by `key`, then by rank.
+    // A negative color gives a group of this rank alone. Blocks. Collective.
     std::unique_ptr<Group> split(int color, int key, std::string name);
 
-    // Makes the connections for what goes between devices, before the work in whose middle they
-    // would be made otherwise; nothing else is carried there. Collective.
+    // Makes the connections for operations on device memory, so that no step makes them; without
+    // it none may be started. Nothing to do for groups on hosts. Blocks. Collective.
     virtual void connect(const Traffic&) {}
-    // The same for collectives like this one of all sizes up to it, done in its memory, which holds
-    // zeros before and afterwards. connect() comes first. Collective.
+    // Warms up collectives like this one, of all sizes up to it, in its own memory, which must hold
+    // zeros and holds zeros afterwards: libraries make connections and choose algorithms when an
+    // operation of a size is first used. After connect(). Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
 
-    // Operations are recorded there from now on, those of parts cut from now on too; nullptr:
-    // nowhere. The recorder outlives the groups.
+    // Records all later operations in `recorder`, also those of groups that are split off later;
+    // nullptr: in none. The recorder must outlive the groups.
     void record_to(FlightRecorder* recorder) { recorder_ = recorder; }
 
-    // Ends the operations of all members with Error(failure): this rank gives up, because `reason`.
+    // This rank gives up for `reason`: pending and later operations of all members throw. Does not
+    // wait for the others. May be called by any thread.
     virtual void abort(const std::string& reason) noexcept = 0;
 
+    // The blocking forms.
     void all_reduce(const View& x, Reduction reduction = Reduction::sum) {
         start_all_reduce(x, reduction).wait();
     }
@@ -112,12 +136,13 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
-    // For a group whose operations on a device another library carries beside this one: both count
-    // their collectives in one sequence; the number of the one that begins.
+    // For a group on devices that wraps this one on hosts: both number their collectives in one
+    // sequence. Returns the number of the collective that starts.
     virtual i64 next_collective_number() { return n_counted_++; }
-    // What is said of an operation of such a group that was waited for in vain: "all_reduce(sum,
-    // 100 x fp32), operation 3: rank 2 of 4 did not come within 60 s; ...", as much of it as this
-    // group can find out. `number` -1: a message. For any thread, one at a time.
+    // Returns the report on an operation that timed out, as much of it as this group can find out:
+    // "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4; ..."
+    // `number` -1: a message. Blocks for a few seconds while it asks the other ranks where they
+    // are. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:
@@ -125,23 +150,24 @@ class Group {
     Group(std::string name, int rank, int size)
         : name_(std::move(name)), rank_(rank), size_(size) {}
 
-    // Begins an operation whose arguments were checked; a handle for wait() and done(), 0 when it
-    // is done already. Both take a handle again that is finished.
+    // Starts an operation whose arguments were checked. Returns its handle for wait() and done(),
+    // or 0 when it is done already. Both accept the handle of an operation that is done.
     virtual i64 start(const Operation& operation) = 0;
     virtual void wait(i64 handle) = 0;
     virtual bool done(i64 handle) = 0;
-    // Groups whose device orders operations: whether it does for this one, and a receive behind it.
+    // Backends with streams: whether the device orders a receive after this operation.
     virtual bool is_stream_ordered(i64 handle) { return done(handle); }
+    // start(), ordered after operation `handle` of `other`.
     virtual i64 start_after(const Operation& operation, Group& other, i64 handle);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
+    // `largest`: the operation that is warmed up, in all sizes up to its own.
+    virtual void warm_up(const Operation& /*largest*/) {}
 
-    virtual void warm_up(const Operation&) {}
-
-    // For groups that hand operations on to another one.
+    // For groups that wrap another one: starts an operation there.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:
-    Work begin(const Operation& operation, const Work& behind = {});
+    Work begin(const Operation& operation, const Work& after = {});
     void finish(i64 handle);
 
     std::string name_;

@@ -41,8 +41,8 @@ const MpiPlugin& open_plugin(const std::string& launcher) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         run_error("MPI",
-                  "started by {}, but the MPI plugin cannot be opened: {}: it is built by -D "
-                  "LM_MPI=ON and stands beside liblm_train.so",
+                  "started by {}, but the MPI plugin cannot be opened: {}: build it with -D "
+                  "LM_MPI=ON and install it in the directory of liblm_train.so",
                   launcher, dlerror());
     }
     using Entry = const MpiPlugin* (*)();
@@ -102,7 +102,7 @@ int with_one_error(Launch& launch, const std::function<int()>& body) {
 }
 
 double report_after_s(int rank) {
-    constexpr double rank_0_first_s = 2;  // an error of all ranks is told by rank 0
+    constexpr double rank_0_first_s = 2;  // rank 0 prints an error of all ranks
     constexpr double twice_as_many_s = 0.5;
     return rank == 0 ? 0 : rank_0_first_s + twice_as_many_s * std::log2(rank);
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of all ranks that a launcher (base/launcher.hpp) started with this one: one rank
-// alone, MPI when mpirun, mpiexec or srun started it, or a TCP rendezvous. MPI lives in a plugin,
-// liblm_mpi.so beside this library, that is opened only then, so that one process never pays for
-// it.
+// Joins the ranks that a launcher (base/launcher.hpp) has started: one rank alone, MPI when mpirun,
+// mpiexec or srun started it, or TCP. MPI is a plugin, liblm_mpi.so in the directory of this
+// library, and opened only then, so that a single process never loads it.
 #pragma once
 
 #include <functional>
@@ -15,24 +14,22 @@
 namespace lm::comm {
 
 struct LaunchOptions {
-    double timeout_s = 600;  // how long an operation waits for members that do not come
-    // Compare the operations of all members before each collective: for finding bugs, slow.
+    double timeout_s = 600;  // for each operation, and for all ranks to join
+    // Compare the operations of all members before each collective: finds bugs, slow.
     bool check_operations = false;
-    // What this rank does, for the others' messages when they miss it; operations of the world and
-    // its parts are recorded there. Or none.
+    // Records the operations of the world and its parts; its state is sent to ranks that ask. Or
+    // none.
     FlightRecorder* recorder = nullptr;
-    // Where MPI has not started the ranks, they may meet over TCP, by the variables of
-    // torchrun-like launchers and of Slurm (tcp/rendezvous.hpp): for what they tell each other
-    // around tensors that travel by NCCL.
+    // Ranks that MPI has not started may join over TCP (tcp/rendezvous.hpp), by the variables of
+    // torchrun-like launchers and of Slurm. For programs whose tensors NCCL carries.
     bool rendezvous = false;
-    // The most elements that one MPI call gets; larger operations are cut. Lowered by tests.
+    // Elements of one MPI call at most; larger operations are cut. Lowered by tests.
     i64 max_count = i64{1} << 30;
 };
 
-// Keeps the connection to the other ranks. When an exception destroys it, the whole job is ended as
-// soon as this process exits, with its exit code: the one line that tells the error is printed
-// before. (Rank 0 comes first, so that an error of all ranks is told once.) When the process exits
-// or dies without destroying it, the job is ended likewise.
+// The connection to the other ranks. Destroying it in order is collective. When an exception
+// destroys it, or the process exits or dies without destroying it, the whole job ends, with the
+// exit code of this process. Rank 0 goes first then, so that an error of all ranks is printed once.
 class Launch {
   public:
     virtual ~Launch() = default;
@@ -40,33 +37,34 @@ class Launch {
     Launch& operator=(const Launch&) = delete;
 
     virtual Group& world() = 0;
-    // "1 rank", "8 ranks, Open MPI 4.1.4": for the log.
+    // Returns "1 rank", "8 ranks, Open MPI 4.1.4", for the log.
     virtual std::string describe() const = 0;
 
-    // This rank is about to end by an error of its own, because of `reason`: what another one has
-    // ended the job by before, if that is known. Then this error follows from that one, and
-    // thousands of ranks need not each tell theirs.
+    // Called when this rank ends by an error of its own, `reason`. Returns the error by which
+    // another rank has ended the job before, if that is known: this rank's error follows from it,
+    // and thousands of ranks need not print theirs.
     virtual std::optional<std::string> ended_before(const std::string& /*reason*/) noexcept {
         return std::nullopt;
     }
 
-    // Whether its groups are made to carry tensors of the host.
+    // Returns whether its groups are fit for tensors in host memory.
     virtual bool carries_tensors() const { return true; }
 
   protected:
     Launch() = default;
 };
 
-// Runs `body`; its errors are those of this rank alone, or, when another one came first,
-// JointError.
+// Runs `body`. Rethrows its Error, as JointError with the first rank's reason when another rank has
+// failed before.
 int with_one_error(Launch& launch, const std::function<int()>& body);
 
-// How long a rank holds back an error of its own, where nothing tells whether it is the first: the
-// lower ranks go first, and the first of all ends the job.
+// Returns how long a rank delays the report of its own error when it cannot know whether it was the
+// first: lower ranks report first, and the first report ends the job.
 double report_after_s(int rank);
 
-// One per process. Throws Error(failure) when MPI is needed and cannot be had, and Error(usage)
-// when srun started several tasks without --mpi=pmix: each would take itself for the only one.
+// Joins the ranks; once per process. Throws Error(failure) when MPI is needed and cannot be opened,
+// or after a timeout waiting for ranks, and Error(usage) when srun started several tasks without
+// --mpi=pmix: each would take itself for the only one. Collective.
 std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
 
 }  // namespace lm::comm

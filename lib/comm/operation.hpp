@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation of a group as its backends see it: what, of which type, how many elements, with
-// whom, from and to where; and its text in messages.
+// The description of one operation of a group, as backends, flight recorder and messages use it.
 #pragma once
 
 #include <string>
@@ -35,18 +34,19 @@ struct Operation {
     Reduction reduction = Reduction::sum;
     DType dtype = DType::uint8;
     i64 n = 0;      // elements: of x, or of one part of reduce_scatter and all_gather
-    int peer = -1;  // root of a broadcast, receiver of a send, sender of a receive
-    const void* in = nullptr;
-    void* out = nullptr;
+    int peer = -1;  // member: root of a broadcast, receiver of a send, sender of a receive
+    const void* in = nullptr;  // [n]; reduce_scatter: [size * n]; receive, barrier: none
+    void* out = nullptr;       // [n]; all_gather: [size * n]; send, barrier: none
 
     i64 bytes() const { return n * size_of(dtype); }
-    // What all members must agree on; for a send and its receive the type and number of elements.
+    // Returns whether two members' operations match: all fields but the memory; for a send and its
+    // receive type and number of elements.
     bool agrees_with(const Operation& other) const;
     std::string str() const;  // "all_reduce(sum, 100 x fp32)", "broadcast(3 x int64 from rank 2)"
 };
 
-// "rank 3", "ranks 3, 7-12 of 64": ascending numbers out of n_all; runs are put together, and after
-// ten of them the rest is counted.
+// Returns "rank 3 of 64", "ranks 3, 7-12 of 64". `ranks` ascend; neighbours are joined to runs, and
+// ranks after the tenth run are only counted.
 std::string ranks_text(const std::vector<int>& ranks, int n_all);
 
 }  // namespace lm::comm

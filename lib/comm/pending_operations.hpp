@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The started operations of one rank in one group, by handle: a number that stays unique when its
-// place is used again, so that copies of a finished Work are harmless. How many are under way at
-// once depends on who comes when: there is room for many from the start, and what grows never
-// shrinks.
+// The pending operations of one rank in one group, by handle. A handle is never used twice,
+// although the slot of an operation that is done is: copies of a finished Work are harmless. How
+// many operations are pending at a time depends on which rank is early, so there are many slots
+// from the start, and their number never shrinks: a run allocates nothing after its first steps.
 #pragma once
 
 #include <vector>
@@ -15,47 +15,47 @@ template <typename T>
 class PendingOperations {
   public:
     PendingOperations() {
-        places_.reserve(first_places);
-        free_.reserve(first_places);
+        slots_.reserve(first_slots);
+        free_.reserve(first_slots);
     }
-    // A place for an operation; its value is what a former one left there.
+    // Returns the handle of a new operation. Its value is the one that the slot had before, so that
+    // vectors in it keep their memory.
     i64 open() {
         if (free_.empty()) {
-            free_.push_back(places_.size());
-            places_.emplace_back();
-            free_.reserve(places_.capacity());  // all of them may be closed at once
+            free_.push_back(slots_.size());
+            slots_.emplace_back();
+            free_.reserve(slots_.capacity());  // close() must not allocate
         }
-        Place& place = places_[free_.back()];
-        place.handle = ++opened_ * max_places + static_cast<i64>(free_.back());
+        Slot& slot = slots_[free_.back()];
+        slot.handle = ++n_opened_ * max_slots + static_cast<i64>(free_.back());
         free_.pop_back();
         ++n_open_;
-        return place.handle;
+        return slot.handle;
     }
-    // nullptr: finished.
+    // Returns nullptr when the operation is done.
     T* find(i64 handle) {
-        const auto index = static_cast<size_t>(handle % max_places);
-        if (handle == 0 || index >= places_.size() || places_[index].handle != handle)
-            return nullptr;
-        return &places_[index].value;
+        const auto index = static_cast<size_t>(handle % max_slots);
+        if (handle == 0 || index >= slots_.size() || slots_[index].handle != handle) return nullptr;
+        return &slots_[index].value;
     }
     void close(i64 handle) {
-        const auto index = static_cast<size_t>(handle % max_places);
-        places_[index].handle = 0;
+        const auto index = static_cast<size_t>(handle % max_slots);
+        slots_[index].handle = 0;
         free_.push_back(index);
         --n_open_;
     }
     i64 n_open() const { return n_open_; }
 
   private:
-    static constexpr i64 max_places = i64{1} << 20;
-    static constexpr size_t first_places = 64;
-    struct Place {
-        i64 handle = 0;
+    static constexpr i64 max_slots = i64{1} << 20;  // handle = count * max_slots + slot
+    static constexpr size_t first_slots = 64;
+    struct Slot {
+        i64 handle = 0;  // 0: free
         T value{};
     };
-    std::vector<Place> places_;
+    std::vector<Slot> slots_;
     std::vector<size_t> free_;
-    i64 opened_ = 0;
+    i64 n_opened_ = 0;
     i64 n_open_ = 0;
 };
 

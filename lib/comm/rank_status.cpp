@@ -11,24 +11,25 @@ namespace lm::comm {
 
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s) {
-    constexpr size_t max_told = 4;
+    constexpr size_t max_described = 4;
     std::vector<int> missing;
-    std::string told;
+    std::string details;
     for (const RankStatus& s : statuses) {
         if (s.answered && number >= 0 && s.n_started > number) continue;
         missing.push_back(s.rank);
-        if (missing.size() > max_told) continue;
-        told +=
+        if (missing.size() > max_described) continue;
+        details +=
             fmt::format("; rank {} on {} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
                         !s.answered       ? "does not answer"
-                        : s.where.empty() ? "is elsewhere"
+                        : s.where.empty() ? "is alive, its phase is not known"
                                           : "is in " + s.where);
     }
     std::ranges::sort(missing);
     const std::string which = number >= 0 ? fmt::format(", operation {}", number) : "";
-    const std::string who = missing.empty() ? "all have come, but it does not end"
-                                            : ranks_text(missing, n_ranks) + " did not come";
-    return fmt::format("{}{}: {} within {:.0f} s{}", operation, which, who, waited_s, told);
+    const std::string who = missing.empty() ? "although all ranks have started it"
+                                            : "waiting for " + ranks_text(missing, n_ranks);
+    return fmt::format("{}{}: timed out after {:.0f} s {}{}", operation, which, waited_s, who,
+                       details);
 }
 
 }  // namespace lm::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell about themselves when one that waits in vain asks them, and how that is told.
+// What ranks answer when one that timed out asks where they are, and the report on it.
 #pragma once
 
 #include <string>
@@ -10,15 +10,17 @@
 namespace lm::comm {
 
 struct RankStatus {
-    int rank = 0;  // among all
+    int rank = 0;  // in the world
     bool answered = false;
-    i64 n_started = -1;  // collectives that it has started in the group in question; -1: not in it
+    i64 n_started = -1;  // collectives that it has started in the group; -1: it has no such group
     std::string host;    // empty: not known
-    std::string where;   // what it does
+    std::string where;   // FlightRecorder::where()
 };
 
-// "all_reduce(sum, 100 x fp32), operation 3: rank 2 of 4 did not come within 60 s; rank 2 on n1 is
-// in save of step 400 for 61 s". `number` is that of the collective; -1: a message.
+// Returns "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4;
+// rank 2 on n1 is in save of step 400 for 61 s". `number` is that of the collective, -1: a message.
+// `statuses`: of the members that were asked; those that have not started the operation are
+// missing.
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s);
 

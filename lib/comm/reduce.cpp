@@ -8,7 +8,7 @@
 namespace lm::comm {
 namespace {
 
-// How an element is kept (Stored) and computed with (Value).
+// How an element is stored, and the type it is computed in.
 template <typename T>
 struct Plain {
     using Stored = T;
@@ -43,7 +43,7 @@ struct Sum {
 struct Max {
     template <typename T>
     static T of(T a, T b) {
-        return b > a || b != b ? b : a;  // a NaN wins and stays: nothing is greater than it
+        return b > a || b != b ? b : a;  // b != b: NaN replaces a number; no number replaces NaN
     }
 };
 
@@ -72,7 +72,7 @@ void reduce_as(Reduction reduction, std::span<const void* const> inputs, i64 off
 
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out) {
-    LM_CHECK(n <= reduce_block, "a block too large to reduce");
+    LM_CHECK(n <= reduce_block, "expected n <= {}, got {}", reduce_block, n);
     switch (dtype) {
         case DType::fp32:
             return reduce_as<Plain<float>>(reduction, inputs, offset, n, out);
@@ -90,7 +90,7 @@ void reduce(DType dtype, Reduction reduction, std::span<const void* const> input
         case DType::uint16:
             break;
     }
-    LM_CHECK(false, "a type without reduction");
+    LM_CHECK(false, "expected a type with arithmetic, got {}", lm::name_of(dtype));
 }
 
 }  // namespace lm::comm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reduction of the ranks' contributions on the CPU, always in the order of `inputs`.
+// Element-wise reduction on the CPU of what the ranks contribute, always in the order of `inputs`,
+// so that every backend on hosts gives the same bits.
 #pragma once
 
 #include <span>
@@ -8,11 +9,12 @@
 
 namespace lm::comm {
 
-constexpr i64 reduce_block = 2048;  // elements; what fits the accumulators on the stack
+constexpr i64 reduce_block = 2048;  // elements; their accumulators fit the stack
 
-// out[i] = inputs[0][offset + i] + inputs[1][offset + i] + ... (or their maximum) for n <=
-// reduce_block elements of `dtype`. 16-bit floats are added in fp32 and rounded once. `out` may be
-// a place in one of the inputs, when it is the one that is reduced.
+// Writes out[i] = inputs[0][offset + i] + inputs[1][offset + i] + ... (or their maximum) for i in
+// [0, n), n <= reduce_block; inputs are [>= offset + n] of `dtype`, out is [n]. 16-bit floats are
+// added in fp32 and rounded once. `out` may be memory of one of the inputs, at the elements that it
+// replaces.
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out);
 

@@ -27,13 +27,13 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
-    double told_of_s = -1;  // the last event of a stall that was told
+    double reported_s = -1;  // time of the last event before the stall that was reported
     std::unique_lock lock(mutex_);
     while (!stopped_.wait_for(lock, poll_interval, [this] { return stop_; })) {
         if (options_.dump_requested && options_.dump_requested()) dump("state");
         const double last_s = recorder_.last_event_s();
-        if (last_s == told_of_s || monotonic_s() - last_s < options_.timeout_s) continue;
-        told_of_s = last_s;
+        if (last_s == reported_s || monotonic_s() - last_s < options_.timeout_s) continue;
+        reported_s = last_s;
         dump(fmt::format("nothing has happened for {:.0f} s", monotonic_s() - last_s));
     }
 }

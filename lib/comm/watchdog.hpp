@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports where a rank is when it stalls, from its flight recorder.
+// A thread that reports what its rank does when nothing happens any more, or on request.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +14,15 @@ namespace lm::comm {
 
 struct WatchdogOptions {
     double timeout_s = 600;  // without any event
-    // Polled a few times a second: true when a dump was asked for (SIGUSR2).
+    // Polled every 0.2 s; true when a report was requested (SIGUSR2).
     std::function<bool()> dump_requested;
-    // Gets each line, from the watchdog's thread.
+    // Called for each line, from the watchdog's thread.
     std::function<void(const std::string& line)> report;
 };
 
-// A thread that reports where the rank is, with its last events, when it was asked to or when
-// nothing has happened for the timeout (once, until something happens again). It ends nothing: the
-// operations of a group have timeouts of their own.
+// Reports the last events and the current state of `recorder` when it was requested, or when no
+// event was recorded for the timeout (once for each stall). Ends nothing: the operations of a group
+// have timeouts of their own.
 class Watchdog {
   public:
     Watchdog(const FlightRecorder& recorder, WatchdogOptions options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says, parsed; and real segments of this host, where it has /dev/shm.
+// Parsers of /proc, and real segments of this host, where it has /dev/shm.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -58,7 +58,7 @@ const Segment* find(const SharedMemory& memory, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("lines of maps") {
+TEST_CASE("lines of /proc/PID/maps") {
     const auto line =
         parse_maps_line("7f1200000000-7f1200100000 rw-s 00001000 00:1a 4711    /dev/shm/a b");
     REQUIRE(line);
@@ -96,7 +96,7 @@ TEST_CASE("the table of System V segments") {
     CHECK(segments[0].creator == 123);
     CHECK(segments[0].uid == 1000);
     CHECK(segments[0].changed == 1700000001);
-    CHECK(segments[1].bytes == 4096);  // kernels that do not tell what is resident
+    CHECK(segments[1].bytes == 4096);  // kernels without the column rss
     CHECK(parse_system_v("").empty());
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("control groups of both versions") {
     CHECK(parse_cgroup("").v1_memory.empty());
 }
 
-TEST_CASE("a path that is not there is an error that names it") {
+TEST_CASE("an error for a missing path names it") {
     try {
         filesystem_use("/nonexistent/shm");
         FAIL("no error");
@@ -118,7 +118,7 @@ TEST_CASE("a path that is not there is an error that names it") {
     }
 }
 
-TEST_CASE("a segment lives while somebody has it open or mapped") {
+TEST_CASE("a segment is live while a process has it open or mapped") {
     if (!has_shm()) {
         WARN("skipped: no /dev/shm");
         return;
@@ -146,10 +146,10 @@ TEST_CASE("a segment lives while somebody has it open or mapped") {
     CHECK(young.reason == "it changed less than 3600 s ago");
     CHECK(remove_if_dead(shm, *find(memory, file.path()), 0).removed);
     CHECK(access(file.path().c_str(), F_OK) != 0);
-    CHECK(remove_if_dead(shm, *find(memory, file.path()), 0).reason == "it is gone already");
+    CHECK(remove_if_dead(shm, *find(memory, file.path()), 0).reason == "it was removed already");
 }
 
-TEST_CASE("memory of a file without a name is seen") {
+TEST_CASE("the memory of an unlinked file is listed") {
     if (!has_shm()) {
         WARN("skipped: no /dev/shm");
         return;
@@ -164,7 +164,7 @@ TEST_CASE("memory of a file without a name is seen") {
     CHECK(segment->state == SegmentState::live);
 }
 
-TEST_CASE("the room in memory is known and not more than the host has") {
+TEST_CASE("memory_room() is positive and at most the host's memory") {
     const auto room = memory_room();
     REQUIRE(room);
     CHECK(room->bytes > 0);
@@ -172,7 +172,7 @@ TEST_CASE("the room in memory is known and not more than the host has") {
     CHECK(room->whose != "");
 }
 
-TEST_CASE("stress frees what it took") {
+TEST_CASE("a stress test frees its memory") {
     if (!has_shm() || filesystem_use(shm).available < (i64{64} << 20)) {
         WARN("skipped: no room in /dev/shm");
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // After the first rounds no operation of the threads backend, the self group or a flight recorder
-// allocates. Sanitizers replace operator new themselves: there is nothing to count under them.
+// allocates. Sanitizers replace operator new themselves, so nothing is counted under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <array>
 #include <atomic>
@@ -17,7 +17,7 @@ std::atomic<lm::i64> n_allocations{0};
 
 }  // namespace
 
-// new and delete are a pair here: both are replaced, over malloc and free.
+// Both new and delete are replaced, by malloc and free, so they match.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 void* operator new(std::size_t size) {
@@ -40,7 +40,7 @@ namespace {
 constexpr i64 n = 3000;
 constexpr int n_ranks = 4;
 
-// Everything that a training step may do, several operations under way at once.
+// All operations that a training step uses, several of them pending at once.
 void round_of(Group& world, Group& pair, std::vector<float>& data) {
     const View all{data.data(), DType::fp32, {n * n_ranks}};
     const View part = all.rows(world.rank() * n, (world.rank() + 1) * n);

@@ -75,7 +75,7 @@ void set(const View& x, i64 i, double value) {
     }
 }
 
-// Memory with a guard behind it that no operation may touch.
+// Memory followed by a guard that no operation may change.
 class Array {
   public:
     Array(DType dtype, i64 n) : bytes_(static_cast<size_t>(n * size_of(dtype)) + guard, 0xA5) {
@@ -85,7 +85,7 @@ class Array {
     View part(i64 index, i64 n) const { return view_.rows(index * n, (index + 1) * n); }
     void check_guard() const {
         for (size_t i = bytes_.size() - guard; i < bytes_.size(); ++i) {
-            if (bytes_[i] != 0xA5) throw std::runtime_error("wrote behind the end of a view");
+            if (bytes_[i] != 0xA5) throw std::runtime_error("wrote past the end of a view");
         }
     }
 
@@ -113,7 +113,7 @@ constexpr DType copied_types[] = {DType::fp32, DType::bf16, DType::int64, DType:
                                   DType::uint16};
 constexpr i64 counts[] = {0, 1, 2, 3, 7, 8, 1000, 2047, 2049, 40003};
 
-// Small whole numbers that every type holds exactly, 8 of them added too.
+// Small integers that every type holds exactly, also as a sum of 8.
 double value_at(int rank, i64 i) {
     return static_cast<double>((i * 5 + rank * 3) % 13);
 }
@@ -208,7 +208,7 @@ void broadcast(Group& world) {
     }
 }
 
-// A not-a-number of one rank reaches all, wherever it stands.
+// A NaN of one rank is in the result of all ranks, at any position.
 void nan_is_kept(Group& world) {
     for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16, DType::fp16}) {
         for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
@@ -231,7 +231,7 @@ std::vector<float> noise(u64 key, i64 n) {
     return values;
 }
 
-// Sums of numbers whose rounding shows the order: the same bits twice, and on all members.
+// Sums whose rounding depends on the order of additions: the same bits twice, and on all members.
 void determinism(Group& world) {
     for (const i64 n : {1, 17, 5003, 100001}) {
         const auto mine = noise(static_cast<u64>(world.rank()) + 1, n * world.size());
@@ -266,24 +266,24 @@ void many_small(Group& world) {
     for (int round = 0; round < 50; ++round) world.barrier();
 }
 
-// ---- Operations under way ----------------------------------------------------------------------
+// ---- Pending operations ------------------------------------------------------------------------
 
 void overlapping(Group& world) {
-    constexpr int n_under_way = 40;
+    constexpr int n_pending = 40;
     for (int round = 0; round < 3; ++round) {
         std::vector<std::vector<float>> sums;
         std::vector<std::vector<i32>> gathered;
         std::vector<i32> own{world.rank() + round};
         std::vector<Work> works;
-        for (int k = 0; k < n_under_way; ++k) {
+        for (int k = 0; k < n_pending; ++k) {
             sums.emplace_back(static_cast<size_t>(k * 111), static_cast<float>(k + world.rank()));
             gathered.emplace_back(static_cast<size_t>(world.size()));
         }
-        for (size_t k = 0; k < n_under_way; ++k) {
+        for (size_t k = 0; k < n_pending; ++k) {
             works.push_back(world.start_all_reduce(view_of(sums[k]), Reduction::sum));
             works.push_back(world.start_all_gather(view_of(own), view_of(gathered[k])));
         }
-        // Waited for in another order on every rank; twice, and through copies.
+        // Each rank waits in another order; twice, and through copies.
         for (size_t k = 0; k < works.size(); ++k) {
             Work& work = works[(k * 7 + static_cast<size_t>(world.rank())) % works.size()];
             Work copy = work;
@@ -297,7 +297,7 @@ void overlapping(Group& world) {
             expect(copy.done() && work.done(), "a finished operation is not done");
         }
         const int n = world.size();
-        for (int k = 0; k < n_under_way; ++k) {
+        for (int k = 0; k < n_pending; ++k) {
             for (const float x : sums[static_cast<size_t>(k)]) {
                 expect(x == static_cast<float>(k * n + n * (n - 1) / 2), "overlapping all_reduce");
             }
@@ -335,7 +335,8 @@ void messages(Group& world) {
     }
 }
 
-// Every pair, both ways at once, blocking forms in an order that cannot deadlock.
+// Messages between every pair in both directions, by blocking forms in an order that cannot
+// deadlock.
 void pairs(Group& world) {
     for (int a = 0; a < world.size(); ++a) {
         for (int b = a + 1; b < world.size(); ++b) {
@@ -368,7 +369,7 @@ void split(Group& world) {
     const std::unique_ptr<Group> alone = world.split(-1, 0, "alone");
     expect(alone->size() == 1 && alone->rank() == 0, "a negative color joins others");
 
-    // Operations of the group and of its parts under way at once.
+    // Operations of the group and of its parts are pending at the same time.
     std::vector<i64> all{1};
     std::vector<i64> half{world.rank()};
     std::vector<i64> own{7};
@@ -381,7 +382,7 @@ void split(Group& world) {
     for (int rank = world.rank() % 2; rank < n; rank += 2) wanted += rank;
     expect(all[0] == n && half[0] == wanted && own[0] == 7, "operations of parts mix");
 
-    // Parts of parts, and a group that outlives the one it was cut from.
+    // Parts of parts, and a group that outlives the one it was split from.
     std::unique_ptr<Group> copy = world.split(0, 0, "copy");
     const std::unique_ptr<Group> pairs_of = copy->split(copy->rank() / 2, 0, "pairs");
     copy.reset();

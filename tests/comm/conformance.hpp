@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every backend of comm::Group must do, as bodies that each rank runs: for self, threads, and
-// a program under mpirun or srun. A body throws std::runtime_error when it sees a wrong result.
+// The behaviour that every backend of comm::Group must have, as bodies that each rank runs: for
+// self, threads, and a program under mpirun or srun. A body throws std::runtime_error for a wrong
+// result.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,7 @@ struct FailureCase {
     int min_ranks;
     std::function<void(comm::Group& world)> body;
     std::vector<std::string> words;
-    bool needs_checking;  // operations that do not match: where the backend looks for it
+    bool needs_checking;  // operations do not match: some backends check that on request only
 };
 const std::vector<FailureCase>& failure_cases();
 

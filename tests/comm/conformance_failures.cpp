@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies that must end the job with an error: a rank that gives up, throws, never comes, or does
-// another operation than the others.
+// Bodies that must end the job with an error: a rank gives up, throws, does not start an operation,
+// or starts another operation than the others.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ void one_throws(Group& world) {
     world.barrier();
 }
 
-// Each with an error of its own, at the same time: what is the matter is told once, not by each.
+// All ranks fail at the same time, each with its own error: one of them is printed, once.
 void all_throw(Group& world) {
     world.barrier();
     run_error(fmt::format("data/{}.bin", world.rank()), "cannot be read");
@@ -41,8 +41,8 @@ void one_never_comes(Group& world) {
     world.all_reduce(view_of(x));
     const std::unique_ptr<Group> half = world.split(world.rank() / 2, 0, "half");
     if (world.rank() == 1) {
-        // Waits in another group, for a message that nobody sends; later than the others, so that
-        // it is they who lose patience.
+        // Waits in another group, for a message that no rank sends; later than the others, so that
+        // their timeouts come first.
         std::this_thread::sleep_for(std::chrono::seconds(2));
         std::vector<float> y(1);
         world.receive(view_of(y), 0);
@@ -78,7 +78,7 @@ const std::vector<FailureCase>& failure_cases() {
         {"one_gives_up", 2, one_gives_up, {"rank 1", "the disk is full"}, false},
         {"one_throws", 2, one_throws, {"no such file"}, false},
         {"all_throw", 2, all_throw, {"cannot be read"}, false},
-        {"one_never_comes", 2, one_never_comes, {"did not come within"}, false},
+        {"one_never_comes", 2, one_never_comes, {"timed out after"}, false},
         {"other_operation",
          2,
          other_operation,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a flight recorder tells, and when the watchdog does.
+// The texts of a flight recorder, and when the watchdog reports.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <mutex>
@@ -25,7 +25,7 @@ bool has(const std::vector<std::string>& lines, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("a flight recorder knows where its rank is") {
+TEST_CASE("where() describes phase, step and wait") {
     FlightRecorder recorder;
     CHECK(recorder.where() == "not started yet");
     recorder.step(12);
@@ -39,7 +39,7 @@ TEST_CASE("a flight recorder knows where its rank is") {
     CHECK(recorder.where() == "optimizer of step 12 for 0 s");
 }
 
-TEST_CASE("a flight recorder keeps the last events only, and names are cut") {
+TEST_CASE("a flight recorder keeps the last events only, and cuts long names") {
     FlightRecorder recorder;
     for (i64 i = 0; i < 10000; ++i) recorder.enter("forward", i);
     recorder.waiting(std::string(100, 'x'));
@@ -50,10 +50,10 @@ TEST_CASE("a flight recorder keeps the last events only, and names are cut") {
     CHECK_THAT(events.back(), Contains("group 'xxxxxxxxxxxxxxxxxxxxxxx': waits"));
 }
 
-TEST_CASE("groups and the parts cut from them record their operations") {
-    std::vector<FlightRecorder> watches(2);
+TEST_CASE("groups and their parts record their operations") {
+    std::vector<FlightRecorder> recorders(2);
     run_ranks(2, [&](Group& world) {
-        FlightRecorder& recorder = watches[static_cast<size_t>(world.rank())];
+        FlightRecorder& recorder = recorders[static_cast<size_t>(world.rank())];
         world.record_to(&recorder);
         recorder.enter("forward", 1);
         const std::unique_ptr<Group> part = world.split(0, 0, "tensor");
@@ -63,17 +63,17 @@ TEST_CASE("groups and the parts cut from them record their operations") {
         if (world.rank() == 0) part->send({x, DType::fp32, {3}}, 1);
         if (world.rank() == 1) part->receive({x, DType::fp32, {3}}, 0);
     });
-    const std::vector<std::string> events = watches[0].events();
+    const std::vector<std::string> events = recorders[0].events();
     CHECK(has(events, "group 'world': split, operation 0"));
     CHECK(has(events, "group 'world': barrier, operation 1"));
     CHECK(has(events, "group 'tensor': all_reduce(sum, 3 x fp32), operation 0, 12 bytes"));
-    CHECK(has(events, "group 'tensor': goes on"));
-    CHECK_THAT(watches[0].where(),
+    CHECK(has(events, "group 'tensor': continues"));
+    CHECK_THAT(recorders[0].where(),
                Contains("last started group 'tensor': send(3 x fp32 to rank 1), message 0"));
-    CHECK_THAT(watches[1].where(), StartsWith("forward 1 for"));
+    CHECK_THAT(recorders[1].where(), StartsWith("forward 1 for"));
 }
 
-TEST_CASE("the watchdog tells when it is asked to, and once when nothing happens") {
+TEST_CASE("the watchdog reports on request, and once for each stall") {
     FlightRecorder recorder;
     recorder.enter("save");
     std::atomic<bool> asked = true;

@@ -8,7 +8,7 @@ using comm::Kind;
 using comm::Operation;
 using device::View;
 
-// Elements of the larger side.
+// Returns the elements of the larger view.
 i64 whole(const Operation& o, int size) {
     return o.kind == Kind::reduce_scatter || o.kind == Kind::all_gather ? o.n * size : o.n;
 }
@@ -35,7 +35,7 @@ i64 OnDevice::start(const Operation& o) {
     Started& started = *pending_.find(handle);
     started.operation = o;
     const i64 n = whole(o, size());
-    // The larger side, and behind it the smaller one where that lies apart.
+    // The larger view, followed by the smaller one where they do not overlap.
     started.memory = device_.allocate((n + o.n + 1) * size_of(o.dtype), "a test");
     const View large = started.memory.view(0, o.dtype, {n});
     const View own = large.rows(n == o.n ? 0 : rank() * o.n, (n == o.n ? 0 : rank() * o.n) + o.n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group for tests whose operations on host memory are done by another one on device memory: each
-// operation's views are copied to the device, and back when it has ended. So one suite is for
-// groups of either kind.
+// A group for tests that runs operations on host memory by another group on device memory: the
+// views of an operation are copied to the device, and back when it is done. One suite tests both
+// kinds.
 #pragma once
 
 #include "comm/group.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backends within one process: conformance, failures, and what only they promise.
+// The backends within one process: conformance, failures, and guarantees that only they give.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <stdexcept>
@@ -28,14 +28,14 @@ TEST_CASE("conformance of threads") {
     }
 }
 
-TEST_CASE("failures of threads are named") {
+TEST_CASE("errors name the failure of a rank") {
     const int n_ranks = GENERATE(2, 3, 8);
     for (const test::FailureCase& c : test::failure_cases()) {
         INFO(c.name << " on " << n_ranks << " ranks");
         std::string message;
-        const bool waits_in_vain = c.name == "one_never_comes";
+        const bool times_out = c.name == "one_never_comes";
         try {
-            run_ranks(n_ranks, c.body, {.timeout_s = waits_in_vain ? 2.0 : 60.0});
+            run_ranks(n_ranks, c.body, {.timeout_s = times_out ? 2.0 : 60.0});
         } catch (const std::exception& error) {
             message = error.what();
         }
@@ -50,33 +50,34 @@ TEST_CASE("a member that ends early is reported at once") {
         if (world.rank() != 2) world.barrier();
     };
     CHECK_THROWS_WITH(run_ranks(4, body, {.timeout_s = 600}),
-                      "group 'world': barrier, operation 0: rank 2 of 4 ended without it");
+                      "group 'world': barrier, operation 0: rank 2 of 4 ended without starting it");
     const auto receive = [](Group& world) {
         float x = 0;
         if (world.rank() == 0) world.receive({&x, DType::fp32, {1}}, 1);
     };
-    CHECK_THROWS_WITH(run_ranks(2, receive, {.timeout_s = 600}),
-                      "group 'world': receive(1 x fp32 from rank 1): rank 1 of 2 ended without it");
+    CHECK_THROWS_WITH(
+        run_ranks(2, receive, {.timeout_s = 600}),
+        "group 'world': receive(1 x fp32 from rank 1): rank 1 of 2 ended without starting it");
 }
 
-TEST_CASE("the reason of an abort reaches every rank, in its groups too") {
-    std::atomic<int> n_told = 0;
+TEST_CASE("all ranks throw the reason of an abort, in all groups") {
+    std::atomic<int> n_received = 0;
     const auto body = [&](Group& world) {
         const std::unique_ptr<Group> part = world.split(world.rank() % 2, 0, "part");
         if (world.rank() == 3) return part->abort("out of paper");
         try {
             for (;;) part->barrier();
         } catch (const Error& error) {
-            const bool told = std::string(error.what()) == "rank 3 gave up: out of paper";
-            n_told += told && error.code() == Exit::failure;
+            const bool expected = std::string(error.what()) == "rank 3 gave up: out of paper";
+            n_received += expected && error.code() == Exit::failure;
             throw;
         }
     };
     CHECK_THROWS_WITH(run_ranks(8, body, {.timeout_s = 600}), "rank 3 gave up: out of paper");
-    CHECK(n_told == 7);
+    CHECK(n_received == 7);
 }
 
-TEST_CASE("lists of ranks are short") {
+TEST_CASE("ranks_text() joins runs and limits their number") {
     CHECK(ranks_text({3}, 8) == "rank 3 of 8");
     CHECK(ranks_text({3, 7, 8, 9, 10, 12}, 64) == "ranks 3, 7-10, 12 of 64");
     CHECK(ranks_text({0, 1}, 2) == "ranks 0, 1 of 2");

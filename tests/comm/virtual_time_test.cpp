@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time: what messages, collectives and computing take, alone and at once.
+// Virtual time of messages, collectives and computing, alone and overlapping.
 #include <catch2/catch.hpp>
 #include <stdexcept>
 #include <vector>
@@ -11,7 +11,7 @@ using namespace lm::comm;
 
 namespace {
 
-// 1 s a message, 4 bytes a second.
+// Latency 1 s, 4 bytes per second.
 constexpr LinkModel slow{.latency_s = 1, .bytes_per_s = 4};
 
 std::vector<double> times(int n_ranks, const LinkModel& links,
@@ -42,13 +42,13 @@ TEST_CASE("a message arrives after its transfer and the latency") {
             world.send(floats(x), 2);  // 18 to 23
         } else {
             clock.advance(100);
-            world.receive(floats(x), 1);  // was there long before
+            world.receive(floats(x), 1);  // arrived before
         }
     });
     CHECK(end_s == std::vector<double>{15, 23, 100});
 }
 
-TEST_CASE("messages of a pair share their channel, and run beside computing") {
+TEST_CASE("messages of a pair share their channel, and overlap with computing") {
     const auto end_s = times(2, slow, [](Group& world, VirtualClock& clock) {
         std::vector<float> x(4);
         std::vector<float> y(4);
@@ -56,7 +56,7 @@ TEST_CASE("messages of a pair share their channel, and run beside computing") {
         Work first = sends ? world.start_send(floats(x), 1) : world.start_receive(floats(x), 0);
         Work second = sends ? world.start_send(floats(y), 1) : world.start_receive(floats(y), 0);
         clock.advance(2);
-        world.barrier();  // 1 s; both messages are there, but not by these clocks
+        world.barrier();  // 1 s; both messages were delivered, but not by these clocks
         if (first.done() || second.done()) throw std::runtime_error("done before its time");
         first.wait();
         second.wait();
@@ -64,7 +64,7 @@ TEST_CASE("messages of a pair share their channel, and run beside computing") {
     CHECK(end_s == std::vector<double>{8, 9});
 }
 
-TEST_CASE("collectives begin with the last member and follow each other in their group") {
+TEST_CASE("a collective begins with the last member, after the previous one of the group") {
     const LinkModel links{.latency_s = 0, .bytes_per_s = 4};
     const auto end_s = times(4, links, [](Group& world, VirtualClock& clock) {
         std::vector<float> x(8);
@@ -81,7 +81,7 @@ TEST_CASE("collectives begin with the last member and follow each other in their
     CHECK(end_s == std::vector<double>{50, 27, 27, 27});
 }
 
-TEST_CASE("groups have channels of their own") {
+TEST_CASE("each group has its own channel") {
     const LinkModel links{.latency_s = 0, .bytes_per_s = 4};
     const auto end_s = times(4, links, [](Group& world, VirtualClock&) {
         const std::unique_ptr<Group> pair = world.split(world.rank() / 2, 0, "pair");
@@ -97,7 +97,7 @@ TEST_CASE("groups have channels of their own") {
     CHECK(end_s == std::vector<double>(4, 6));
 }
 
-TEST_CASE("the pipeline of 64 stages takes what the arithmetic says, each time") {
+TEST_CASE("a pipeline of 64 stages takes the computed time in every run") {
     constexpr int n_stages = 64;
     constexpr int n_micro_batches = 20;
     const auto body = [](Group& world, VirtualClock& clock) {
@@ -115,8 +115,8 @@ TEST_CASE("the pipeline of 64 stages takes what the arithmetic says, each time")
     }
     const LinkModel links{.latency_s = 0.25, .bytes_per_s = 64};
     const auto first = times(n_stages, links, body);
-    // The first micro-batch reaches the last stage after 63 x (1 + 0.25 + 0.25); then one comes
-    // every 1.25 s, as a stage sends before it computes on.
+    // The first micro-batch reaches the last stage after 63 x (1 + 0.25 + 0.25); then one
+    // every 1.25 s, since a stage sends before it continues to compute.
     CHECK(first.back() == 63 * 1.5 + 1 + (n_micro_batches - 1) * 1.25);
     CHECK(first == times(n_stages, links, body));
 }

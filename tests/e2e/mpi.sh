@@ -25,7 +25,7 @@ expect 2 "mpirun: started 4 ranks, but MPI knows of 1" env PMI_SIZE=4 PMI_RANK=0
 conformance=(mpirun -n 4 test_conformance --timeout 60 --case)
 expect 3 "rank 1 on .*: the disk is full$" "${conformance[@]}" one_gives_up
 expect 70 "rank 1 on .*no such file" "${conformance[@]}" one_throws
-expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
+expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: timed out after 5 s waiting for rank 1 of 4; rank 1 on $(hostname) " \
     mpirun -n 4 test_conformance --timeout 5 --case one_never_comes
 expect 70 "operation 1: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)" \
     "${conformance[@]}" other_operation --check
@@ -70,5 +70,5 @@ ended "process rank 2 .* signal 9"
 # A rank that hangs: the other ranks notice it after the timeout and end the job.
 start_forever 5
 kill -STOP "${pids[2]}"
-ended "all_reduce\(sum, 1000 x fp32\), operation [0-9]+: rank 2 of 4 did not come within [0-9]+ s; rank 2 on $(hostname) does not answer"
+ended "all_reduce\(sum, 1000 x fp32\), operation [0-9]+: timed out after [0-9]+ s waiting for rank 2 of 4; rank 2 on $(hostname) does not answer"
 echo "2, 4 and 8 ranks; failures are named"

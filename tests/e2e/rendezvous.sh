@@ -54,7 +54,7 @@ told=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
 [ "$told" = 1 ] || fail "$told errors told instead of the first: $(cat err.*)"
 [ "$(cat err.* | grep -c "cannot be read")" -le 2 ] || fail "told by more than two: $(cat err.*)"
 start 4 test_conformance --rendezvous --timeout 4 --case one_never_comes
-ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: rank 1 of 4 did not come within 4 s; rank 1 on $(hostname) "
+ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: timed out after 4 s waiting for rank 1 of 4; rank 1 on $(hostname) "
 start 4 "${conformance[@]}" other_operation
 ended 70 "rank . calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)|rank 1 calls all_gather\(10 x fp32\), but rank . calls"
 start 4 "${conformance[@]}" other_message
@@ -76,7 +76,7 @@ until [ "$(wc -l <out.0)" = 4 ]; do
 done
 kill -9 "${pids[0]}"
 ended 3 "rank 1 on $(hostname): lost the connection to rank 0 at localhost"
-expect 3 "ranks 1, 2 of 3 did not come within 1 s" \
+expect 3 "timed out after 1 s waiting for ranks 1, 2 of 3" \
     env RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT="$(free_ports 1)" test_conformance --rendezvous --timeout 1
 
 # Training.
@@ -103,7 +103,7 @@ if [ -e "$emulated/liblm_cuda.so" ]; then
     wait "${pids[0]}" || code=$?
     kill -9 "${pids[1]}"
     [ $code = 3 ] || fail "exit $code, wanted 3: $(cat err.*)"
-    grep -qE "group 'world': warming up: all_reduce\(sum, 64 x uint8\), operation [0-9]+: rank 1 of 2 did not come within 6 s; rank 1 on $(hostname) does not answer" \
+    grep -qE "group 'world': warming up: all_reduce\(sum, 64 x uint8\), operation [0-9]+: timed out after 6 s waiting for rank 1 of 2; rank 1 on $(hostname) does not answer" \
         err.0 || fail "not named: $(cat err.*)"
 fi
 echo "2 and 4 ranks over TCP; failures are named"

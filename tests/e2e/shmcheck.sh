@@ -6,7 +6,7 @@ build=$(cd "$1" && pwd)
 shmcheck=$build/bin/lm-shmcheck
 
 die() { echo "shmcheck: $*"; exit 1; }
-# gives CODE PATTERN ARGUMENTS...: checks the exit code, and expects a matching line of output.
+# gives CODE PATTERN ARGUMENTS...: checks the exit code, and that a line of the output matches.
 gives() {
     local code=$1 pattern=$2 got=0 out
     shift 2
@@ -15,7 +15,7 @@ gives() {
     grep -qE -- "$pattern" <<<"$out" || die "$*: no line '$pattern' in: $out"
 }
 
-# One process of a host prints.
+# Only the first process on a host prints.
 OMPI_COMM_WORLD_LOCAL_RANK=0 gives 0 /dev/shm --warn 100% --crit 100%
 OMPI_COMM_WORLD_LOCAL_RANK=1 gives 0 '^$' --warn 100% --crit 100%
 gives 2 '^lm-shmcheck: --warn: 99% is above --crit 10%' --warn 99% --crit 10%
@@ -27,7 +27,7 @@ gives 2 '^lm-shmcheck: --min-size: ' --min-size 5lightyears
 gives 2 '^lm-shmcheck: --summary: cannot be combined' --summary --json
 
 if [ "${LM_PRIVATE_SHM-}" != yes ]; then
-    # The reports of many hosts, in a line for each finding.
+    # The samples of many hosts are summarized in one line for each finding.
     many=$(mktemp)
     trap 'rm -f "$many"' EXIT
     summary() { gives "$1" "$2" --summary "${@:3}" <"$many"; }
@@ -54,7 +54,7 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     echo nonsense >"$many"
     summary 3 '^lm-shmcheck: standard input: line 1: '
     : >"$many"
-    summary 3 'names no host'
+    summary 3 'contains no host'
     rm -f "$many"
 
     if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
@@ -81,9 +81,9 @@ mount -t tmpfs -o remount,size=1T /dev/shm
     gives 1 '/dev/shm: not tried: 900 GiB are more than the .* that can be tried safely: ' --stress 900GiB
 ) || exit 1
 mount -t tmpfs -o remount,size=8M /dev/shm
-[ -z "$(ls -A /dev/shm)" ] || die "--stress left something behind"
+[ -z "$(ls -A /dev/shm)" ] || die "--stress left a file"
 
-# A holder of two segments, one of them without a name.
+# A process that holds two segments, one of them unlinked.
 head -c 1048576 /dev/zero >/dev/shm/held
 head -c 1048576 /dev/zero >/dev/shm/nameless
 exec 7</dev/shm/held 8</dev/shm/nameless
@@ -112,7 +112,7 @@ for i in $(seq 44); do : >"/dev/shm/empty$i"; done
 gives 1 '% of its inodes are used \(warning' --warn 80%
 rm /dev/shm/empty*
 
-# --watch prints a line each time and remembers the highest use; an interrupt ends it.
+# --watch prints a line for each sample, with the highest use of all; an interrupt ends it.
 watched=$(mktemp)
 trap 'rm -f "$watched"' EXIT
 "$shmcheck" --watch 200ms >"$watched" &

@@ -22,7 +22,7 @@ expect 2 "srun: started 4 tasks that do not know of each other: use srun --mpi=p
 # Without MPI they meet over TCP, where that is allowed. No resolver has the names of this test's nodes.
 MASTER_ADDR=localhost run log srun -N 2 -n 4 --mpi=none test_conformance --rendezvous
 grep -q "^4 ranks, met at localhost:" log || fail "4 ranks over TCP: $(cat log)"
-expect 3 "rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
+expect 3 "timed out after 5 s waiting for rank 1 of 4; rank 1 on $(hostname) " \
     srun -N 2 -n 4 --mpi=pmix test_conformance --timeout 5 --case one_never_comes
 expect 70 "rank 1 on .*no such file" srun -N 2 -n 4 --mpi=pmix test_conformance --case one_throws
 

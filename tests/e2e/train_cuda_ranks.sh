@@ -151,7 +151,7 @@ expect 3 "rank 1 on .*: the disk is full$" "${failing[@]}" one_gives_up
 expect 70 "rank 1 on .*no such file" "${failing[@]}" one_throws
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     failing[1]=4
-    expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: rank 1 of 4 did not come within 5 s; rank 1 on $(hostname) " \
+    expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: timed out after 5 s waiting for rank 1 of 4; rank 1 on $(hostname) " \
         "${failing[@]}" one_never_comes
     # The rank whose part is first is named first.
     ten='rank [023] calls AllReduce\(count 10,[^)]*\)' eleven='rank 1 calls AllReduce\(count 11,[^)]*\)'

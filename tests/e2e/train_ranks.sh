@@ -130,6 +130,6 @@ kill -STOP "$(ps -o pid= --ppid $launcher | tail -n 1)"
 code=0
 wait $launcher || code=$?
 [ $code = 3 ] || fail "a stopped rank: exit $code: $(cat hang.err)"
-grep -Eq "ranks? [01] of 2 did not come within [0-9]+ s; rank [01] on $(hostname) does not answer" hang.err ||
+grep -Eq "timed out after [0-9]+ s waiting for ranks? [01] of 2; rank [01] on $(hostname) does not answer" hang.err ||
     fail "a stopped rank: $(cat hang.err)"
 echo "4 ranks train, stop, save and resume as one does"

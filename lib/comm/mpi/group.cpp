@@ -21,13 +21,13 @@ namespace {
 
 constexpr int message_tag = 0;
 
-// A waiting rank tests without pause first, then lets others have the core, then sleeps between
-// tests: what takes a second does not mind 0.1 ms more.
+// A waiting rank first tests without pause, then yields its core between tests, then sleeps: for an
+// operation that takes a second 0.1 ms more do not matter.
 constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
 
-// After a timeout members ask one after another, so that a large job is not flooded.
+// After a timeout members ask one after another, so that a large job is not flooded with questions.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 
@@ -64,7 +64,7 @@ MpiGroup::MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id)
 MpiGroup::~MpiGroup() {
     const std::lock_guard lock(world_.mutex());
     world_.remove_group(id_);
-    // The others may not follow, and the job ends.
+    // MPI_Comm_free is collective: when the job fails, other members may never call it.
     if (std::uncaught_exceptions() > 0 || world_.failed()) return;
     if (check_comm_ != MPI_COMM_NULL) MPI_Comm_free(&check_comm_);
     MPI_Comm_free(&comm_);
@@ -73,7 +73,7 @@ MpiGroup::~MpiGroup() {
 void MpiGroup::abort(const std::string& reason) noexcept {
     try {
         warn("gives up: {}", reason);
-    } catch (...) {  // the end matters more than the message
+    } catch (...) {  // ending the job matters more than the message
     }
     world_.end(Exit::failure);
 }
@@ -91,7 +91,6 @@ i64 MpiGroup::start(const Operation& operation) {
     started.operation = operation;
     started.number = number;
     started.requests.clear();
-    started.strided = MPI_DATATYPE_NULL;
     started.copy_from = nullptr;
     switch (operation.kind) {
         case Kind::all_reduce:
@@ -168,7 +167,8 @@ void MpiGroup::start_all_gather(Started& started) {
               o);
         return;
     }
-    // The b-th piece of every part: pieces lie n elements apart in `out`.
+    // One call gathers elements [begin, begin + n) of every part. In `out` they lie o.n elements
+    // apart, which a resized type with that extent expresses.
     for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
         const int n = static_cast<int>(std::min(world_.options().max_count, o.n - begin));
         MPI_Datatype piece = MPI_DATATYPE_NULL;
@@ -180,7 +180,7 @@ void MpiGroup::start_all_gather(Started& started) {
             MPI_Iallgather(in_place ? MPI_IN_PLACE : at(o.in, begin, o.dtype), n, mpi_type(o.dtype),
                            at(o.out, begin, o.dtype), 1, strided, comm_, add_request(started)),
             o);
-        MPI_Type_free(&piece);  // both stay until the operation has ended
+        MPI_Type_free(&piece);  // MPI frees a type when no pending operation uses it
         MPI_Type_free(&strided);
     }
 }
@@ -188,7 +188,7 @@ void MpiGroup::start_all_gather(Started& started) {
 void MpiGroup::start_reduce_scatter(Started& started) {
     const Operation& o = started.operation;
     if (o.n > world_.options().max_count / size()) return start_reduces(started);
-    // In place MPI leaves the result in front; it is moved to its part at the end.
+    // In place MPI writes the result to the front of `in`; finish() copies it to this rank's part.
     const bool in_place = o.out == at(o.in, rank() * o.n, o.dtype);
     if (in_place && rank() != 0) started.copy_from = o.in;
     check(MPI_Ireduce_scatter_block(
@@ -198,7 +198,7 @@ void MpiGroup::start_reduce_scatter(Started& started) {
           o);
 }
 
-// Part by part, for more elements than one call can count.
+// One reduction to each member, for more elements than one call can count.
 void MpiGroup::start_reduces(Started& started) {
     const Operation& o = started.operation;
     for (int part = 0; part < size(); ++part) {
@@ -285,7 +285,7 @@ bool MpiGroup::done(i64 handle) {
 // ---- Parts -------------------------------------------------------------------------------------
 
 std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_name) {
-    // MPI_Comm_split knows no timeout: all have come when it begins.
+    // MPI_Comm_split has no timeout, so a barrier, which has one, comes first.
     const i64 handle = start({Kind::split});
     const i64 number = pending_.find(handle)->number;
     wait(handle);
@@ -343,7 +343,6 @@ std::string MpiGroup::describe(const Operation& operation) const {
     return named.str();
 }
 
-// Who has not come, from the members themselves.
 std::string MpiGroup::timeout_message(const Operation& operation, i64 number, double waited_s) {
     std::vector<int> others;
     for (int member = 0; member < size(); ++member) {
@@ -354,13 +353,14 @@ std::string MpiGroup::timeout_message(const Operation& operation, i64 number, do
                         world_.size(), waited_s);
 }
 
-// The members' operations are compared by a digest; when they differ, all texts are gathered.
+// Compares the members' operations by the minimum and maximum of a digest of their text; gathers
+// the texts only when they differ.
 void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
     char text[128] = "";
     const std::string mine = describe(operation);
     std::memcpy(text, mine.data(), std::min(mine.size(), sizeof text - 1));
-    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // so that -digest fits
-    i64 range[2] = {digest, -digest};
+    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // -digest fits too
+    i64 range[2] = {digest, -digest};  // their maxima are max(digest) and -min(digest)
     Started started;
     started.operation = operation;
     started.number = number;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group over an MPI communicator of its own, with MPI's nonblocking operations. What needs more
-// elements than an MPI call can count is cut into several calls.
+// A group over an MPI communicator of its own, with MPI's nonblocking operations. An operation with
+// more elements than an MPI call can count (int) is cut into several calls.
+//
+// Every call of MPI holds world_.mutex(): the library is initialized with MPI_THREAD_SERIALIZED. A
+// blocking MPI call would keep the mutex from the thread that answers other ranks, so waits are
+// loops of MPI_Testall.
 #pragma once
 
 #include <mpi.h>
@@ -17,7 +21,7 @@ namespace lm::comm {
 
 class MpiGroup final : public Group {
   public:
-    // Takes over `comm`. `id` is the same on all members.
+    // Takes ownership of `comm`. `id` is the same on all members, and differs between groups.
     MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id);
     ~MpiGroup() override;
 
@@ -36,8 +40,9 @@ class MpiGroup final : public Group {
         Operation operation;
         i64 number = 0;
         std::vector<MPI_Request> requests;
-        MPI_Datatype strided = MPI_DATATYPE_NULL;  // to be freed
-        const void* copy_from = nullptr;           // n elements to `out` at the end; or none
+        // Copied to operation.out [n] when MPI is done, since MPI writes in-place results to other
+        // elements. Or none.
+        const void* copy_from = nullptr;
     };
 
     void start_all_reduce(Started& started);
@@ -59,11 +64,11 @@ class MpiGroup final : public Group {
 
     MpiWorld& world_;
     MPI_Comm comm_;
-    MPI_Comm check_comm_ = MPI_COMM_NULL;  // for compare_with_members only
+    MPI_Comm check_comm_ = MPI_COMM_NULL;  // for compare_with_members(), else none
     u64 id_;
-    std::atomic<i64> n_started_{0};  // collectives
+    std::atomic<i64> n_started_{0};  // collectives; read by the thread that answers other ranks
     PendingOperations<Started> pending_;
-    std::vector<MPI_Status> statuses_;
+    std::vector<MPI_Status> statuses_;  // results of the last MPI_Testall
 };
 
 }  // namespace lm::comm

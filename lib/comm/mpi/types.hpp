@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's names for our element types and reductions, and its errors as ours.
+// The MPI types and reductions of lm-utils' types, and MPI errors as lm::Error.
 #pragma once
 
 #include <mpi.h>
@@ -15,11 +15,12 @@ void check_mpi(int code, const char* what);
 
 MPI_Datatype mpi_type(DType dtype);
 
-// The reductions that MPI does not have: sums of 16-bit floats (each addition in fp32, then
-// rounded) and maxima in which a NaN stays. Made once after MPI_Init.
+// Reductions that MPI does not have: sums of 16-bit floats (each addition in fp32, then rounded)
+// and maxima in which a NaN stays. Constructed once, after MPI_Init.
 class MpiOps {
   public:
     MpiOps();
+    // Returns the MPI operation for elements of `dtype`.
     MPI_Op of(DType dtype, Reduction reduction) const;
 
   private:

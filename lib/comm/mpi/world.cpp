@@ -24,7 +24,7 @@ struct MpiWorld::Question {
 
 struct MpiWorld::Answer {
     i32 rank;
-    i32 ward;  // the rank whose host this one keeps
+    i32 ward;  // the rank whose host this one keeps, see exchange_hosts()
     i64 n_started;
     char host[64];
     char ward_host[64];
@@ -36,13 +36,13 @@ namespace {
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
 constexpr auto answer_interval = std::chrono::milliseconds(100);
-constexpr double answer_time_s = 2;  // a rank that lives answers within one interval
-constexpr size_t max_answers_under_way = 64;
+constexpr double answer_time_s = 2;  // a rank that is alive answers within one interval
+constexpr size_t max_pending_answers = 64;
 constexpr size_t max_hosts_asked = 64;
 
 bool job_is_over = true;
 
-// The exit code of a process that leaves the job early becomes that of the job.
+// on_exit handler: the exit code of a process that leaves the job early becomes that of the job.
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
@@ -60,13 +60,16 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
     : options_(options),
       exceptions_at_start_(std::uncaught_exceptions()),
       host_(host_name()),
-      sent_(max_answers_under_way) {
+      sent_(max_pending_answers) {
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init");
     job_is_over = false;
     on_exit(end_job, nullptr);
     if (provided < MPI_THREAD_SERIALIZED) {
-        run_error("MPI", "this library cannot be called from several threads: use one that can");
+        run_error("MPI",
+                  "MPI_THREAD_SERIALIZED required, library provides thread level {}: use a library "
+                  "with thread support",
+                  provided);
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -86,7 +89,7 @@ MpiWorld::~MpiWorld() {
     const bool failing = failed_.load() || std::uncaught_exceptions() > exceptions_at_start_;
     if (!failing) {
         try {
-            group_->barrier();  // with a timeout, which MPI_Finalize has not
+            group_->barrier();  // unlike MPI_Finalize it has a timeout
         } catch (const Error& error) {
             warn("{}", error.what());
             failed_.store(true);
@@ -95,7 +98,7 @@ MpiWorld::~MpiWorld() {
     stop_answering();
     if (failing || failed_.load()) {
         std::this_thread::sleep_for(std::chrono::duration<double>(report_after_s(rank_)));
-        return;  // the end of the process ends the job
+        return;  // end_job() runs when the process exits
     }
     group_.reset();
     MPI_Comm_free(&control_);
@@ -117,8 +120,8 @@ std::string MpiWorld::describe() const {
     return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
 }
 
-// Every rank keeps the host of the one half a job before it: when a whole host is gone, the ranks
-// that know its name are elsewhere.
+// Every rank keeps the host name of its ward, the rank size / 2 before it. When a whole host
+// fails, the ranks that keep its name are on other hosts.
 void MpiWorld::exchange_hosts() {
     char mine[64];
     char wards[64] = "";
@@ -131,7 +134,8 @@ void MpiWorld::exchange_hosts() {
     ward_host_ = wards;
 }
 
-// With a core for each rank of this host a partner is soon there; with fewer it may need ours.
+// Spinning pays when every rank of this host has a core; with fewer cores the awaited rank may need
+// this one.
 void MpiWorld::choose_spin() {
     constexpr double spin_with_own_core_s = 100e-6;
     MPI_Comm host = MPI_COMM_NULL;
@@ -179,7 +183,9 @@ void MpiWorld::answer_one(int asker) {
     put(answer.host, host_);
     put(answer.ward_host, ward_host_);
     put(answer.where, options_.recorder ? options_.recorder->where() : "");
-    MPI_Request request = MPI_REQUEST_NULL;  // not waited for: the asker may be gone
+    // The send is not waited for: the asking rank may have ended. Its memory is used again after
+    // max_pending_answers further answers.
+    MPI_Request request = MPI_REQUEST_NULL;
     MPI_Isend(&answer, sizeof answer, MPI_BYTE, asker, answer_tag, control_, &request);
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
 }
@@ -226,9 +232,10 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 }
 
 std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
-    static std::mutex one_at_a_time;  // the rank's thread, and one that watches over its GPU
+    static std::mutex one_at_a_time;  // the rank's thread, and NCCL's monitoring thread
     const std::lock_guard asking(one_at_a_time);
-    static std::deque<Question> questions;  // stay until the end: they may still be on their way
+    // Kept until the process ends: MPI may still be sending them.
+    static std::deque<Question> questions;
     static std::deque<MPI_Request> requests;
     std::vector<Answer> answers;
     put_questions(ranks, group, questions, requests);
@@ -238,7 +245,7 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
     for (const Answer& answer : answers) {
         seen[answer.rank] = {answer.rank, true, answer.n_started, answer.host, answer.where};
     }
-    // The hosts of those that did not answer, from the ranks that keep them.
+    // The hosts of ranks that do not answer, from the ranks whose wards they are.
     std::vector<int> keepers;
     for (const auto& [rank, status] : seen) {
         const int keeper = (rank + size_ / 2) % size_;

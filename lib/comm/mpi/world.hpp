@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's part of an MPI job. MPI is called by one thread at a time, under mutex(): the
-// rank's own, and a small one that answers other ranks when they ask, after a timeout, where this
-// rank is. Nothing here grows with the number of ranks until something has failed.
+// This process's part of an MPI job.
+//
+// Threads: the rank's own, and one that answers other ranks which ask, after a timeout, where this
+// rank is; with NCCL its monitoring thread asks, too. MPI is called under mutex() only. It is
+// recursive, since groups lock it and call check() and world_ranks(), which lock it again.
+//
+// Failure: MPI cannot continue after a lost process. A rank that fails sets failed_, drives MPI no
+// more (memory of its pending operations may be gone), prints its error, and exits; its on_exit
+// handler calls MPI_Abort, which ends all ranks with its exit code.
+//
+// Nothing here grows with the number of ranks until something has failed.
 #pragma once
 
 #include <mpi.h>
@@ -33,20 +41,20 @@ class MpiWorld final : public Launch {
     const MpiOps& ops() const { return *ops_; }
     std::recursive_mutex& mutex() { return mutex_; }
     int size() const { return size_; }
-    // How long a waiting rank keeps its core before it offers it to others.
+    // How long a waiting rank keeps its core before it yields it.
     double spin_s() const { return spin_s_; }
 
-    // Groups that this rank is asked about, by their number.
+    // Groups that other ranks ask about, by their id; `n_started`: collectives of this rank.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
 
-    // Asks the ranks where they are, for a few seconds. For the thread that has waited in vain.
+    // Asks the ranks where they are; blocks for 4 s at most. Called by the thread that timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
-    // This rank gives up: MPI is not driven any more (memory that it writes to may be gone).
+    // This rank gives up: MPI is not driven any more.
     void fail() { failed_.store(true); }
     bool failed() const { return failed_.load(); }
-    // Ends all processes of the job, now.
+    // Ends all processes of the job at once, with exit code `code`.
     [[noreturn]] void end(Exit code);
 
   private:
@@ -67,12 +75,12 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    std::string ward_host_;  // of the rank half the job before this one
+    std::string ward_host_;  // host of the rank size / 2 before this one, which this one keeps
     std::unique_ptr<MpiOps> ops_;
-    MPI_Comm control_ = MPI_COMM_NULL;
+    MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::vector<Answer> sent_;  // being sent; used again in turn
+    std::vector<Answer> sent_;  // memory of the answers that MPI still sends; used in turn
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;
     std::atomic<bool> failed_{false};

@@ -25,7 +25,7 @@ class SelfGroup final : public Group {
     std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
 
   private:
-    std::string reason_;  // of abort(); empty: not aborted
+    std::string reason_;  // given to abort(); empty: not aborted
 };
 
 // Returns a group of this rank alone. Not collective.

@@ -14,10 +14,10 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Under way at once before more are made. How many really are depends on who runs ahead of whom, so
-// waiting for the need would allocate late in a run.
+// Made in advance. How many are pending at a time depends on which rank runs ahead, so making them
+// when they are needed would allocate late in a run.
 constexpr int first_collectives = 16;
-constexpr int first_messages = 4;  // of each member
+constexpr int first_messages = 4;  // for each member
 
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
@@ -51,7 +51,6 @@ Hub::Hub(ThreadsWorld& world, VirtualTime* time, std::string name, std::vector<i
       name_(std::move(name)),
       members_(std::move(members)),
       n_posted_(members_.size()),
-      last_(members_.size()),
       channels_(members_.size() * members_.size()) {
     for (int i = 0; i < first_collectives; ++i) add_collective();
     for (int i = 0; i < first_messages * size(); ++i) add_message();
@@ -129,7 +128,6 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
     {
         const std::lock_guard lock(mutex_);
         collective = &open(n_posted_[index]++);
-        last_[index] = operation;
         collective->posts[index] = operation;
         collective->inputs[index] = operation.in;
         collective->latest_post = std::max(collective->latest_post, now(member));
@@ -140,14 +138,14 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
         }
         check_agreement(*collective, member);
         complete = ++collective->n_posted == size();
-        if (complete) {  // members post in order: what is complete is the oldest
+        if (complete) {  // every member posts in order, so a complete collective is the oldest
             open_.pop();
             ++first_open_;
             make_ready(*collective);
         }
     }
     if (!complete) return collective;
-    // A single piece is not worth waking others to help.
+    // Waking others costs more than a single piece.
     if (collective->n_pieces == 1) {
         work(*collective);
     } else {
@@ -191,6 +189,8 @@ void Hub::make_parts(Collective& collective) {
     }
 }
 
+// Does pieces until none is left. Returns while other threads may still do theirs: the collective
+// is complete when pieces_done has reached n_pieces.
 void Hub::work(Collective& collective) {
     while (collective.next_piece.load() < collective.n_pieces) {
         if (!world_.enter()) return;
@@ -208,11 +208,11 @@ void Hub::do_piece(Collective& collective, i64 piece) {
         const i64 begin = i % blocks * reduce_block;
         do_block(collective, i / blocks, begin, std::min(reduce_block, operation.n - begin));
     }
-    // Whoever does the last piece wakes those that sleep over it.
+    // The thread that does the last piece wakes the members that sleep.
     if (collective.pieces_done.fetch_add(1) + 1 == collective.n_pieces) ring_all();
 }
 
-// Elements [begin, begin + n) of a part.
+// Does elements [begin, begin + n) of part `part`; n <= reduce_block.
 void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const Operation& operation = collective.posts[0];
     const DType dtype = operation.dtype;
@@ -252,25 +252,28 @@ std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
 }
 
 void Hub::wait(int member, Collective& collective) {
-    const auto fail_missing = [&](const std::vector<int>& ranks, const std::string& how) {
+    const auto fail = [&](const std::string& problem) {
         const Operation& mine = collective.posts[static_cast<size_t>(member)];
-        world_.fail_with(Error(
-            Exit::failure, fmt::format("group '{}': {}, operation {}: {} {}", name_, describe(mine),
-                                       collective.number, ranks_text(ranks, world_.size()), how)));
+        world_.fail_with(
+            Error(Exit::failure, fmt::format("group '{}': {}, operation {}: {}", name_,
+                                             describe(mine), collective.number, problem)));
     };
-    const bool came = world_.wait(
+    const auto missing_text = [&](bool ended_only) {
+        return ranks_text(missing(collective, ended_only), world_.size());
+    };
+    const bool complete = world_.wait(
         world_rank(member),
         [&] {
             if (collective.ready.load()) work(collective);
             return collective.complete();
         },
         [&] {
-            const std::vector<int> ranks = missing(collective, true);
-            if (!ranks.empty()) fail_missing(ranks, "ended without it");
+            if (missing(collective, true).empty()) return;
+            fail(missing_text(true) + " ended without starting it");
         });
-    if (!came) {
-        fail_missing(missing(collective, false),
-                     fmt::format("did not come within {} s", world_.timeout_s()));
+    if (!complete) {
+        fail(fmt::format("timed out after {} s waiting for {}", world_.timeout_s(),
+                         missing_text(false)));
     }
 }
 
@@ -337,26 +340,29 @@ void Hub::deliver(Message& send, Message& receive, int poster) {
     copy_bytes(receive.operation.out, send.operation.in, send.operation.bytes());
     world_.leave();
     const int other = poster == send.member ? receive.member : send.member;
-    send.complete.store(true);  // from here on the owner may hand it back
+    send.complete.store(true);  // its owner may now free it and post it again
     receive.complete.store(true);
     world_.ring(world_rank(other));
 }
 
 void Hub::wait(int member, Message& message) {
     const int peer = world_rank(message.operation.peer);
-    const auto fail_missing = [&](const std::string& how) {
-        world_.fail_with(Error(
-            Exit::failure, fmt::format("group '{}': {}: {} {}", name_, describe(message.operation),
-                                       ranks_text({peer}, world_.size()), how)));
+    const auto fail = [&](const std::string& problem) {
+        world_.fail_with(Error(Exit::failure, fmt::format("group '{}': {}: {}", name_,
+                                                          describe(message.operation), problem)));
     };
-    const bool came = world_.wait(
+    const bool complete = world_.wait(
         world_rank(member), [&] { return message.complete.load(); },
         [&] {
-            // It may have come just before it ended.
-            if (world_.has_ended(peer) && !message.complete.load())
-                fail_missing("ended without it");
+            // It may have delivered the message just before it ended.
+            if (world_.has_ended(peer) && !message.complete.load()) {
+                fail(ranks_text({peer}, world_.size()) + " ended without starting it");
+            }
         });
-    if (!came) fail_missing(fmt::format("did not come within {} s", world_.timeout_s()));
+    if (!complete) {
+        fail(fmt::format("timed out after {} s waiting for {}", world_.timeout_s(),
+                         ranks_text({peer}, world_.size())));
+    }
 }
 
 void Hub::finish(int member, Message* message) {

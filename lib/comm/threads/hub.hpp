@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the members of one group of rank threads meet. Members post an operation; the last to come
-// makes it ready; then every member that waits works on the pieces that are left, so that one
-// waiting member alone can finish it and no order of waits can deadlock. Internal to the threads
-// backend.
+// The operations of one group of rank threads. Internal to the threads backend.
+//
+// Collectives: each member posts its views. The member that posts last makes the collective ready,
+// which cuts it into pieces. Every member that waits then takes pieces, by next_piece, until none
+// is left. A single waiting member can do all of them, so no order of waits can deadlock.
+//
+// Who writes what when: `posts`, `inputs` and `splits` are written by their member under mutex_,
+// before ready is set, and are constant afterwards; n_pieces and parts are written before ready is
+// set. A piece's output is written by the thread that took it, before it adds to pieces_done. A
+// collective is used again when all members have called finish().
+//
+// Messages: the second of the two sides to post copies the data and completes both.
+//
+// Reductions read inputs by member and write outputs of the same elements after reading all of
+// them, so in-place operation is safe and the order of additions does not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +31,7 @@ namespace lm::comm {
 
 class Hub;
 
-// A first-in first-out queue that keeps its memory.
+// A first-in first-out queue in a ring that grows but never shrinks.
 template <typename T>
 class Fifo {
   public:
@@ -59,18 +70,18 @@ struct SplitRequest {
     std::string name;
 };
 
-// A collective operation under way.
+// A pending collective.
 struct Collective {
-    i64 number = 0;
+    i64 number = 0;                   // in the group
     std::vector<Operation> posts;     // by member
-    std::vector<const void*> inputs;  // of the posts
-    std::vector<SplitRequest> splits;
+    std::vector<const void*> inputs;  // Operation::in of the posts, in the form that reduce() takes
+    std::vector<SplitRequest> splits;                         // by member
     std::vector<std::pair<std::shared_ptr<Hub>, int>> parts;  // a split's result, by member
-    int first = 0;                                            // the member that came first
+    int first = 0;                                            // the member that posted first
     int n_posted = 0;
-    int n_unfinished = 0;    // members that have not waited for it yet
+    int n_unfinished = 0;    // members that have not called finish()
     double latest_post = 0;  // virtual time
-    double finished_at = 0;
+    double finished_at = 0;  // virtual time
     i64 n_pieces = 0;
     std::atomic<bool> ready{false};
     std::atomic<i64> next_piece{0};
@@ -114,21 +125,24 @@ class Hub {
     ThreadsWorld& world() { return world_; }
     int world_rank(int member) const { return members_[static_cast<size_t>(member)]; }
 
-    // The next operation of this member. `split` belongs to a split.
+    // Posts the next collective of this member; `split` belongs to a split. Throws Error(bug) when
+    // it does not match those of the other members.
     Collective* post(int member, const Operation& operation, SplitRequest split = {});
     void wait(int member, Collective& collective);
-    bool done(Collective& collective);  // works on it too
-    void finish(int member, Collective* collective);
+    bool done(Collective& collective);                // does pieces, too
+    void finish(int member, Collective* collective);  // called once by each member when it is done
 
     Message* post_message(int member, const Operation& operation);
     void wait(int member, Message& message);
     void finish(int member, Message* message);
 
-    // Whether the member's virtual clock has reached it; always without virtual time.
+    // Returns whether the member's virtual clock has reached `time`; true without virtual time.
     bool has_passed(int member, double time) const { return !time_ || now(member) >= time; }
 
   private:
-    struct Channel {  // from one member to another; at most one of the queues holds something
+    // From one member to another. One of the queues is always empty: a post that finds its other
+    // side waiting is delivered at once.
+    struct Channel {
         MessageQueue sends;
         MessageQueue receives;
         double free_at = 0;  // virtual time
@@ -154,12 +168,11 @@ class Hub {
     VirtualTime* time_;  // or none
     std::string name_;
     std::vector<int> members_;   // their ranks in the world
-    std::mutex mutex_;           // guards what follows
+    std::mutex mutex_;           // guards all that follows
     std::vector<i64> n_posted_;  // by member
-    std::vector<Operation> last_;
-    Fifo<Collective*> open_;  // those that not all members have posted, oldest first
-    i64 first_open_ = 0;      // its number
-    double free_at_ = 0;      // virtual time at which the group's channel is free
+    Fifo<Collective*> open_;     // collectives that not all members have posted, oldest first
+    i64 first_open_ = 0;         // number of the oldest
+    double free_at_ = 0;         // virtual time at which the group's channel is free
     std::vector<Channel> channels_;
     std::vector<std::unique_ptr<Collective>> collectives_;
     std::vector<Collective*> free_collectives_;

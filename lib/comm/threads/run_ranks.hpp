@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: the whole matrix of layouts runs in a unit test, under
-// sanitizers and debuggers. Operations that do not match between the ranks are always found.
+// Ranks as threads of one process, so that unit tests run every layout, under sanitizers and
+// debuggers. Operations of two ranks that do not match are always detected.
 //
-// A send always waits for its receive, so that an exchange which would deadlock with large messages
-// deadlocks (and is reported after the timeout) with small ones too. A rank whose body has ended
+// A send always waits for its receive: an exchange that deadlocks with large messages on other
+// backends deadlocks here with small ones too, and is reported after the timeout. A rank that ends
 // while others wait for it is reported at once.
 #pragma once
 
@@ -19,14 +19,14 @@ struct ThreadsOptions {
 };
 
 // Runs body(world) on `n_ranks` threads and returns when all have ended. The first exception of a
-// rank aborts the others and is rethrown here.
+// rank makes the operations of the others throw, and is rethrown here.
 //
-// A body that throws while operations are under way must keep their memory until it has called
-// abort(): others may be copying from it.
+// A body that throws while operations are pending must keep their memory until it has called
+// Group::abort(): other threads may be copying from it.
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
 
-// As run_ranks; options.timeout_s is real time. Clocks begin at 0.
+// The same in virtual time (virtual_time.hpp). Clocks begin at 0; options.timeout_s is real time.
 void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
                                const std::function<void(Group& world, VirtualClock& clock)>& body,
                                const ThreadsOptions& options = {});

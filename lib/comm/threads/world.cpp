@@ -9,7 +9,8 @@
 namespace lm::comm {
 namespace {
 
-// A short spin saves two system calls when every rank has a core of its own, and only then.
+// A short spin saves two system calls (futex wait and wake), but only when every rank has a core of
+// its own: otherwise it keeps the awaited rank from running.
 constexpr int spins_with_own_core = 2000;
 
 }  // namespace
@@ -70,6 +71,8 @@ void ThreadsWorld::rank_ended(int rank) {
     ring_all();
 }
 
+// Counts first, then looks: fail() followed by drain() either sees this thread inside, or this
+// thread sees the failure. The other order would let both pass.
 bool ThreadsWorld::enter() {
     n_inside_.fetch_add(1);
     if (!failed()) return true;

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rank threads of one run share, whatever their groups: the bell that wakes each of them,
-// the first failure, and who has ended. Internal to the threads backend.
+// What the rank threads of one run share across all groups: a bell that wakes each of them, the
+// first failure, and which ranks have ended. Internal to the threads backend.
+//
+// Memory order: all atomics here and in hub.hpp are sequentially consistent. Data that one thread
+// writes and another reads is published by a store to an atomic (Collective::ready, pieces_done,
+// Message::complete), or guarded by a mutex. Copying, not the atomics, determines the speed of this
+// backend.
+//
+// Failure: a rank that fails may unwind and free memory that other threads copy from. So every
+// access to another rank's memory lies between enter() and leave(); fail() sets failed_, after
+// which enter() refuses, and drain() waits until no thread is inside. A rank throws, and so frees
+// its memory, only after drain().
 #pragma once
 
 #include <atomic>
@@ -15,13 +25,14 @@
 
 namespace lm::comm {
 
-// Wakes one rank. What it waits for is checked by the rank itself.
+// Wakes one rank. A counter, so that a ring between the check of the condition and wait() is not
+// lost: read rings(), check the condition, then wait() for a later ring.
 class Bell {
   public:
     using Clock = std::chrono::steady_clock;
     u64 rings();
     void ring();
-    // Waits for a ring after the first `seen`; false: the deadline came first.
+    // Blocks until there are more rings than `seen`. Returns false at the deadline.
     bool wait(u64 seen, Clock::time_point deadline);
 
   private:
@@ -39,13 +50,13 @@ class ThreadsWorld {
     void ring(int rank) { bells_[static_cast<size_t>(rank)].ring(); }
     void ring_all();
 
-    // The first failure of all counts: its text is what every other rank throws, its exception is
-    // what the run ends with.
+    // Records a failure; only the first of the run counts. Its text is what every other rank
+    // throws, its exception is what the run ends with. Wakes all ranks.
     void fail(const std::string& reason, std::exception_ptr exception) noexcept;
     bool failed() const { return failed_.load(); }
-    // Throws Error(failure) with the reason, once no thread works on this rank's memory any more.
+    // Throws Error(failure) with the reason, when no thread works on any rank's memory any more.
     [[noreturn]] void throw_failure();
-    // fail() with this rank's own finding, then throws it.
+    // Records `error`, which this rank has found, as the failure, and throws it.
     template <typename E>
     [[noreturn]] void fail_with(const E& error) {
         fail(error.what(), std::make_exception_ptr(error));
@@ -58,13 +69,14 @@ class ThreadsWorld {
     bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)].load(); }
     bool any_ended() const { return any_ended_.load(); }
 
-    // Around every access to another rank's memory; false: the run has failed, hands off.
+    // Around every access to another rank's memory. Returns false when the run has failed: the
+    // memory must not be touched, and leave() not be called.
     bool enter();
     void leave() { n_inside_.fetch_sub(1); }
-    void drain() noexcept;  // waits until no thread is inside; after fail()
+    void drain() noexcept;  // blocks until no thread is inside; only after fail()
 
-    // Blocks rank `rank` until is_done(); on the way calls is_lost() whenever it is woken, which
-    // may throw. False: the timeout came first.
+    // Blocks rank `rank` until is_done(). Calls is_lost(), which may throw, each time the rank is
+    // woken after another rank has ended. Returns false at the timeout. Throws when the run fails.
     template <typename Done, typename Lost>
     bool wait(int rank, Done&& is_done, Lost&& is_lost) {
         for (int spin = 0; spin < spins_; ++spin) {
@@ -76,7 +88,7 @@ class ThreadsWorld {
             Bell::Clock::now() + std::chrono::duration_cast<Bell::Clock::duration>(
                                      std::chrono::duration<double>(timeout_s_));
         while (true) {
-            const u64 seen = bell.rings();
+            const u64 seen = bell.rings();  // before the check: see Bell
             if (is_done()) return true;
             if (failed()) throw_failure();
             if (any_ended()) is_lost();
@@ -93,12 +105,12 @@ class ThreadsWorld {
 
     double timeout_s_;
     int spins_;
-    std::vector<Bell> bells_;
-    std::vector<std::atomic<bool>> ended_;
+    std::vector<Bell> bells_;               // by rank
+    std::vector<std::atomic<bool>> ended_;  // by rank: its body has returned
     std::atomic<bool> any_ended_{false};
-    std::atomic<bool> failed_{false};
-    std::atomic<int> n_inside_{0};
-    std::mutex failure_mutex_;
+    std::atomic<bool> failed_{false};  // set under failure_mutex_, after the two below
+    std::atomic<int> n_inside_{0};     // threads between enter() and leave()
+    std::mutex failure_mutex_;         // guards the two below
     std::string reason_;
     std::exception_ptr exception_;
 };
