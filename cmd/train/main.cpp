@@ -6,8 +6,8 @@
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/dry_run.hpp"
-#include "train/loop.hpp"
 #include "train/open_device.hpp"
+#include "train/run.hpp"
 #include "train/run_json.hpp"
 #include "train/show_samples.hpp"
 

@@ -304,6 +304,24 @@ void Checkpoint::load(const std::vector<spec::TensorSpec>& table, const spec::Ra
     load(table, layout, kind, dtype, data, 0, layout.n_elements);
 }
 
+void Checkpoint::load_staged(const std::vector<spec::TensorSpec>& table,
+                             const spec::RankLayout& layout, SliceKind kind, DType dtype, i64 begin,
+                             i64 end, const Store& store) const {
+    constexpr i64 most_elements = i64{16} << 20;
+    std::vector<std::byte> host;
+    for (const spec::LocalTensor& tensor : layout.tensors) {
+        const spec::RankLayout alone{.tensors = {tensor}, .n_elements = layout.n_elements};
+        // Padded vocabulary rows lie after the box's elements and are not stored.
+        const i64 tensor_end = std::min(end, tensor.offset + tensor.box.shape().numel());
+        for (i64 at = std::max(begin, tensor.offset); at < tensor_end; at += most_elements) {
+            const i64 part_end = std::min(at + most_elements, tensor_end);
+            host.resize(static_cast<size_t>((part_end - at) * size_of(dtype)));
+            load(table, alone, kind, dtype, host.data(), at, part_end);
+            store(at, part_end, host.data());
+        }
+    }
+}
+
 std::vector<float> Checkpoint::load_fp32(const std::string& tensor, SliceKind kind) const {
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);

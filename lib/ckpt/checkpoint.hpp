@@ -3,6 +3,7 @@
 // layout loads every checkpoint. Verifies the checksum of a slice before its first use.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,6 +70,12 @@ class Checkpoint {
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
+
+    // The same for a buffer that the host cannot write: calls `store` with the elements
+    // [begin, end) of the buffer, in host memory until it returns, a bounded number at a time.
+    using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
+    void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
+                     SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
 
     // Returns a whole tensor as fp32.
     std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;

@@ -6,94 +6,107 @@
 namespace lm::model {
 namespace {
 
+// A name of the plan and the view of that name.
 template <typename Owner>
 struct Field {
     const char* name;
-    View Owner::*field;
+    View& (*view)(Owner&);
 };
 
-#define FIELD(name) \
-    { #name, &SharedActivations::name }
-constexpr Field<SharedActivations> shared_fields[] = {
-    FIELD(step_sums), FIELD(branch),  FIELD(gathered),      FIELD(logits),       FIELD(row_stats),
-    FIELD(dresidual), FIELD(dbranch), FIELD(dnorm),         FIELD(dmlp),         FIELD(dattention),
-    FIELD(dqkv),      FIELD(dgated),  FIELD(rotary_angles), FIELD(alibi_slopes),
-};
-#undef FIELD
-
-#define FIELD(name) \
-    { #name, &MicroBatchActivations::name }
-constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
-    FIELD(tokens),
-    FIELD(positions),
-    FIELD(targets),
-    FIELD(loss_weight),
-    FIELD(doc_start),
-    FIELD(sample_ids),
-    FIELD(final_residual),
-    FIELD(final_norm),
-    FIELD(final_norm_mean),
-    FIELD(final_norm_rstd),
-    FIELD(losses),
-    FIELD(dfinal),
-    FIELD(embedding),
-    FIELD(embedding_norm_mean),
-    FIELD(embedding_norm_rstd),
-};
-#undef FIELD
-
-#define FIELD(name) \
-    { #name, &LayerActivations::name }
-constexpr Field<LayerActivations> layer_fields[] = {
-    FIELD(residual),
-    FIELD(attention_norm),
-    FIELD(attention_norm_mean),
-    FIELD(attention_norm_rstd),
-    FIELD(qkv),
-    FIELD(attention),
-    FIELD(attention_lse),
-    FIELD(residual_mid),
-    FIELD(mlp_norm),
-    FIELD(mlp_norm_mean),
-    FIELD(mlp_norm_rstd),
-    FIELD(mlp_up),
-    FIELD(mlp_activation),
-};
-#undef FIELD
-
-template <typename Fields>
-auto field_named(const Fields& fields, const std::string& name) {
-    for (const auto& entry : fields) {
-        if (name == entry.name) return entry.field;
+#define FIELD(name, member)                                     \
+    {                                                           \
+        name, [](auto& owner) -> View& { return owner.member; } \
     }
-    bug(__FILE__, __LINE__, "the activation plan names '" + name + "', the model does not");
+
+constexpr Field<Scratch> scratch_fields[] = {
+    FIELD("step_sums", step_sums),
+    FIELD("branch", branch),
+    FIELD("gathered", gathered),
+    FIELD("dresidual", dresidual),
+    FIELD("dbranch", dbranch),
+    FIELD("dnorm", dnorm),
+    FIELD("dattention", dattention),
+    FIELD("dqkv", dqkv),
+    FIELD("rotary_angles", rotary_angles),
+    FIELD("alibi_slopes", alibi_slopes),
+    FIELD("dmlp", dmlp),
+    FIELD("dgated", dgated),
+    FIELD("logits", logits),
+    FIELD("row_stats", row_stats),
+};
+
+constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
+    FIELD("tokens", inputs.tokens),
+    FIELD("positions", inputs.positions),
+    FIELD("targets", inputs.targets),
+    FIELD("loss_weight", inputs.loss_weight),
+    FIELD("doc_start", inputs.doc_start),
+    FIELD("sample_ids", inputs.sample_ids),
+    FIELD("embedding", embedding.words),
+    FIELD("embedding_norm_mean", embedding.mean),
+    FIELD("embedding_norm_rstd", embedding.rstd),
+    FIELD("final_residual", final_norm.stream),
+    FIELD("final_norm", final_norm.y),
+    FIELD("final_norm_mean", final_norm.mean),
+    FIELD("final_norm_rstd", final_norm.rstd),
+    FIELD("losses", head.losses),
+    FIELD("dfinal", head.dx),
+};
+
+constexpr Field<LayerActivations> layer_fields[] = {
+    FIELD("residual", attention_norm.stream),
+    FIELD("attention_norm", attention_norm.y),
+    FIELD("attention_norm_mean", attention_norm.mean),
+    FIELD("attention_norm_rstd", attention_norm.rstd),
+    FIELD("qkv", attention.qkv),
+    FIELD("attention", attention.out),
+    FIELD("attention_lse", attention.lse),
+    FIELD("residual_mid", mlp_norm.stream),
+    FIELD("mlp_norm", mlp_norm.y),
+    FIELD("mlp_norm_mean", mlp_norm.mean),
+    FIELD("mlp_norm_rstd", mlp_norm.rstd),
+    FIELD("mlp_up", mlp.up),
+    FIELD("mlp_activation", mlp.activated),
+};
+
+#undef FIELD
+
+template <typename Fields, typename Owner>
+View& view_named(const Fields& fields, const std::string& name, Owner& owner) {
+    for (const auto& field : fields) {
+        if (name == field.name) return field.view(owner);
+    }
+    bug(__FILE__, __LINE__, "the memory plan has the activation '" + name + "', the model has not");
+}
+
+// The element `index` of a list that grows as needed.
+template <typename List>
+auto& element(List& list, i64 index) {
+    const auto at = static_cast<size_t>(index);
+    if (list.size() <= at) list.resize(at + 1);
+    return list[at];
 }
 
 }  // namespace
 
 std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
                                                const device::Buffer& buffer) {
-    const auto grown = [](auto& list, i64 index) -> auto& {
-        const auto at = static_cast<size_t>(index);
-        if (list.size() <= at) list.resize(at + 1);
-        return list[at];
-    };
-    SharedActivations shared;
+    Scratch scratch;
     std::vector<ChunkActivations> chunks;
     for (const cost::PlacedActivation& placed : plan.placed) {
         const View view = buffer.view(placed.offset, placed.dtype, placed.shape);
         if (placed.chunk < 0) {
-            shared.*field_named(shared_fields, placed.name) = view;
+            view_named(scratch_fields, placed.name, scratch) = view;
             continue;
         }
-        MicroBatchActivations& slot = grown(grown(chunks, placed.chunk).slots, placed.slot);
+        MicroBatchActivations& slot = element(element(chunks, placed.chunk).slots, placed.slot);
         if (placed.layer < 0) {
-            slot.*field_named(micro_batch_fields, placed.name) = view;
+            view_named(micro_batch_fields, placed.name, slot) = view;
         } else {
-            grown(slot.layers, placed.layer).*field_named(layer_fields, placed.name) = view;
+            view_named(layer_fields, placed.name, element(slot.layers, placed.layer)) = view;
         }
     }
-    for (ChunkActivations& chunk : chunks) chunk.shared = shared;
+    for (ChunkActivations& chunk : chunks) chunk.scratch = scratch;
     return chunks;
 }
 

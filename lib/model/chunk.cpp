@@ -2,192 +2,255 @@
 #include "model/chunk.hpp"
 
 #include "base/error.hpp"
-#include "model/norm.hpp"
 
 namespace lm::model {
 
 using device::Context;
 using device::Dropout;
-using device::DropoutSite;
 
-GptChunk::GptChunk(const ChunkSetup& setup, Params weights, Params gradients,
+GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params& gradients,
                    ChunkActivations activations)
-    : config_(setup.config),
+    : setup_{.config = setup.config,
+             .share = {},
+             .tensor = TensorParallel(setup.tensor, setup.parallel.sequence_parallel),
+             .selective_recompute =
+                 setup.parallel.recompute.granularity == spec::Recompute::Granularity::selective,
+             .seed = setup.seed,
+             .scratch = activations.scratch},
       recompute_(setup.parallel.recompute),
       part_(setup.part),
-      tensor_(setup.tensor, setup.parallel.sequence_parallel),
-      share_(spec::tensor_share(setup.config, setup.parallel, tensor_.rank())),
       hooks_(setup.hooks),
-      weight_(std::move(weights)),
-      grad_(std::move(gradients)),
-      slots_(std::move(activations.slots)),
-      shared_(activations.shared),
-      seed_(setup.seed) {
-    LM_CHECK(tensor_.size() == setup.parallel.tp, "a tensor group of another size");
-    LM_CHECK(static_cast<i64>(weight_.layers.size()) == part_.n_layers(),
+      slots_(std::move(activations.slots)) {
+    LM_CHECK(setup_.tensor.size() == setup.parallel.tp, "a tensor group of another size");
+    LM_CHECK(static_cast<i64>(weights.layers.size()) == part_.n_layers(),
              "weights of another chunk");
+    setup_.share = spec::tensor_share(setup.config, setup.parallel, setup_.tensor.rank());
+    if (part_.embedding) embedding_ = Embedding(weights.embedding, gradients.embedding);
+    for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
+        const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
+        const LayerParams& g = gradients.layers[static_cast<size_t>(layer)];
+        layers_.push_back({.attention_norm = {w.attention_norm, g.attention_norm},
+                           .attention = {w.attention, g.attention, part_.first_layer + layer},
+                           .mlp_norm = {w.mlp_norm, g.mlp_norm},
+                           .mlp = {w.mlp, g.mlp}});
+    }
+    if (!part_.head) return;
+    final_norm_ = ResidualNorm(weights.final_norm, gradients.final_norm);
+    head_ = Head(weights.head, gradients.head);
+    tied_ = part_.embedding && gradients.head.weight.data == gradients.embedding.word.data;
 }
 
-GptChunk::Pass GptChunk::pass_of(Context& context, const MicroBatch& micro_batch) const {
-    return {context, slot(micro_batch.slot), micro_batch.training, !micro_batch.first};
+Pass GptChunk::pass_of(Context& context, const MicroBatch& micro_batch) const {
+    return {context, setup_, slot(micro_batch.slot).inputs, micro_batch.training,
+            !micro_batch.first};
 }
 
-Dropout GptChunk::dropout(const Pass& pass, double p, i64 layer, DropoutSite site) const {
-    return {.p = pass.training ? p : 0.0,
-            .seed = seed_,
-            .layer = static_cast<i32>(part_.first_layer + layer),
-            .site = site,
-            .sample_ids = pass.act.sample_ids,
-            .first_head = share_.first_head,
-            .first_row = tensor_.first_row(pass.act.final_residual[0]),
-            .sample_rows = pass.act.layers.front().qkv[1]};
-}
-
+// Of the branch that is added to the stream where local layer `layer` begins: the embedding's, or
+// that of the MLP before.
 Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
-    const double p = config_.hidden_dropout;
-    return part_.first_layer + layer == 0 ? dropout(pass, p, 0, device::embedding_site)
-                                          : dropout(pass, p, layer - 1, device::mlp_output_site);
+    const i64 number = part_.first_layer + layer;
+    const double p = setup_.config.hidden_dropout;
+    return number == 0 ? pass.dropout(p, 0, device::embedding_site)
+                       : pass.dropout(p, number - 1, device::mlp_output_site);
+}
+
+Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const {
+    return pass.dropout(setup_.config.hidden_dropout, part_.first_layer + layer,
+                        device::attention_output_site);
 }
 
 // ---- forward ----------------------------------------------------------------------------------
 
 void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
+    const MicroBatchActivations& act = slot(micro_batch.slot);
+    View branch;
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
-        embedding_forward(pass);
+        // The first layer has not written its stream yet.
+        branch = embedding_.forward(pass, act.embedding, act.layers.front().attention_norm.stream);
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
+        const auto index = static_cast<size_t>(layer);
         before_forward(spec::unit_of_layer(part_.first_layer + layer));
-        attention_forward(pass, layer, part_.embedding || layer > 0);
-        mlp_forward(pass, layer);
-        mlp_branch_forward(pass, layer);
+        forward_layer(pass, act, layer, branch);
+        branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
     }
-    final_forward(pass);
+    if (part_.head) before_forward(spec::head_unit(setup_.config));
+    final_norm_.forward(pass,
+                        {.branch = branch,
+                         .residual = act.layers.back().mlp_norm.stream,
+                         .dropout = dropout_before(pass, part_.n_layers())},
+                        act.final_norm);
 }
 
-// The last branch joins the stream; the head wants it normalized, the next stage does not.
-void GptChunk::final_forward(const Pass& pass) {
-    const bool head = part_.head;
-    if (head) before_forward(spec::head_unit(config_));
-    device::residual_norm_forward(pass.context,
-                                  {.norm = norm_of(config_.normalization),
-                                   .eps = config_.norm_eps,
-                                   .branch = tensor_.own_rows(shared_.branch),
-                                   .residual = pass.act.layers.back().residual_mid,
-                                   .dropout = dropout_before(pass, part_.n_layers()),
-                                   .sum = pass.act.final_residual,
-                                   .weight = head ? weight_.final_norm_weight : View{},
-                                   .bias = head ? weight_.final_norm_bias : View{},
-                                   .y = pass.act.final_norm,
-                                   .mean = pass.act.final_norm_mean,
-                                   .rstd = pass.act.final_norm_rstd});
+// A layer up to the MLP's activation. `branch` is added to the stream first; none: the stream lies
+// in its place, as a stage's input or kept for recomputation.
+void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
+                             const View& branch) {
+    const auto index = static_cast<size_t>(layer);
+    const Layer& modules = layers_[index];
+    const LayerActivations& a = act.layers[index];
+    if (branch) {
+        const View residual = layer == 0 ? View{} : act.layers[index - 1].mlp_norm.stream;
+        modules.attention_norm.forward(
+            pass, {.branch = branch, .residual = residual, .dropout = dropout_before(pass, layer)},
+            a.attention_norm);
+    } else {
+        modules.attention_norm.normalize(pass, a.attention_norm);
+    }
+    const View attention = modules.attention.forward(pass, a.attention_norm.y, a.attention);
+    modules.mlp_norm.forward(pass,
+                             {.branch = attention,
+                              .residual = a.attention_norm.stream,
+                              .dropout = dropout_of_attention_output(pass, layer)},
+                             a.mlp_norm);
+    modules.mlp.forward_up(pass, a.mlp_norm.y, a.mlp);
+}
+
+void GptChunk::loss(Context& context, const MicroBatch& micro_batch) {
+    const MicroBatchActivations& act = slot(micro_batch.slot);
+    head_.loss(pass_of(context, micro_batch), act.final_norm.y, act.head);
 }
 
 // ---- backward ---------------------------------------------------------------------------------
 
+void GptChunk::loss_and_gradient(Context& context, const MicroBatch& micro_batch,
+                                 double grad_scale) {
+    const MicroBatchActivations& act = slot(micro_batch.slot);
+    head_.loss_and_gradient(pass_of(context, micro_batch), act.final_norm.y, act.head, grad_scale);
+}
+
 void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
-    if (micro_batch.first) zero_accumulated(pass);
-    final_backward(pass);
+    const MicroBatchActivations& act = slot(micro_batch.slot);
+    const TensorParallel& tensor = setup_.tensor;
+    if (micro_batch.first) zero_gradients(pass);
+    View dbranch = backward_final_norm(pass, act);
     if (part_.head) {
-        if (micro_batch.last) sum_over_rows(grad_.final_norm_weight, grad_.final_norm_bias);
-        after_backward(micro_batch, spec::head_unit(config_));
+        if (micro_batch.last) final_norm_.sum_gradients(tensor);
+        after_backward(micro_batch, spec::head_unit(setup_.config));
     }
     for (i64 layer = part_.n_layers() - 1; layer >= 0; --layer) {
         const cost::LayerGroup group = cost::recompute_group(recompute_, part_.n_layers(), layer);
-        if (layer + 1 == group.end) group_again(pass, group);
-        mlp_backward(pass, layer);
-        attention_backward(pass, layer);
+        if (layer + 1 == group.end) recompute_layers(pass, act, group);
+        dbranch = backward_layer(pass, act, layer, dbranch);
         if (micro_batch.last) {
-            const LayerParams& g = grad_.layers[static_cast<size_t>(layer)];
-            sum_over_rows(g.mlp_norm_weight, g.mlp_norm_bias);
-            sum_over_rows(g.attention_norm_weight, g.attention_norm_bias);
+            layers_[static_cast<size_t>(layer)].mlp_norm.sum_gradients(tensor);
+            layers_[static_cast<size_t>(layer)].attention_norm.sum_gradients(tensor);
         }
         after_backward(micro_batch, spec::unit_of_layer(part_.first_layer + layer));
     }
     if (!part_.embedding) return;
-    embedding_backward(pass);
-    if (micro_batch.last && grad_.embedding_norm_weight) {
-        sum_over_rows(grad_.embedding_norm_weight, grad_.embedding_norm_bias);
-    }
+    embedding_.backward(pass, dbranch, act.embedding);
+    if (micro_batch.last) embedding_.sum_gradients(tensor);
     after_backward(micro_batch, spec::embedding_unit);
 }
 
-void GptChunk::final_backward(const Pass& pass) {
-    if (!part_.head) {
-        device::ResidualNormBackward join{.dropout = dropout_before(pass, part_.n_layers())};
-        join.dsum_in = pass.act.final_residual;  // here the gradient of what it was
-        return residual_norm_backward(pass, join);
+// Returns the gradient of the last MLP's branch.
+View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations& act) {
+    const Dropout dropout = dropout_before(pass, part_.n_layers());
+    const View& dresidual = setup_.scratch.dresidual;
+    if (part_.head) {
+        return final_norm_.backward(
+            pass, {.dy = act.head.dx, .dstream = {}, .out = dresidual, .dropout = dropout},
+            act.final_norm);
     }
-    residual_norm_backward(pass, {.dy = pass.act.dfinal,
-                                  .sum = pass.act.final_residual,
-                                  .weight = weight_.final_norm_weight,
-                                  .mean = pass.act.final_norm_mean,
-                                  .rstd = pass.act.final_norm_rstd,
-                                  .dropout = dropout_before(pass, part_.n_layers()),
-                                  .dweight = grad_.final_norm_weight,
-                                  .dbias = grad_.final_norm_bias});
+    // The gradient was received into the output's place.
+    return final_norm_.backward(
+        pass, {.dy = {}, .dstream = act.final_norm.stream, .out = dresidual, .dropout = dropout},
+        act.final_norm);
 }
 
-// Completes what all residual joins share: the gradient of the stream is updated in place, the
-// branch's gradient is the stream's own unless dropout lay between them.
-void GptChunk::residual_norm_backward(const Pass& pass, device::ResidualNormBackward args) {
-    args.norm = norm_of(config_.normalization);
-    if (!args.dsum) args.dsum = shared_.dresidual;
-    args.dbranch = args.dropout.on() ? shared_.dbranch : View{};
-    device::residual_norm_backward(pass.context, args);
+// From the gradient of the layer's MLP branch to that of the branch before the layer. The gradient
+// of the stream is updated in scratch.dresidual.
+View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
+                              const View& dbranch) {
+    const auto index = static_cast<size_t>(layer);
+    const Layer& modules = layers_[index];
+    const LayerActivations& a = act.layers[index];
+    const View& dresidual = setup_.scratch.dresidual;
+    if (setup_.selective_recompute) {
+        modules.mlp_norm.normalize(pass, a.mlp_norm);
+        modules.mlp.recompute_activation(pass, a.mlp);
+    }
+    const View dmlp_input = modules.mlp.backward(pass, dbranch, a.mlp_norm.y, a.mlp);
+    const View dattention =
+        modules.mlp_norm.backward(pass,
+                                  {.dy = dmlp_input,
+                                   .dstream = dresidual,
+                                   .out = dresidual,
+                                   .dropout = dropout_of_attention_output(pass, layer)},
+                                  a.mlp_norm);
+    if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
+    const View dattention_input =
+        modules.attention.backward(pass, dattention, a.attention_norm.y, a.attention);
+    // Before the first layer of a later stage lies no branch: the gradient of the stage's input
+    // replaces that input, from where it is sent.
+    const bool stage_input = layer == 0 && !part_.embedding;
+    return modules.attention_norm.backward(
+        pass,
+        {.dy = dattention_input,
+         .dstream = dresidual,
+         .out = stage_input ? a.attention_norm.stream : dresidual,
+         .dropout = stage_input ? Dropout{} : dropout_before(pass, layer)},
+        a.attention_norm);
 }
 
-// Gradients that operations only ever add to start a step at zero; the others are overwritten.
-void GptChunk::zero_accumulated(const Pass& pass) {
-    const auto zero = [&pass](const View& view) {
-        if (view) device::fill(pass.context, {.x = view, .value = 0});
-    };
-    if (part_.embedding) {
-        // A head with the same table has overwritten it.
-        if (!part_.head || grad_.head.data != grad_.word.data) zero(grad_.word);
-        zero(grad_.position);
-        zero(grad_.embedding_norm_weight);
-        zero(grad_.embedding_norm_bias);
+// Full recomputation: the activations of a group of layers again, from the stream that was kept
+// where the group begins to what backward reads first.
+void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
+                                const cost::LayerGroup& group) {
+    View branch;
+    for (i64 layer = group.begin; layer < group.end; ++layer) {
+        const auto index = static_cast<size_t>(layer);
+        forward_layer(pass, act, layer, branch);
+        if (layer + 1 < group.end) {
+            branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
+        }
     }
-    for (const LayerParams& g : grad_.layers) {
-        zero(g.attention_norm_weight);
-        zero(g.attention_norm_bias);
-        zero(g.mlp_norm_weight);
-        zero(g.mlp_norm_bias);
-    }
-    if (!part_.head) return;
-    zero(grad_.final_norm_weight);
-    zero(grad_.final_norm_bias);
 }
 
-// Activations, gradients of norms, and the numbers of each row of logits.
+// Gradients that backward only adds to begin a step at zero; GEMMs overwrite theirs in the first
+// micro-batch. A tied head has overwritten the word table's.
+void GptChunk::zero_gradients(const Pass& pass) {
+    if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
+    for (const Layer& layer : layers_) {
+        layer.attention_norm.zero_gradients(pass);
+        layer.mlp_norm.zero_gradients(pass);
+    }
+    if (part_.head) final_norm_.zero_gradients(pass);
+}
+
+// ---- everything else --------------------------------------------------------------------------
+
+// The largest collective of each kind: activations, gradients of norms, statistics of the logits.
 void GptChunk::warm_up() const {
-    if (!tensor_.several()) return;
-    comm::Group& group = tensor_.group();
+    if (!setup_.tensor.several()) return;
+    comm::Group& group = setup_.tensor.group();
+    const Scratch& scratch = setup_.scratch;
     const auto sum = comm::Reduction::sum;
-    if (tensor_.cuts_rows()) {
-        const View own = tensor_.own_rows(shared_.gathered);
-        group.warm_up_all_gather(own, shared_.gathered);
-        group.warm_up_reduce_scatter(shared_.gathered, own, sum);
-        if (!grad_.layers.empty()) {
-            group.warm_up_all_reduce(grad_.layers.front().attention_norm_weight, sum);
+    if (setup_.tensor.cuts_rows()) {
+        const View own = setup_.tensor.own_rows(scratch.gathered);
+        group.warm_up_all_gather(own, scratch.gathered);
+        group.warm_up_reduce_scatter(scratch.gathered, own, sum);
+        if (!layers_.empty()) {
+            group.warm_up_all_reduce(layers_.front().attention_norm.gradients().weight, sum);
         }
     } else {
-        group.warm_up_all_reduce(shared_.branch, sum);
+        group.warm_up_all_reduce(scratch.branch, sum);
     }
-    if (!shared_.row_stats) return;
-    const i64 rows = shared_.row_stats[1];
-    group.warm_up_all_reduce(shared_.row_stats.flat().rows(0, rows), comm::Reduction::max);
-    group.warm_up_all_reduce(shared_.row_stats.flat().rows(0, 2 * rows), sum);
+    if (!scratch.row_stats) return;
+    const i64 rows = scratch.row_stats[1];
+    group.warm_up_all_reduce(scratch.row_stats.flat().rows(0, rows), comm::Reduction::max);
+    group.warm_up_all_reduce(scratch.row_stats.flat().rows(0, 2 * rows), sum);
 }
 
-// Norms see this rank's rows alone when rows are cut.
-void GptChunk::sum_over_rows(const View& weight, const View& bias) {
-    if (!tensor_.cuts_rows()) return;
-    tensor_.all_sum(weight);
-    if (bias) tensor_.all_sum(bias);
+void GptChunk::logits(Context& context, int slot, i64 begin, i64 end, const View& out) const {
+    LM_CHECK(!setup_.tensor.cuts_rows(), "logits of rows that are cut over ranks");
+    const MicroBatchActivations& act = this->slot(slot);
+    const Pass pass{context, setup_, act.inputs, false, false};
+    head_.logits(pass, act.final_norm.y.rows(begin, end), out);
 }
 
 }  // namespace lm::model

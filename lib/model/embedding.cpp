@@ -1,86 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedding: words, normalized in BLOOM's way where the model asks for it, and a learned
-// position table. Each tensor rank has its part of the words.
-#include "model/chunk.hpp"
-#include "model/norm.hpp"
+#include "model/embedding.hpp"
 
 namespace lm::model {
 
-void GptChunk::embedding_forward(const Pass& pass) {
-    if (config_.embedding_norm) return embedding_norm_forward(pass);
-    // The positions are added once.
-    const bool positions = weight_.position && tensor_.first();
+View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
+                        const View& unused) const {
+    if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, unused);
+    const TensorParallel& tensor = pass.setup.tensor;
+    const View& branch = pass.setup.scratch.branch;
+    // The ranks' results are summed: one of them adds the positions.
+    const bool positions = weight_.position && tensor.first();
     device::embedding_forward(pass.context,
-                              {.tokens = pass.act.tokens.flat(),
+                              {.tokens = pass.inputs.tokens.flat(),
                                .table = weight_.word,
-                               .vocab_start = share_.vocab_start,
-                               .positions = positions ? pass.act.positions.flat() : View{},
+                               .vocab_start = pass.setup.share.vocab_start,
+                               .positions = positions ? pass.inputs.positions.flat() : View{},
                                .position_table = positions ? weight_.position : View{},
-                               .out = shared_.branch});
-    tensor_.sum(shared_.branch);
+                               .out = branch});
+    return tensor.sum(branch);
 }
 
-// Only the words are normalized; positions join behind the norm (as in Megatron's
-// VocabParallelEmbedding with --embed-layernorm).
-void GptChunk::embedding_norm_forward(const Pass& pass) {
-    const View words = tensor_.cuts_rows() ? shared_.branch : pass.act.embedding;
-    device::embedding_forward(pass.context, {.tokens = pass.act.tokens.flat(),
+// The words are normalized and the positions added after the norm, as in Megatron-DeepSpeed's
+// VocabParallelEmbedding with --embed-layernorm (BLOOM).
+View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations& act,
+                                   const View& unused) const {
+    const TensorParallel& tensor = pass.setup.tensor;
+    const View& branch = pass.setup.scratch.branch;
+    const View words = tensor.cuts_rows() ? branch : act.words;
+    device::embedding_forward(pass.context, {.tokens = pass.inputs.tokens.flat(),
                                              .table = weight_.word,
-                                             .vocab_start = share_.vocab_start,
+                                             .vocab_start = pass.setup.share.vocab_start,
                                              .out = words});
-    tensor_.sum(words, pass.act.embedding);
-    const View normed = tensor_.own_rows(shared_.branch);
-    device::residual_norm_forward(pass.context, {.norm = norm_of(config_.normalization),
-                                                 .eps = config_.norm_eps,
-                                                 .residual = pass.act.embedding,
-                                                 .weight = weight_.embedding_norm_weight,
-                                                 .bias = weight_.embedding_norm_bias,
-                                                 .y = normed,
-                                                 .mean = pass.act.embedding_norm_mean,
-                                                 .rstd = pass.act.embedding_norm_rstd});
-    if (!weight_.position) return;
-    // The first block's stream is about to be written: until then its place is free.
-    const View positions = pass.act.layers.front().residual;
-    device::embedding_forward(pass.context, {.tokens = tensor_.own_rows(pass.act.positions.flat()),
-                                             .table = weight_.position,
-                                             .out = positions});
+    tensor.sum(words, act.words);
+    const View normed = tensor.own_rows(branch);
+    norm_.normalize(pass, {.stream = act.words, .y = normed, .mean = act.mean, .rstd = act.rstd});
+    if (!weight_.position) return normed;
+    device::embedding_forward(pass.context,
+                              {.tokens = tensor.own_rows(pass.inputs.positions.flat()),
+                               .table = weight_.position,
+                               .out = unused});
     device::residual_norm_forward(pass.context,
-                                  {.branch = positions, .residual = normed, .sum = normed});
+                                  {.branch = unused, .residual = normed, .sum = normed});
+    return normed;
 }
 
-void GptChunk::embedding_backward(const Pass& pass) {
-    View dwords = branch_gradient();
-    if (config_.embedding_norm) {
+void Embedding::backward(const Pass& pass, const View& dbranch,
+                         const EmbeddingActivations& act) const {
+    const TensorParallel& tensor = pass.setup.tensor;
+    const Scratch& scratch = pass.setup.scratch;
+    const bool normalized = pass.setup.config.embedding_norm;
+    View dwords = dbranch;
+    if (normalized) {
         if (grad_.position) {
             device::embedding_backward(pass.context,
-                                       {.tokens = pass.act.positions.flat(),
-                                        .dout = tensor_.gather(dwords, shared_.gathered),
+                                       {.tokens = pass.inputs.positions.flat(),
+                                        .dout = tensor.gather(dbranch, scratch.gathered),
                                         .dtable = grad_.position});
         }
-        dwords = embedding_norm_backward(pass, dwords);
+        dwords = norm_.backward(pass, {.dy = dbranch, .out = tensor.own_rows(scratch.dnorm)},
+                                {.stream = act.words, .mean = act.mean, .rstd = act.rstd});
     }
-    const bool positions = grad_.position && !config_.embedding_norm;
+    const bool positions = grad_.position && !normalized;
     device::embedding_backward(pass.context,
-                               {.tokens = pass.act.tokens.flat(),
-                                .dout = tensor_.gather(dwords, shared_.gathered),
+                               {.tokens = pass.inputs.tokens.flat(),
+                                .dout = tensor.gather(dwords, scratch.gathered),
                                 .dtable = grad_.word,
-                                .vocab_start = share_.vocab_start,
-                                .positions = positions ? pass.act.positions.flat() : View{},
+                                .vocab_start = pass.setup.share.vocab_start,
+                                .positions = positions ? pass.inputs.positions.flat() : View{},
                                 .dposition_table = positions ? grad_.position : View{}});
 }
 
-View GptChunk::embedding_norm_backward(const Pass& pass, const View& dy) {
-    const View dwords = tensor_.own_rows(shared_.dnorm);
-    device::residual_norm_backward(pass.context, {.norm = norm_of(config_.normalization),
-                                                  .dy = dy,
-                                                  .sum = pass.act.embedding,
-                                                  .weight = weight_.embedding_norm_weight,
-                                                  .mean = pass.act.embedding_norm_mean,
-                                                  .rstd = pass.act.embedding_norm_rstd,
-                                                  .dsum = dwords,
-                                                  .dweight = grad_.embedding_norm_weight,
-                                                  .dbias = grad_.embedding_norm_bias});
-    return dwords;
+void Embedding::zero_gradients(const Pass& pass, bool word) const {
+    if (word) device::fill(pass.context, {.x = grad_.word, .value = 0});
+    if (grad_.position) device::fill(pass.context, {.x = grad_.position, .value = 0});
+    norm_.zero_gradients(pass);
 }
 
 }  // namespace lm::model

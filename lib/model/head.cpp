@@ -1,94 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output projection and the cross-entropy, a chunk of rows at a time: no rank ever holds all
-// logits. Each tensor rank computes its share of the vocabulary; three numbers of each row travel.
+#include "model/head.hpp"
+
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/chunk.hpp"
 
 namespace lm::model {
-namespace {
 
-// The statistics of `n` rows, adjacent in `buffer`.
-struct RowStats {
-    RowStats(const View& buffer, i64 n)
-        : row_sum(buffer.flat().rows(0, n)),
-          target_logit(buffer.flat().rows(n, 2 * n)),
-          sums(buffer.flat().rows(0, 2 * n)),
-          row_max(buffer.flat().rows(2 * n, 3 * n)),
-          local_max(buffer.flat().rows(3 * n, 4 * n)) {}
-    View row_sum, target_logit;
-    View sums;  // both
-    View row_max, local_max;
+// M rows of the micro-batch.
+struct Head::Rows {
+    i64 begin = 0;
+    i64 end = 0;
+    View x;            // [M, C] compute
+    View targets;      // [M] int32
+    View loss_weight;  // [M] fp32
+    View losses;       // [M] fp32
+    View logits;       // [M, V] compute
+    // In row_stats, side by side: the first two are summed in one all-reduce.
+    View row_sum;       // [M] fp32
+    View target_logit;  // [M] fp32
+    View sums;          // [2M] fp32: row_sum and target_logit
+    View row_max;       // [M] fp32
+    View local_max;     // [M] fp32
 };
 
-// From the statistics of each rank's share to those of the whole rows.
-void combine(device::Context& context, const TensorParallel& tensor, const RowStats& stats) {
-    if (!tensor.several()) return;
-    device::cast(context, {.x = stats.row_max, .y = stats.local_max});
-    tensor.group().all_reduce(stats.row_max, comm::Reduction::max);
-    device::cross_entropy_rescale(
-        context,
-        {.local_max = stats.local_max, .row_max = stats.row_max, .row_sum = stats.row_sum});
-    tensor.all_sum(stats.sums);
+Head::Rows Head::rows_of(const Pass& pass, const View& x, const HeadActivations& act,
+                         i64 begin) const {
+    const Scratch& scratch = pass.setup.scratch;
+    const i64 end = std::min(begin + scratch.logits[0], x[0]);
+    const i64 n = end - begin;
+    const View stats = scratch.row_stats.flat();
+    return {.begin = begin,
+            .end = end,
+            .x = x.rows(begin, end),
+            .targets = pass.inputs.targets.flat().rows(begin, end),
+            .loss_weight = pass.inputs.loss_weight.flat().rows(begin, end),
+            .losses = act.losses.flat().rows(begin, end),
+            .logits = scratch.logits.rows(0, n),
+            .row_sum = stats.rows(0, n),
+            .target_logit = stats.rows(n, 2 * n),
+            .sums = stats.rows(0, 2 * n),
+            .row_max = stats.rows(2 * n, 3 * n),
+            .local_max = stats.rows(3 * n, 4 * n)};
 }
 
-}  // namespace
-
-void GptChunk::loss(device::Context& context, const MicroBatch& micro_batch, double grad_scale) {
-    const Pass pass = pass_of(context, micro_batch);
-    const MicroBatchActivations& act = pass.act;
-    const View x = tensor_.gather(act.final_norm, shared_.gathered);
-    // Gradient of x, of this rank's share of the vocabulary; the branch's place is free.
-    const View dx = tensor_.cuts_rows() ? shared_.branch : act.dfinal;
-    const View targets = act.targets.flat();
-    const View weight = act.loss_weight.flat();
-    const View losses = act.losses.flat();
-    bool accumulate = pass.accumulate;
-    const i64 chunk = shared_.logits[0];
-    for (i64 begin = 0; begin < x[0]; begin += chunk) {
-        const i64 end = std::min(begin + chunk, x[0]);
-        const auto rows = [begin, end](const View& view) { return view.rows(begin, end); };
-        const View logits = shared_.logits.rows(0, end - begin);
-        const RowStats stats(shared_.row_stats, end - begin);
-        device::linear_forward(context, {.x = rows(x), .w = weight_.head, .y = logits});
-        device::cross_entropy_stats(context, {.logits = logits,
-                                              .targets = rows(targets),
-                                              .vocab_start = share_.vocab_start,
-                                              .n_valid = share_.n_vocab,
-                                              .row_max = stats.row_max,
-                                              .row_sum = stats.row_sum,
-                                              .target_logit = stats.target_logit});
-        combine(context, tensor_, stats);
-        device::cross_entropy_loss(context, {.row_max = stats.row_max,
-                                             .row_sum = stats.row_sum,
-                                             .target_logit = stats.target_logit,
-                                             .losses = rows(losses)});
-        if (!pass.training) continue;
-        device::cross_entropy_backward(context, {.logits = logits,
-                                                 .targets = rows(targets),
-                                                 .vocab_start = share_.vocab_start,
-                                                 .n_valid = share_.n_vocab,
-                                                 .row_max = stats.row_max,
-                                                 .row_sum = stats.row_sum,
-                                                 .weight = rows(weight),
-                                                 .grad_scale = grad_scale});
-        device::linear_backward_input(context, {.dy = logits, .w = weight_.head, .dx = rows(dx)});
-        device::linear_backward_weight(
-            context, {.dy = logits, .x = rows(x), .dw = grad_.head, .accumulate = accumulate});
-        accumulate = true;
+// Logits, their statistics over the whole vocabulary, and the losses.
+void Head::forward_rows(const Pass& pass, const Rows& rows) const {
+    const TensorParallel& tensor = pass.setup.tensor;
+    logits(pass, rows.x, rows.logits);
+    device::cross_entropy_stats(pass.context, {.logits = rows.logits,
+                                               .targets = rows.targets,
+                                               .vocab_start = pass.setup.share.vocab_start,
+                                               .n_valid = pass.setup.share.n_vocab,
+                                               .row_max = rows.row_max,
+                                               .row_sum = rows.row_sum,
+                                               .target_logit = rows.target_logit});
+    if (tensor.several()) {
+        device::cast(pass.context, {.x = rows.row_max, .y = rows.local_max});
+        tensor.group().all_reduce(rows.row_max, comm::Reduction::max);
+        device::cross_entropy_rescale(
+            pass.context,
+            {.local_max = rows.local_max, .row_max = rows.row_max, .row_sum = rows.row_sum});
+        tensor.all_sum(rows.sums);
     }
-    if (pass.training) tensor_.sum(dx, act.dfinal);
-    device::weighted_sum(context, {.x = losses,
-                                   .weight = weight,
-                                   .out = shared_.step_sums.rows(loss_sum, loss_sum + 1),
-                                   .accumulate = true});
+    device::cross_entropy_loss(pass.context, {.row_max = rows.row_max,
+                                              .row_sum = rows.row_sum,
+                                              .target_logit = rows.target_logit,
+                                              .losses = rows.losses});
 }
 
-void GptChunk::logits(device::Context& context, int slot, i64 begin, i64 end, const View& out) {
-    LM_CHECK(!tensor_.cuts_rows(), "logits of rows that are cut over ranks");
-    device::linear_forward(
-        context, {.x = this->slot(slot).final_norm.rows(begin, end), .w = weight_.head, .y = out});
+void Head::loss(const Pass& pass, const View& x, const HeadActivations& act) const {
+    const View all = pass.setup.tensor.gather(x, pass.setup.scratch.gathered);
+    for (i64 begin = 0; begin < all[0];) {
+        const Rows rows = rows_of(pass, all, act, begin);
+        forward_rows(pass, rows);
+        begin = rows.end;
+    }
+    add_to_step_loss(pass, act);
+}
+
+void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
+                             double grad_scale) const {
+    const TensorParallel& tensor = pass.setup.tensor;
+    const Scratch& scratch = pass.setup.scratch;
+    const View all = tensor.gather(x, scratch.gathered);
+    // This rank's part of the sum that dx is; no branch is alive here, so its place serves.
+    const View dx = tensor.cuts_rows() ? scratch.branch : act.dx;
+    bool accumulate = pass.accumulate;
+    for (i64 begin = 0; begin < all[0];) {
+        const Rows rows = rows_of(pass, all, act, begin);
+        forward_rows(pass, rows);
+        const View& dlogits = rows.logits;  // in place
+        device::cross_entropy_backward(pass.context, {.logits = dlogits,
+                                                      .targets = rows.targets,
+                                                      .vocab_start = pass.setup.share.vocab_start,
+                                                      .n_valid = pass.setup.share.n_vocab,
+                                                      .row_max = rows.row_max,
+                                                      .row_sum = rows.row_sum,
+                                                      .weight = rows.loss_weight,
+                                                      .grad_scale = grad_scale});
+        device::linear_backward_input(
+            pass.context,
+            {.dy = dlogits, .w = weight_.weight, .dx = dx.rows(rows.begin, rows.end)});
+        device::linear_backward_weight(
+            pass.context,
+            {.dy = dlogits, .x = rows.x, .dw = grad_.weight, .accumulate = accumulate});
+        accumulate = true;
+        begin = rows.end;
+    }
+    tensor.sum(dx, act.dx);
+    add_to_step_loss(pass, act);
+}
+
+void Head::add_to_step_loss(const Pass& pass, const HeadActivations& act) const {
+    device::weighted_sum(pass.context,
+                         {.x = act.losses.flat(),
+                          .weight = pass.inputs.loss_weight.flat(),
+                          .out = pass.setup.scratch.step_sums.rows(loss_sum, loss_sum + 1),
+                          .accumulate = true});
+}
+
+void Head::logits(const Pass& pass, const View& x, const View& out) const {
+    device::linear_forward(pass.context, {.x = x, .w = weight_.weight, .y = out});
 }
 
 }  // namespace lm::model

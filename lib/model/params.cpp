@@ -21,6 +21,7 @@ View ParamMap::view_of(const spec::LocalTensor& local, const View& flat) const {
     return flat.rows(local.offset, local.end()).reshape(local.shape);
 }
 
+// The tensor, or none when the rank does not hold it.
 View ParamMap::find(std::string_view name, const View& flat) const {
     for (const spec::LocalTensor& local : layout_.tensors) {
         if (spec_of(local).name == name) return view_of(local, flat);
@@ -28,7 +29,9 @@ View ParamMap::find(std::string_view name, const View& flat) const {
     return {};
 }
 
-View ParamMap::block(std::string_view name, const View& flat) const {
+// The tensors of a block (TensorSpec::block) as one: they lie side by side, so that one GEMM
+// multiplies them all. None when the rank holds none of them.
+View ParamMap::find_block(std::string_view name, const View& flat) const {
     const spec::LocalTensor* first = nullptr;
     const spec::LocalTensor* last = nullptr;
     i64 rows = 0;
@@ -44,39 +47,39 @@ View ParamMap::block(std::string_view name, const View& flat) const {
     return flat.rows(first->offset, last->end()).reshape(shape);
 }
 
+NormParams ParamMap::find_norm(const std::string& name, const View& flat) const {
+    return {.weight = find(name + ".weight", flat), .bias = find(name + ".bias", flat)};
+}
+
+LayerParams ParamMap::bind_layer(i64 layer, const View& flat) const {
+    const auto name = [layer](std::string_view suffix) {
+        return fmt::format("layers.{}.{}", layer, suffix);
+    };
+    const std::string up = spec::is_gated(config_.activation) ? "mlp.gate_up" : "mlp.up";
+    return {.attention_norm = find_norm(name("attention.norm"), flat),
+            .attention = {.qkv_weight = find_block(name("attention.qkv.weight"), flat),
+                          .qkv_bias = find_block(name("attention.qkv.bias"), flat),
+                          .output_weight = find(name("attention.output.weight"), flat),
+                          .output_bias = find(name("attention.output.bias"), flat)},
+            .mlp_norm = find_norm(name("mlp.norm"), flat),
+            .mlp = {.up_weight = find_block(name(up + ".weight"), flat),
+                    .up_bias = find_block(name(up + ".bias"), flat),
+                    .down_weight = find(name("mlp.down.weight"), flat),
+                    .down_bias = find(name("mlp.down.bias"), flat)}};
+}
+
 Params ParamMap::bind(const View& flat, i64 chunk) const {
     const spec::ModelPart& part = parts_[static_cast<size_t>(chunk)];
     Params params;
-    params.word = find("embedding.word.weight", flat);
-    params.position = find("embedding.position.weight", flat);
-    params.embedding_norm_weight = find("embedding.norm.weight", flat);
-    params.embedding_norm_bias = find("embedding.norm.bias", flat);
-    const std::string up = spec::is_gated(config_.activation) ? "mlp.gate_up" : "mlp.up";
+    params.embedding = {.word = find("embedding.word.weight", flat),
+                        .position = find("embedding.position.weight", flat),
+                        .norm = find_norm("embedding.norm", flat)};
     for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
-        const auto tensor = [&](std::string_view name) {
-            return find(fmt::format("layers.{}.{}", layer, name), flat);
-        };
-        const auto tensors = [&](std::string_view name) {
-            return block(fmt::format("layers.{}.{}", layer, name), flat);
-        };
-        params.layers.push_back({
-            .attention_norm_weight = tensor("attention.norm.weight"),
-            .attention_norm_bias = tensor("attention.norm.bias"),
-            .qkv_weight = tensors("attention.qkv.weight"),
-            .qkv_bias = tensors("attention.qkv.bias"),
-            .output_weight = tensor("attention.output.weight"),
-            .output_bias = tensor("attention.output.bias"),
-            .mlp_norm_weight = tensor("mlp.norm.weight"),
-            .mlp_norm_bias = tensor("mlp.norm.bias"),
-            .up_weight = tensors(up + ".weight"),
-            .up_bias = tensors(up + ".bias"),
-            .down_weight = tensor("mlp.down.weight"),
-            .down_bias = tensor("mlp.down.bias"),
-        });
+        params.layers.push_back(bind_layer(layer, flat));
     }
-    params.final_norm_weight = find("final_norm.weight", flat);
-    params.final_norm_bias = find("final_norm.bias", flat);
-    params.head = config_.untied_head ? find("head.weight", flat) : params.word;
+    // Chunks of a stage that has the head: only the part with the head uses these.
+    params.final_norm = find_norm("final_norm", flat);
+    params.head.weight = config_.untied_head ? find("head.weight", flat) : params.embedding.word;
     return params;
 }
 

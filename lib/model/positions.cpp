@@ -34,12 +34,12 @@ std::vector<float> alibi_slopes(i64 n_heads) {
 }
 
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
-                              device::Device& device, const SharedActivations& activations) {
-    if (const View& view = activations.rotary_angles) {
+                              device::Device& device, const Scratch& scratch) {
+    if (const View& view = scratch.rotary_angles) {
         device.copy_from_host(view,
                               rotary_angles(view[0], config.head_dim, config.rotary_base).data());
     }
-    if (const View& view = activations.alibi_slopes) {
+    if (const View& view = scratch.alibi_slopes) {
         device.copy_from_host(view, alibi_slopes(config.n_heads).data() + first_head);
     }
 }

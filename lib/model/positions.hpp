@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "model/activations.hpp"
+#include "model/pass.hpp"
 
 namespace lm::model {
 
@@ -18,8 +18,8 @@ std::vector<float> rotary_angles(i64 n_positions, i64 head_dim, double base);
 // the largest power of two below n, then every other one of the next power.
 std::vector<float> alibi_slopes(i64 n_heads);
 
-// Fills the constants that `activations` has, of the heads from `first_head` on.
+// Fills the constants that `scratch` has, of the heads from `first_head` on.
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
-                              device::Device& device, const SharedActivations& activations);
+                              device::Device& device, const Scratch& scratch);
 
 }  // namespace lm::model

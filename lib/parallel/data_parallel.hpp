@@ -30,7 +30,7 @@ class DataParallel {
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Warms up what is to come, while gradients and weights are zeros.
+    // Rehearses what is to come, while gradients and weights are zeros.
     void warm_up();
     // The gradients of elements from `from` on are final: begins to reduce the buckets that lie
     // there, when that may overlap with backward.

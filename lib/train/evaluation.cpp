@@ -32,9 +32,10 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     trainer_.set_seq_length(config_.trainer.model.seq_length);
     for (const data::NamedSource& set : sets) {
         const Stopwatch watch;
-        data::Loader loader(*set.source, config_.batch_options(), first_sample,
-                            config_.trainer.parallel.dp, trainer_.grid().at.dp);
-        const std::optional<double> loss = mean_loss(loader);
+        data::Loader loader(*set.source, config_.batch_options(), first_sample, config_.trainer.parallel.dp,
+                            trainer_.grid().at.dp);
+        LoaderBatches batches(loader);
+        const std::optional<double> loss = mean_loss(batches);
         if (!loss) return false;
         report_.validation(set.name, when, done, *loss, config_.validation_samples,
                            watch.elapsed_s());
@@ -43,14 +44,13 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
 }
 
 // Over --eval-iters global batches; none when a signal came.
-std::optional<double> Evaluation::mean_loss(data::Loader& loader) {
+std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 batch = config_.schedule.ramp().global_batch;
     const i64 n_batches = config_.validation_samples / batch;
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested(world_)) return std::nullopt;
-        sum += trainer_.evaluate([&]() -> const data::Batch& { return loader.next(); },
-                                 n_micro_batches(config_.trainer, batch));
+        sum += trainer_.evaluate(batches, n_micro_batches(config_.trainer, batch));
     }
     return sum / static_cast<double>(n_batches);
 }

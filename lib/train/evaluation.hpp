@@ -36,7 +36,7 @@ class Evaluation {
   private:
     bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
                   const optim::Counters& done, const std::string& when);
-    std::optional<double> mean_loss(data::Loader& loader);
+    std::optional<double> mean_loss(BatchSource& batches);
     i64 first_validation_sample(const optim::Counters& done) const;
 
     const RunConfig& config_;

@@ -1,24 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop around Trainer::step: data, logs, saves, validation and stopping. What to do
-// when is decided by the pure functions of train/rules.hpp.
+// when is decided by the pure functions of train/rules.hpp. All ranks decide alike: by what they
+// all know, and by what they exchange in situation().
 #pragma once
 
+#include <atomic>
+#include <span>
+
+#include "base/clock.hpp"
+#include "ckpt/generation.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/group.hpp"
-#include "comm/watchdog.hpp"
+#include "train/batch_source.hpp"
+#include "train/evaluation.hpp"
+#include "train/resume.hpp"
+#include "train/rules.hpp"
 #include "train/run_config.hpp"
+#include "train/trainer.hpp"
+#include "train/training_log.hpp"
 
 namespace lm::train {
 
-// A request to stop is noted from here on and answered behind an iteration, with the state saved.
-// First of all in a program that trains: joining the ranks and opening the data can take minutes.
-void catch_signals();
+// What the loop works with; all outlive it.
+struct LoopParts {
+    const RunConfig& config;
+    const data::DataSets& data;
+    const io::OrderedJson& data_identities;  // what checkpoints record of the data; on rank 0
+    comm::Group& world;
+    comm::FlightRecorder& recorder;
+    device::Device& device;
+    Trainer& trainer;
+    data::Loader& loader;
+    TrainingLog& report;
+    std::atomic<bool>& dump_requested;  // by SIGUSR2
+};
 
-// Trains as `config` says, together with the other ranks of `world`, until the training is finished
-// or something asks one of them to stop: then all stop behind the same iteration. Rank 0 writes the
-// log lines to stdout, everything else for people to stderr. `recorder` is told what this rank
-// does; SIGUSR2, and `quiet_s` seconds without any event, print it.
-Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
-         double quiet_s);
+class TrainingLoop {
+  public:
+    TrainingLoop(const LoopParts& parts, const Progress& start);
+
+    // Claims a generation of --save, so that an earlier run cannot write there any more. Does
+    // nothing when the run saves nothing. Collective.
+    void claim_save_directory();
+
+    // Iterates until a rule says stop; saves, evaluates and logs in between. Collective.
+    Exit run();
+
+  private:
+    bool is_rank0() const { return world_.rank() == 0; }
+    void iterate();
+    bool skip();
+    TrainingLog::Taken next_taken() const;
+    double next_rate() const;
+    void advance(bool updated);
+    void check_finite(i64 iteration, const StepResult& result);
+    Situation situation();
+    void dump() const;
+    void check_replicas();
+    void save();
+    Exit leave(Stop stop);
+
+    const RunConfig& config_;
+    const io::OrderedJson& data_identities_;
+    comm::Group& world_;
+    comm::FlightRecorder& recorder_;
+    device::Device& device_;
+    Trainer& trainer_;
+    data::Loader& loader_;
+    TrainingLog& report_;
+    std::atomic<bool>& dump_requested_;
+    LoopRules rules_;
+    Progress progress_;
+    i64 n_timed_;  // iterations after the first whose operations --benchmark measures
+    LoaderBatches batches_;
+    Evaluation evaluation_;
+    ckpt::Generation generation_;
+    Stopwatch since_start_;
+    i64 run_iterations_ = 0;
+    i64 skipped_in_a_row_ = 0;  // steps without an update: fp16 overflow
+};
 
 }  // namespace lm::train

@@ -81,7 +81,7 @@ bool loads_optimizer(const config::CheckpointFlags& flags) {
     return !flags.finetune && !flags.no_load_optim;
 }
 
-Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
+Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Trainer& trainer) {
     const ckpt::Manifest& manifest = checkpoint.manifest();
     const bool with_optimizer = loads_optimizer(config.checkpoints);
     if (config.checkpoints.finetune) {
@@ -90,21 +90,21 @@ Position resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     }
     note("{}: resuming after iteration {}, {} samples", checkpoint.path(),
          manifest.counters.iteration, manifest.counters.consumed_samples);
-    Position position{.done = {.iteration = manifest.counters.iteration,
+    Progress progress{.done = {.iteration = manifest.counters.iteration,
                                .samples = manifest.counters.consumed_samples,
                                .tokens = manifest.counters.consumed_tokens},
                       .stepped = {}};
     const auto stepped = manifest.state.find("stepped");
-    position.stepped = stepped == manifest.state.end() ? position.done
+    progress.stepped = stepped == manifest.state.end() ? progress.done
                                                        : counters_from(*stepped, checkpoint.path());
     if (const auto scale = manifest.state.find("loss_scale");
         scale != manifest.state.end() && with_optimizer) {
         restore_scale(config, manifest, loss_scale_from(*scale, checkpoint.path()), trainer);
     }
     if (const auto interval = manifest.state.find("interval"); interval != manifest.state.end()) {
-        position.interval = interval_from(*interval, checkpoint.path());
+        progress.interval = interval_from(*interval, checkpoint.path());
     }
-    return position;
+    return progress;
 }
 
 // What `choose_one` of rank 0 gives, on all ranks.
@@ -196,7 +196,7 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm:
     return choose(world, [&] { return check_checkpoints(config); });
 }
 
-Position start(const RunConfig& config, const io::OrderedJson& data,
+Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer) {
     if (!checkpoint) {
         parallel::together(world, [&] { trainer.initialize(); });
@@ -214,9 +214,9 @@ Position start(const RunConfig& config, const io::OrderedJson& data,
             return std::optional(std::move(other));
         });
     }
-    Position position;
-    parallel::together(world, [&] { position = resume(config, *checkpoint, trainer); });
-    return position;
+    Progress progress;
+    parallel::together(world, [&] { progress = resume(config, *checkpoint, trainer); });
+    return progress;
 }
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
@@ -247,20 +247,20 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
     same("--embed-layernorm", saved.embedding_norm, wanted.embedding_norm);
 }
 
-ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Position& position,
+ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data) {
     ckpt::SaveInfo info{.model = config.trainer.model,
                         .parallel = config.trainer.parallel,
-                        .counters = {.iteration = position.done.iteration,
-                                     .consumed_samples = position.done.samples,
-                                     .consumed_tokens = position.done.tokens,
+                        .counters = {.iteration = progress.done.iteration,
+                                     .consumed_samples = progress.done.samples,
+                                     .consumed_tokens = progress.done.tokens,
                                      .optimizer_step = trainer.optimizer_step()},
                         .tokenizer = config.tokenizer,
                         .seed = static_cast<i64>(config.trainer.seed),
                         .state = {{"schedule", schedule_json(config)},
                                   {"data", data},
-                                  {"stepped", counters_json(position.stepped)},
-                                  {"interval", interval_json(position.interval)}},
+                                  {"stepped", counters_json(progress.stepped)},
+                                  {"interval", interval_json(progress.interval)}},
                         .command_line = config.command_line,
                         .weights = config.trainer.precision.weights};
     // A fixed scale is the flags' and no state: a later run whose scale moves begins its own.

@@ -14,7 +14,7 @@ namespace lm::train {
 
 // Where the run is. The learning rate follows `stepped`: what the optimizer's updates have taken,
 // which leaves out steps that were not made.
-struct Position {
+struct Progress {
     optim::Counters done;
     optim::Counters stepped;
     metrics::IntervalSums interval;  // what has not been logged yet
@@ -35,14 +35,14 @@ void check_writable(const config::CheckpointFlags& checkpoints,
 // directory of steps and this one turns out damaged on any rank, all of them take the one that
 // ckpt::open_other() gives, with a warning. `data` is training_data(), which rank 0 alone needs.
 // Collective.
-Position start(const RunConfig& config, const io::OrderedJson& data,
+Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 
 // Throws Error(usage) naming the flag when `saved` is another model than `wanted`.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 
-ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Position& position,
+ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data);
 
 }  // namespace lm::train

@@ -56,7 +56,7 @@ class Stage {
             activations_);
         write_position_constants(
             run.config, spec::tensor_share(run.config, run.parallel, tensor.rank()).first_head,
-            device, chunks.front().shared);
+            device, chunks.front().scratch);
         for (i64 chunk = 0; chunk < run.parallel.n_chunks; ++chunk) {
             hooks_.push_back(std::make_unique<Recorder>());
             const ChunkSetup setup{
@@ -77,7 +77,7 @@ class Stage {
     const Recorder& hooks(i64 index) const { return *hooks_[static_cast<size_t>(index)]; }
     const ParamMap& map() const { return map_; }
     View gradients() const { return gradients_.view(DType::fp32, {map_.layout().n_elements}); }
-    double loss() const { return chunks_.back()->shared().step_sums.span<double>()[loss_sum]; }
+    double loss() const { return chunks_.back()->scratch().step_sums.span<double>()[loss_sum]; }
 
     MicroBatch micro_batch(i64 chunk, i64 i) {
         return {.slot = static_cast<int>(i % this->chunk(chunk).n_slots()),
@@ -87,12 +87,16 @@ class Stage {
     }
     void forward(i64 chunk, i64 i) {
         device::Context context{device_, workspace_};
-        fill_inputs(this->chunk(chunk).slot(micro_batch(chunk, i).slot), i);
+        fill_inputs(this->chunk(chunk).slot(micro_batch(chunk, i).slot).inputs, i);
         this->chunk(chunk).forward(context, micro_batch(chunk, i));
     }
     void loss(i64 chunk, i64 i) {
         device::Context context{device_, workspace_};
-        this->chunk(chunk).loss(context, micro_batch(chunk, i), 3.0);
+        if (run_.training) {
+            this->chunk(chunk).loss_and_gradient(context, micro_batch(chunk, i), 3.0);
+        } else {
+            this->chunk(chunk).loss(context, micro_batch(chunk, i));
+        }
     }
     void backward(i64 chunk, i64 i) {
         device::Context context{device_, workspace_};
@@ -114,7 +118,7 @@ class Stage {
         }
     }
 
-    void fill_inputs(const MicroBatchActivations& act, i64 i) {
+    void fill_inputs(const MicroBatchInputs& act, i64 i) {
         const i64 t = run_.config.seq_length;
         for (i64 b = 0; b < run_.micro_batch; ++b) {
             const i64 sample = i * run_.micro_batch + b;

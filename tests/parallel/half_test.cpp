@@ -72,7 +72,7 @@ void save(train::Trainer& trainer, const train::TrainerConfig& config, const std
     info.weights = config.precision.weights;
     comm::Group& world = *trainer.grid().world;
     train::save_distributed(world, train::claim_generation(world, directory), info,
-                            trainer.state());
+                            trainer.checkpoint_pieces());
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline and data parallelism as the trainer runs them, in virtual time: computing takes
-// given durations, messages and collectives take what the links say, everything else is real.
+// The pipeline and data parallelism as the trainer runs them, in virtual time: compute takes given
+// durations, messages and collectives take the time of the modelled links, all other code is real.
 #include <catch2/catch.hpp>
 #include <mutex>
 
 #include "comm/threads/run_ranks.hpp"
-#include "cost/activation_plan.hpp"
-#include "cost/pipeline_time.hpp"
+#include "cost/memory.hpp"
 #include "parallel/data_parallel.hpp"
-#include "parallel/pipeline.hpp"
+#include "run_stage.hpp"
 
 using namespace lm;
 using namespace lm::parallel;
@@ -30,7 +29,7 @@ double pipeline_step_s(const spec::PipelineShape& shape, const Times& times,
         static_cast<int>(shape.n_stages), links,
         [&](comm::Group& world, comm::VirtualClock& clock) {
             Grid grid = make_grid(world, parallel);
-            std::vector<std::vector<Border>> borders;
+            std::vector<std::vector<StageBuffers>> buffers;
             std::vector<std::vector<float>> memory;
             memory.reserve(4096);
             const auto place = [&memory]() -> device::View {
@@ -38,19 +37,22 @@ double pipeline_step_s(const spec::PipelineShape& shape, const Times& times,
                 return {memory.back().data(), DType::fp32, {16}};
             };
             for (i64 chunk = 0; chunk < shape.n_chunks; ++chunk) {
-                borders.emplace_back();
+                buffers.emplace_back();
                 const i64 n_slots = cost::micro_batches_in_flight(parallel, shape.n_micro_batches,
                                                                   grid.at.pp, chunk);
                 for (i64 slot = 0; slot < n_slots; ++slot) {
-                    borders.back().push_back({place(), place()});
+                    buffers.back().push_back({place(), place()});
                 }
             }
             const double chunks = static_cast<double>(shape.n_chunks);
-            Pipeline pipeline(
-                grid, borders, [&](i64, i64) { clock.advance(times.forward_s / chunks); },
-                [&](i64, i64) { clock.advance(times.backward_s / chunks); });
+            StageTransfers transfers(grid, buffers);
             const double start_s = clock.now_s();
-            pipeline.train(shape.n_micro_batches);
+            test::run_stage(
+                transfers, spec::pipeline_actions(shape, grid.at.pp), true,
+                [&](const spec::PipelineAction& action) {
+                    const bool forward = action.op == spec::PipelineOp::forward;
+                    clock.advance((forward ? times.forward_s : times.backward_s) / chunks);
+                });
             const std::lock_guard lock(mutex);
             slowest_s = std::max(slowest_s, clock.now_s() - start_s);
         });

@@ -90,20 +90,18 @@ Outcome train_on_ranks(const Training& training) {
         const data::BatchOptions options{.micro_batch = config.micro_batch};
         data::Loader loader(source, options, training.first_sample, parallel.dp,
                             trainer.grid().at.dp, 0);
-        const train::Trainer::NextBatch next = [&]() -> const data::Batch& {
-            return loader.next();
-        };
+        train::LoaderBatches batches(loader);
         std::vector<double> losses, norms, scales;
         std::vector<bool> updated;
         for (int step = 0; step < training.n_steps; ++step) {
-            const train::StepResult result = trainer.step(next, n_micro, training.lr);
+            const train::StepResult result = trainer.step(batches, n_micro, training.lr);
             losses.push_back(result.loss);
             norms.push_back(result.gradient_norm);
             scales.push_back(result.loss_scale);
             updated.push_back(result.updated);
             if (training.after_step) training.after_step(trainer, step);
         }
-        const double validation = trainer.evaluate(next, n_micro);
+        const double validation = trainer.evaluate(batches, n_micro);
         trainer.check_replicas();
         const std::lock_guard lock(mutex);
         for (std::vector<double>* values : {&losses, &norms}) {
@@ -118,7 +116,7 @@ Outcome train_on_ranks(const Training& training) {
         outcome.scales = scales;
         outcome.updated = updated;
         outcome.validation = validation;
-        gathered.add(trainer.state());
+        gathered.add(trainer.checkpoint_pieces());
     };
     const auto body = [&](comm::Group& world) {
         const auto device = cpu::make_device(config.n_threads);

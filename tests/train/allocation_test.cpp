@@ -78,7 +78,8 @@ TEST_CASE("no step after the first allocates anything of ours") {
     train::Trainer trainer({.model = model, .micro_batch = 2, .n_threads = 2}, *device);
     trainer.initialize();
     const data::Batch batch = golden.batch(0, 0, 2);
-    const auto step = [&] { trainer.step([&]() -> const data::Batch& { return batch; }, 2, 1e-3); };
+    train::RepeatedBatch batches(batch);
+    const auto step = [&] { trainer.step(batches, 2, 1e-3); };
     step();
     inside_onednn();  // backtrace's own first-use allocation
     watching = true;
@@ -107,10 +108,9 @@ TEST_CASE("a step of several ranks allocates nothing of ours either") {
             const auto device = cpu::make_device(1);
             train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
             trainer.initialize();
+            train::RepeatedBatch batches(batch);
             const auto steps = [&](int n) {
-                for (int i = 0; i < n; ++i) {
-                    trainer.step([&]() -> const data::Batch& { return batch; }, 2, 1e-3);
-                }
+                for (int i = 0; i < n; ++i) trainer.step(batches, 2, 1e-3);
                 world.barrier();
             };
             inside_onednn();

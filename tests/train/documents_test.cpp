@@ -71,7 +71,8 @@ Result run(const spec::ModelConfig& model, const data::Batch& batch) {
         {.model = model, .micro_batch = batch.n_rows, .document_attention = true, .n_threads = 2},
         *device);
     trainer.initialize();
-    const double loss = trainer.step([&]() -> const data::Batch& { return batch; }, 1, 1e-3).loss;
+    train::RepeatedBatch batches(batch);
+    const double loss = trainer.step(batches, 1, 1e-3).loss;
     const auto gradients = trainer.gradients().span<const float>();
     return {loss, {gradients.begin(), gradients.end()}};
 }

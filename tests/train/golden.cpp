@@ -22,23 +22,26 @@ std::vector<T> typed(const ckpt::SafetensorsReader& file, const std::string& ent
 
 struct LayerName {
     const char* name;
-    device::View model::LayerParams::*field;
+    device::View (*view)(const model::LayerParams&);
     bool transposed;
 };
 
 constexpr LayerName layer_names[] = {
-    {"ln_1.weight", &model::LayerParams::attention_norm_weight, false},
-    {"ln_1.bias", &model::LayerParams::attention_norm_bias, false},
-    {"attn.c_attn.weight", &model::LayerParams::qkv_weight, true},
-    {"attn.c_attn.bias", &model::LayerParams::qkv_bias, false},
-    {"attn.c_proj.weight", &model::LayerParams::output_weight, true},
-    {"attn.c_proj.bias", &model::LayerParams::output_bias, false},
-    {"ln_2.weight", &model::LayerParams::mlp_norm_weight, false},
-    {"ln_2.bias", &model::LayerParams::mlp_norm_bias, false},
-    {"mlp.c_fc.weight", &model::LayerParams::up_weight, true},
-    {"mlp.c_fc.bias", &model::LayerParams::up_bias, false},
-    {"mlp.c_proj.weight", &model::LayerParams::down_weight, true},
-    {"mlp.c_proj.bias", &model::LayerParams::down_bias, false},
+    {"ln_1.weight", [](const model::LayerParams& p) { return p.attention_norm.weight; }, false},
+    {"ln_1.bias", [](const model::LayerParams& p) { return p.attention_norm.bias; }, false},
+    {"attn.c_attn.weight", [](const model::LayerParams& p) { return p.attention.qkv_weight; },
+     true},
+    {"attn.c_attn.bias", [](const model::LayerParams& p) { return p.attention.qkv_bias; }, false},
+    {"attn.c_proj.weight", [](const model::LayerParams& p) { return p.attention.output_weight; },
+     true},
+    {"attn.c_proj.bias", [](const model::LayerParams& p) { return p.attention.output_bias; },
+     false},
+    {"ln_2.weight", [](const model::LayerParams& p) { return p.mlp_norm.weight; }, false},
+    {"ln_2.bias", [](const model::LayerParams& p) { return p.mlp_norm.bias; }, false},
+    {"mlp.c_fc.weight", [](const model::LayerParams& p) { return p.mlp.up_weight; }, true},
+    {"mlp.c_fc.bias", [](const model::LayerParams& p) { return p.mlp.up_bias; }, false},
+    {"mlp.c_proj.weight", [](const model::LayerParams& p) { return p.mlp.down_weight; }, true},
+    {"mlp.c_proj.bias", [](const model::LayerParams& p) { return p.mlp.down_bias; }, false},
 };
 
 }  // namespace
@@ -119,15 +122,15 @@ data::Batch Golden::documents(const data::BatchOptions& flags) const {
 
 std::vector<NamedView> hugging_face_views(const model::Params& params,
                                           const spec::ModelConfig& config) {
-    std::vector<NamedView> views = {{"transformer.wte.weight", params.word},
-                                    {"transformer.wpe.weight", params.position},
-                                    {"transformer.ln_f.weight", params.final_norm_weight},
-                                    {"transformer.ln_f.bias", params.final_norm_bias}};
+    std::vector<NamedView> views = {{"transformer.wte.weight", params.embedding.word},
+                                    {"transformer.wpe.weight", params.embedding.position},
+                                    {"transformer.ln_f.weight", params.final_norm.weight},
+                                    {"transformer.ln_f.bias", params.final_norm.bias}};
     for (i64 layer = 0; layer < config.n_layers; ++layer) {
         const std::string prefix = "transformer.h." + std::to_string(layer) + ".";
         for (const LayerName& name : layer_names) {
             views.push_back({prefix + name.name,
-                             params.layers[static_cast<size_t>(layer)].*name.field,
+                             name.view(params.layers[static_cast<size_t>(layer)]),
                              name.transposed});
         }
     }

@@ -16,6 +16,24 @@ namespace {
     "gpt2_tiny", "gpt2_odd", "bloom_tiny", "bloom_odd", "llama_tiny", "llama_gqa", "llama_mqa", \
         "neox_odd"
 
+// The rows of one step's batch, `micro_batch` at a time.
+class GoldenBatches final : public train::BatchSource {
+  public:
+    GoldenBatches(const Golden& golden, i64 step, i64 micro_batch)
+        : golden_(golden), step_(step), micro_batch_(micro_batch) {}
+    const data::Batch& next() override {
+        batch_ = golden_.batch(step_, first_row_, micro_batch_);
+        first_row_ += micro_batch_;
+        return batch_;
+    }
+
+  private:
+    const Golden& golden_;
+    i64 step_, micro_batch_;
+    i64 first_row_ = 0;
+    data::Batch batch_;
+};
+
 struct Setup {
     std::string name;
     Golden golden;
@@ -50,15 +68,8 @@ struct Setup {
     }
 
     train::StepResult step(i64 number, i64 micro_batch) {
-        i64 first = 0;
-        data::Batch batch;
-        return trainer.step(
-            [&]() -> const data::Batch& {
-                batch = golden.batch(number, first, micro_batch);
-                first += micro_batch;
-                return batch;
-            },
-            golden.batch_size() / micro_batch, 1e-3);
+        GoldenBatches batches(golden, number, micro_batch);
+        return trainer.step(batches, golden.batch_size() / micro_batch, 1e-3);
     }
 };
 
@@ -124,7 +135,8 @@ TEST_CASE("rows of several documents equal PyTorch's with each set of flags") {
                                          .eod_mask_loss = (flags & 4) != 0};
         const data::Batch batch = golden.documents(options);
         Setup setup(name, kernels, 2, batch.n_rows, options.reset_attention_mask);
-        const auto result = setup.trainer.step([&]() -> const data::Batch& { return batch; }, 1, 0);
+        train::RepeatedBatch batches(batch);
+        const auto result = setup.trainer.step(batches, 1, 0);
         CHECK(result.loss == Approx(golden.floats("documents.losses")[flags]).epsilon(1e-6));
         const double global_norm = golden.floats("documents.grad_norms")[flags];
         CHECK(result.gradient_norm == Approx(global_norm).epsilon(1e-5));
@@ -187,14 +199,14 @@ TEST_CASE("shorter sequences in the memory of the longest give the bits of a mod
         CAPTURE(length);
         data::Batch batch;
         data::truncate(golden.batch(number++, 0, 2), length, batch);
-        const auto next = [&]() -> const data::Batch& { return batch; };
+        train::RepeatedBatch batches(batch);
         const auto own = make(length);
         const auto copy = [](const device::View& from, const device::View& to) {
             std::ranges::copy(from.span<const float>(), to.span<float>().begin());
         };
         copy(planned->weights(), own->weights());
         planned->set_seq_length(length);
-        CHECK(planned->step(next, 1, 1e-2).loss == own->step(next, 1, 1e-2).loss);
+        CHECK(planned->step(batches, 1, 1e-2).loss == own->step(batches, 1, 1e-2).loss);
         CHECK(std::ranges::equal(planned->gradients().span<const float>(),
                                  own->gradients().span<const float>()));
     }
@@ -215,8 +227,8 @@ TEST_CASE("any number of threads gives the same bits, with dropout too") {
         std::vector<double> losses;
         for (i64 step = 0; step < 5; ++step) {
             const data::Batch batch = golden.batch(step, 0, 2);
-            losses.push_back(
-                trainer.step([&]() -> const data::Batch& { return batch; }, 1, 1e-2).loss);
+            train::RepeatedBatch batches(batch);
+            losses.push_back(trainer.step(batches, 1, 1e-2).loss);
         }
         const auto weights = trainer.weights().span<const float>();
         return std::pair(losses, std::vector<float>(weights.begin(), weights.end()));

@@ -40,7 +40,8 @@ struct Run {
     }
     train::StepResult step(i64 number) {
         const data::Batch batch = golden.batch(number, 0, golden.batch_size());
-        return trainer->step([&]() -> const data::Batch& { return batch; }, 1, 1e-3);
+        train::RepeatedBatch batches(batch);
+        return trainer->step(batches, 1, 1e-3);
     }
     std::vector<std::byte> weights() const {
         const device::View view = trainer->weights();
@@ -59,25 +60,35 @@ double relative_distance(std::span<const float> a, std::span<const float> b) {
     return std::sqrt(difference / whole);
 }
 
-// The same samples, over and over: 64 of them as micro-batches of `micro_batch`.
+// The golden file's samples in a cycle, `micro_batch` at a time.
+class GoldenSamples final : public train::BatchSource {
+  public:
+    GoldenSamples(const Golden& golden, i64 micro_batch)
+        : golden_(golden), batch_(golden.config().seq_length, {.micro_batch = micro_batch}) {}
+    const data::Batch& next() override {
+        for (i64 row = 0; row < batch_.n_rows; ++row, ++n_taken_) {
+            const i64 in_batch = n_taken_ % golden_.batch_size();
+            const data::Batch one =
+                golden_.batch(n_taken_ / golden_.batch_size() % 10, in_batch, 1);
+            const auto at = row * one.seq_length;
+            std::ranges::copy(one.tokens, batch_.tokens.begin() + at);
+            std::ranges::copy(one.targets, batch_.targets.begin() + at);
+            batch_.sample_ids[static_cast<size_t>(row)] = n_taken_;
+        }
+        return batch_;
+    }
+
+  private:
+    const Golden& golden_;
+    i64 n_taken_ = 0;
+    data::Batch batch_;
+};
+
+// Of 64 samples in micro-batches of `micro_batch`.
 std::vector<float> gradients_of_64(const std::string& name, DType weights, i64 micro_batch) {
     Run run(name, weights, micro_batch);
-    data::Batch batch;
-    i64 next = 0;
-    const auto take = [&]() -> const data::Batch& {
-        batch = data::Batch(run.golden.config().seq_length, {.micro_batch = micro_batch});
-        for (i64 row = 0; row < micro_batch; ++row, ++next) {
-            const i64 in_batch = next % run.golden.batch_size();
-            const data::Batch one =
-                run.golden.batch(next / run.golden.batch_size() % 10, in_batch, 1);
-            const auto at = row * one.seq_length;
-            std::ranges::copy(one.tokens, batch.tokens.begin() + at);
-            std::ranges::copy(one.targets, batch.targets.begin() + at);
-            batch.sample_ids[static_cast<size_t>(row)] = next;
-        }
-        return batch;
-    };
-    CHECK(run.trainer->step(take, 64 / micro_batch, 1e-3).updated);
+    GoldenSamples batches(run.golden, micro_batch);
+    CHECK(run.trainer->step(batches, 64 / micro_batch, 1e-3).updated);
     const auto gradients = run.trainer->gradients().span<const float>();
     const double scale = weights == DType::fp16 ? 1024 : 1;
     std::vector<float> result;
@@ -129,7 +140,7 @@ TEST_CASE("weights are their masters, rounded") {
     Run run("llama_gqa", DType::bf16);
     for (i64 i = 0; i < 3; ++i) CHECK(run.step(i).updated);
     i64 checked = 0;
-    const auto pieces = run.trainer->state();
+    const auto pieces = run.trainer->checkpoint_pieces();
     for (const ckpt::Piece& master : pieces) {
         if (master.kind != ckpt::SliceKind::master) continue;
         const auto weight = std::ranges::find_if(pieces, [&](const ckpt::Piece& piece) {
@@ -230,7 +241,7 @@ TEST_CASE("a run resumed in 16 bits is bitwise the run that went on") {
             info.counters.iteration = 4;
             info.counters.optimizer_step = whole.trainer->optimizer_step();
             info.weights = weights;
-            ckpt::save(ckpt::claim(scratch / "run"), info, whole.trainer->state());
+            ckpt::save(ckpt::claim(scratch / "run"), info, whole.trainer->checkpoint_pieces());
             Run resumed(name, weights);
             resumed.trainer->load(ckpt::open(scratch / "run"), true);
             resumed.trainer->restore(whole.trainer->loss_scaler().state());

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Self-attention of one layer: projection to queries, keys and values, rotary embedding, attention
+// of each head, projection back to the residual stream. The heads are cut over the tensor ranks.
+// Shapes: model/pass.hpp.
+#pragma once
+
+#include "model/pass.hpp"
+
+namespace lm::model {
+
+struct AttentionParams {
+    View qkv_weight;     // [(H+2G)*D, C] compute; gradient fp32
+    View qkv_bias;       // [(H+2G)*D] compute, or none; gradient fp32
+    View output_weight;  // [C, H*D] compute; gradient fp32
+    View output_bias;    // [C] compute, or none; gradient fp32
+};
+
+struct AttentionActivations {
+    View qkv;  // [B, T, (H+2G)*D] compute: H queries, G keys, G values; rotated
+    View out;  // [B, T, H*D] compute: the heads' outputs
+    View lse;  // [B, H, T] fp32: log of the softmax denominator
+};
+
+class Attention {
+  public:
+    // `layer` is the global number of the layer, the key of its dropout.
+    Attention(const AttentionParams& weights, const AttentionParams& gradients, i64 layer)
+        : weight_(weights), grad_(gradients), layer_(layer) {}
+
+    // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
+    View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
+    // The gradients of all parameters. Returns that of x, [R, C] compute, in scratch.dnorm.
+    // dbranch: [R, C] compute; x: [R, C] compute, as in forward().
+    View backward(const Pass& pass, const View& dbranch, const View& x,
+                  const AttentionActivations& act) const;
+
+  private:
+    void rotate(const Pass& pass, const View& qkv, bool inverse) const;
+    device::Dropout dropout(const Pass& pass) const;
+
+    AttentionParams weight_, grad_;
+    i64 layer_;
+};
+
+}  // namespace lm::model

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedding: rows of the word table, normalized where the model has an embedding norm, plus
+// rows of a learned position table where it has one. The vocabulary is cut over the tensor ranks.
+// Shapes: model/pass.hpp.
+#pragma once
+
+#include "model/residual_norm.hpp"
+
+namespace lm::model {
+
+struct EmbeddingParams {
+    View word;        // [V, C] compute; gradient fp32
+    View position;    // [P, C] compute, or none; gradient fp32
+    NormParams norm;  // none: words are not normalized
+};
+
+// Of models with an embedding norm; none in others.
+struct EmbeddingActivations {
+    View words;  // [R, C] compute: the words before the norm
+    View mean;   // [R] fp32
+    View rstd;   // [R] fp32
+};
+
+class Embedding {
+  public:
+    Embedding() = default;
+    Embedding(const EmbeddingParams& weights, const EmbeddingParams& gradients)
+        : weight_(weights), grad_(gradients), norm_(weights.norm, gradients.norm) {}
+
+    // Returns the branch that begins the residual stream, [R, C] compute, in scratch.branch.
+    // `unused`: [R, C] compute, memory that may be overwritten.
+    View forward(const Pass& pass, const EmbeddingActivations& act, const View& unused) const;
+    // Adds to the gradients of all parameters. dbranch: [R, C] compute.
+    void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
+
+    // `word`: of the word table too; a head with the same table overwrites its gradient instead.
+    void zero_gradients(const Pass& pass, bool word) const;
+    // Collective over the tensor group, as ResidualNorm::sum_gradients().
+    void sum_gradients(const TensorParallel& tensor) const { norm_.sum_gradients(tensor); }
+
+  private:
+    View forward_normalized(const Pass& pass, const EmbeddingActivations& act,
+                            const View& unused) const;
+
+    EmbeddingParams weight_, grad_;
+    ResidualNorm norm_;
+};
+
+}  // namespace lm::model

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head: output projection to the vocabulary and cross-entropy. Logits exist for a chunk of rows
+// at a time, so no rank ever holds them all, and in training their gradient is computed while they
+// exist: loss_and_gradient() is forward and backward of this module in one. The vocabulary is cut
+// over the tensor ranks, which exchange three numbers of each row. Shapes: model/pass.hpp.
+#pragma once
+
+#include "model/pass.hpp"
+
+namespace lm::model {
+
+struct HeadParams {
+    View weight;  // [V, C] compute: the word table when tied; gradient fp32
+};
+
+struct HeadActivations {
+    View losses;  // [B, T] fp32: of each token, unweighted
+    View dx;      // [R, C] compute: gradient of the head's input
+};
+
+class Head {
+  public:
+    Head() = default;
+    Head(const HeadParams& weights, const HeadParams& gradients)
+        : weight_(weights), grad_(gradients) {}
+
+    // Adds the weighted sum of the token losses to step_sums[loss_sum], the same on all tensor
+    // ranks. x: [R, C] compute, the final norm's output.
+    void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
+    // The same, and act.dx and the weight's gradient, both times `grad_scale`. x: [R, C] compute.
+    void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
+                           double grad_scale) const;
+
+    // Logits of the rows x [M, C] compute into out [M, V] compute.
+    void logits(const Pass& pass, const View& x, const View& out) const;
+
+  private:
+    struct Rows;  // a chunk of rows and their statistics
+    Rows rows_of(const Pass& pass, const View& x, const HeadActivations& act, i64 begin) const;
+    void forward_rows(const Pass& pass, const Rows& rows) const;
+    void add_to_step_loss(const Pass& pass, const HeadActivations& act) const;
+
+    HeadParams weight_, grad_;
+};
+
+}  // namespace lm::model

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The feed-forward block of one layer: up projection (with a gate: two projections side by side),
+// activation, down projection. The F columns are cut over the tensor ranks. Shapes:
+// model/pass.hpp.
+#pragma once
+
+#include "model/pass.hpp"
+
+namespace lm::model {
+
+struct MlpParams {
+    View up_weight;    // [U, C] compute, the gate's rows first; gradient fp32
+    View up_bias;      // [U] compute, or none; gradient fp32
+    View down_weight;  // [C, F] compute; gradient fp32
+    View down_bias;    // [C] compute, or none; gradient fp32
+};
+
+struct MlpActivations {
+    View up;         // [N, U] compute: the up projection's output
+    View activated;  // [N, F] compute: activation of `up`
+};
+
+class Mlp {
+  public:
+    Mlp(const MlpParams& weights, const MlpParams& gradients)
+        : weight_(weights), grad_(gradients) {}
+
+    // Forward in two halves, because recomputation of a layer's activations needs only the first.
+    // x: [R, C] compute.
+    void forward_up(const Pass& pass, const View& x, const MlpActivations& act) const;
+    // Returns the branch, [R, C] compute, in scratch.branch.
+    View forward_down(const Pass& pass, const MlpActivations& act) const;
+
+    // `activated` from `up`, with the bits of forward_up(): selective recomputation.
+    void recompute_activation(const Pass& pass, const MlpActivations& act) const;
+
+    // The gradients of all parameters. Returns that of x, [R, C] compute, in scratch.dnorm.
+    // dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
+    View backward(const Pass& pass, const View& dbranch, const View& x,
+                  const MlpActivations& act) const;
+
+  private:
+    MlpParams weight_, grad_;
+};
+
+}  // namespace lm::model

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parallel_linear.hpp"
+
+namespace lm::model {
+
+void column_linear_forward(const Pass& pass, device::LinearForward args) {
+    args.x = pass.setup.tensor.gather(args.x, pass.setup.scratch.gathered);
+    device::linear_forward(pass.context, args);
+}
+
+View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) {
+    const TensorParallel& tensor = pass.setup.tensor;
+    const Scratch& scratch = pass.setup.scratch;
+    auto x = tensor.start_gather(grad.x, scratch.gathered);
+    device::linear_backward_input(pass.context, {.dy = grad.dy, .w = grad.w, .dx = scratch.dnorm});
+    x.work.wait();
+    auto dx = tensor.start_sum(scratch.dnorm);
+    device::linear_backward_weight(pass.context, {.dy = grad.dy,
+                                                  .x = x.x,
+                                                  .dw = grad.dw,
+                                                  .dbias = grad.dbias,
+                                                  .accumulate = pass.accumulate});
+    dx.work.wait();
+    return dx.x;
+}
+
+View row_linear_forward(const Pass& pass, const RowLinear& linear) {
+    const TensorParallel& tensor = pass.setup.tensor;
+    const View& parts = pass.setup.scratch.branch;
+    // The ranks' results are summed: one of them adds the bias.
+    device::linear_forward(
+        pass.context,
+        {.x = linear.x, .w = linear.w, .bias = tensor.first() ? linear.bias : View{}, .y = parts});
+    return tensor.sum(parts);
+}
+
+void row_linear_backward(const Pass& pass, const RowLinearGradient& grad) {
+    const View dy = pass.setup.tensor.gather(grad.dy, pass.setup.scratch.gathered);
+    device::linear_backward_weight(
+        pass.context,
+        {.dy = dy, .x = grad.x, .dw = grad.dw, .dbias = grad.dbias, .accumulate = pass.accumulate});
+    device::LinearBackwardInput input = grad.input;
+    input.dy = dy;
+    device::linear_backward_input(pass.context, input);
+}
+
+}  // namespace lm::model

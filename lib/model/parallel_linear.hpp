@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers that are cut over the tensor ranks (Shoeybi et al. 2019, "Megatron-LM", section 3).
+// Column-parallel: each rank computes some of the outputs from all inputs; it begins a branch.
+// Row-parallel: each rank computes a part of the sum over the inputs; it ends a branch.
+// Letters: K inputs and M outputs of this rank; the others as in model/pass.hpp.
+#pragma once
+
+#include "model/pass.hpp"
+
+namespace lm::model {
+
+// Column-parallel: `args` with x [R, K] compute, the rows of this rank.
+void column_linear_forward(const Pass& pass, device::LinearForward args);
+
+struct ColumnLinearGradient {
+    View dy;     // [N, M] compute
+    View x;      // [R, C] compute: the input, in the rows of this rank
+    View w;      // [M, C] compute
+    View dw;     // [M, C] fp32
+    View dbias;  // [M] fp32, or none
+};
+// The gradients of weight and bias; returns the gradient of x, [R, C], in scratch.dnorm.
+// Overlaps gathering x and summing its gradient over the tensor ranks with the two GEMMs.
+View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad);
+
+struct RowLinear {
+    View x;     // [N, K] compute
+    View w;     // [C, K] compute
+    View bias;  // [C] compute, or none
+};
+// Returns x w^T + bias, [R, C], in scratch.branch.
+View row_linear_forward(const Pass& pass, const RowLinear& linear);
+
+struct RowLinearGradient {
+    View dy;                            // [R, C] compute
+    View x;                             // [N, K] compute
+    View dw;                            // [C, K] fp32
+    View dbias;                         // [C] fp32, or none
+    device::LinearBackwardInput input;  // all but dy, which has the rows of all ranks
+};
+// The gradients of weight, bias and input.
+void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);
+
+}  // namespace lm::model

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments that every module of a chunk gets: the micro-batch's inputs, the scratch memory,
+// and the part of the configuration that all modules read.
+//
+// Shapes, here and in all headers of lib/model. B: samples of the micro-batch. T: tokens of a
+// sequence. N = B * T rows. R: rows of the residual stream on this rank: N, or N / tensor ranks
+// with sequence parallelism. C: hidden size. H, G: attention heads and key-value groups of this
+// tensor rank. D: width of a head. F: feed-forward columns of this tensor rank. U: rows of the up
+// projection, F or 2F with a gate. V: vocabulary rows of this tensor rank, padding included. P:
+// positions.
+// `compute` is the dtype of weights and activations: fp32, bf16 or fp16.
+#pragma once
+
+#include "device/ops.hpp"
+#include "model/tensor_parallel.hpp"
+#include "spec/model.hpp"
+#include "spec/rank_layout.hpp"
+
+namespace lm::model {
+
+using device::View;
+
+// The inputs of one micro-batch. A view is none where the chunk does not read it.
+struct MicroBatchInputs {
+    View tokens;       // [B, T] int32; chunks with the embedding
+    View positions;    // [B, T] int32; chunks with the embedding, and all with rotary embedding
+    View targets;      // [B, T] int32; chunks with the head
+    View loss_weight;  // [B, T] fp32; chunks with the head
+    View doc_start;    // [B, T] int32: first key that a query sees; none: all earlier keys
+    View sample_ids;   // [B] int64: global sample numbers, the key of dropout
+};
+
+// Memory that micro-batches, layers and chunks of a rank use in turn, and constants.
+struct Scratch {
+    View step_sums;  // [step_sum_count] fp64, read by the host once a step
+    View branch;     // [N, C] compute: output of attention, MLP or embedding
+    View gathered;   // [N, C] compute: rows of all tensor ranks; sequence parallelism only
+    View dresidual;  // [R, C] compute: gradient of the residual stream
+    View dbranch;    // [R, C] compute: gradient of a branch before its dropout
+    View dnorm;      // [N, C] compute: gradient of a norm's output
+    // Attention.
+    View dattention;     // [B, T, H*D] compute
+    View dqkv;           // [B, T, (H+2G)*D] compute
+    View rotary_angles;  // [T, D] fp32; constants (model/positions.hpp), or none
+    View alibi_slopes;   // [H] fp32; constants, or none
+    // MLP.
+    View dmlp;    // [N, U] compute: gradient of the up projection's output
+    View dgated;  // [N, F] compute: gradient of a gated activation's output, or none
+    // Head: a chunk of M rows at a time (cost::head_chunk_rows).
+    View logits;     // [M, V] compute
+    View row_stats;  // [4, M] fp32
+};
+
+// Places in step_sums.
+enum StepSum : int { loss_sum = 0, gradient_sum_squares = 1, step_sum_count = 2 };
+
+// The configuration and memory that all modules of a chunk share.
+struct ModuleSetup {
+    spec::ModelConfig config;
+    spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
+    TensorParallel tensor;
+    bool selective_recompute = false;
+    u64 seed = 0;  // of dropout
+    Scratch scratch;
+};
+
+// One micro-batch's forward or backward pass through a chunk.
+struct Pass {
+    device::Context& context;
+    const ModuleSetup& setup;
+    const MicroBatchInputs& inputs;
+    bool training = true;    // dropout is on
+    bool accumulate = true;  // weight gradients are added to; false: overwritten
+
+    // Dropout with probability `p` at `site` of global layer `layer`.
+    device::Dropout dropout(double p, i64 layer, device::DropoutSite site) const;
+};
+
+}  // namespace lm::model

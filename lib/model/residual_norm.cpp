@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/residual_norm.hpp"
+
+namespace lm::model {
+namespace {
+
+device::Norm norm_of(spec::Normalization norm) {
+    return norm == spec::Normalization::rms_norm ? device::Norm::rms_norm
+                                                 : device::Norm::layer_norm;
+}
+
+}  // namespace
+
+void ResidualNorm::forward(const Pass& pass, const Addition& add,
+                           const ResidualNormActivations& act) const {
+    device::residual_norm_forward(pass.context, {.norm = norm_of(pass.setup.config.normalization),
+                                                 .eps = pass.setup.config.norm_eps,
+                                                 .branch = add.branch,
+                                                 .residual = add.residual,
+                                                 .dropout = add.dropout,
+                                                 .sum = act.stream,
+                                                 .weight = weight_.weight,
+                                                 .bias = weight_.bias,
+                                                 .y = act.y,
+                                                 .mean = act.mean,
+                                                 .rstd = act.rstd});
+}
+
+void ResidualNorm::normalize(const Pass& pass, const ResidualNormActivations& act) const {
+    device::residual_norm_forward(pass.context, {.norm = norm_of(pass.setup.config.normalization),
+                                                 .eps = pass.setup.config.norm_eps,
+                                                 .residual = act.stream,
+                                                 .weight = weight_.weight,
+                                                 .bias = weight_.bias,
+                                                 .y = act.y,
+                                                 .mean = act.mean,
+                                                 .rstd = act.rstd});
+}
+
+View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
+                            const ResidualNormActivations& act) const {
+    const View dbranch = grad.dropout.on() ? pass.setup.scratch.dbranch : View{};
+    device::ResidualNormBackward args{.norm = norm_of(pass.setup.config.normalization),
+                                      .dsum_in = grad.dstream,
+                                      .dsum = grad.out,
+                                      .dropout = grad.dropout,
+                                      .dbranch = dbranch};
+    if (grad.dy) {
+        args.dy = grad.dy;
+        args.sum = act.stream;
+        args.weight = weight_.weight;
+        args.mean = act.mean;
+        args.rstd = act.rstd;
+        args.dweight = grad_.weight;
+        args.dbias = grad_.bias;
+    }
+    device::residual_norm_backward(pass.context, args);
+    return dbranch ? dbranch : grad.out;
+}
+
+void ResidualNorm::zero_gradients(const Pass& pass) const {
+    if (grad_.weight) device::fill(pass.context, {.x = grad_.weight, .value = 0});
+    if (grad_.bias) device::fill(pass.context, {.x = grad_.bias, .value = 0});
+}
+
+void ResidualNorm::sum_gradients(const TensorParallel& tensor) const {
+    if (!tensor.cuts_rows() || !grad_.weight) return;
+    tensor.all_sum(grad_.weight);
+    if (grad_.bias) tensor.all_sum(grad_.bias);
+}
+
+}  // namespace lm::model

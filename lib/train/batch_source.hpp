@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a step or an evaluation takes its micro-batches from.
+#pragma once
+
+#include "data/sampling/loader.hpp"
+
+namespace lm::train {
+
+class BatchSource {
+  public:
+    virtual ~BatchSource() = default;
+    // Returns this data-parallel rank's next micro-batch; it stays valid until the following call.
+    virtual const data::Batch& next() = 0;
+};
+
+// The micro-batches of a loader, with a curriculum only the first tokens of each sequence.
+class LoaderBatches final : public BatchSource {
+  public:
+    // `loader` outlives this.
+    explicit LoaderBatches(data::Loader& loader) : loader_(loader) {}
+
+    // Batches from here on have `seq_length` tokens a sequence; 0: all that the loader gives.
+    void set_seq_length(i64 seq_length) { seq_length_ = seq_length; }
+
+    const data::Batch& next() override {
+        const data::Batch& full = loader_.next();
+        if (seq_length_ == 0 || seq_length_ == full.seq_length) return full;
+        data::truncate(full, seq_length_, truncated_);
+        return truncated_;
+    }
+
+  private:
+    data::Loader& loader_;
+    i64 seq_length_ = 0;
+    data::Batch truncated_;
+};
+
+// One micro-batch, again and again.
+class RepeatedBatch final : public BatchSource {
+  public:
+    // `batch` outlives this.
+    explicit RepeatedBatch(const data::Batch& batch) : batch_(batch) {}
+    const data::Batch& next() override { return batch_; }
+
+  private:
+    const data::Batch& batch_;
+};
+
+}  // namespace lm::train
