@@ -311,7 +311,7 @@ void Checkpoint::load_staged(const std::vector<spec::TensorSpec>& table,
     std::vector<std::byte> host;
     for (const spec::LocalTensor& tensor : layout.tensors) {
         const spec::RankLayout alone{.tensors = {tensor}, .n_elements = layout.n_elements};
-        // Padded vocabulary rows lie after the box's elements and are not stored.
+        // Padded vocabulary rows follow the elements of the box and are in no checkpoint.
         const i64 tensor_end = std::min(end, tensor.offset + tensor.box.shape().numel());
         for (i64 at = std::max(begin, tensor.offset); at < tensor_end; at += most_elements) {
             const i64 part_end = std::min(at + most_elements, tensor_end);

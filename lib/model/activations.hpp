@@ -21,8 +21,8 @@ struct LayerActivations {
     MlpActivations mlp;
 };
 
-// Of one micro-batch between its forward and its backward. Views of modules that the chunk does not
-// have are none.
+// The activations of one micro-batch between its forward and its backward. Views of modules that
+// the chunk does not have are none.
 struct MicroBatchActivations {
     MicroBatchInputs inputs;
     EmbeddingActivations embedding;

@@ -77,7 +77,7 @@ void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
                                   .inverse = inverse});
 }
 
-// Of the attention probabilities.
+// The dropout of the attention probabilities.
 device::Dropout Attention::dropout(const Pass& pass) const {
     return pass.dropout(pass.setup.config.attention_dropout, layer_, device::attention_site);
 }

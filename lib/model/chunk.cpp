@@ -21,9 +21,12 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
       part_(setup.part),
       hooks_(setup.hooks),
       slots_(std::move(activations.slots)) {
-    LM_CHECK(setup_.tensor.size() == setup.parallel.tp, "a tensor group of another size");
+    LM_CHECK(setup_.tensor.size() == setup.parallel.tp,
+             fmt::format("expected tp={}, got a tensor group of {}", setup.parallel.tp,
+                         setup_.tensor.size()));
     LM_CHECK(static_cast<i64>(weights.layers.size()) == part_.n_layers(),
-             "weights of another chunk");
+             fmt::format("expected weights of {} layers, got {}", part_.n_layers(),
+                         weights.layers.size()));
     setup_.share = spec::tensor_share(setup.config, setup.parallel, setup_.tensor.rank());
     if (part_.embedding) embedding_ = Embedding(weights.embedding, gradients.embedding);
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
@@ -45,8 +48,8 @@ Pass GptChunk::pass_of(Context& context, const MicroBatch& micro_batch) const {
             !micro_batch.first};
 }
 
-// Of the branch that is added to the stream where local layer `layer` begins: the embedding's, or
-// that of the MLP before.
+// The dropout of the branch that is added to the stream where local layer `layer` begins: that of
+// the embedding, or of the previous layer's MLP.
 Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
     const i64 number = part_.first_layer + layer;
     const double p = setup_.config.hidden_dropout;
@@ -84,8 +87,8 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
                         act.final_norm);
 }
 
-// A layer up to the MLP's activation. `branch` is added to the stream first; none: the stream lies
-// in its place, as a stage's input or kept for recomputation.
+// A layer up to the MLP's activation. `branch` is added to the stream first. None: the
+// stream is in attention_norm.stream already, as a stage's input or kept for recomputation.
 void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                              const View& branch) {
     const auto index = static_cast<size_t>(layer);
@@ -247,7 +250,8 @@ void GptChunk::warm_up() const {
 }
 
 void GptChunk::logits(Context& context, int slot, i64 begin, i64 end, const View& out) const {
-    LM_CHECK(!setup_.tensor.cuts_rows(), "logits of rows that are cut over ranks");
+    LM_CHECK(!setup_.tensor.cuts_rows(),
+             "expected all rows of the final norm on this rank, got sequence parallelism");
     const MicroBatchActivations& act = this->slot(slot);
     const Pass pass{context, setup_, act.inputs, false, false};
     head_.logits(pass, act.final_norm.y.rows(begin, end), out);

@@ -15,8 +15,8 @@ namespace lm::model {
 struct MicroBatch {
     int slot = 0;          // its activations are slot(slot)
     bool training = true;  // dropout is on
-    bool first = true;     // of the step: weight gradients are overwritten, later ones add to them
-    bool last = true;      // of the step: its backward completes the gradients
+    bool first = true;     // the step's first: overwrites weight gradients, later ones add to them
+    bool last = true;      // the step's last: its backward completes the gradients
 };
 
 // Called between the units of a chunk, so that communication of weights and gradients overlaps with
@@ -37,7 +37,7 @@ struct ChunkSetup {
     spec::ModelConfig config;
     spec::ParallelConfig parallel;
     spec::ModelPart part;
-    u64 seed = 0;                   // of dropout
+    u64 seed = 0;                   // dropout's
     comm::Group* tensor = nullptr;  // the tensor ranks, outlives the chunk; none: one rank
     ChunkHooks* hooks = nullptr;    // outlives the chunk; or none
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedding: rows of the word table, normalized where the model has an embedding norm, plus
-// rows of a learned position table where it has one. The vocabulary is cut over the tensor ranks.
+// rows of a learned position table where it has one. The vocabulary is split over the tensor ranks.
 // Shapes: model/pass.hpp.
 #pragma once
 
@@ -14,7 +14,7 @@ struct EmbeddingParams {
     NormParams norm;  // none: words are not normalized
 };
 
-// Of models with an embedding norm; none in others.
+// Exist in models with an embedding norm; none in others.
 struct EmbeddingActivations {
     View words;  // [R, C] compute: the words before the norm
     View mean;   // [R] fp32

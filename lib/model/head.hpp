@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head: output projection to the vocabulary and cross-entropy. Logits exist for a chunk of rows
 // at a time, so no rank ever holds them all, and in training their gradient is computed while they
-// exist: loss_and_gradient() is forward and backward of this module in one. The vocabulary is cut
+// exist: loss_and_gradient() is forward and backward of this module in one. The vocabulary is split
 // over the tensor ranks, which exchange three numbers of each row. Shapes: model/pass.hpp.
 #pragma once
 

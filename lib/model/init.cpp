@@ -8,7 +8,7 @@
 namespace lm::model {
 namespace {
 
-// Elements of one row range of a tensor's box, drawn at their global positions.
+// Draws the elements of rows [first_row, end_row) of a tensor's box by their global indices.
 void draw_rows(const spec::TensorSpec& tensor, const spec::Box& box, u64 key, i64 first_row,
                i64 end_row, std::span<float> out) {
     const i64 global_cols = tensor.shape.rank() == 2 ? tensor.shape[1] : 1;
@@ -49,7 +49,7 @@ void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool&
     for (const spec::LocalTensor& local : map.layout().tensors) {
         const std::vector<float> values = initial_values(map.spec_of(local), local.box, pool, seed);
         const View held = map.view_of(local, weights);
-        // Padding, if any, is rows after the box's own.
+        // Padding rows follow the box's rows.
         const View rows = held.rows(0, local.box.shape()[0]);
         if (!is_half(rows.dtype)) {
             device.copy_from_host(rows, values.data());

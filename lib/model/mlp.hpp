@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The feed-forward block of one layer: up projection (with a gate: two projections side by side),
-// activation, down projection. The F columns are cut over the tensor ranks. Shapes:
+// activation, down projection. The F columns are split over the tensor ranks. Shapes:
 // model/pass.hpp.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers that are cut over the tensor ranks (Shoeybi et al. 2019, "Megatron-LM", section 3).
-// Column-parallel: each rank computes some of the outputs from all inputs; it begins a branch.
+// Linear layers that are split over the tensor ranks (Shoeybi et al. 2019, "Megatron-LM", section
+// 3). Column-parallel: each rank computes some of the outputs from all inputs; it begins a branch.
 // Row-parallel: each rank computes a part of the sum over the inputs; it ends a branch.
 // Letters: K inputs and M outputs of this rank; the others as in model/pass.hpp.
 #pragma once

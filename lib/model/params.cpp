@@ -77,7 +77,7 @@ Params ParamMap::bind(const View& flat, i64 chunk) const {
     for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
         params.layers.push_back(bind_layer(layer, flat));
     }
-    // Chunks of a stage that has the head: only the part with the head uses these.
+    // The stage holds these for all its chunks; only the chunk with the head uses them.
     params.final_norm = find_norm("final_norm", flat);
     params.head.weight = config_.untied_head ? find("head.weight", flat) : params.embedding.word;
     return params;

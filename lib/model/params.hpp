@@ -24,7 +24,7 @@ struct LayerParams {
     MlpParams mlp;
 };
 
-// Of one chunk; modules that it does not have have no views.
+// The parameters of one chunk. Views of modules that it does not have are none.
 struct Params {
     EmbeddingParams embedding;
     std::vector<LayerParams> layers;
@@ -57,7 +57,7 @@ class ParamMap {
     LayerParams bind_layer(i64 layer, const View& flat) const;
 
     spec::ModelConfig config_;
-    std::vector<spec::ModelPart> parts_;  // of the stage's chunks
+    std::vector<spec::ModelPart> parts_;  // one for each chunk of the stage
     std::vector<spec::TensorSpec> table_;
     spec::RankLayout layout_;
 };

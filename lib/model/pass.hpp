@@ -60,7 +60,7 @@ struct ModuleSetup {
     spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
     TensorParallel tensor;
     bool selective_recompute = false;
-    u64 seed = 0;  // of dropout
+    u64 seed = 0;  // dropout's
     Scratch scratch;
 };
 

@@ -35,7 +35,7 @@ class ResidualNorm {
     // stream = residual + dropout(branch); y = norm(stream).
     void forward(const Pass& pass, const Addition& add, const ResidualNormActivations& act) const;
 
-    // y = norm(stream) of the stream that is there: of a stage's input, and in recomputation.
+    // y = norm(act.stream), without an addition: for a stage's input, and in recomputation.
     void normalize(const Pass& pass, const ResidualNormActivations& act) const;
 
     struct StreamGradient {

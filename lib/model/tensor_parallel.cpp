@@ -9,12 +9,12 @@ View TensorParallel::own_rows(const View& all) const {
     return all.rows(rank_ * n, (rank_ + 1) * n);
 }
 
-TensorParallel::Begun TensorParallel::start_gather(const View& own, const View& buffer) const {
+TensorParallel::Started TensorParallel::start_gather(const View& own, const View& buffer) const {
     if (!cut_rows_) return {own, {}};
     return {buffer, group_->start_all_gather(own, buffer)};
 }
 
-TensorParallel::Begun TensorParallel::start_sum(const View& parts) const {
+TensorParallel::Started TensorParallel::start_sum(const View& parts) const {
     const View own = own_rows(parts);
     if (!several()) return {own, {}};
     return {own, cut_rows_ ? group_->start_reduce_scatter(parts, own, comm::Reduction::sum)
@@ -22,15 +22,15 @@ TensorParallel::Begun TensorParallel::start_sum(const View& parts) const {
 }
 
 View TensorParallel::gather(const View& own, const View& buffer) const {
-    Begun begun = start_gather(own, buffer);
-    begun.work.wait();
-    return begun.x;
+    Started started = start_gather(own, buffer);
+    started.work.wait();
+    return started.x;
 }
 
 View TensorParallel::sum(const View& parts) const {
-    Begun begun = start_sum(parts);
-    begun.work.wait();
-    return begun.x;
+    Started started = start_sum(parts);
+    started.work.wait();
+    return started.x;
 }
 
 void TensorParallel::sum(const View& parts, const View& own) const {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communication of tensor and sequence parallelism: what Megatron calls f and g. Between the
-// products of a layer each rank holds the whole residual stream [N, C], or with sequence
-// parallelism [N / ranks, C] of it (Shoeybi et al., 2019, section 3; Korthikanti et al., 2022,
-// section 4.2.2). With one rank nothing is moved and every function returns its argument.
+// The communication of tensor and sequence parallelism: Megatron's operators f and g (Shoeybi et
+// al. 2019, "Megatron-LM", section 3), with sequence parallelism g and g-bar (Korthikanti et al.
+// 2022, "Reducing activation recomputation", section 4.2.2). Between the linear layers each rank
+// holds the whole residual stream [N, C], or with sequence parallelism its rows [N / ranks, C].
+// With one rank no data is moved and every function returns its argument.
 #pragma once
 
 #include "comm/group.hpp"
@@ -13,7 +14,7 @@ using device::View;
 
 class TensorParallel {
   public:
-    // `group`: none for one rank.
+    // `group` outlives this; nullptr: one rank.
     TensorParallel(comm::Group* group, bool sequence_parallel)
         : group_(group),
           rank_(group != nullptr ? group->rank() : 0),
@@ -25,27 +26,29 @@ class TensorParallel {
     int size() const { return size_; }
     bool several() const { return size_ > 1; }
     bool first() const { return rank_ == 0; }
-    bool cuts_rows() const { return cut_rows_; }
+    bool cuts_rows() const { return cut_rows_; }  // sequence parallelism
 
-    // This rank's rows of a view of all rows.
+    // Returns this rank's rows of a view of all rows.
     View own_rows(const View& all) const;
+    // Returns the number of this rank's first row among all, when each rank has `n_rows`.
     i64 first_row(i64 n_rows) const { return cut_rows_ ? rank_ * n_rows : 0; }
 
-    // The input of a column-parallel product: `own` rows of all ranks, in `buffer`.
+    // Gathers the rows of all ranks for a column-parallel layer. own: [R, C]; buffer: [N, C].
+    // Returns [N, C]: `buffer`, or `own` when it has all rows. Collective.
     View gather(const View& own, const View& buffer) const;
-    // From every rank's part of a sum over all rows, in place, to own_rows() of the sum: after a
-    // row-parallel product, and after the gradient of a column-parallel one's input.
+    // Sums a row-parallel layer's results, or the gradients of a column-parallel layer's input,
+    // over the ranks, in place. parts: [N, C]. Returns own_rows(parts). Collective.
     View sum(const View& parts) const;
-    // The same, begun: usable after wait(), and `x` then lies where the plain form says.
-    struct Begun {
-        View x;
+    // The same, started only: `x` is the result after work.wait().
+    struct Started {
+        View x;  // [N, C] compute from start_gather(), [R, C] compute from start_sum()
         comm::Work work;
     };
-    Begun start_gather(const View& own, const View& buffer) const;
-    Begun start_sum(const View& parts) const;
-    // The same into `own`, which lies elsewhere (or is `parts` itself when rows are not cut).
+    Started start_gather(const View& own, const View& buffer) const;
+    Started start_sum(const View& parts) const;
+    // The same with the result in own [R, C], which is `parts` itself when it has all rows.
     void sum(const View& parts, const View& own) const;
-    // In place, over all ranks.
+    // Sums x, of any shape, over all ranks, in place. Collective.
     void all_sum(const View& x) const;
 
   private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism of one rank: its gradients summed over the replicas bucket by bucket, all of
-// them (stage 0) or its own parts only (ZeRO-1), and with ZeRO-1 the updated weights gathered
-// again. Both can go on while the model computes: gradients from the end of the buffer towards its
-// beginning as backward completes them, weights in the order in which forward needs them.
+// Data parallelism of one rank. Sums its gradients over the replicas, bucket by bucket: all of them
+// (stage 0) or its own parts only (ZeRO-1). With ZeRO-1 gathers the updated weights. Both can
+// overlap with compute: gradients are reduced from the end of the buffer towards its beginning, as
+// backward completes them; weights are gathered in the order in which forward reads them.
 #pragma once
 
 #include <vector>
@@ -20,31 +20,33 @@ struct DataParallelConfig {
 
 class DataParallel {
   public:
-    // `weights` and `gradients` are flat buffers of padded_elements(n_elements, group.size());
-    // `shared_end` as in cut_buckets(). The views and the group outlive this.
+    // weights: [E] compute, gradients: [E] fp32, with E = padded_elements(n_elements,
+    // group.size()). `shared_end` as in cut_buckets(). The memory and the group outlive this.
     DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
     const std::vector<Range>& owned() const { return owned_; }  // ascending
-    // What this rank's optimizer updates: what it owns, or everything.
+    // The elements that this rank's optimizer updates: its own with ZeRO-1, else all.
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Rehearses what is to come, while gradients and weights are zeros.
+    // Connects the group for the collectives of a step. Before weights are set: overwrites buffers,
+    // which hold zeros before and afterwards. Collective.
     void warm_up();
-    // The gradients of elements from `from` on are final: begins to reduce the buckets that lie
-    // there, when that may overlap with backward.
+    // Backward has completed the gradients of [from, E). With overlap_grad_reduce starts to reduce
+    // the buckets in that range.
     void gradients_final(i64 from);
-    // Sums what is left. Afterwards the gradients are whole where this rank updates.
+    // Reduces the remaining buckets and waits for all. Afterwards updated() has the summed
+    // gradients; with ZeRO-1 the other elements are undefined.
     void finish_reduce();
 
-    // The weights were updated: begins to gather them. Without overlap it waits for them too.
+    // Starts to gather the updated weights. Without overlap_param_gather waits for them as well.
     void start_gather();
-    // Weights [0, end) may be read.
+    // Blocks until weights [0, end) are gathered.
     void wait_weights(i64 end);
     void finish_gather() { wait_weights(buckets_.back().end); }
 
-    // Lets operations under way go on where the library needs to be called for that.
+    // Drives pending operations in libraries that make progress only when called (MPI).
     void poll();
 
   private:
@@ -52,12 +54,13 @@ class DataParallel {
 
     comm::Group& group_;
     int zero_stage_;
-    device::View weights_, gradients_;
+    device::View weights_;    // [E] compute
+    device::View gradients_;  // [E] fp32
     DataParallelConfig config_;
     std::vector<Range> buckets_, owned_, updated_;
-    std::vector<comm::Work> work_;  // of each bucket: its reduction, then its gathering
-    size_t not_reduced_ = 0;        // buckets whose reduction has not begun: the first so many
-    size_t gathered_ = 0;           // buckets whose weights may be read: the first so many
+    std::vector<comm::Work> work_;  // each bucket's reduction, then its gathering
+    size_t not_reduced_ = 0;        // the first not_reduced_ buckets have no reduction started
+    size_t gathered_ = 0;           // the first gathered_ buckets have weights that may be read
 };
 
 }  // namespace lm::parallel

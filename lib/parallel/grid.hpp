@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank stands among all of them and the groups that it belongs to. Ranks are numbered as
-// Megatron numbers them: tensor ranks fastest, then data, then pipeline, so that a tensor group
-// lies on neighbouring ranks of one node.
+// The coordinates of a rank in the layout and the groups that it belongs to. Ranks are numbered as
+// in Megatron: tensor ranks fastest, then data, then pipeline, so that a tensor group is a run of
+// neighbouring ranks on one node.
 #pragma once
 
 #include <memory>
@@ -21,29 +21,30 @@ struct Coordinates {
 Coordinates coordinates_of(const spec::ParallelConfig& parallel, i64 rank);
 i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
 
-// Groups of size 1 are comm::self: callers need no special case.
+// The groups of one rank. A group of size 1 is comm::self, so that callers need no special case.
 struct Grid {
     spec::ParallelConfig parallel;
     Coordinates at;
-    std::unique_ptr<comm::Group> world;              // a duplicate of the one that was cut
+    std::unique_ptr<comm::Group> world;              // a duplicate of the group that was split
     std::unique_ptr<comm::Group> tensor;             // the tp ranks of one stage and replica
     std::unique_ptr<comm::Group> pipeline;           // the stages of one (tp, dp), in order
-    std::unique_ptr<comm::Group> pipeline_backward;  // the same for gradients: with two stages both
-                                                     // ways lead to the same neighbour
+    std::unique_ptr<comm::Group> pipeline_backward;  // the same, for gradients: with two stages
+                                                     // both directions have the same neighbour
     std::unique_ptr<comm::Group> data;               // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
                                              // and with one stage: self
 };
 
-// One rank alone.
+// Returns the grid of one rank.
 Grid single();
 
-// Collective over `world`, whose size must be tp * pp * dp; Error(usage) otherwise.
+// Splits `world` into the groups of this rank. Throws Error(usage) unless its size is tp * pp * dp.
+// Collective.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
-// Tells the groups what a training carries between devices. `overlap`: data parallelism goes on
-// while the model computes. `tied`: the word table is the output projection too, whose gradients
-// the first and the last stage add up. Collective over the grid.
+// Connects the groups for the messages of a training between devices. `overlap`: data-parallel
+// collectives overlap with compute. `tied`: first and last stage add up the gradients of a word
+// table that is the output projection as well. Collective over the grid.
 void connect(Grid& grid, bool overlap, bool tied);
 
 }  // namespace lm::parallel

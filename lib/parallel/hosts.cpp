@@ -13,13 +13,14 @@
 namespace lm::parallel {
 namespace {
 
-// Among the ranks that are at the same place as this one, in their order.
+// The ranks with the same place (a hash of host, or of host and cores) as this one.
 struct Neighbours {
-    i64 n = 1;  // with this rank
+    i64 n = 1;  // including this rank
     i64 n_before = 0;
 };
 
-// Ranks of one color first, then exactly among these: nobody gathers what all ranks have to say.
+// Splits by some bits of the hash first and compares all bits within the part, so that no rank
+// gathers the places of all ranks.
 Neighbours neighbours_at(comm::Group& world, u64 place) {
     const auto part = world.split(static_cast<int>(place >> 33), world.rank(), "place");
     std::vector<u64> places(static_cast<size_t>(part->size()));

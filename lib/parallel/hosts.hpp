@@ -6,14 +6,14 @@
 
 namespace lm::parallel {
 
-// The cores that this rank may use, shared equally with the ranks of its host that may use the same
-// ones: its own where the launcher has bound it. Collective.
+// Returns the number of cores for this rank: those of its affinity mask, divided by the ranks of
+// its host that have the same mask. Collective.
 i64 cores_of_rank(comm::Group& world);
 
-// How many ranks run on this rank's host. Collective.
+// Returns the number of ranks on this rank's host. Collective.
 i64 ranks_on_host(comm::Group& world);
 
-// How many ranks before this one run on its host. Collective.
+// Returns the number of this rank among the ranks of its host. Collective.
 i64 place_on_host(comm::Group& world);
 
 }  // namespace lm::parallel

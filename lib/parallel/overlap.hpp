@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ties the model's walk over its units to data parallelism: weights are waited for just before a
-// unit reads them, gradients leave as soon as a unit has completed them.
+// Overlap of data parallelism with compute: waits for the weights of a unit just before the unit
+// reads them, and starts to reduce its gradients when its backward has completed them. Units:
+// spec/rank_layout.hpp.
 #pragma once
 
 #include <vector>
@@ -20,8 +21,8 @@ class Overlap final : public model::ChunkHooks {
 
   private:
     DataParallel& data_;
-    std::vector<i64> weights_end_;     // by unit: behind the last weight that it reads
-    std::vector<i64> gradients_from_;  // by unit: where those begin that only later ones complete
+    std::vector<i64> weights_end_;     // by unit: end of the last weight that it reads
+    std::vector<i64> gradients_from_;  // by unit: end of the gradients of all lower units
 };
 
 }  // namespace lm::parallel

@@ -16,15 +16,16 @@ namespace {
 
 using device::View;
 
-// Of each tensor of a rank and kind of state, a sum over elements of a hash of (place in the
-// tensor, bits). Parts add up, so a tensor that is cut over data ranks has one too.
+// For each kind of state and tensor of a rank the sum, modulo 2^64, over its elements of a hash of
+// (index in the tensor, bits). Sums of parts add up to the sum of the tensor, so tensors that are
+// split over data ranks can be compared as well.
 using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
 u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     constexpr i64 piece = 1 << 14;
     std::array<std::byte, 4 * piece> host;  // NOLINT(cppcoreguidelines-pro-type-member-init)
     const auto size = static_cast<size_t>(size_of(data.dtype));
-    LM_CHECK(size <= 4, "replicas of a wider type");
+    LM_CHECK(size <= 4, fmt::format("expected a dtype of at most 4 bytes, got {}", size));
     u64 sum = 0;
     for (i64 begin = 0; begin < data.numel(); begin += piece) {
         const i64 end = std::min(begin + piece, data.numel());
@@ -38,10 +39,10 @@ u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     return sum;
 }
 
-// Of the part of a tensor that lies in `state`.
+// The fingerprint of the part of a tensor that `state` holds.
 u64 fingerprint(device::Device& device, const HeldState& state, const spec::LocalTensor& tensor) {
     u64 sum = 0;
-    i64 at = 0;  // of the range's first element in the data
+    i64 at = 0;  // index in the data of the range's first element
     for (const Range& range : state.held) {
         const Range both{std::max(range.begin, tensor.offset), std::min(range.end, tensor.end())};
         if (both.begin < both.end) {
@@ -54,7 +55,7 @@ u64 fingerprint(device::Device& device, const HeldState& state, const spec::Loca
     return sum;
 }
 
-// Everybody's fingerprints, [member][...].
+// Returns the fingerprints of all members of the group, in their order. Collective.
 std::vector<Fingerprints> gather(comm::Group& group, const Fingerprints& own) {
     const auto n = static_cast<i64>(own.size());
     std::vector<u64> mine = own;
@@ -69,7 +70,8 @@ std::vector<Fingerprints> gather(comm::Group& group, const Fingerprints& own) {
     return members;
 }
 
-// The members whose value is not that of most; all of them when there is no such majority.
+// Returns the members whose value differs from that of the majority; all members when no value has
+// a majority.
 std::vector<int> outliers(const std::vector<Fingerprints>& members, size_t place) {
     std::map<u64, size_t> votes;
     for (const Fingerprints& member : members) ++votes[member[place]];
@@ -86,9 +88,10 @@ class Comparison {
     Comparison(const model::ParamMap& map, const std::vector<HeldState>& state, int n_ranks)
         : map_(map), state_(state), n_ranks_(n_ranks) {}
 
-    // The numbers of a group's members among all ranks.
+    // Returns the global rank of a member of the group.
     using RankOf = std::function<i64(int member)>;
 
+    // Compares the tensors for which `counts` is true, in the kinds of state for which `kinds` is.
     void compare(const std::vector<Fingerprints>& members, std::string_view group,
                  const RankOf& rank_of, const std::function<bool(const spec::LocalTensor&)>& counts,
                  const std::function<bool(const HeldState&)>& kinds) {
@@ -149,7 +152,7 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
     comparison.compare(
         replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; },
         [](const HeldState& kind) { return kind.whole; });
-    // What data ranks share among them is compared as a whole from here on.
+    // Along the other axes, state that is split over data ranks is compared as a whole.
     for (size_t place = 0; place < own.size(); ++place) {
         if (state[place / tensors.size()].whole) continue;
         own[place] = 0;
@@ -160,7 +163,8 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
         gather(*grid.tensor, own), "tensor", rank_along(&Coordinates::tp),
         [](const spec::LocalTensor& tensor) { return tensor.replicated; }, any_kind);
     if (grid.embedding->size() > 1) {
-        // The two ends hold other tensors besides: only the shared table is sent.
+        // First and last stage also hold different tensors: only the shared table's fingerprints
+        // are exchanged.
         const auto is_shared = [&](const spec::LocalTensor& tensor) {
             return map.spec_of(tensor).tied_head;
         };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether ranks that must hold the same bits do: weights over data ranks, tensors that every tensor
-// rank holds (norms, biases), the word table of first and last stage, and the optimizer's state of
-// all of these. Copies drift apart by faults of hardware, and by bugs such as clipping on some of
-// the ranks only; nothing else would show it.
+// Compares the copies of state that must have the same bits on several ranks: weights over data
+// ranks, tensors that every tensor rank holds (norms, biases), the word table of first and last
+// stage, and the optimizer state of all of these. Copies drift apart by hardware faults, and by
+// bugs such as clipping on some ranks only; the loss does not show it.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@
 
 namespace lm::parallel {
 
-// One kind of state: elements `held` of the flat buffer lie in `data` one behind the other.
+// One kind of state: `data` has the elements `held` of the flat buffer, in order and without gaps.
 struct HeldState {
-    std::string kind;  // "weight", for messages
-    device::View data;
+    std::string kind;   // "weight", for messages
+    device::View data;  // [total_size(held)], any dtype of up to 4 bytes
     std::vector<Range> held;
-    bool whole = true;  // `held` is everything; false: every data rank has its part
+    bool whole = true;  // `held` is the whole buffer; false: every data rank has its part
 };
 
 // Throws JointError(self_stopped) on all ranks when copies differ, naming the first such tensor,
-// its kind and the ranks that differ from most others. Collective over the grid; all ranks give the
+// its kind and the ranks that differ from most others. Collective over the grid; all ranks pass the
 // same kinds.
 void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& device,
                     const std::vector<HeldState>& state);

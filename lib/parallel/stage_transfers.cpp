@@ -87,7 +87,7 @@ void StageTransfers::post_receives() {
 // when that send has been enqueued: then the device (or the library) runs the receive after the
 // send and before anything that is enqueued later. A receive that the stage already waits for is
 // posted in any case, after waiting for the send. Receives are posted in the order of the schedule,
-// which is that of the peer's sends: a slot that is not free holds back those after it.
+// which is that of the peer's sends: a receive whose slot is not free delays the later ones.
 void StageTransfers::post_inputs() {
     for (; inputs_.n_posted < inputs_.all.size(); ++inputs_.n_posted) {
         const PipelineAction& action = inputs_.all[inputs_.n_posted];
@@ -95,7 +95,9 @@ void StageTransfers::post_inputs() {
         const bool needed = inputs_.n_posted < inputs_.n_needed;
         const bool free = slot.input_of < 0 && slot.gradient_sent.is_stream_ordered();
         if (!needed && !free) return;
-        LM_CHECK(slot.input_of < 0, "a pipeline slot for two micro-batches");
+        LM_CHECK(slot.input_of < 0,
+                 fmt::format("expected a free slot for micro-batch {}, got one with micro-batch {}",
+                             action.micro_batch, slot.input_of));
         if (!free) slot.gradient_sent.wait();
         slot.input_of = action.micro_batch;
         slot.input =

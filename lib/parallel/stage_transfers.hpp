@@ -39,7 +39,8 @@ class StageTransfers {
     // enqueued on the device after the call.
     void receive_input(const spec::PipelineAction& action);
     void receive_gradient(const spec::PipelineAction& action);
-    // Starts to send what was enqueued last: the chunk's output, or the gradient of its input.
+    // Starts to send the chunk's output, or the gradient of its input, stream-ordered after the
+    // compute that was enqueued before.
     void send_output(const spec::PipelineAction& action);
     void send_gradient(const spec::PipelineAction& action);
 
@@ -66,7 +67,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // the stage waits for the first so many
+        size_t n_needed = 0;  // the stage waits for the first n_needed
     };
 
     void post_inputs();
@@ -76,7 +77,7 @@ class StageTransfers {
 
     Grid& grid_;
     spec::PipelineShape shape_;
-    std::vector<std::vector<Slot>> slots_;  // of each chunk
+    std::vector<std::vector<Slot>> slots_;  // [chunk][slot]
     Receives inputs_, gradients_;
 };
 

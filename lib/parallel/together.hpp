@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that succeeds on all ranks of a group or fails on all of them.
+// Work that succeeds on all ranks of a group or fails on all of them; and texts that one rank sends
+// to the others.
 #pragma once
 
 #include <functional>
@@ -9,19 +10,19 @@
 
 namespace lm::parallel {
 
-// Runs `body` on this rank. When it threw on any member, all of them throw
-// JointError with the code of the first such rank, and its message, behind its number and host
-// unless it is rank 0. Collective.
+// Runs `body` on this rank. When it threw on any member, all members throw a JointError with the
+// exit code and the message of the first such rank. The message begins with that rank's number and
+// host unless it is rank 0. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
 
-// Runs `body`; when it throws, the operations of all members end with that error, before anything
-// is unwound that they may be reading from.
+// Runs `body`. When it throws, aborts the group's operations on all members before the exception
+// leaves this function: pending operations may still read memory that unwinding would free.
 void or_abort(comm::Group& group, const std::function<void()>& body);
 
-// The root's text on all members. Collective.
+// Returns the root's text on all members. Collective.
 std::string broadcast_text(comm::Group& group, const std::string& text, int root = 0);
 
-// The text of the first member that has one, on all of them; empty when none has. Collective.
+// Returns the text of the first member with a non-empty one, on all members. Collective.
 std::string first_text(comm::Group& group, const std::string& text);
 
 }  // namespace lm::parallel

@@ -19,7 +19,7 @@ class LoaderBatches final : public BatchSource {
     // `loader` outlives this.
     explicit LoaderBatches(data::Loader& loader) : loader_(loader) {}
 
-    // Batches from here on have `seq_length` tokens a sequence; 0: all that the loader gives.
+    // Sets the length of the sequences that next() returns; 0: the loader's.
     void set_seq_length(i64 seq_length) { seq_length_ = seq_length; }
 
     const data::Batch& next() override {

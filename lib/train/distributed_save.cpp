@@ -13,9 +13,9 @@ namespace {
 
 using parallel::together;
 
-// So many ranks have one index part, which the first of them writes: few files, and yet no rank
-// holds, or reads at a resume, what all ranks wrote.
-constexpr int ranks_of_a_part = 64;
+// The number of ranks that share an index part, which the first of them writes. This keeps the
+// number of files small, and no rank has to hold, or to read at a resume, the index of all ranks.
+constexpr int ranks_per_part = 64;
 
 void send_text(comm::Group& group, const std::string& text, int to) {
     i64 n = static_cast<i64>(text.size());
@@ -31,14 +31,14 @@ std::string receive_text(comm::Group& group, int from) {
     return text;
 }
 
-// The parts of a block of ranks on its first one; elsewhere an empty part.
+// Merges the parts of a block of ranks on its first rank. Returns an empty part on the others.
 ckpt::IndexPart gather(comm::Group& world, ckpt::IndexPart own) {
-    const int leader = world.rank() / ranks_of_a_part * ranks_of_a_part;
+    const int leader = world.rank() / ranks_per_part * ranks_per_part;
     if (world.rank() != leader) {
         send_text(world, ckpt::index_text(own), leader);
         return {};
     }
-    const int end = std::min(leader + ranks_of_a_part, world.size());
+    const int end = std::min(leader + ranks_per_part, world.size());
     for (int rank = leader + 1; rank < end; ++rank) {
         const std::string source = fmt::format("the index part of rank {}", rank);
         ckpt::append(own, ckpt::parse_index(receive_text(world, rank), source));
@@ -46,37 +46,39 @@ ckpt::IndexPart gather(comm::Group& world, ckpt::IndexPart own) {
     return own;
 }
 
-// All index parts on rank 0, from the first rank of each block.
+// Gathers the references of all index parts on rank 0, from the first rank of each block.
 std::vector<ckpt::IndexReference> gather(comm::Group& world, const ckpt::IndexReference& own) {
-    if (world.rank() % ranks_of_a_part != 0) return {};
+    if (world.rank() % ranks_per_part != 0) return {};
     struct Reference {
         std::array<char, 64> digest;
         i64 first_tensor;
         i64 last_tensor;
     };
-    Reference told{{}, own.first_tensor, own.last_tensor};
-    const device::View message{&told, DType::uint8, {static_cast<i64>(sizeof told)}};
+    Reference fixed_size{{}, own.first_tensor, own.last_tensor};
+    const device::View message{&fixed_size, DType::uint8, {static_cast<i64>(sizeof fixed_size)}};
     if (world.rank() != 0) {
-        LM_CHECK(own.digest.size() < told.digest.size(), "a digest too long to be sent");
-        std::ranges::copy(own.digest, told.digest.begin());
+        LM_CHECK(own.digest.size() < fixed_size.digest.size(),
+                 fmt::format("expected a digest of less than {} characters, got {}",
+                             fixed_size.digest.size(), own.digest.size()));
+        std::ranges::copy(own.digest, fixed_size.digest.begin());
         world.send(message, 0);
         return {};
     }
     std::vector<ckpt::IndexReference> parts{own};
-    for (int rank = ranks_of_a_part; rank < world.size(); rank += ranks_of_a_part) {
+    for (int rank = ranks_per_part; rank < world.size(); rank += ranks_per_part) {
         world.receive(message, rank);
-        parts.push_back(
-            {ckpt::index_name(rank), told.digest.data(), told.first_tensor, told.last_tensor});
+        parts.push_back({ckpt::index_name(rank), fixed_size.digest.data(), fixed_size.first_tensor,
+                         fixed_size.last_tensor});
     }
     return parts;
 }
 
 ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
                        const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces) {
-    const bool commits = world.rank() == 0;
+    const bool is_rank0 = world.rank() == 0;
     std::string temporary;
     together(world, [&] {
-        if (commits) temporary = ckpt::begin_save(generation, info.counters.iteration);
+        if (is_rank0) temporary = ckpt::begin_save(generation, info.counters.iteration);
     });
     temporary = parallel::broadcast_text(world, temporary);
     ckpt::IndexPart part;
@@ -84,13 +86,13 @@ ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
     part = gather(world, std::move(part));
     ckpt::IndexReference own;
     together(world, [&] {
-        const bool leads = world.rank() % ranks_of_a_part == 0;
+        const bool leads = world.rank() % ranks_per_part == 0;
         if (leads) own = ckpt::write_index(temporary, info, part);
     });
     const std::vector<ckpt::IndexReference> parts = gather(world, own);
     ckpt::SaveResult result;
     together(world, [&] {
-        if (commits) result = ckpt::commit_save(generation, info, parts);
+        if (is_rank0) result = ckpt::commit_save(generation, info, parts);
     });
     return result;
 }
@@ -116,7 +118,7 @@ ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& ge
         together(world, [&] {
             if (world.rank() != 0) return;
             ckpt::abandon_save(generation, info.counters.iteration);
-            ckpt::check_not_superseded(generation);  // a newer run may have removed our directory
+            ckpt::check_not_superseded(generation);  // a newer run may have removed the directory
         });
         throw;
     }

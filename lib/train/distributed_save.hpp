@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints written by all ranks: each its own pieces into its own files, and rank 0 makes them
-// visible when all have confirmed. What fails on one rank fails on all, and the checkpoints that
-// were there stay. All functions are collective.
+// Checkpoints written by all ranks. Each rank writes its pieces into its own files; rank 0 makes
+// the checkpoint visible when all ranks have finished. An error on one rank is thrown on all ranks
+// and leaves earlier checkpoints unchanged. All functions are collective.
 #pragma once
 
 #include "ckpt/save.hpp"
@@ -9,11 +9,12 @@
 
 namespace lm::train {
 
-// Takes the next generation of `directory` for the job.
+// Claims the next generation of `directory` for this run, on all ranks.
 ckpt::Generation claim_generation(comm::Group& world, const std::string& directory);
 
-// Throws JointError naming the rank that failed, and its host: nothing of the checkpoint stays. The
-// result's size is known on rank 0.
+// Saves `pieces`, this rank's part of the state. Returns path and size of the checkpoint on rank 0.
+// Throws JointError naming the rank that failed and its host; then no file of the checkpoint
+// remains.
 ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& generation,
                                   const ckpt::SaveInfo& info,
                                   const std::vector<ckpt::Piece>& pieces);

@@ -9,7 +9,7 @@
 namespace lm::train {
 namespace {
 
-// On any rank.
+// Returns whether a signal has asked any rank to stop. Collective.
 bool stop_is_requested(comm::Group& world) {
     double requested = cli::stop_requested() != cli::StopRequest::none ? 1.0 : 0.0;
     world.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
@@ -43,7 +43,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     return true;
 }
 
-// Over --eval-iters global batches; none when a signal came.
+// The mean over --eval-iters global batches; nullopt when a signal stopped the evaluation.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 batch = config_.schedule.ramp().global_batch;
     const i64 n_batches = config_.validation_samples / batch;
@@ -55,8 +55,8 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     return sum / static_cast<double>(n_batches);
 }
 
-// The same samples each time, so that the points of a run compare; Megatron goes on through the
-// set, and its orders are followed in this too.
+// Each evaluation reads the same samples, so that the losses of a run can be compared. With
+// Megatron's data orders each evaluation continues after the previous one, as Megatron does.
 i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
     if (config_.data.order == data::DataOrder::stateless) return 0;
     const i64 earlier = (done.iteration - 1) / config_.validation.interval;

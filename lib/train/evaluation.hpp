@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss over the validation sets, each so often, and over the test sets at the end of a
-// training.
+// Evaluation: the mean loss over the validation sets, every --eval-interval iterations, and over
+// the test sets at the end of the training.
 #pragma once
 
 #include <optional>
@@ -16,20 +16,20 @@
 
 namespace lm::train {
 
-// Of a global batch, on each data-parallel rank.
+// Returns the micro-batches of a global batch on each data-parallel rank.
 inline i64 n_micro_batches(const TrainerConfig& config, i64 global_batch) {
     return global_batch / (config.micro_batch * config.parallel.dp);
 }
 
 class Evaluation {
   public:
-    // All must outlive it.
+    // All arguments outlive this.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
                Trainer& trainer, TrainingLog& report)
         : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
 
-    // Each set's loss goes to the report. False on all ranks when a signal to any of them asked to
-    // stop in the middle: the rest is left out.
+    // Reports the loss of each set. Returns false, on all ranks, when a signal to any of them
+    // stopped the evaluation; later sets are skipped then. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
 

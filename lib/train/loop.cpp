@@ -144,7 +144,7 @@ void TrainingLoop::iterate() {
     report_.add(progress_.done, next_rate(), taken, result, watch.elapsed_s(), timed);
 }
 
-// What the next iteration takes: its place in the batch ramp and in the curriculum.
+// The next iteration's global batch (batch ramp) and sequence length (curriculum).
 TrainingLog::Taken TrainingLoop::next_taken() const {
     return {config_.schedule.batch(progress_.done), config_.schedule.seq_length(progress_.done)};
 }
@@ -165,8 +165,8 @@ void TrainingLoop::advance(bool updated) {
     ++progress_.stepped.iteration;
 }
 
-// Skips the next iteration's batch when --skip-train-iteration-range says so: it counts like any
-// other, and the learning rate advances, but no step is made.
+// Skips the next iteration's batch when it is in --skip-train-iteration-range: the batch counts as
+// consumed and the learning rate advances, but no step is made. Returns whether it skipped.
 bool TrainingLoop::skip() {
     const IterationRange* range = skipped_range(rules_, progress_.done.iteration + 1);
     if (range == nullptr) return false;
@@ -175,10 +175,8 @@ bool TrainingLoop::skip() {
     loader_.seek(progress_.done.samples);
     report_.skipped(progress_.done, next_rate(), taken);
     if (progress_.done.iteration == range->last) {
-        note(
-            "iterations {} to {} were skipped, up to sample {}, as --skip-train-iteration-range "
-            "says",
-            range->first, range->last, progress_.done.samples);
+        note("--skip-train-iteration-range: skipped iterations {} to {}, up to sample {}",
+             range->first, range->last, progress_.done.samples);
     }
     return true;
 }
@@ -191,14 +189,16 @@ void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
     const bool fp16 = config_.trainer.precision.weights == DType::fp16;
     if (!fp16 || !std::isfinite(result.loss)) stop_at_non_finite(iteration, result);
     if (skipped_in_a_row_ < most_skipped_in_a_row) return;
-    fail(Exit::self_stopped, fmt::format("iteration {}", iteration),
-         "{} steps in a row had gradients beyond fp16, at last with a loss scale of {}: use "
-         "--bf16, {}or resume from an earlier checkpoint with a lower --lr or other data",
-         skipped_in_a_row_, result.loss_scale,
-         config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : "");
+    fail(
+        Exit::self_stopped, fmt::format("iteration {}", iteration),
+        "the gradients of {} steps in a row overflowed fp16, the last with a loss scale of {}: use "
+        "--bf16, {}or resume from an earlier checkpoint with a lower --lr or other data",
+        skipped_in_a_row_, result.loss_scale,
+        config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : "");
 }
 
-// The same on all ranks: a signal to any of them counts; files and time are as rank 0 sees them.
+// Returns the same on all ranks: a signal to any of them counts, files and time are those of rank
+// 0.
 Situation TrainingLoop::situation() {
     const auto present = [this](const std::string& file) {
         return is_rank0() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
@@ -250,8 +250,8 @@ Exit TrainingLoop::leave(Stop stop) {
     const i64 iteration = progress_.done.iteration;
     const i64 total = config_.schedule.total_iterations();
     if (run_iterations_ > 0 && skipped_in_a_row_ == run_iterations_) {
-        note("no weight was changed: the gradients of all {} iterations were beyond fp16{}",
-             run_iterations_, config_.trainer.loss_scale.fixed ? "; use a lower --loss-scale" : "");
+        note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
+             run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
     }
     if (config_.action.benchmark && is_rank0()) report_.benchmark(trainer_, config_, device_);
     if (stop != Stop::signal) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop around Trainer::step: data, logs, saves, validation and stopping. What to do
-// when is decided by the pure functions of train/rules.hpp. All ranks decide alike: by what they
-// all know, and by what they exchange in situation().
+// when is decided by the pure functions of train/rules.hpp. All ranks decide alike, because their
+// state is the same and situation() combines signals, files and time of all ranks.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@
 
 namespace lm::train {
 
-// What the loop works with; all outlive it.
+// The objects that the loop works with; all outlive it.
 struct LoopParts {
     const RunConfig& config;
     const data::DataSets& data;
-    const io::OrderedJson& data_identities;  // what checkpoints record of the data; on rank 0
+    const io::OrderedJson& data_identities;  // the data's entry in checkpoints; on rank 0
     comm::Group& world;
     comm::FlightRecorder& recorder;
     device::Device& device;
@@ -39,11 +39,11 @@ class TrainingLoop {
   public:
     TrainingLoop(const LoopParts& parts, const Progress& start);
 
-    // Claims a generation of --save, so that an earlier run cannot write there any more. Does
-    // nothing when the run saves nothing. Collective.
+    // Claims a generation of --save, after which an earlier run cannot write there any more. Does
+    // nothing in a run without --save. Collective.
     void claim_save_directory();
 
-    // Iterates until a rule says stop; saves, evaluates and logs in between. Collective.
+    // Trains until a rule stops it; saves, evaluates and logs after the iterations. Collective.
     Exit run();
 
   private:

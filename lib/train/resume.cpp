@@ -74,7 +74,8 @@ void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
     if (!trainer.loss_scaler().dynamic() || saved == manifest.state.end()) return;
     const auto initial = saved->find(start_of_scale);
     if (initial == saved->end() || *initial == config.trainer.loss_scale.initial) return;
-    note("--initial-loss-scale: ignored: the checkpoint's loss scale of {} goes on", state.scale);
+    note("--initial-loss-scale: ignored: resuming with the checkpoint's loss scale of {}",
+         state.scale);
 }
 
 bool loads_optimizer(const config::CheckpointFlags& flags) {
@@ -107,7 +108,7 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     return progress;
 }
 
-// What `choose_one` of rank 0 gives, on all ranks.
+// Returns on all ranks the checkpoint that `choose_one` returns on rank 0. Collective.
 std::optional<ckpt::Checkpoint> choose(
     comm::Group& world, const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
     std::optional<ckpt::Checkpoint> checkpoint;
@@ -118,7 +119,7 @@ std::optional<ckpt::Checkpoint> choose(
     const std::string path =
         parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
     parallel::together(world, [&] {
-        // Rank 0 has seen that it is complete: the others do not each open the files of all.
+        // Rank 0 has checked that it is complete: the other ranks open a share of the files each.
         const ckpt::Share share{world.rank(), world.size()};
         if (!chooses && !path.empty()) checkpoint = ckpt::Checkpoint::open(path, share);
     });
@@ -128,14 +129,15 @@ std::optional<ckpt::Checkpoint> choose(
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
     if (!loads_optimizer(config.checkpoints) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
-    usage_error(checkpoint.path(),
-                "--load: holds weights only, no state of the optimizer: give --finetune to start a "
-                "training with them, or --no-load-optim to go on after its iteration {}",
-                checkpoint.manifest().counters.iteration);
+    usage_error(
+        checkpoint.path(),
+        "--load: the checkpoint has weights only, no optimizer state: give --finetune to start "
+        "a training with them, or --no-load-optim to resume after its iteration {}",
+        checkpoint.manifest().counters.iteration);
 }
 
-// Loads on all ranks. Gives the same text on all of them, what is damaged, when another step may be
-// tried; a step that was named is the only one that is meant.
+// Loads on all ranks. Returns an empty text, or on all ranks the same description of the damage
+// when another step may be loaded instead: not when --load names one step. Collective.
 std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
                  Trainer& trainer) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
@@ -161,10 +163,10 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     const auto check = [](std::string_view flag, const std::string& path, bool directory) {
         if (path.empty()) return;
         if (io::exists(path) && io::is_directory(path) != directory) {
-            usage_error(flag, "{}: {}", path, directory ? "is no directory" : "is a directory");
+            usage_error(flag, "{}: {}", path, directory ? "is not a directory" : "is a directory");
         }
-        // What is missing of a directory is made, so its nearest existing parent counts; a file
-        // needs its directory.
+        // Missing directories will be created, so the nearest existing parent has to be writable. A
+        // file needs its directory.
         std::error_code ignored;
         fs::path at = fs::absolute(path, ignored);
         if (!directory && !fs::exists(at, ignored)) at = at.parent_path();
@@ -187,7 +189,7 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
     if (checkpoint) {
         check_fits(config, *checkpoint);
     } else if (!config.checkpoints.load.empty()) {
-        note("{}: no checkpoint there: starting from the beginning", config.checkpoints.load);
+        note("{}: contains no checkpoint: starting from iteration 0", config.checkpoints.load);
     }
     return checkpoint;
 }
@@ -263,7 +265,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
                                   {"interval", interval_json(progress.interval)}},
                         .command_line = config.command_line,
                         .weights = config.trainer.precision.weights};
-    // A fixed scale is the flags' and no state: a later run whose scale moves begins its own.
+    // A fixed scale is a flag, not state: a later run with a dynamic scale starts from its own
+    // flags.
     if (trainer.loss_scaler().dynamic()) {
         info.state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
     }

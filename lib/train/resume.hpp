@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checkpoint to a running state and back: counters, and what changed on the command line.
+// Start and resume of a training: the choice of a checkpoint, its checks, and the training progress
+// that it contains.
 #pragma once
 
 #include <optional>
@@ -12,36 +13,39 @@
 
 namespace lm::train {
 
-// Where the run is. The learning rate follows `stepped`: what the optimizer's updates have taken,
-// which leaves out steps that were not made.
+// The training progress. The learning rate follows `stepped`, the iterations whose optimizer step
+// was made, and not `done`, which also counts those that fp16 overflow dropped.
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
-    metrics::IntervalSums interval;  // what has not been logged yet
+    metrics::IntervalSums interval;  // sums since the last log line
 };
 
-// What the run starts from, nullopt: from the beginning; that it fits the model, and that --save
-// holds no other run: said before data is opened or memory allocated.
+// Returns the checkpoint that the run starts from; nullopt: it starts with fresh weights. Throws
+// Error(usage) when the checkpoint has another model or --save contains another run. Called before
+// data is opened and memory allocated.
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config);
-// The same of all ranks: rank 0 chooses, since files of a shared file system can look different
-// from each host. Collective.
+// The same for all ranks. Rank 0 chooses, because hosts can see different files of a shared file
+// system. Collective.
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
 
-// That every file and directory the run will write can be written. Makes nothing.
+// Throws Error(usage) when a file or directory that the run will write cannot be written. Creates
+// nothing.
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging);
 
-// Loads `checkpoint` into `trainer`, or initialises it; says which on stderr. When --load is a
-// directory of steps and this one turns out damaged on any rank, all of them take the one that
-// ckpt::open_other() gives, with a warning. `data` is training_data(), which rank 0 alone needs.
-// Collective.
+// Loads `checkpoint` into `trainer`, or initializes it, and reports which on stderr. When --load is
+// a directory of steps and this step is damaged on any rank, all ranks load the one that
+// ckpt::open_other() chooses, with a warning. `data` is training_data(), needed on rank 0 only.
+// Returns the progress from which the training continues. Collective.
 Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 
-// Throws Error(usage) naming the flag when `saved` is another model than `wanted`.
+// Throws Error(usage) naming the flag whose value differs between `saved` and `wanted`.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 
+// Returns the manifest's fields of a checkpoint at `progress`.
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data);
 

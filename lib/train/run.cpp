@@ -27,7 +27,7 @@ namespace {
 
 struct TrainingData {
     data::DataSets sets;
-    io::OrderedJson identities;  // what checkpoints record of the data; on rank 0
+    io::OrderedJson identities;  // the data's entry in checkpoints; on rank 0
 };
 
 // Opens the data on all ranks; rank 0 compares it with that of the checkpoint.
@@ -96,7 +96,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
          double quiet_s) {
     const bool is_rank0 = world.rank() == 0;
 
-    // What can be refused is refused before memory is allocated.
+    // Errors of the user are found before memory is allocated.
     std::optional<ckpt::Checkpoint> checkpoint = check_checkpoints(config, world);
     const TrainingData data = open_data_together(config, checkpoint, world);
     if (is_rank0) std::fputs(describe_plan(config, data.sets).c_str(), stderr);

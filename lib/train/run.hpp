@@ -8,14 +8,14 @@
 
 namespace lm::train {
 
-// Notes requests to stop (SIGTERM, SIGINT, SIGUSR1) and to print the rank's state (SIGUSR2) from
-// here on; the loop answers them after an iteration. A program that trains calls this first,
-// because joining the ranks and opening the data can take minutes.
+// Installs handlers that record requests to stop (SIGTERM, SIGINT, SIGUSR1) and to print the rank's
+// state (SIGUSR2); the loop acts on them after an iteration. A program that trains calls this
+// first, because joining the ranks and opening the data can take minutes.
 void catch_signals();
 
-// Trains as `config` says, until the training is finished or something asks one of the ranks to
-// stop: then all stop after the same iteration. Rank 0 writes the log lines to stdout; messages for
-// people go to stderr. `recorder` records what this rank does; SIGUSR2, or `quiet_s` seconds
+// Trains until the training is finished or something asks one of the ranks to stop; then all stop
+// after the same iteration. Rank 0 writes the log lines to stdout; other messages are written to
+// stderr. `recorder` records what this rank does; SIGUSR2, or `quiet_s` seconds
 // without any event, print it. Collective.
 Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
          double quiet_s);

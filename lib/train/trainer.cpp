@@ -190,7 +190,9 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
     LM_CHECK(grid_.tensor->size() == config.parallel.tp &&
                  grid_.pipeline->size() == config.parallel.pp &&
                  grid_.data->size() == config.parallel.dp,
-             "a grid of another layout");
+             fmt::format("expected tp={} pp={} dp={}, got tp={} pp={} dp={}", config.parallel.tp,
+                         config.parallel.pp, config.parallel.dp, grid_.tensor->size(),
+                         grid_.pipeline->size(), grid_.data->size()));
     if (config.precision.weights == DType::fp16) scaler_ = optim::LossScaler(config.loss_scale);
     if (config.parallel.n_chunks > 1) round_.resize(static_cast<size_t>(config.parallel.pp));
     set_seq_length(config.model.seq_length);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's training step: its part of the model, its state, and the step that advances it
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
-// once. What happens between steps (data, logs, evaluation, saves) is the loop's (train/loop.hpp).
+// once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
 // Operations may be pending between two calls, so a rank that gives up aborts the groups
 // (parallel::or_abort) before its trainer is destroyed.
@@ -27,12 +27,12 @@ struct StepResult {
     double loss = 0;           // mean over the micro-batches of all ranks, before the update
     double gradient_norm = 0;  // global, before clipping
     bool updated = false;      // false: loss or gradient was not finite, and nothing was changed
-    double loss_scale = 1;     // of the next step
+    double loss_scale = 1;     // the next step's
 };
 
 class Trainer {
   public:
-    // Allocates all memory, exactly as cost::plan_memory says. `grid` is that of config.parallel;
+    // Allocates all memory, the bytes of cost::plan_memory. `grid` is that of config.parallel;
     // `device` outlives this.
     Trainer(const TrainerConfig& config, device::Device& device,
             parallel::Grid grid = parallel::single());
@@ -48,8 +48,8 @@ class Trainer {
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
 
-    // Batches from here on have `seq_length` tokens a sequence, at most the model's. The memory
-    // stays that of the longest.
+    // Sets the number of tokens of a sequence in later batches, at most the model's. The memory is
+    // planned for the model's and stays.
     void set_seq_length(i64 seq_length);
 
     // Makes one optimizer step over `n_micro_batches` of each data-parallel rank. Returns the same
@@ -65,7 +65,7 @@ class Trainer {
     using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
     void logits(const data::Batch& batch, const VisitRow& visit);
 
-    // What this rank writes to a checkpoint: TrainingState::checkpoint_pieces(). Collective.
+    // Returns this rank's part of a checkpoint: TrainingState::checkpoint_pieces(). Collective.
     std::vector<ckpt::Piece> checkpoint_pieces() { return state_.checkpoint_pieces(); }
     // Throws JointError(self_stopped) when copies of the same state differ. Collective.
     void check_replicas() { state_.check_replicas(); }
@@ -75,9 +75,9 @@ class Trainer {
     const cost::MemoryPlan& memory() const { return plan_; }
     parallel::Grid& grid() { return grid_; }
 
-    // Measures every operation from now on into `times`; nullptr: no longer.
+    // Adds the time of every later operation to `times`; nullptr: measures no longer.
     void measure(device::OpTimes* times) { times_ = times; }
-    // Records the phases of each step from now on; nullptr: no longer.
+    // Records the phases of later steps; nullptr: records no longer.
     void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
     // For tests: flat buffers, the gradients as a step left them.

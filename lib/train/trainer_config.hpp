@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer is made of: model, layout, precision, optimizer; and the memory that follows from
-// it.
+// The configuration of a trainer (model, layout, precision, optimizer) and the memory that it
+// needs.
 #pragma once
 
 #include "cost/memory.hpp"
@@ -15,16 +15,16 @@ struct TrainerConfig {
     spec::ParallelConfig parallel;
     parallel::DataParallelConfig data_parallel;
     i64 micro_batch = 1;
-    // The most of a step on one data-parallel rank: a pipeline keeps several of them in flight.
+    // The largest number in a step of a data-parallel rank: a pipeline keeps several in flight.
     i64 n_micro_batches = i64{1} << 30;
     spec::Precision precision;
-    spec::LossScaleConfig loss_scale;  // of fp16
+    spec::LossScaleConfig loss_scale;  // with fp16
     spec::AdamWConfig adamw;
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
     bool cuda = false;                                         // the device is a GPU
-    spec::GpuAttention attention = spec::GpuAttention::flash;  // of a GPU
+    spec::GpuAttention attention = spec::GpuAttention::flash;  // on a GPU
     bool allow_tf32 = false;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
 
@@ -35,7 +35,8 @@ struct TrainerConfig {
 // `tp_rank` of stage `pp_rank`.
 cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
 
-// Allocates `bytes` on `device`. Throws Error(failure) that names the plan when they are not there.
+// Allocates `bytes` on `device`. Throws Error(failure) that contains the memory plan when the
+// device does not have them.
 device::Buffer allocate(device::Device& device, const cost::MemoryPlan& plan, i64 bytes,
                         std::string_view purpose);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of one rank that a step advances and a checkpoint keeps: weights, fp32 masters and
-// Adam's moments; and the gradients. All are flat buffers of one layout (model::ParamMap), cut over
-// the data-parallel ranks as parallel/buckets.hpp says. E: elements of the flat buffers, padding
+// Adam's moments; and the gradients. All are flat buffers of one layout (model::ParamMap), split
+// over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers, padding
 // included (spec::flat_elements). U: elements that this rank's optimizer updates: E, or E / dp with
 // ZeRO-1.
 #pragma once
@@ -29,8 +29,8 @@ class TrainingState {
     const model::ParamMap& params() const { return map_; }
     parallel::DataParallel& data_parallel() { return *data_parallel_; }
 
-    // Weights as flat buffer, [E] compute. While a gather is pending others must not read them:
-    // gathered_weights() waits for it.
+    // The flat buffer of the weights, [E] compute. Only gathered_weights() may be read while a
+    // gather is pending: it waits for that.
     const device::View& weights() const { return weights_; }
     const device::View& gathered_weights();
     const device::View& gradients() const { return gradients_; }  // [E] fp32
@@ -53,8 +53,8 @@ class TrainingState {
     void update(device::Context& context, double lr, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
-    // Returns what this rank writes to a checkpoint: all ranks together give each element once. To
-    // be written while this lives and no step is made.
+    // Returns this rank's part of a checkpoint; the parts of all ranks contain each element once.
+    // The pieces refer to the buffers: they are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
     // Loads from any layout. `with_optimizer` false: weights only; moments and step count stay 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
@@ -84,8 +84,8 @@ class TrainingState {
     device::View exp_avg_sq_;  // [U] fp32
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
-    std::vector<Range> counted_;  // of what this rank owns: the elements that no other rank counts
-    std::vector<Range> tied_;     // of what this rank updates: the table of first and last stage
+    std::vector<Range> counted_;  // owned elements that no other rank counts
+    std::vector<Range> tied_;     // updated elements of the table of first and last stage
     i64 optimizer_step_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using namespace lm::model;
 
-// Calls of the hooks, to be compared with the units of the part.
+// Records the calls of the hooks, for comparison with the units of the part.
 struct Recorder final : ChunkHooks {
     std::vector<i64> forward, backward;
     void before_forward(i64 unit) override { forward.push_back(unit); }
@@ -43,7 +43,7 @@ class Stage {
         ThreadPool pool(1);
         initialize_weights(map_, device, pool, 7, weights_.view(DType::fp32, flat));
         perturb_vectors();
-        // What is not overwritten or zeroed shows.
+        // Gradients that the step neither overwrites nor zeroes are detected.
         std::ranges::fill(gradients_.view(DType::fp32, flat).span<float>(), 1e3F);
         const cost::MemoryPlan plan = cost::plan_memory(run.config, run.parallel, step_, {},
                                                         {run.n_threads}, tensor.rank(), pp_rank);
@@ -104,7 +104,7 @@ class Stage {
     }
 
   private:
-    // Biases start at zero and norms at one: that would hide what is added once for each rank.
+    // Biases start at zero and norms at one, which would hide values that every rank adds.
     void perturb_vectors() {
         for (const spec::LocalTensor& local : map_.layout().tensors) {
             if (local.shape.rank() != 1) continue;
@@ -118,22 +118,22 @@ class Stage {
         }
     }
 
-    void fill_inputs(const MicroBatchInputs& act, i64 i) {
+    void fill_inputs(const MicroBatchInputs& inputs, i64 i) {
         const i64 t = run_.config.seq_length;
         for (i64 b = 0; b < run_.micro_batch; ++b) {
             const i64 sample = i * run_.micro_batch + b;
-            act.sample_ids.span<i64>()[static_cast<size_t>(b)] = 1000 + sample;
+            inputs.sample_ids.span<i64>()[static_cast<size_t>(b)] = 1000 + sample;
             for (i64 at = 0; at < t; ++at) {
                 const auto row = static_cast<size_t>(b * t + at);
                 const i64 place = sample * t + at;
-                act.doc_start.span<i32>()[row] = at < t / 2 ? 0 : static_cast<i32>(t / 2);
-                if (act.tokens) {
-                    act.tokens.span<i32>()[row] = number(1, place, run_.config.vocab_size);
+                inputs.doc_start.span<i32>()[row] = at < t / 2 ? 0 : static_cast<i32>(t / 2);
+                if (inputs.tokens) {
+                    inputs.tokens.span<i32>()[row] = number(1, place, run_.config.vocab_size);
                 }
-                if (act.positions) act.positions.span<i32>()[row] = static_cast<i32>(at);
-                if (!act.targets) continue;
-                act.targets.span<i32>()[row] = number(2, place, run_.config.vocab_size);
-                act.loss_weight.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
+                if (inputs.positions) inputs.positions.span<i32>()[row] = static_cast<i32>(at);
+                if (!inputs.targets) continue;
+                inputs.targets.span<i32>()[row] = number(2, place, run_.config.vocab_size);
+                inputs.loss_weight.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
             }
         }
     }
@@ -204,7 +204,7 @@ class Rank {
         }
         stage(part).forward(chunk(part), i);
     }
-    // The gradient of the part's input, to the part before.
+    // Copies the gradient of the part's input to the previous part.
     void hand_back(i64 part, i64 i) {
         if (part == 0) return;
         const View& from = gpt(part).stage_input(slot(part, i));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of a small GPT in any layout: tensor ranks as threads, the stages of a pipeline one
-// after the other on each of them. Gives the loss and every gradient as whole tensors, for
+// One step of a small GPT in any layout: tensor ranks are threads, and each thread runs all stages
+// of the pipeline in sequence. Returns the loss and every gradient as a whole tensor, for
 // comparison with one rank.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every layout computes what one rank computes: the loss and the gradient of every parameter, with
-// dropout, for sizes that nothing divides.
+// Every layout computes the loss and the gradients of one rank, with dropout, for sizes that no
+// number of ranks divides.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -55,7 +55,7 @@ void compare(const Outcome& got, const Outcome& expected) {
     CHECK(whole > 0.1);
     for (const auto& [name, gradient] : expected.gradients) {
         INFO(name);
-        // A key bias has no gradient but rounding.
+        // The gradient of a key bias is rounding noise.
         CHECK(distance(got.gradients.at(name), gradient) <=
               1e-5 * std::max(norm(gradient), 1e-2 * whole));
     }
@@ -88,8 +88,8 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
     }
 }
 
-TEST_CASE("the other architectures compute in every layout what one rank computes") {
-    spec::ModelConfig wide_104b = odd_model(5);  // learned positions behind a normalized embedding
+TEST_CASE("every layout of the other architectures computes the result of one rank") {
+    spec::ModelConfig wide_104b = odd_model(5);  // positions are added after the embedding norm
     wide_104b.embedding_norm = true;
     spec::ModelConfig mixture = odd_model(5);
     mixture.position = spec::PositionEmbedding::rope;
@@ -163,7 +163,7 @@ TEST_CASE("the same layout gives the same bits, for any number of threads") {
     }
 }
 
-TEST_CASE("the micro-batch size does not change what a layout computes") {
+TEST_CASE("the micro-batch size does not change the result of a layout") {
     const Outcome one = run_layout(
         {.config = odd_model(5), .parallel = layout(1, 1), .micro_batch = 4, .n_micro_batches = 1});
     for (const i64 micro_batch : {1, 2, 4}) {
@@ -175,7 +175,7 @@ TEST_CASE("the micro-batch size does not change what a layout computes") {
     }
 }
 
-TEST_CASE("evaluation leaves gradients alone and drops nothing") {
+TEST_CASE("evaluation does not change gradients and has no dropout") {
     const auto evaluate = [](const spec::ParallelConfig& parallel) {
         return run_layout({.config = odd_model(5), .parallel = parallel, .training = false});
     };
@@ -190,7 +190,7 @@ TEST_CASE("evaluation leaves gradients alone and drops nothing") {
     }
 }
 
-TEST_CASE("dropout is what makes the difference to a run without") {
+TEST_CASE("dropout changes the loss, in every layout alike") {
     spec::ModelConfig config = odd_model(5);
     const double with = run_layout({.config = config, .parallel = layout(2, 1)}).loss;
     config.attention_dropout = config.hidden_dropout = 0;

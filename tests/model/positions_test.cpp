@@ -6,7 +6,7 @@
 
 using namespace lm;
 
-// Values of the field: what BLOOM's training code makes.
+// The values of BLOOM's training code.
 TEST_CASE("ALiBi slopes for any number of heads") {
     const std::vector<float> eight = model::alibi_slopes(8);
     for (size_t i = 0; i < 8; ++i) CHECK(eight[i] == std::exp2(-static_cast<float>(i + 1)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buckets and their parts, and what data parallelism does with them.
+// Buckets and their parts; reduction of gradients and gathering of weights.
 #include "parallel/data_parallel.hpp"
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 using namespace lm;
 using namespace lm::parallel;
 
-TEST_CASE("buckets cover the buffer once, in equal parts, the shared table by itself") {
+TEST_CASE("buckets cover the buffer once, in equal parts, the shared table in its own buckets") {
     for (const i64 n : {32, 64, 992, 4000}) {
         for (const i64 dp : {1, 2, 3, 7, 8}) {
             for (const i64 size : {1, 100, 640, 100000}) {

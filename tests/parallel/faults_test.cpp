@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on one rank is noticed by all: copies that drift apart, losses that are not
-// finite, an error in the middle of a step.
+// Faults of one rank stop all ranks: copies that drift apart, losses that are not finite, an error
+// during a step.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -47,7 +47,7 @@ Training flipped(Training training, i64 rank, const std::string& tensor) {
 
 }  // namespace
 
-TEST_CASE("copies that are alike pass the check") {
+TEST_CASE("equal copies pass the check") {
     Training training = small({.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1});
     training.after_step = [](train::Trainer& trainer, int) { trainer.check_replicas(); };
     CHECK(error_of(training, Exit::done).empty());
@@ -86,7 +86,7 @@ TEST_CASE("a gradient that is not finite on one rank stops the update on all") {
     Training training = small({.tp = 2, .pp = 2, .dp = 2, .zero_stage = 1});
     training.n_steps = 2;
     training.prepare = [](train::Trainer& trainer) {
-        // Of a layer that one rank alone holds.
+        // A weight of a layer that only one rank holds.
         if (trainer.grid().world->rank() != 5) return;
         trainer.weights().as<float>()[3] = std::numeric_limits<float>::infinity();
     };
@@ -97,7 +97,7 @@ TEST_CASE("a gradient that is not finite on one rank stops the update on all") {
     CHECK(error_of(training, Exit::self_stopped) == "as it should be");
 }
 
-TEST_CASE("an error of one rank in the middle of a step ends all with its message") {
+TEST_CASE("an error of one rank during a step ends all ranks with its message") {
     Training training = small({.tp = 1, .pp = 4, .dp = 2, .zero_stage = 1});
     training.trainer.data_parallel = {
         .bucket_elements = 500, .overlap_grad_reduce = true, .overlap_param_gather = true};

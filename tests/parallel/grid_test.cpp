@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank numbers and groups are Megatron's.
+// Rank numbers and groups equal Megatron's.
 #include "parallel/grid.hpp"
 
 #include <catch2/catch.hpp>
@@ -92,7 +92,7 @@ TEST_CASE("groups hold the ranks that differ in one coordinate, in order") {
     }
 }
 
-TEST_CASE("a layout of another number of ranks is refused with the flags' name") {
+TEST_CASE("a layout for another number of ranks is a usage error") {
     comm::run_ranks(2, [](comm::Group& world) {
         try {
             (void)make_grid(world, {.tp = 3});

@@ -97,7 +97,7 @@ TEST_CASE("16-bit losses of several ranks are one rank's but for rounding") {
     });
 }
 
-TEST_CASE("several ranks go on bitwise from a checkpoint in 16 bits") {
+TEST_CASE("several ranks in 16 bits resume from a checkpoint bitwise") {
     for_all([](const Subject& subject, DType weights) {
         for (const spec::ParallelConfig& cut : cuts) {
             INFO(name_of(cut));

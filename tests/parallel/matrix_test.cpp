@@ -27,7 +27,7 @@ std::string name_of(const train::TrainerConfig& config) {
         config.data_parallel.overlap_grad_reduce);
 }
 
-// What is trained, and for how long.
+// A model and the number of steps that it is trained for.
 struct Subject {
     std::string name;
     spec::ModelConfig model;
@@ -38,7 +38,7 @@ Subject gpt2() {
     return {"gpt2", odd_model(9), 10};
 }
 
-// Heads whose number is no power of two, so that ALiBi's slopes are of two series.
+// The number of heads is not a power of two, so that ALiBi's slopes are from two series.
 Subject bloom(i64 n_heads, i64 head_dim) {
     return {fmt::format("bloom of {} heads", n_heads), bloom_model(8, n_heads, head_dim)};
 }
@@ -196,8 +196,8 @@ TEST_CASE("the same layout gives the same bits, with any number of threads") {
     }
 }
 
-// A reduction in place may leave anything there.
-TEST_CASE("what lies between tensors in the gradient buffer does not count") {
+// A reduction in place leaves undefined values between tensors.
+TEST_CASE("gaps between tensors in the gradient buffer do not count in the norm") {
     Training training = training_of(config_of(odd_model(9), {2, 1, 1, 2, 1, 0, 0}));
     training.n_steps = 3;
     const Outcome clean = train_on_ranks(training);

@@ -15,7 +15,8 @@ using namespace lm::parallel;
 namespace {
 
 struct Times {
-    double forward_s = 1;  // of all layers of a stage on one micro-batch
+    // All layers of a stage on one micro-batch.
+    double forward_s = 1;
     double backward_s = 2;
 };
 
@@ -68,7 +69,7 @@ double bubble_of(const spec::PipelineShape& shape, const comm::LinkModel& links 
 
 }  // namespace
 
-TEST_CASE("the trainer's pipeline idles no longer than the arithmetic says") {
+TEST_CASE("the trainer's pipeline idles no longer than computed") {
     for (const spec::PipelineShape& shape :
          {spec::PipelineShape{4, 1, 8}, spec::PipelineShape{4, 2, 8}, spec::PipelineShape{8, 1, 8},
           spec::PipelineShape{8, 4, 16}, spec::PipelineShape{8, 1, 3},
@@ -79,7 +80,7 @@ TEST_CASE("the trainer's pipeline idles no longer than the arithmetic says") {
     }
 }
 
-TEST_CASE("the trainer's pipeline waits for messages no more than its schedule has to") {
+TEST_CASE("the trainer's pipeline waits for messages no longer than its schedule requires") {
     // A message takes a tenth of a forward pass.
     const comm::LinkModel links{.latency_s = 0.05, .bytes_per_s = 64 / 0.05};
     for (const spec::PipelineShape& shape :
@@ -131,19 +132,19 @@ double data_step_s(int dp, int zero_stage, bool overlap, double layer_s,
 
 }  // namespace
 
-TEST_CASE("gradients and weights travel behind computing where the arithmetic allows") {
+TEST_CASE("data-parallel communication overlaps with compute as far as possible") {
     // One layer's reduce-scatter or all-gather takes 0.75 s on 4 ranks: 3 steps of a quarter.
     const comm::LinkModel links{.bytes_per_s = 4.0 * layer_elements};
     const double collective_s = 0.75;
     const double n = n_layers;
     const double compute_s = 3 * n;  // layers of 1 s forward and 2 s backward
-    // One after the other: everything adds up.
+    // Without overlap all times add up.
     CHECK(data_step_s(4, 1, false, 1, links) == Approx(compute_s + 2 * n * collective_s));
     CHECK(data_step_s(4, 0, false, 1, links) == Approx(compute_s + n * 2 * collective_s));
-    // Behind it: the last layer's reduction and the first one's gathering alone are waited for.
+    // With overlap the step waits only for the last reduction and the first gathering.
     CHECK(data_step_s(4, 1, true, 1, links) == Approx(compute_s + 2 * collective_s));
     CHECK(data_step_s(4, 0, true, 1, links) == Approx(compute_s + 2 * collective_s));
-    // Links too slow for that: compute hides behind communication instead.
+    // Links that are too slow for that: communication takes longer than compute.
     const double fast_s = 0.1;
     const double reduce_s = 2 * fast_s + n * collective_s;  // begins when one layer is done
     const double gather_s = n * collective_s + fast_s;      // one layer is left to compute

@@ -29,7 +29,7 @@ class Ahead final : public comm::Group {
     }
     i64 start_after(const comm::Operation& operation, Group& other, i64) override {
         const i64 handle = start(operation);
-        log_.back() += " behind a message of " + other.name();
+        log_.back() += " after a message of " + other.name();
         return handle;
     }
     void wait(i64) override {}
@@ -85,16 +85,16 @@ class Stage {
 
 TEST_CASE("a gradient's receive is posted at once, after the send of the output from its buffer") {
     const Log log = Stage(0, 2).train(2);
-    CHECK(log == Log{"forward 0", "inputs send", "gradients receive behind a message of inputs",
-                     "forward 1", "inputs send", "gradients receive behind a message of inputs",
+    CHECK(log == Log{"forward 0", "inputs send", "gradients receive after a message of inputs",
+                     "forward 1", "inputs send", "gradients receive after a message of inputs",
                      "backward 0", "backward 1"});
 }
 
 TEST_CASE("an input's receive is posted at once, after the send of the gradient from its buffer") {
     const Log log = Stage(1, 1).train(3);
     CHECK(log == Log{"inputs receive", "forward 0", "backward 0", "gradients send",
-                     "inputs receive behind a message of gradients", "forward 1", "backward 1",
-                     "gradients send", "inputs receive behind a message of gradients", "forward 2",
+                     "inputs receive after a message of gradients", "forward 1", "backward 1",
+                     "gradients send", "inputs receive after a message of gradients", "forward 2",
                      "backward 2", "gradients send"});
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other around a training: not more for being many.
+// Messages of together(): their number and size do not grow with the number of ranks.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <mutex>
@@ -20,17 +20,18 @@ std::vector<std::string> operations_of(int n_ranks, int failing) {
     comm::run_ranks(n_ranks, [&](comm::Group& world) {
         comm::FlightRecorder recorder;
         world.record_to(&recorder);
-        std::string told;
+        std::string message;
         try {
             parallel::together(world, [&] {
                 if (world.rank() >= failing && failing >= 0) run_error("x", "{}", world.rank());
             });
         } catch (const JointError& error) {
-            told = error.what();
+            message = error.what();
         }
         world.record_to(nullptr);
-        CHECK_THAT(told, failing < 0 ? Contains("") : Contains(fmt::format("rank {} on", failing)));
-        CHECK((failing >= 0 || told.empty()));
+        CHECK_THAT(message,
+                   failing < 0 ? Contains("") : Contains(fmt::format("rank {} on", failing)));
+        CHECK((failing >= 0 || message.empty()));
         if (world.rank() != 1) return;
         for (const std::string& line : recorder.events()) {
             if (line.find("bytes") != line.npos) lines.push_back(line.substr(line.find("group")));
@@ -41,7 +42,7 @@ std::vector<std::string> operations_of(int n_ranks, int failing) {
 
 }  // namespace
 
-TEST_CASE("agreement costs a rank the same few bytes however many there are") {
+TEST_CASE("a rank sends the same few bytes for any number of ranks") {
     const std::vector<std::string> few = operations_of(4, -1);
     CHECK(few == operations_of(32, -1));
     REQUIRE(few.size() == 1);

@@ -15,7 +15,7 @@
 namespace lm::test {
 namespace {
 
-// Puts a rank's pieces where they belong; every element must come once.
+// Collects the pieces of all ranks as whole tensors; every element must come once.
 class Gathered {
   public:
     explicit Gathered(const spec::ModelConfig& config) : table_(spec::tensor_table(config)) {
@@ -78,7 +78,7 @@ Outcome train_on_ranks(const Training& training) {
     const spec::ParallelConfig& parallel = config.parallel;
     const i64 n_micro = training.global_batch / (config.micro_batch * parallel.dp);
     if (n_micro * config.micro_batch * parallel.dp != training.global_batch) {
-        throw std::runtime_error("a batch that does not divide");
+        throw std::runtime_error("the global batch does not divide by micro-batch and dp");
     }
     Gathered gathered(config.model);
     Outcome outcome;
@@ -109,7 +109,7 @@ Outcome train_on_ranks(const Training& training) {
         }
         if (!outcome.losses.empty() && (outcome.losses != losses || outcome.norms != norms ||
                                         outcome.scales != scales || outcome.updated != updated)) {
-            throw std::runtime_error("ranks were told different losses, norms or loss scales");
+            throw std::runtime_error("ranks have different losses, norms or loss scales");
         }
         outcome.losses = losses;
         outcome.norms = norms;
@@ -122,7 +122,9 @@ Outcome train_on_ranks(const Training& training) {
         const auto device = cpu::make_device(config.n_threads);
         train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
         if (device->allocated_bytes() != trainer.memory().total()) {
-            throw std::runtime_error("another number of bytes than the plan's");
+            throw std::runtime_error(fmt::format("expected {} bytes of the plan, got {}",
+                                                 trainer.memory().total(),
+                                                 device->allocated_bytes()));
         }
         parallel::or_abort(world, [&] { run(trainer); });
     };

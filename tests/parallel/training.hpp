@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a small model for some steps on rank threads in any layout, and gives what all ranks
-// together hold in the end.
+// Trains a small model for some steps in any layout, with ranks as threads, and returns the final
+// state of all ranks as whole tensors.
 #pragma once
 
 #include <functional>
@@ -19,24 +19,25 @@ struct Training {
     i64 first_sample = 0;
     int n_steps = 10;
     double lr = 1e-3;
-    // Called on every rank at the start and behind every step.
+    // Called on every rank: at the start, and after every step.
     std::function<void(train::Trainer&)> prepare;
     std::function<void(train::Trainer&, int step)> after_step;
 };
 
 struct Outcome {
     std::vector<double> losses, norms;  // -1 where not finite
-    std::vector<double> scales;         // of the loss, behind each step
+    std::vector<double> scales;         // loss scale after each step
     std::vector<bool> updated;
     double validation = 0;
-    // By tensor name and kind of state, in the global shape; of 16-bit weights the masters.
+    // By tensor name, in the global shape. With 16-bit weights `weights` has the masters.
     std::map<std::string, std::vector<float>> weights, exp_avg;
 };
 
+// Trains; throws when ranks disagree on losses or an element is held by none or two of them.
 Outcome train_on_ranks(const Training& training);
 
-// The norm of the difference of all weights but key biases, whose gradient is zero by the
-// invariance of softmax and whose steps are rounding noise.
+// Returns the norm of the difference of all weights except key biases: softmax is invariant to
+// those, so their gradient is rounding noise.
 double weight_distance(const std::map<std::string, std::vector<float>>& a,
                        const std::map<std::string, std::vector<float>>& b);
 

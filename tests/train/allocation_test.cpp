@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step allocates nothing of ours: operator new is watched in the whole process. What
-// oneDNN takes for itself inside the execution of a product is its own.
-// Sanitizers replace operator new themselves: there is nothing to watch under them.
+// A training step allocates no memory in lm-utils code. Counts operator new in the whole process,
+// except calls from oneDNN, which allocates inside its GEMMs. Skipped under sanitizers, which
+// replace operator new themselves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -19,8 +19,8 @@
 
 namespace {
 
-std::atomic<bool> watching{false};
-std::atomic<lm::i64> ours{0};
+std::atomic<bool> counting{false};
+std::atomic<lm::i64> n_allocations{0};
 
 bool inside_onednn() {
     std::array<void*, 24> frames{};
@@ -36,7 +36,7 @@ bool inside_onednn() {
 }
 
 void* allocate(std::size_t size, std::size_t alignment) {
-    if (watching && !inside_onednn()) ++ours;
+    if (counting && !inside_onednn()) ++n_allocations;
     if (void* memory = std::aligned_alloc(alignment, (size + alignment) / alignment * alignment)) {
         return memory;
     }
@@ -69,7 +69,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 
 using namespace lm;
 
-TEST_CASE("no step after the first allocates anything of ours") {
+TEST_CASE("no step after the first allocates memory in lm-utils code") {
     test::Golden golden("gpt2_tiny");
     spec::ModelConfig model = golden.config();
     model.attention_dropout = 0.1;
@@ -82,18 +82,18 @@ TEST_CASE("no step after the first allocates anything of ours") {
     const auto step = [&] { trainer.step(batches, 2, 1e-3); };
     step();
     inside_onednn();  // backtrace's own first-use allocation
-    watching = true;
+    counting = true;
     for (int i = 0; i < 3; ++i) step();
-    watching = false;
-    CHECK(ours == 0);
-    // The watch itself works.
-    watching = true;
+    counting = false;
+    CHECK(n_allocations == 0);
+    // The counter itself works.
+    counting = true;
     ::operator delete(::operator new(8));
-    watching = false;
-    CHECK(ours > 0);
+    counting = false;
+    CHECK(n_allocations > 0);
 }
 
-TEST_CASE("a step of several ranks allocates nothing of ours either") {
+TEST_CASE("no step of several ranks allocates memory in lm-utils code") {
     test::Golden golden("gpt2_tiny");
     const data::Batch batch = golden.batch(0, 0, 2);
     const auto allocated = [&](const spec::ParallelConfig& parallel) {
@@ -116,15 +116,15 @@ TEST_CASE("a step of several ranks allocates nothing of ours either") {
             inside_onednn();
             steps(2);
             if (world.rank() == 0) {
-                ours = 0;
-                watching = true;
+                n_allocations = 0;
+                counting = true;
             }
             world.barrier();
             steps(3);
-            watching = false;
+            counting = false;
             world.barrier();
         });
-        return ours.load();
+        return n_allocations.load();
     };
     CHECK(allocated({.tp = 2, .dp = 2, .zero_stage = 1}) == 0);
     CHECK(allocated({.tp = 2, .pp = 2, .sequence_parallel = true}) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --reset-position-ids, --reset-attention-mask and --eod-mask-loss, two documents in one
-// sample are two documents: loss and every gradient are those of the two on their own.
+// With --reset-position-ids, --reset-attention-mask and --eod-mask-loss, loss and gradients of a
+// sample with two documents equal those of two samples with one document each.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -28,7 +28,7 @@ void mark(data::Batch& batch, i64 row) {
         std::span(batch.document_starts).subspan(at, n), std::span(batch.loss_mask).subspan(at, n));
 }
 
-// A sample of two documents of half its length, each ended by its eod.
+// One sample of two documents, each of half its length and ending with eod.
 data::Batch both(i64 t, const std::vector<i32>& first, const std::vector<i32>& second) {
     data::Batch batch(t, one_row);
     std::ranges::copy(first, batch.tokens.begin());
@@ -39,7 +39,7 @@ data::Batch both(i64 t, const std::vector<i32>& first, const std::vector<i32>& s
     return batch;
 }
 
-// Each document at the beginning of a sample of its own, behind it nothing that counts.
+// Two samples, each with one document at its beginning; the tokens after it are masked in the loss.
 data::Batch apart(i64 t, const std::vector<i32>& first, const std::vector<i32>& second) {
     data::BatchOptions options = one_row;
     options.micro_batch = 2;
@@ -79,7 +79,7 @@ Result run(const spec::ModelConfig& model, const data::Batch& batch) {
 
 }  // namespace
 
-TEST_CASE("documents of a sample do not see each other, in any architecture") {
+TEST_CASE("documents of a sample are independent, in every architecture") {
     const auto name = GENERATE(as<std::string>{}, "gpt2_tiny", "bloom_tiny", "llama_tiny",
                                "llama_gqa", "neox_odd");
     spec::ModelConfig model = Golden(name).config();

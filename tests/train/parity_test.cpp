@@ -121,7 +121,7 @@ TEST_CASE("loss and the gradient of every parameter equal PyTorch's") {
     check_gradients(setup, "grad.", global_norm);
 }
 
-// Megatron's three flags, alone and together; bit 0: positions, bit 1: attention, bit 2: loss.
+// All combinations of Megatron's three flags. Bit 0: positions, bit 1: attention, bit 2: loss.
 TEST_CASE("rows of several documents equal PyTorch's with each set of flags") {
     const auto name = GENERATE(as<std::string>{}, LM_GOLDEN_MODELS);
     const auto kernels = GENERATE(cpu::Kernels::reference, cpu::Kernels::fast);
@@ -239,7 +239,7 @@ TEST_CASE("any number of threads gives the same bits, with dropout too") {
     CHECK(one.first.front() != one.first.back());
 }
 
-TEST_CASE("the trainer allocates what the plan says, and nothing in a step") {
+TEST_CASE("the trainer allocates the bytes of the memory plan") {
     Golden golden("gpt2_odd");
     const auto device = cpu::make_device(2);
     train::Trainer trainer({.model = golden.config(), .micro_batch = 3, .n_threads = 2}, *device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training in 16 bits: memory, accumulation, overflow, and checkpoints that go on bitwise.
+// Training in 16 bits: memory, accumulation, overflow, and bitwise equal resumption.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -84,7 +84,7 @@ class GoldenSamples final : public train::BatchSource {
     data::Batch batch_;
 };
 
-// Of 64 samples in micro-batches of `micro_batch`.
+// Returns the gradients of 64 samples in micro-batches of `micro_batch`.
 std::vector<float> gradients_of_64(const std::string& name, DType weights, i64 micro_batch) {
     Run run(name, weights, micro_batch);
     GoldenSamples batches(run.golden, micro_batch);
@@ -100,7 +100,7 @@ constexpr const char* models[] = {"gpt2_odd", "bloom_odd", "llama_gqa"};
 
 }  // namespace
 
-TEST_CASE("16-bit trainers allocate what the plan says") {
+TEST_CASE("16-bit trainers allocate the bytes of the memory plan") {
     for (const char* name : models) {
         for (const DType weights : {DType::fp32, DType::bf16, DType::fp16}) {
             const Run run(name, weights);
@@ -109,20 +109,20 @@ TEST_CASE("16-bit trainers allocate what the plan says") {
     }
 }
 
-TEST_CASE("64 micro-batches add up to what one batch gives, in fp32") {
+TEST_CASE("the gradients of 64 micro-batches are added up in fp32") {
     for (const char* name : models) {
         const std::vector<float> exact = gradients_of_64(name, DType::fp32, 64);
         for (const DType weights : {DType::bf16, DType::fp16}) {
             INFO(name << " " << name_of(weights));
             const std::vector<float> many = gradients_of_64(name, weights, 1);
             CHECK(relative_distance(many, gradients_of_64(name, weights, 64)) < 1e-3);
-            // And they are those of fp32 but for the rounding of what is stored.
+            // And they equal those of fp32 within the rounding of stored values.
             CHECK(relative_distance(many, exact) < (weights == DType::bf16 ? 0.05 : 0.01));
         }
     }
 }
 
-TEST_CASE("16-bit losses are fp32's but for rounding") {
+TEST_CASE("16-bit losses equal those of fp32 within rounding") {
     for (const char* name : models) {
         Run exact(name, DType::fp32);
         for (const DType weights : {DType::bf16, DType::fp16}) {
@@ -229,7 +229,7 @@ TEST_CASE("the loss scale is taken out of gradient norms and updates") {
     }
 }
 
-TEST_CASE("a run resumed in 16 bits is bitwise the run that went on") {
+TEST_CASE("a run resumed in 16 bits is bitwise equal to an uninterrupted run") {
     for (const char* name : models) {
         for (const DType weights : {DType::bf16, DType::fp16}) {
             INFO(name << " " << name_of(weights));

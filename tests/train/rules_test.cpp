@@ -164,7 +164,7 @@ TEST_CASE("when several reasons hold, the most final one counts") {
     CHECK(should_stop(r, now) == Stop::signal);
 }
 
-TEST_CASE("the save switch saves and goes on") {
+TEST_CASE("the save switch saves and the run continues") {
     Situation now = after(7);
     now.save_switch = true;
     CHECK(should_save(rules(), now));
