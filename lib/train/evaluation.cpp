@@ -32,8 +32,8 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     trainer_.set_seq_length(config_.trainer.model.seq_length);
     for (const data::NamedSource& set : sets) {
         const Stopwatch watch;
-        data::Loader loader(*set.source, config_.batch_options(), first_sample, config_.trainer.parallel.dp,
-                            trainer_.grid().at.dp);
+        data::Loader loader(*set.source, config_.batch_options(), first_sample,
+                            config_.trainer.parallel.dp, trainer_.grid().at.dp);
         LoaderBatches batches(loader);
         const std::optional<double> loss = mean_loss(batches);
         if (!loss) return false;

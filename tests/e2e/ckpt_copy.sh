@@ -31,7 +31,7 @@ expect 0 '' lm-ckpt ls w
 grep -q 'complete, weights only, latest' out || fail "ls: $(cat out)"
 [ -z "$(find w -name 'optim*')" ] || fail "--weights-only copied $(find w -name 'optim*')"
 expect 0 '' lm-ckpt diff c w --weights-only
-expect 2 'holds weights only' lm-train "${args[@]}" --bf16 --load w
+expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --bf16 --load w
 expect 0 '' lm-train "${args[@]}" --bf16 --load w --finetune
 # A different step of the same name exists.
 expect 2 '^lm-ckpt: w/global_step6: is there already, another step .*--force' lm-ckpt copy c w

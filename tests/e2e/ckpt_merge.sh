@@ -33,7 +33,7 @@ awk -v a="$(word mean a)" -v b="$(word mean masters)" -v ab="$(word a masters)" 
     fail "the mean lies elsewhere: $(word mean a) $(word mean masters) $(word a masters)"
 
 # Programs that read the result.
-expect 2 'holds weights only' lm-train "${args[@]}" --load mean
+expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --load mean
 expect 0 '' lm-train "${args[@]}" --load mean --finetune
 expect 0 '' lm-convert mean mean-hf --to hf-gpt2 --check
 

@@ -30,7 +30,7 @@ expect 0 'check: logits differ' lm-convert c half --to hf-gpt2 --dtype bf16 --ch
 
 # Training starts from a converted model, which has only weights.
 for dry in "" --dry-run; do
-    expect 2 'back(/global_step[0-9]+)?: --load: holds weights only.*: give --finetune .* or --no-load-optim' \
+    expect 2 'back(/global_step[0-9]+)?: --load: the checkpoint has weights only.*: give --finetune .* or --no-load-optim' \
         lm-train "${model[@]}" "${args[@]}" --load back ${dry:+"$dry"}
 done
 lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||

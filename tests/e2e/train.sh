@@ -121,7 +121,7 @@ grep -q '^ *second loss at iteration 10' groups.log || fail "no second set"
 skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
 run skip.log lm-train "${args[@]}" "${skip[@]}" --save skip
 [ "$(grep -c 'number of skipped iterations:   1' skip.log)" = 4 ] || fail "skipped: $(cat skip.log)"
-grep -q 'iterations 3 to 5 were skipped' skip.log.err || fail "skipped: not said: $(cat skip.log.err)"
+grep -q 'skipped iterations 3 to 5' skip.log.err || fail "skipped: not said: $(cat skip.log.err)"
 grep -Eq ' iteration +10/.* consumed samples: *60 ' skip.log || fail "skipped batches do not count"
 code=0; lm-train "${args[@]}" "${skip[@]}" --save skip2 --exit-interval 4 >skip1.log 2>/dev/null || code=$?
 [ $code = 75 ] || fail "skip: exit $code"
@@ -196,9 +196,9 @@ mkdir foreign; echo '{}' >foreign/config.json
 wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --load foreign
 mkdir empty
 wrong 2 '--load: holds no checkpoint to take the weights from \(a Hugging Face model is imported' lm-train "${args[@]}" --load empty --finetune
-expect 0 'starting from the beginning' lm-train "${args[@]}" --load empty --exit-iteration 1
+expect 0 'starting from iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
 wrong 2 '--exit-interval: needs --save' lm-train "${args[@]}" --exit-interval 3
-expect 2 '^lm-train: --save: .*cannot be written|is no directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
+expect 2 '^lm-train: --save: .*cannot be written|is not a directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
 expect 2 '^lm-train: --log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000
 code=0

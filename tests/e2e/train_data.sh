@@ -106,7 +106,7 @@ expect 2 '--loss-scale: 1e-40 leaves nothing' lm-train "${args[@]}" --fp16 --los
 expect 2 '--ffn-hidden-size: --swiglu makes it' lm-train "${args[@]}" --hidden-size 16 --swiglu
 expect 2 '--layernorm-epsilon: 1e.300 is not from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
-grep -q 'no weight was changed: the gradients of all 20 iterations' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
+grep -q 'all 20 iterations skipped: fp16 gradient overflow' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
 
 # The run writes as many checkpoints as the plan states, including the one at the end.
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
@@ -166,7 +166,7 @@ run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale-window 60 --hysteresis 3 \
     --min-loss-scale 2 --initial-loss-scale 2048
 for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-scale: was 1.0 when' \
-    "initial-loss-scale: ignored: the checkpoint's loss scale of 1024 goes on"; do
+    "initial-loss-scale: ignored: resuming with the checkpoint's loss scale of 1024"; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale 512

@@ -40,7 +40,7 @@ done
 expect 2 '^lm-train: ck: --save: .*--finetune starts another' lm-train "${args[@]}" --finetune --load ck --save ck --dry-run
 unchanged "another run"
 expect 0 'weights loaded' lm-train "${args[@]}" --finetune --load ck --save tuned --exit-iteration 1
-expect 0 'starting from the beginning' lm-train "${args[@]}" --load new --save new --fresh --exit-iteration 1
+expect 0 'starting from iteration 0' lm-train "${args[@]}" --load new --save new --fresh --exit-iteration 1
 
 # The run itself resumes in it, from its latest step or from an earlier one.
 cp -r ck back
