@@ -5,7 +5,8 @@
 #include <mutex>
 
 #include "comm/threads/run_ranks.hpp"
-#include "cost/memory.hpp"
+#include "cost/activation_plan.hpp"
+#include "cost/pipeline_time.hpp"
 #include "parallel/data_parallel.hpp"
 #include "run_stage.hpp"
 

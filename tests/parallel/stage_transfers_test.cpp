@@ -53,7 +53,8 @@ class Stage {
             std::make_unique<Ahead>("gradients", static_cast<int>(stage), log_);
         const device::View view{memory_.data(), DType::fp32, {16}};
         const std::vector<StageBuffers> slots(static_cast<size_t>(n_slots), {view, view});
-        transfers_ = std::make_unique<StageTransfers>(grid_, std::vector{slots});
+        transfers_ =
+            std::make_unique<StageTransfers>(grid_, std::vector<std::vector<StageBuffers>>{slots});
     }
 
     Log train(i64 n_micro_batches) {
