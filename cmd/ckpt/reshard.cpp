@@ -9,7 +9,7 @@
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
-#include "config/model_flags.hpp"
+#include "config/parallel_flags.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
 #include "paths.hpp"
