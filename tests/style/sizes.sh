@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # No source file is longer than 400 lines (tests: 500), each header states its purpose in its first lines, and
-# enough lines of the headers are comments. Planted faults are found.
+# enough lines of headers and of sources are comments. Planted faults are found.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# check_tree ROOT SHARE: prints each violation; fails on any. SHARE: percent of comment lines over all headers.
+# check_tree ROOT HEADERS SOURCES: prints each violation; fails on any. HEADERS, SOURCES: percent of comment lines over all
+# headers and over all sources of lib and cmd.
 check_tree() {
     find "$1" \( -name 'build*' -o -name '.?*' -o -name golden \) -prune -o \
         \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.sh' -o -name '*.py' \) -print |
-        sort | xargs awk -v share="$2" -v prefix="$1/" '
+        sort | xargs awk -v headers="$2" -v sources="$3" -v prefix="$1/" '
         function close_file() {
             if (path == "") return
             name = substr(path, length(prefix) + 1)
@@ -21,7 +22,9 @@ check_tree() {
         FNR == 1 {
             close_file()
             path = FILENAME; opened = 0; lines = 0
-            is_header = path ~ /\.(hpp|cuh|h)$/ && path !~ /\/tests\//
+            inside = substr(path, length(prefix) + 1) ~ /^(lib|cmd)\//
+            is_header = inside && path ~ /\.(hpp|cuh|h)$/
+            is_source = inside && path ~ /\.(cpp|cu)$/
         }
         {
             ++lines
@@ -30,11 +33,17 @@ check_tree() {
                 if (/\/\//) ++comments
                 if (FNR <= 15 && /^\/\/ / && !/SPDX/) opened = 1
             }
+            if (is_source) {
+                ++all_sources
+                if (/\/\//) ++source_comments
+            }
         }
         END {
             close_file()
-            if (all && 100 * comments < share * all)
-                report("headers: " int(100 * comments / all) " % comment lines, at least " share " %")
+            if (all && 100 * comments < headers * all)
+                report("headers: " int(100 * comments / all) " % comment lines, at least " headers " %")
+            if (all_sources && 100 * source_comments < sources * all_sources)
+                report("sources: " int(100 * source_comments / all_sources) " % comment lines, at least " sources " %")
             exit bad
         }'
 }
@@ -46,14 +55,14 @@ mkdir -p "$planted/lib/io"
 # finds TEXT: the check of the planted tree reports TEXT.
 finds() {
     local report
-    if report=$(check_tree "$planted" 20) || [[ $report != *"$1"* ]]; then
+    if report=$(check_tree "$planted" 20 5) || [[ $report != *"$1"* ]]; then
         echo "a planted fault was not found: $1"
         exit 1
     fi
 }
 good='// SPDX-License-Identifier: Apache-2.0\n// Reads files.\n#pragma once\n'
 printf '%b' "$good" >"$planted/lib/io/a.hpp"
-check_tree "$planted" 20
+check_tree "$planted" 20 5
 printf 'int a;%.0s\n' {1..401} >"$planted/lib/io/a.cpp"
 finds "lib/io/a.cpp: 401 lines, at most 400"
 rm "$planted/lib/io/a.cpp"
@@ -61,6 +70,9 @@ printf '// SPDX-License-Identifier: Apache-2.0\n#pragma once\n' >"$planted/lib/i
 finds "lib/io/b.hpp: its first lines do not state its purpose"
 { printf '%b' "$good" && printf 'int a;\n%.0s' {1..30}; } >"$planted/lib/io/b.hpp"
 finds "headers: 11 % comment lines, at least 20 %"
+rm "$planted/lib/io/b.hpp"
+printf 'int a;%.0s\n' {1..30} >"$planted/lib/io/a.cpp"
+finds "sources: 0 % comment lines, at least 5 %"
 
-check_tree "$PWD" 20
+check_tree "$PWD" 22 5
 echo "sizes hold"
