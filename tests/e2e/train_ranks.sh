@@ -95,7 +95,7 @@ same_figures second.log alone.log
 # Corrupt bytes that only one rank reads: all ranks load the previous step.
 file=parts/global_step20/optim-00003.safetensors
 flip $file
-expect 0 "warning: .*$file: .* do not fit their checksum.*: using parts/global_step10 instead" \
+expect 0 "warning: .*$file: .* checksum mismatch.*: using parts/global_step10 instead" \
     ranks 4 "${tp2dp2[@]}" --load parts --exit-iteration 11
 grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
 
