@@ -33,7 +33,7 @@ expect 70 "operation 0: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 ca
     "${conformance[@]}" other_shape --check
 expect 70 "receive\(11 x fp32 from rank 0\): the message has 10 elements" "${conformance[@]}" other_message
 expect 3 "data/0.bin: cannot be read" "${conformance[@]}" all_throw
-[ "$(grep -c "cannot be read" err)" = 1 ] || fail "not told once: $(cat err)"
+[ "$(grep -c "cannot be read" err)" = 1 ] || fail "not printed once: $(cat err)"
 expect 2 "no case 'nonsense'" "${conformance[@]}" nonsense
 
 # start_forever TIMEOUT: starts 4 ranks that work until they are killed; sets launcher, pids.

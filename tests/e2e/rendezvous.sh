@@ -50,9 +50,9 @@ ended 70 "rank 1 on .*no such file"
 # Eight ranks with an error each: the first rank's line, and rank 0's line that repeats it.
 start 8 "${conformance[@]}" all_throw
 ended 3 "data/[0-7].bin: cannot be read"
-told=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
-[ "$told" = 1 ] || fail "$told errors told instead of the first: $(cat err.*)"
-[ "$(cat err.* | grep -c "cannot be read")" -le 2 ] || fail "told by more than two: $(cat err.*)"
+printed=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
+[ "$printed" = 1 ] || fail "$printed errors printed instead of the first: $(cat err.*)"
+[ "$(cat err.* | grep -c "cannot be read")" -le 2 ] || fail "printed by more than two: $(cat err.*)"
 start 4 test_conformance --rendezvous --timeout 4 --case one_never_comes
 ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: timed out after 4 s waiting for rank 1 of 4; rank 1 on $(hostname) "
 start 4 "${conformance[@]}" other_operation

@@ -43,7 +43,7 @@ scancel --batch --signal=USR1 "$first"
 finish "$first" 75
 grep -q '^saved, work remains$' "$first.log" || fail "the stopped run: $(tail -n 3 "$first.log")"
 stopped=$(cat run/latest)
-[ "$stopped" != "$(cat whole/latest)" ] || fail "the stop came behind the end"
+[ "$stopped" != "$(cat whole/latest)" ] || fail "the stop came after the last step"
 
 second=$(submit run "${args[@]}")
 finish "$second" 0

@@ -83,6 +83,7 @@ void MpiGroup::abort(const std::string& reason) noexcept {
 i64 MpiGroup::start(const Operation& operation) {
     const i64 number = is_message(operation.kind) ? -1 : next_collective_number();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
+    // MPI calls with 0 elements are not made: members agree on n, so all skip it.
     const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
     if (carries_data && operation.n == 0) return 0;
     const std::lock_guard lock(world_.mutex());
@@ -217,6 +218,7 @@ void MpiGroup::start_reduces(Started& started) {
 
 // ---- Waiting -----------------------------------------------------------------------------------
 
+// Drives MPI's progress. Returns whether all requests of the operation are done.
 bool MpiGroup::test(Started& started) {
     const std::lock_guard lock(world_.mutex());
     statuses_.resize(std::max(statuses_.size(), started.requests.size()));

@@ -157,6 +157,8 @@ void MpiWorld::remove_group(u64 id) {
 
 // ---- Answering ---------------------------------------------------------------------------------
 
+// The answering thread. The rank's own thread may be inside a long computation; this one drives MPI
+// every 0.1 s and never longer than a probe and a small receive.
 void MpiWorld::answer_questions() {
     std::unique_lock stop_lock(stop_mutex_);
     while (!stopped_.wait_for(stop_lock, answer_interval, [this] { return stop_; })) {

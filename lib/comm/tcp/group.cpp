@@ -58,12 +58,12 @@ i64 TcpGroup::start(const Operation& o) {
     world_.check_failure();
     const auto* const data = static_cast<const std::byte*>(o.in);
     const i64 n_bytes = o.kind == Kind::reduce_scatter ? o.bytes() * size() : o.bytes();
-    Bytes bytes;
-    const bool gives = o.kind != Kind::broadcast || o.peer == rank();
-    if (data != nullptr && gives) bytes.assign(data, data + n_bytes);
+    Bytes bytes;  // a copy: the caller may change its memory after start
+    const bool contributes = o.kind != Kind::broadcast || o.peer == rank();
+    if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
     if (o.kind == Kind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
-        return 0;  // the receiver's process keeps it until its receive
+        return 0;  // done: the receiver's process stores it until its receive
     }
     Started started{o, {}};
     if (o.kind == Kind::receive) {

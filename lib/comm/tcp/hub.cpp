@@ -24,7 +24,7 @@ std::shared_ptr<const Bytes> shared(Bytes bytes) {
     return std::make_shared<const Bytes>(std::move(bytes));
 }
 
-// Removes a frame from the front of `in`. False: it has not arrived in full.
+// Removes a frame from the front of `in`. Returns false when it has not arrived completely.
 bool extract(Bytes& in, Frame& frame, Bytes& bytes) {
     if (in.size() < sizeof frame) return false;
     frame = read_as<Frame>(in);

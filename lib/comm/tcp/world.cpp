@@ -44,6 +44,7 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
 }
 
 TcpWorld::~TcpWorld() {
+    // In order: all ranks meet in a barrier, so that none ends while others still need its hub.
     bool failing = failed_ || std::uncaught_exceptions() > exceptions_at_start_;
     try {
         if (!failing) group_->barrier();
@@ -64,7 +65,8 @@ void TcpWorld::leave(bool failing) {
         leaving_ = true;
         changed_.notify_all();
     }
-    // Without a bye the hub reports that this process has ended.
+    // Without a bye the hub reports that this process has ended. With one, SHUT_WR lets the hub
+    // close the connection, which ends read().
     if (!failing) send({.kind = FrameKind::bye}, {});
     shutdown(socket_.fd(), failing ? SHUT_RDWR : SHUT_WR);
     thread_.join();
@@ -83,7 +85,7 @@ std::string TcpWorld::describe() const {
 void TcpWorld::send(Frame frame, const Bytes& bytes) {
     frame.from = rank();
     frame.n_bytes = static_cast<u32>(bytes.size());
-    const std::lock_guard lock(sending_);
+    const std::lock_guard lock(sending_);  // frames of several threads must not mix
     const Deadline deadline(options_.timeout_s);
     const bool sent = socket_.send_all(std::as_bytes(std::span(&frame, 1)), deadline) &&
                       socket_.send_all(bytes, deadline);
@@ -99,7 +101,7 @@ void TcpWorld::read() {
         if (!socket_.receive_all(bytes, deadline)) break;
         handle(frame, std::move(bytes));
     }
-    lose_hub();
+    lose_hub();  // keeps the reason of an earlier failure
     // The rank's own thread throws at its next operation. One that never comes to it is ended.
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, time_to_notice, [this] { return noticed_ || leaving_; })) return;
@@ -118,7 +120,7 @@ void TcpWorld::handle(const Frame& frame, Bytes bytes) {
             first_reason_ = text;
         }
         fail(static_cast<Exit>(frame.code), text);
-        shutdown(socket_.fd(), SHUT_RD);
+        shutdown(socket_.fd(), SHUT_RD);  // read() ends: after a failure nothing else matters
         return;
     }
     const std::lock_guard lock(mutex_);
@@ -157,7 +159,7 @@ bool TcpWorld::has_arrived(const Key& key) {
 
 std::optional<Bytes> TcpWorld::wait_for(const Key& key, double seconds) {
     std::optional<Bytes> bytes;
-    {
+    {  // what arrived before a failure is still returned
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, duration(seconds),
                           [&] { return failed_ || arrived_.contains(key); });
@@ -172,6 +174,8 @@ std::optional<Bytes> TcpWorld::wait_for(const Key& key, double seconds) {
 
 // ---- Failing -----------------------------------------------------------------------------------
 
+// Records the failure by which this rank's operations throw; only the first counts. A rank that
+// leaves in order needs none: the hub closes its connection.
 void TcpWorld::fail(Exit code, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failed_ && !leaving_) {
@@ -201,6 +205,7 @@ bool TcpWorld::reports_failure() const {
     return power == rank();
 }
 
+// JointError: another rank prints the reason. The exit code is that of the failure either way.
 void TcpWorld::check_failure() {
     const std::lock_guard lock(mutex_);
     if (!failed_) return;
@@ -216,6 +221,8 @@ std::optional<std::string> TcpWorld::ended_before(const std::string& reason) noe
             const std::lock_guard lock(mutex_);
             if (hub_lost_) return std::nullopt;
         }
+        // The hub answers with the first failure of the job: this one, or an earlier one of another
+        // rank.
         abort(reason);
         std::unique_lock lock(mutex_);
         noticed_ = true;

@@ -10,6 +10,7 @@ void ThreadsGroup::abort(const std::string& reason) noexcept {
     const std::string text =
         "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
     const std::exception_ptr current = std::current_exception();  // abort() runs in its handler
+    // The run ends with the exception that is being handled, if any: its type has the exit code.
     world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));
     world.drain();
 }
@@ -34,6 +35,8 @@ bool ThreadsGroup::done(i64 handle) {
     const Started* started = pending_.find(handle);
     if (!started) return true;
     if (hub_->world().failed()) hub_->world().throw_failure();
+    // In virtual time an operation that is complete may still be in the future of this rank's
+    // clock.
     const bool complete = started->collective
                               ? hub_->done(*started->collective) &&
                                     hub_->has_passed(rank(), started->collective->finished_at)

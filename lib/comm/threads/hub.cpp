@@ -19,6 +19,7 @@ constexpr i64 blocks_per_piece = 8;
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
+// Returns into how many parts of operation.n elements the work is divided; 0: no data.
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
         case Kind::all_reduce:
@@ -93,6 +94,9 @@ std::string Hub::describe(const Operation& operation) const {
 
 // ---- Collectives -------------------------------------------------------------------------------
 
+// Returns the collective `number`, opened by the first member that posts it. A member may run ahead
+// of the slowest one by any number of collectives; each posts in order, so `number` is at most one
+// past the newest open one. Under mutex_.
 Collective& Hub::open(i64 number) {
     const auto index = static_cast<size_t>(number - first_open_);
     if (index < open_.size()) return *open_[index];
@@ -154,6 +158,8 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
     return collective;
 }
 
+// All members have posted: cuts the work into pieces of blocks_per_piece blocks. The store to
+// `ready` publishes the posts, since waiting members read them without mutex_.
 void Hub::make_ready(Collective& collective) {
     const Operation& operation = collective.posts[0];
     const i64 blocks = parts_of(operation, size()) * ceil_div(operation.n, reduce_block);
@@ -167,6 +173,7 @@ void Hub::make_ready(Collective& collective) {
     collective.ready.store(true);
 }
 
+// Groups the members by color. The first member of each color makes the part's hub.
 void Hub::make_parts(Collective& collective) {
     collective.parts.assign(members_.size(), {});
     for (int member = 0; member < size(); ++member) {
@@ -204,6 +211,7 @@ void Hub::do_piece(Collective& collective, i64 piece) {
     const Operation& operation = collective.posts[0];
     const i64 blocks = ceil_div(operation.n, reduce_block);
     const i64 end = std::min((piece + 1) * blocks_per_piece, parts_of(operation, size()) * blocks);
+    // Block i is elements [begin, begin + n) of part i / blocks.
     for (i64 i = piece * blocks_per_piece; i < end; ++i) {
         const i64 begin = i % blocks * reduce_block;
         do_block(collective, i / blocks, begin, std::min(reduce_block, operation.n - begin));
@@ -218,6 +226,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const DType dtype = operation.dtype;
     const i64 bytes = n * size_of(dtype);
     if (operation.kind == Kind::all_reduce) {
+        // x of all members is input and output: the block is read completely, by member, before any
+        // of it is written.
         alignas(64) std::byte result[reduce_block * 8];
         reduce(dtype, operation.reduction, collective.inputs, begin, n, result);
         for (const Operation& post : collective.posts) {
@@ -225,7 +235,7 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
         }
         return;
     }
-    const i64 in_whole = part * operation.n + begin;
+    const i64 in_whole = part * operation.n + begin;  // in the larger of the two views
     if (operation.kind == Kind::reduce_scatter) {
         void* out = collective.posts[static_cast<size_t>(part)].out;
         reduce(dtype, operation.reduction, collective.inputs, in_whole, n, at(out, begin, dtype));
@@ -238,6 +248,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     }
 }
 
+// Returns the world ranks of the members that have not posted the collective; `ended_only`: of
+// these only ranks whose body has returned.
 std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
     const std::lock_guard lock(mutex_);
     std::vector<int> ranks;
@@ -311,6 +323,7 @@ Message* Hub::post_message(int member, const Operation& operation) {
         mine->finished_at = 0;
         mine->complete.store(false);
         Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
+        // The other side waits in the opposite queue, or this one waits in its own.
         MessageQueue& waiting = sends ? channel.receives : channel.sends;
         if (waiting.empty()) {
             (sends ? channel.sends : channel.receives).push(mine);
@@ -329,6 +342,8 @@ Message* Hub::post_message(int member, const Operation& operation) {
     return mine;
 }
 
+// Copies the data, without mutex_: both messages have left their queues, so no other thread uses
+// them until they are complete. `poster` is the member that posted last, whose thread this is.
 void Hub::deliver(Message& send, Message& receive, int poster) {
     if (!send.operation.agrees_with(receive.operation)) {
         world_.fail_with(

@@ -20,7 +20,7 @@ void run_rank(ThreadsWorld& world, const std::shared_ptr<Hub>& hub, int rank,
     } catch (...) {
         world.fail("rank " + std::to_string(rank) + " gave up", std::current_exception());
     }
-    world.rank_ended(rank);
+    world.rank_ended(rank);  // after fail(), so that others see the failure and not a mere end
 }
 
 void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>& body,
