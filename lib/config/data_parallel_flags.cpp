@@ -69,8 +69,8 @@ int resolve_zero_stage(const DataParallelFlags& flags) {
     }
     if (flags.overlap_param_gather && stage == 0) {
         usage_error("--overlap-param-gather",
-                    "goes with --use-distributed-optimizer: without it every rank has all weights "
-                    "already");
+                    "needs --use-distributed-optimizer: without it every rank updates all weights "
+                    "itself");
     }
     return static_cast<int>(stage);
 }

@@ -13,20 +13,21 @@
 namespace lm::config {
 namespace {
 
-constexpr std::array meaningless = {"steps_per_print",
-                                    "wall_clock_breakdown",
-                                    "elastic_checkpoint",
-                                    "dump_state",
-                                    "zero_allow_untested_optimizer",
-                                    "activation_checkpointing",
-                                    "prescale_gradients",
-                                    "communication_data_type",
-                                    "memory_breakdown",
-                                    "gradient_accumulation_steps",
-                                    "data_types",
-                                    "checkpoint"};
+// Keys without effect here.
+constexpr std::array ignored_keys = {"steps_per_print",
+                                     "wall_clock_breakdown",
+                                     "elastic_checkpoint",
+                                     "dump_state",
+                                     "zero_allow_untested_optimizer",
+                                     "activation_checkpointing",
+                                     "prescale_gradients",
+                                     "communication_data_type",
+                                     "memory_breakdown",
+                                     "gradient_accumulation_steps",
+                                     "data_types",
+                                     "checkpoint"};
 
-// Beside those, what is read.
+// Keys that are read.
 constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "train_batch_size",
                                   "gradient_clipping",
@@ -37,10 +38,10 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// DeepSpeed's keys that resemble one that is read.
+// DeepSpeed's keys that look like a misspelled key that is read, but are not.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// Keys of blocks that are read or say what is so anyway.
+// Keys of blocks that are read, or whose value is always true here.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -66,7 +67,8 @@ class Reader {
           path_(flags.deepspeed_config),
           config_(io::read_json(path_)),
           given_(*flags.model.options) {
-        if (!config_.is_object()) usage_error(path_, "is no DeepSpeed configuration");
+        if (!config_.is_object())
+            usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");
     }
 
     void apply() {
@@ -93,7 +95,7 @@ class Reader {
         return &*at;
     }
 
-    // The block `key` when it is there and enabled.
+    // Returns the block `key` when it exists and is enabled, else nullptr.
     const io::Json* enabled(const char* key) {
         const io::Json* block = find(key);
         return block && io::json_get_or(*block, "enabled", false, path_) ? block : nullptr;
@@ -103,7 +105,7 @@ class Reader {
     static double value_of(double target) { return target; }
     static i64 value_of(const std::optional<i64>& target) { return target.value_or(0); }
 
-    // A flag that was given must say the same.
+    // Sets `target` from the key; a flag that was given must have the same value.
     template <typename Target>
     void set(const char* key, std::string_view flag, Target& target) {
         const io::Json* json = find(key);
@@ -111,7 +113,7 @@ class Reader {
         using Value = decltype(value_of(target));
         const auto value = io::json_as<Value>(*json, key, path_);
         if (given_.given(flag) && value != value_of(target)) {
-            wrong(key, "is {}, but {} is {}: give the same", value, flag, value_of(target));
+            wrong(key, "is {}, but {} is {}: give the same value", value, flag, value_of(target));
         }
         target = value;
     }
@@ -125,8 +127,8 @@ class Reader {
         }
         DataParallelFlags& to = flags_.data_parallel;
         if (to.zero_stage.value_or(stage) != stage) {
-            wrong("zero_optimization", "stage is {}, but --zero-stage is {}: give the same", stage,
-                  *to.zero_stage);
+            wrong("zero_optimization", "stage is {}, but --zero-stage is {}: give the same value",
+                  stage, *to.zero_stage);
         }
         to.zero_stage = stage;
     }
@@ -134,23 +136,25 @@ class Reader {
     void read_precision() {
         const io::Json* fp16 = enabled("fp16");
         const bool bf16 = enabled("bf16") || enabled("bfloat16");
-        if (fp16 && bf16) wrong("bf16", "is enabled, and fp16 as well");
-        if (fp16 && flags_.precision.bf16) wrong("fp16", "is enabled, but --bf16 is given");
-        if (bf16 && flags_.precision.fp16) wrong("bf16", "is enabled, but --fp16 is given");
+        if (fp16 && bf16) wrong("bf16", "is enabled together with fp16: enable one of the two");
+        if (fp16 && flags_.precision.bf16)
+            wrong("fp16", "is enabled, but --bf16 is given: use one of the two");
+        if (bf16 && flags_.precision.fp16)
+            wrong("bf16", "is enabled, but --fp16 is given: use one of the two");
         flags_.precision.fp16 = flags_.precision.fp16 || fp16 != nullptr;
         flags_.precision.bf16 = flags_.precision.bf16 || bf16;
         if (fp16) read_loss_scale(*fp16);
     }
 
-    // DeepSpeed's scale counts and Megatron's flags beside it do not, as in the trainings that had
-    // both; it moves by Megatron's rule.
+    // The loss scale of the file overrides Megatron's flags, as in the published trainings that
+    // used both. It changes by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         spec::LossScaleConfig& to = flags_.loss_scale;
         to = {};
         const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
         for (const char* flag : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale",
                                  "--loss-scale-window", "--hysteresis"}) {
-            if (given_.given(flag)) note("{}: fp16: takes the place of {}", path_, flag);
+            if (given_.given(flag)) note("{}: fp16: overrides {}", path_, flag);
         }
         to.fixed = fixed > 0 ? std::optional(fixed) : std::nullopt;
         to.initial = std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));
@@ -164,9 +168,11 @@ class Reader {
         const io::Json* block = enabled(key);
         if (!block) return;
         CurriculumFlags& to = flags_.schedule.curriculum;
-        if (!to.type.empty()) wrong(key, "excludes --curriculum-learning-type");
+        if (!to.type.empty())
+            wrong(key, "contradicts --curriculum-learning-type: give one of the two");
         to.type = io::json_get_or<std::string>(*block, "curriculum_type", "seqlen", path_);
-        if (to.type != "seqlen") wrong(key, "curriculum_type {} is not seqlen", to.type);
+        if (to.type != "seqlen")
+            wrong(key, "curriculum_type {} is not supported: use seqlen", to.type);
         to.schedule = io::json_get<std::string>(*block, "schedule_type", path_);
         to.min_difficulty = io::json_get<i64>(*block, "min_difficulty", path_);
         to.max_difficulty = io::json_get<i64>(*block, "max_difficulty", path_);
@@ -181,14 +187,14 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Beside the ramp of a batch it says nothing; but alone it would be the batch's size. Whether
-    // it fits the number of ranks is for the caller to say.
+    // gradient_accumulation_steps is redundant beside a batch size and is checked against it; with
+    // a batch ramp it has no meaning. The caller checks that it fits the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);
         if (at == config_.end() || *at == "auto") return;
         if (!flags_.schedule.global_batch) {
-            wrong(key, "alone is not read: give train_batch_size or --global-batch-size");
+            wrong(key, "needs a batch size: give train_batch_size or --global-batch-size");
         }
         if (!flags_.schedule.rampup.empty()) return;
         known_.emplace_back(key);
@@ -198,13 +204,13 @@ class Reader {
         const bool fits = steps >= 1 && micro_batch >= 1 && batch % steps == 0 &&
                           batch / steps % micro_batch == 0;
         if (!fits) {
-            wrong(key, "is {}, but batches of {} are no multiple of that x micro-batch {}", steps,
-                  batch, micro_batch);
+            wrong(key, "is {}, but the batch size {} is not a multiple of {} x micro-batch size {}",
+                  steps, batch, steps, micro_batch);
         }
         flags_.schedule.accumulation_steps = steps;
     }
 
-    // A key that is known but for a slip is none to be ignored.
+    // Refuses a key that looks like a misspelled known key, which must not be ignored.
     void refuse_slip(const std::string& name, const std::vector<std::string>& known) const {
         const std::string nearest = cli::nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
@@ -221,16 +227,16 @@ class Reader {
                 for (const std::string& inner : unread(key, value)) ignore(inner);
                 continue;
             }
-            if (std::ranges::find(meaningless, key) == meaningless.end()) {
+            if (std::ranges::find(ignored_keys, key) == ignored_keys.end()) {
                 refuse_slip(key, {top_level.begin(), top_level.end()});
-                wrong(key, "is not read here: leave it out and give the flag that says the same");
+                wrong(key, "is not supported: remove it and give the flag instead");
             }
             ignore(key);
         }
-        if (!ignored.empty()) note("{}: ignored, it means nothing here: {}", path_, ignored);
+        if (!ignored.empty()) note("{}: ignored, without effect here: {}", path_, ignored);
     }
 
-    // What a block says that nothing here reads; nothing when the block is off.
+    // Returns the keys of a block that are not read; none when the block is not enabled.
     std::vector<std::string> unread(const std::string& block, const io::Json& value) const {
         std::vector<std::string> keys;
         if (!value.is_object()) return keys;

@@ -9,28 +9,28 @@
 namespace lm::config {
 namespace {
 
-// Flags of one fate. `flags` are separated by blanks: "--name" has no value, "--name=" has one,
-// "--name=*" any number, "--name,--alias" another spelling.
+// Flags with the same text. `flags` are separated by blanks: "--name" has no value, "--name=" one
+// value, "--name=*" any number of values; "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;
 };
 
-// Accepted: what happens instead.
+// Accepted without effect; the text says what lm-train does instead.
 constexpr Family accepted[] = {
-    {"how ranks communicate follows from how they were started",
+    {"the launcher determines how ranks communicate",
      "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "
      "--nccl-communicator-config-path= --use-nccl-ub --disable-symmetric-registration "
      "--high-priority-stream-groups=* --use-sharp --sharp-enabled-group= "
      "--create-all-gather-group --use-ring-exchange-p2p --fake-process-group"},
-    {"gradients always lie in one contiguous fp32 buffer",
+    {"gradients are always in one contiguous fp32 buffer",
      "--DDP-impl= --use-contiguous-buffers-in-ddp --no-contiguous-buffers-in-local-ddp "
      "--use-contiguous-buffers-in-local-ddp"},
     {"gradients are always accumulated and reduced in fp32",
      "--ddp-param-name-patterns-for-fp32-local-accumulation=* "
      "--accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16 "
      "--ddp-reduce-scatter-with-fp32-accumulation --attention-grad-in-fp32"},
-    {"no result depends on it",
+    {"it affects no result",
      "--ddp-average-in-collective --ddp-num-buckets= --ddp-pad-buckets-for-high-nccl-busbw "
      "--no-gradient-reduce-div-fusion --no-delay-grad-reduce --delay-grad-reduce "
      "--delay-param-gather --no-align-grad-reduce --align-grad-reduce --no-align-param-gather "
@@ -49,8 +49,8 @@ constexpr Family accepted[] = {
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
      "--dataloader-defer-npy-index-mmap --mid-level-dataset-surplus= --disable-msc"},
     {"an index is built by --threads threads", "--num-dataset-builder-threads="},
-    {"pages of the data are read when they are needed", "--mmap-warmup"},
-    {"attention is causal without a mask in memory",
+    {"pages of the data are read on demand", "--mmap-warmup"},
+    {"causal attention needs no mask in memory",
      "--create-attention-mask-in-dataloader --no-create-attention-mask-in-dataloader"},
     {"there is one implementation, chosen by the device",
      "--memory-efficient-layer-norm --fused-single-qkv-rope --flash-attention-version= "
@@ -65,10 +65,11 @@ constexpr Family accepted[] = {
      "--use-transformer-engine-op-fuser --disable-jit-fuser"},
     {"the softmax is always computed in fp32", "--attention-softmax-in-fp32"},
     {"the loss is always computed in fp32", "--fp16-lm-cross-entropy --no-fp16-lm-cross-entropy"},
-    {"attention scores are fp32 and need no scaling by layer, which cancels out anyway",
+    {"attention scores are fp32 and need no scaling by layer, which does not change the result",
      "--apply-query-key-layer-scaling"},
     {"attention scores are never scaled by layer", "--no-query-key-layer-scaling"},
-    {"copies of a parameter get the same bits in each step", "--sync-tp-duplicated-parameters"},
+    {"all copies of a parameter have the same bits after each step",
+     "--sync-tp-duplicated-parameters"},
     {"DeepSpeed is not used; the file of --deepspeed_config is read", "--deepspeed"},
     {"DeepSpeed is not used",
      "--deepspeed-activation-checkpointing --no-pipeline-parallel --deepspeed_mpi --deepscale "
@@ -76,38 +77,41 @@ constexpr Family accepted[] = {
      "--zero-allgather-bucket-size= --remote-device= --use-pin-memory "
      "--contigious-checkpointing --synchronize-each-layer --checkpoint-in-cpu "
      "--memory-centric-tiled-linear --split-transformers --tile-factor="},
-    {"initial weights depend on the seed and the tensor alone, wherever they are made",
+    {"initial weights depend only on the seed and the tensor, not on the device",
      "--use-cpu-initialization --no-initialization --init-model-with-meta-device"},
     {"nothing is initialized lazily", "--lazy-mpu-init="},
-    {"--sequence-parallel cuts what is kept over tensor ranks; without it they keep copies",
+    {"--sequence-parallel divides stored activations over tensor ranks; without it each rank "
+     "stores "
+     "all",
      "--distribute-saved-activations --distribute-checkpointed-activations "
      "--partition-activations"},
-    {"--recompute-granularity selective makes norms and activation functions again",
+    {"--recompute-granularity selective recomputes norms and activation functions",
      "--recompute-modules=*"},
     {"all memory is allocated once, before the first step",
      "--log-device-memory-used --empty-unused-memory-level= --log-memory-to-tensorboard "
      "--log-memory-interval="},
     {"there is no garbage collector", "--manual-gc --manual-gc-interval= --no-manual-gc-eval"},
-    {"every log line has the throughput", "--log-throughput"},
+    {"every log line includes the throughput", "--log-throughput"},
     {"messages have no levels", "--log-level= --log-level-replica= --logging-level="},
     {"--benchmark prints the time of each operation",
      "--profile-backward --timing-log-level= --timing-log-option= "
      "--no-barrier-with-level-1-timing --profile --profile-step-start= --profile-step-end= "
      "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path="},
-    {"nothing is sent anywhere: --tensorboard-dir and --log-json write the same figures",
+    {"no data is sent to a service: --tensorboard-dir and --log-json write the same figures",
      "--wandb-project= --wandb-exp-name= --wandb-save-dir= --wandb-entity= --no-one-logger "
      "--enable-one-logger --one-logger-async --one-logger-project= --one-logger-run-name= "
      "--app-tag-run-name= --app-tag-run-version= --otel-enabled --otel-service-name= "
      "--otel-span-groups="},
-    {"the log and the checkpoints say what has been done", "--log-progress"},
-    {"steps are not made twice: --check-replicas compares what ranks hold", "--rerun-mode="},
-    {"a step with a gradient that is not finite is never taken",
-     "--check-for-nan-in-loss-and-grad"},
+    {"the log and the checkpoints record the progress", "--log-progress"},
+    {"no step is computed twice: --check-replicas compares the copies on different ranks",
+     "--rerun-mode="},
+    {"a step whose gradients are not finite is always skipped", "--check-for-nan-in-loss-and-grad"},
     {"SIGTERM always saves and stops",
      "--exit-signal-handler-for-dataloader --exit-signal-handler-for-training "
      "--exit-signal-handler --exit-signal="},
-    {"the exit code 75 asks to be run again", "--adlr-autoresume --adlr-autoresume-interval="},
-    {"random numbers depend on the seed and their place alone: there is no state",
+    {"exit code 75 means: run the same command again",
+     "--adlr-autoresume --adlr-autoresume-interval="},
+    {"random numbers depend only on the seed and their position: there is no state",
      "--no-save-rng --no-load-rng --te-rng-tracker --inference-rng-tracker"},
     {"checkpoints have one format, and all ranks write and read them",
      "--ckpt-fully-parallel-load-exchange-algo= --ckpt-fully-parallel-load-per-rank-objects "
@@ -119,54 +123,57 @@ constexpr Family accepted[] = {
      "--dist-ckpt-save-pre-mcore-014 --use-persistent-ckpt-worker "
      "--dist-ckpt-optim-fully-reshardable --ckpt-drop-redundant-extra-state "
      "--ckpt-convert-save="},
-    {"no code of a tokenizer is run", "--trust-remote-code"},
-    {"TensorBoard gets every iteration", "--tensorboard-log-interval="},
-    {"TensorBoard gets the learning rate",
+    {"no code of a tokenizer is executed", "--trust-remote-code"},
+    {"TensorBoard always gets every iteration", "--tensorboard-log-interval="},
+    {"TensorBoard always gets the learning rate",
      "--no-log-learnig-rate-to-tensorboard --no-log-learning-rate-to-tensorboard"},
-    {"TensorBoard gets the loss scale of fp16", "--no-log-loss-scale-to-tensorboard"},
-    {"the plan at the start says how many ranks there are", "--log-world-size-to-tensorboard"},
+    {"TensorBoard always gets the loss scale of fp16", "--no-log-loss-scale-to-tensorboard"},
+    {"the plan at the start shows the number of ranks", "--log-world-size-to-tensorboard"},
 };
 
-// Not built yet: a plan goes on, a training does not.
+// Features that do not exist yet: a plan accepts these flags, a training refuses them.
 constexpr Family not_yet[] = {
-    {"checkpoints are saved between two steps so far",
+    {"asynchronous checkpoints do not exist yet: omit the flag",
      "--async-save --async-strategy= --async-ckpt-use-cached-structure"},
-    {"energy is not measured yet: leave it out", "--log-energy --codecarbon-dir="},
-    {"the norm of the parameters is not logged yet", "--log-params-norm"},
-    {"zeros in gradients are not counted yet", "--log-num-zeros-in-grad"},
+    {"energy is not measured yet: omit the flag", "--log-energy --codecarbon-dir="},
+    {"the norm of the parameters is not logged yet: omit the flag", "--log-params-norm"},
+    {"zeros in gradients are not counted yet: omit the flag", "--log-num-zeros-in-grad"},
 };
 
-// Refused: why, and what to do. These take any values; "--x-*" is every name that begins so.
+// Refused with the reason and the remedy. They take any number of values; "--x-*" is every name
+// that starts with "--x-".
 constexpr Family refused[] = {
-    {"the old name: give --tensor-model-parallel-size", "--model-parallel-size="},
-    {"the old name: give --micro-batch-size", "--batch-size="},
-    {"the old name: give --lr-warmup-fraction", "--warmup="},
-    {"give --num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank="},
-    {"give --pp-partition-method, which says what stages are balanced by",
+    {"old name: use --tensor-model-parallel-size", "--model-parallel-size="},
+    {"old name: use --micro-batch-size", "--batch-size="},
+    {"old name: use --lr-warmup-fraction", "--warmup="},
+    {"not supported: use --num-layers-per-virtual-pipeline-stage",
+     "--num-virtual-stages-per-pipeline-rank="},
+    {"not supported: use --pp-partition-method",
      "--pipeline-model-parallel-layout= --decoder-first-pipeline-num-layers= "
      "--decoder-last-pipeline-num-layers= --account-for-embedding-in-pipeline-split "
      "--account-for-loss-in-pipeline-split --standalone-embedding-stage "
      "--pipeline-model-parallel-split-rank= --hybrid-context-parallel"},
-    {"give --skip-train-iteration-range A-B", "--iterations-to-skip=*"},
-    {"give --valid-weighted-split-paths, a set each",
+    {"not supported: use --skip-train-iteration-range A-B", "--iterations-to-skip=*"},
+    {"not supported: use --valid-weighted-split-paths with one group for each set",
      "--multiple-validation-sets --validation-set-names=*"},
-    {"--eval-interval and --eval-iters say when and on how much, in global batches",
+    {"not supported: use --eval-interval and --eval-iters",
      "--full-validation --start-eval-at-iter= --eval-global-batch-size= "
      "--eval-micro-batch-size="},
-    {"give the checkpoint to lm-convert", "--ckpt-convert-format="},
-    {"activations stay on the device: --recompute-granularity keeps fewer of them",
+    {"not supported: convert the checkpoint with lm-convert", "--ckpt-convert-format="},
+    {"activations are not offloaded: --recompute-granularity stores fewer of them",
      "--fine-grained-activation-offloading --offload-modules=*"},
-    {"no such figure is logged", "--log-max-attention-logit --dump-param-to-param-group-map="},
-    {"give --load DIR/global_stepN", "--ckpt-step="},
-    {"give --load DIR --finetune", "--pretrained-checkpoint="},
-    {"set DIR's checkpoint with lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
-    {"give the model's flags; lm-ckpt show prints those of a checkpoint",
+    {"this figure is not logged: omit the flag",
+     "--log-max-attention-logit --dump-param-to-param-group-map="},
+    {"not supported: use --load DIR/global_stepN", "--ckpt-step="},
+    {"not supported: use --load DIR --finetune", "--pretrained-checkpoint="},
+    {"not supported: use lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
+    {"not supported: give the model's flags, which lm-ckpt show prints for a checkpoint",
      "--use-checkpoint-args --use-mp-args-from-checkpoint-args "
      "--use-tokenizer-model-from-checkpoint-args"},
-    {"give --data-path or --train-data-path with the datasets themselves",
+    {"not supported: list the datasets in --data-path or --train-data-path",
      "--data-args-path= --per-split-data-args-path= --per-dataset-sequences-path="},
-    {"give the flags themselves", "--yaml-cfg="},
-    {"no such model here",
+    {"not supported: give the flags on the command line", "--yaml-cfg="},
+    {"models with this feature are not supported",
      "--mamba-* --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* --heterogeneous-* "
      "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
      "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
@@ -180,75 +187,76 @@ constexpr Family refused[] = {
      "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type= "
      "--attention-output-gate --glu-linear-offset= --activation-func-clamp-value= "
      "--position-embedding-scale="},
-    {"only whole heads are rotated here", "--rotary-percent="},
-    {"only halves are rotated here, not pairs", "--rotary-interleaved"},
+    {"rotary positions are supported for whole heads only", "--rotary-percent="},
+    {"rotary positions are supported by halves only, not by adjacent pairs",
+     "--rotary-interleaved"},
     {"attention windows are not supported", "--window-size=* --window-attn-skip-freq="},
     {"weights are initialized with a normal distribution",
      "--init-method-xavier-uniform --embedding-init-method-std="},
-    {"replicas begin with the same weights", "--data-parallel-random-init"},
+    {"all replicas start with the same weights", "--data-parallel-random-init"},
     {"mixtures of experts are not supported",
      "--moe-* --gtp-* --num-experts= --expert-model-parallel-size= "
      "--expert-tensor-parallel-size= --overlap-moe-expert-parallel-comm "
      "--delay-wgrad-compute-for-te-grouped-gemm"},
-    {"sequences are not cut over ranks",
+    {"context parallelism is not supported",
      "--context-parallel-size= --hierarchical-context-parallel-sizes=*"},
     {"fp8 and fp4 are not supported",
      "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
      "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
      "--first-last-layers-bf16 --keep-fp8-transpose-cache --reuse-grad-buf-for-mxfp8-param-ag "
      "--te-precision-config-file="},
-    {"weights are not cut over data-parallel ranks: --use-distributed-optimizer cuts the "
-     "optimizer's state",
+    {"data-parallel ranks do not share weights: --use-distributed-optimizer divides the optimizer "
+     "state",
      "--fsdp-* --megatron-fsdp-* --enable-full-sharding-in-hsdp "
      "--suggested-communication-unit-size= --use-torch-fsdp2 --use-custom-fsdp "
      "--use-megatron-fsdp --data-parallel-sharding-strategy= --outer-dp-sharding-strategy= "
      "--torch-fsdp2-no-reshard-after-forward --num-distributed-optimizer-instances="},
-    {"the optimizer's state is fp32",
+    {"the optimizer state is always fp32",
      "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype= "
      "--main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype="},
-    {"the optimizer's state stays on the device",
+    {"the optimizer state is always on the device",
      "--overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads --no-pin-cpu-params "
      "--optimizer-cpu-offload --optimizer-offload-fraction= --cpu-optimizer --cpu_torch_adam "
      "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers="},
     {"AdamW is the only optimizer",
      "--muon-* --lion-* --no-use-layer-wise-param-layout --sgd-momentum="},
-    {"one learning rate and one weight decay hold for all weights",
+    {"all weights have the same learning rate and weight decay",
      "--decoupled-lr= --decoupled-min-lr= --head-lr-mult= --no-weight-decay-cond-type= "
      "--apply-wd-to-qk-layernorm --freeze-all-layers"},
     {"weight decay is constant",
      "--start-weight-decay= --end-weight-decay= --weight-decay-incr-style="},
     {"the loss is the mean over the tokens of each micro-batch, then over micro-batches",
      "--calculate-per-token-loss --reweight-loss-based-on-position-frequency"},
-    {"the loss counts every token", "--loss-on-targets-only"},
-    {"batches are as the flags say: --dry-run lists the rank counts that fit them",
+    {"the loss always includes every token", "--loss-on-targets-only"},
+    {"the batch size is never changed: --dry-run lists the rank counts that fit",
      "--decrease-batch-size-if-needed"},
-    {"the batch changes by --rampup-batch-size alone",
+    {"the batch size changes only by --rampup-batch-size",
      "--step-batch-size-schedule= --phase-transition-iterations= --iter-per-epoch="},
     {"DeepSpeed checkpoints are not read", "--universal-checkpoint"},
-    {"the schedule of the command line holds: give the checkpoint's values there",
+    {"the schedule is always that of the command line: give the checkpoint's values there",
      "--use-checkpoint-lr-scheduler "
      "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler"},
-    {"a checkpoint is always saved whole", "--no-save-optim"},
-    {"every checkpoint stays: give --save-interval or --save-schedule",
+    {"a checkpoint always includes the optimizer state", "--no-save-optim"},
+    {"lm-train deletes no checkpoint: use --save-interval or --save-schedule",
      "--non-persistent-* --save-retain-interval= --most-recent-k= --replication "
      "--replication-jump= --replication-factor="},
-    {"a run that fails ends, and is started again with --load",
+    {"a failed run exits: start it again with --load",
      "--inprocess-* --enable-ft-package --calc-ft-timeouts --ft-num-warmup-iters="},
     {"slow ranks are not measured",
      "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
-    {"losses and gradients are not judged by their size: --clip-grad bounds the norm",
+    {"the size of losses and gradients is not checked: --clip-grad bounds the gradient norm",
      "--check-for-spiky-loss --check-for-large-grads"},
-    {"faults are not injected here", "--error-injection-rate= --error-injection-type="},
-    {"--check-replicas N compares copies on all ranks",
+    {"fault injection is not supported", "--error-injection-rate= --error-injection-type="},
+    {"not supported: use --check-replicas N, which compares the copies on all ranks",
      "--check-weight-hash-across-dp-replicas-interval="},
-    {"no such tokenizer here: GPT2BPETokenizer, HFTokenizer or ByteTokenizer",
+    {"only GPT2BPETokenizer, HFTokenizer and ByteTokenizer are supported",
      "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
      "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "
      "--chat-template= --metadata-path= --allow-ambiguous-pad-tokens --vocab-extra-ids= "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
-    {"data is read from files", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
-    {"documents are trained on as they are", "--fim-* --sft --dataloader-inter-document-masking"},
-    {"only GPT is trained here",
+    {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
+    {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},
+    {"lm-train trains GPT models only",
      "--encoder-* --bert-* --ict-* --img-* --biencoder-* --vision-* --dino-* --retro-* "
      "--retriever-* --swin-* --embedding-path= --classes-fraction= --data-per-class-fraction= "
      "--query-in-block-prob= --logits-load-* --logits-save-* --output-logit-dtype= "
@@ -256,13 +264,13 @@ constexpr Family refused[] = {
      "--short-seq-prob= --mask-factor= --mask-type= --titles-data-path= --block-data-path= "
      "--evidence-data-path= --num-classes= --num-channels= --patch-dim= "
      "--mean-noise-span-length= --noise-density= --use-one-sent-docs --no-data-sharding"},
-    {"lm-train only trains",
+    {"lm-train has no inference and no reinforcement learning",
      "--inference-* --rl-* --grpo-* --decode-only-cuda-graphs --enable-chunked-prefill "
      "--num-speculative-tokens= --refit-method= --use-legacy-static-engine "
      "--use-same-sampling-seed-across-dp-ranks --result-rejected-tracker-filename= "
      "--run-workload-inspector-server --inference --eval-only= --skip-train --test-mode "
      "--max-tokens-to-oom= --output-bert-embeddings --perform-rl-step --langrl-env-config="},
-    {"standard output has the log", "--log-path="},
+    {"the log is on standard output and in --log-file", "--log-path="},
 };
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -281,7 +289,7 @@ bool is_declared(const cli::Options& options, std::string_view name) {
     });
 }
 
-// Calls declare(names, n_values) for each flag of the families that `options` lacks.
+// Calls declare(names, n_values, text) for each flag of the families that `options` does not have.
 template <typename Families, typename Declare>
 void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
     for (const Family& family : families) {
@@ -305,11 +313,11 @@ void add_families(const cli::Options& options, const Families& families, const D
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     options.group("Megatron");
     if (!is_declared(options, "--optimizer")) {
-        options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, which is all there is");
+        options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, the only optimizer");
     }
     if (!is_declared(options, "--dataloader-type")) {
         options.choice("--dataloader-type", &choices.dataloader, {"single"},
-                       "each sample once per epoch, in a shuffled order");
+                       "each sample once per epoch in shuffled order, the only type");
     }
     add_families(options, accepted, [&](const std::string& names, int n_values, const char* text) {
         options.accepted(names, n_values, text);

@@ -26,7 +26,7 @@ PositionEmbedding position_from(const ModelFlags& flags) {
     return PositionEmbedding::absolute;
 }
 
-// Megatron: the fused bias-GELU and OpenAI's GELU are the tanh form, the plain one is erf.
+// As in Megatron, the fused bias-GELU and OpenAI's GELU are the tanh form, the plain GELU is erf.
 Activation activation_from(const ModelFlags& flags) {
     if (flags.swiglu || flags.glu_activation == "swiglu") return Activation::swiglu;
     if (flags.glu_activation == "geglu") return Activation::geglu;
@@ -34,7 +34,7 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Which flags were given on the command line; none when there was no command line.
+// Tells which flags were given on the command line; none without a command line.
 class Given {
   public:
     explicit Given(const ModelFlags& flags) : options_(flags.options) {}
@@ -90,18 +90,19 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const bool three_matrices =
         model.activation == Activation::swiglu && flags.glu_activation.empty();
     if (model.ffn_hidden == 0 && three_matrices) {
-        // Megatron: as many parameters as two matrices of four times the hidden size have.
+        // As in Megatron: three matrices with as many parameters as two of 4 x hidden.
         model.ffn_hidden = checked_mul(8, model.hidden) / 3 / 64 * 64;
         if (model.ffn_hidden == 0) {
             usage_error("--ffn-hidden-size",
-                        "--swiglu makes it 8/3 of --hidden-size {} rounded "
-                        "down to a multiple of 64, which is 0: give one",
+                        "its default with --swiglu, 8/3 of --hidden-size {} rounded down to a "
+                        "multiple of 64, is 0: give a width",
                         model.hidden);
         }
     }
 }
 
-// What a preset sets, which flags have another word, and what follows from these.
+// Prints the flags that a preset sets, the flags that override it, and the values derived from
+// these.
 void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
     ModelConfig resolved = preset.model;
     resolved.resolve();
@@ -118,32 +119,32 @@ void note_preset(const Preset& preset, const ModelConfig& model, const Given& gi
         return changes.empty() ? "" : fmt::format("; {}: {}", title, fmt::join(changes, ", "));
     };
     note("--model {} ({}) sets {}{}{}", preset.name, preset.source, as_flags(preset.model),
-         list("overridden", overridden), list("hence", derived));
+         list("overridden", overridden), list("derived", derived));
 }
 
-// Flags that the model has no use for.
+// Prints a note for each given flag without effect on the model.
 void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given& given) {
     const auto ignore = [&given](std::string_view flag, std::string_view why) {
         if (given.any(flag)) note("{}: ignored: {}", flag, why);
     };
     if (model.position != PositionEmbedding::rope) {
-        ignore("--rotary-base", "only --position-embedding-type rope rotates");
+        ignore("--rotary-base", "it has an effect with --position-embedding-type rope only");
     }
     if (flags.rotary && flags.position != "rope") {
-        ignore("--position-embedding-type", "--use-rotary-position-embeddings has the word");
+        ignore("--position-embedding-type", "--use-rotary-position-embeddings overrides it");
     }
     if (flags.no_position && flags.position.ends_with("absolute")) {
-        ignore("--position-embedding-type", "--no-position-embedding has the word");
+        ignore("--position-embedding-type", "--no-position-embedding overrides it");
     }
     if (is_gated(model.activation)) {
         for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
-            ignore(flag, "the MLP has a gate, whose function --swiglu or --glu-activation names");
+            ignore(flag, "--swiglu or --glu-activation sets the activation");
         }
     }
 }
 
 void check_positive(std::string_view flag, const std::optional<i64>& value) {
-    if (value && *value < 1) usage_error(flag, "{} is not at least 1", *value);
+    if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
 }
 
 void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
@@ -156,15 +157,15 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     check_positive("--make-vocab-size-divisible-by", flags.vocab_divisible_by);
     constexpr i64 most_ids = i64{1} << 31;  // token ids have 32 bits
     if (flags.vocab_divisible_by > most_ids) {
-        usage_error("--make-vocab-size-divisible-by", "{} is more than {}, the most that ids reach",
-                    flags.vocab_divisible_by, most_ids);
+        usage_error("--make-vocab-size-divisible-by", "must be at most {}, but is {}", most_ids,
+                    flags.vocab_divisible_by);
     }
     const bool grouped = flags.group_query_attention || preset.n_groups != 0;
     if (flags.n_groups && !grouped) {
         usage_error("--num-query-groups", "needs --group-query-attention");
     }
     if (flags.swiglu && !flags.glu_activation.empty()) {
-        usage_error("--glu-activation", "--swiglu names a gate already: give one of the two");
+        usage_error("--glu-activation", "contradicts --swiglu: give one of the two");
     }
 }
 

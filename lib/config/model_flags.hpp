@@ -43,24 +43,25 @@ struct ModelFlags {
     i64 vocab_divisible_by = 128;
     std::optional<i64> pad_vocab_to;
     i64 seed = 1234;
-    const cli::Options* options = nullptr;  // says which flags were given: these override a preset
+    const cli::Options* options = nullptr;  // tells which flags were given: these override a preset
 };
 
 // The fields that are printed and compared on resume.
 const Fields<ModelFlags>& initial_fields();
 
-// Declares the flags above under the heading "Model". `options` and `flags` must outlive parsing
-// and stay where they are.
+// Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay
+// where they are.
 void add_model_options(cli::Options& options, ModelFlags& flags);
 
-// The model that the flags mean, derived values filled in and checked: the preset, overridden by
-// the flags that were given. The vocabulary is --vocab-size, else `data_vocab` (what the tokenizer
-// or the data's side file says), else the preset's, else GPT-2's. Notes what a preset sets, what
-// overrides it, and flags without effect. Throws Error(usage) naming the flag.
+// Returns the model of the flags, with derived values, checked: the preset, overridden by the given
+// flags. The vocabulary is --vocab-size, else `data_vocab` (of the tokenizer or the data's metadata
+// file), else the preset's, else GPT-2's. Notes what the preset sets, the flags that override it,
+// and flags without effect. Throws Error(usage) naming the flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt);
 
-// The sequence length alone, of the flag or else the preset, for a model that cannot be resolved.
+// Returns the sequence length of the flag or else the preset, also for a model that cannot be
+// resolved.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

@@ -21,7 +21,7 @@ constexpr std::string_view virtual_flag = "--num-layers-per-virtual-pipeline-sta
 constexpr std::string_view partition_flag = "--pp-partition-method";
 constexpr std::string_view granularity_flag = "--recompute-granularity";
 
-// What Megatron-DeepSpeed scripts say, the types in any order and case.
+// Parses the methods of Megatron-DeepSpeed scripts, with types in any order and case.
 PipelineBalance balance_of(std::string method) {
     std::ranges::transform(method, method.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -30,14 +30,16 @@ PipelineBalance balance_of(std::string method) {
         return PipelineBalance::layers_and_embedding;
     }
     if (method == "parameters") return PipelineBalance::parameters;
-    usage_error(partition_flag,
-                "'{}' is none of uniform, type:transformer, type:transformer|embedding, parameters",
-                method);
+    usage_error(
+        partition_flag,
+        "'{}' is not one of uniform, type:transformer, type:transformer|embedding, parameters",
+        method);
 }
 
 Recompute old_recompute(const ParallelFlags& flags) {
     if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
-        usage_error("--checkpoint-activations", "is the old name of {} full: give one of the two",
+        usage_error("--checkpoint-activations",
+                    "contradicts {}, of which it is the old name: give one of the two",
                     granularity_flag);
     }
     return {Recompute::Granularity::full, Recompute::Method::uniform,
@@ -53,7 +55,7 @@ Recompute recompute_of(const ParallelFlags& flags) {
     at_least_one("--recompute-num-layers", flags.recompute_layers);
     if (flags.checkpoint_activations) return old_recompute(flags);
     if (flags.recompute_activations && flags.recompute_granularity == "full") {
-        usage_error("--recompute-activations", "means {} selective: give one of the two",
+        usage_error("--recompute-activations", "contradicts {} full: give one of the two",
                     granularity_flag);
     }
     if (flags.recompute_granularity == "full") {
@@ -63,16 +65,16 @@ Recompute recompute_of(const ParallelFlags& flags) {
                 flags.recompute_layers.value_or(1)};
     }
     if (!flags.recompute_method.empty()) {
-        usage_error("--recompute-method", "goes with {} full", granularity_flag);
+        usage_error("--recompute-method", "needs {} full", granularity_flag);
     }
     if (flags.recompute_layers) {
-        usage_error("--recompute-num-layers", "goes with {} full", granularity_flag);
+        usage_error("--recompute-num-layers", "needs {} full", granularity_flag);
     }
     const bool selected = flags.recompute_activations || !flags.recompute_granularity.empty();
     return {.granularity = selected ? selective : none};
 }
 
-// Chunks of a stage with at most so many layers each.
+// Returns the chunks of a stage, each with at most --num-layers-per-virtual-pipeline-stage layers.
 i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
     if (!flags.layers_per_virtual_stage) return 1;
     return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));
@@ -179,14 +181,13 @@ std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::Mo
     if (flags.pipeline < 1) add(pipeline_flag, "must be at least 1");
     const auto cut = [&](i64 value, std::string_view what) {
         if (flags.tensor <= value) return;
-        add(tensor_flag, "{} ranks are more than {} {}: at most {}", flags.tensor, what, value,
-            value);
+        add(tensor_flag, "{} ranks exceed {} {}: use at most {}", flags.tensor, what, value, value);
     };
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
     if (flags.pipeline > model.n_layers) {
-        add(pipeline_flag, "{} stages are more than --num-layers {}: at most {}", flags.pipeline,
+        add(pipeline_flag, "{} stages exceed --num-layers {}: use at most {}", flags.pipeline,
             model.n_layers, model.n_layers);
     }
     if (!flags.layers_per_virtual_stage || !problems.empty()) return problems;
@@ -196,8 +197,9 @@ std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::Mo
     } else if (flags.pipeline < 2) {
         add(virtual_flag, "needs {} of at least 2", pipeline_flag);
     } else if (chunks_of(flags, model) * flags.pipeline > model.n_layers) {
-        add(virtual_flag, "{} stages of {} chunks are more than --num-layers {}", flags.pipeline,
-            chunks_of(flags, model), model.n_layers);
+        add(virtual_flag,
+            "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
+            flags.pipeline, chunks_of(flags, model), model.n_layers);
     }
     return problems;
 }
@@ -215,7 +217,7 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
     parallel.sequence_parallel = flags.sequence && flags.tensor > 1;
     parallel.n_chunks = chunks_of(flags, model);
     if (flags.layers_per_virtual_stage && parallel.n_chunks == 1) {
-        note("{}: ignored: a stage holds no more than {} layers", virtual_flag,
+        note("{}: ignored: no stage has more than {} layers", virtual_flag,
              *flags.layers_per_virtual_stage);
     }
     parallel.balance = balance_of(flags.partition_method);
@@ -228,8 +230,8 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length) {
     if (!parallel.sequence_parallel || micro_batch * seq_length % parallel.tp == 0) return;
     usage_error("--sequence-parallel",
-                "{} tensor ranks cannot share the {} rows of a micro-batch equally: change "
-                "--seq-length {} or --micro-batch-size {}, or leave the flag out",
+                "{} tensor ranks cannot divide the {} rows of a micro-batch equally: change "
+                "--seq-length {} or --micro-batch-size {}, or omit the flag",
                 parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
 }
 

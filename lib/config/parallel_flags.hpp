@@ -22,22 +22,22 @@ struct ParallelFlags {
     std::string recompute_granularity;  // empty: not given
     std::string recompute_method;
     std::optional<i64> recompute_layers;
-    bool checkpoint_activations = false;  // what Megatron called it earlier
+    bool checkpoint_activations = false;  // old name of full recomputation
     std::optional<i64> checkpoint_layers;
 };
 const Fields<ParallelFlags>& parallel_fields();
 const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
-// Everything about such a cut that the model does not allow: heads, groups, ffn, layers, each
-// "--flag: what is wrong: what would work". Shares need not be equal, but none may be empty.
+// Returns a text "--flag: problem: remedy" for everything that the model does not allow: too many
+// ranks for its heads, groups, MLP width or layers. Parts need not be equal, but none may be empty.
 std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
 
-// Throws Error(usage) with the first of them.
+// Returns the parallel configuration; throws Error(usage) with the first problem.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
 
-// Throws Error(usage) when sequence parallelism cannot cut the rows of a micro-batch evenly.
+// Throws Error(usage) when sequence parallelism cannot divide the rows of a micro-batch equally.
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
 
 }  // namespace lm::config

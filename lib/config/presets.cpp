@@ -27,7 +27,7 @@ ModelConfig gpt(i64 n_layers, i64 hidden, i64 n_heads, i64 seq_length, double in
     return model;
 }
 
-// The vocabulary as the published weights have it: 250680 tokens and 200 reserved rows.
+// The vocabulary of the published weights: 250680 tokens and 200 reserved rows.
 ModelConfig bloom(i64 n_layers, i64 hidden, i64 n_heads, double init_std) {
     ModelConfig model = gpt(n_layers, hidden, n_heads, 2048, init_std);
     model.vocab_size = 250880;
@@ -96,7 +96,7 @@ const Preset& preset_named(std::string_view name) {
 
 namespace {
 
-// A setting as a command line has it; the flag is empty where leaving it out says the same.
+// A flag and its value. The flag is empty when the default needs no flag.
 struct Setting {
     std::string_view flag;
     std::string value;  // empty: a switch
@@ -122,7 +122,8 @@ Setting activation_setting(Activation activation) {
     return {};
 }
 
-// Of every model as many, in the same order. A zero is derived by ModelConfig::resolve().
+// Returns the same number of settings in the same order for every model, so that two models can be
+// compared by index. A value of 0 means that ModelConfig::resolve() derives it.
 std::vector<Setting> settings_of(const ModelConfig& model) {
     const auto value = [](std::string_view flag, const auto& x) {
         return Setting{flag, fmt::format("{}", x)};
@@ -154,7 +155,7 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
             value("--init-method-std", model.init_std)};
 }
 
-// Of a way to know positions that the model has not.
+// Returns true for a flag of a position encoding that the model does not use.
 bool without_effect(std::string_view flag, const ModelConfig& model) {
     return (flag == "--rotary-base" && model.position != PositionEmbedding::rope) ||
            (flag == "--max-position-embeddings" && model.position != PositionEmbedding::absolute);

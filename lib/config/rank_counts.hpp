@@ -16,14 +16,14 @@ struct Ranks {
     i64 world() const { return dp * per_replica; }
 };
 
-// `n` ranks as replicas of tp x pp. Throws Error(usage) naming --world-size when that leaves some
-// over.
+// Divides `n` ranks into replicas of tp x pp ranks. Throws Error(usage) naming --world-size when
+// ranks are left over.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// The same for `n` ranks that were started, naming the flags of the cut.
+// The same for `n` started ranks: the error names the parallel flags instead.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
-// "16 or 24": the multiples of `unit` around `n`, for the text of an error.
+// Returns the multiples of `unit` next to `n` for an error message: "16 or 24".
 std::string multiples_around(i64 n, i64 unit);
 
 // Returns a text "--flag: problem: remedy" for the full batch and one for the batches of the ramp

@@ -12,8 +12,8 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// Bytes. What follows the activations is the workspace, and cuBLASLt wants its own at a multiple of
-// that (cuBLAS documentation, cublasLtMatmul(), "workspace"); a cache line is less.
+// Bytes. The workspace follows the activations, and cublasLtMatmul() requires a workspace aligned
+// to 256 bytes (cuBLAS documentation, "cublasLtMatmul()").
 constexpr i64 buffer_alignment = 256;
 constexpr i64 head_chunk_unit = 64;  // rows
 
@@ -44,9 +44,9 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     const i64 up = is_gated(config.activation) ? 2 * f : f;
     const i64 v = share.vocab_rows;
     const i64 chunk = head_chunk_rows(step, v);
-    // Rows of the residual stream and the norms: this rank's part under sequence parallelism.
+    // Rows of the residual stream and of norms; with sequence parallelism this rank's part of them.
     const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
-    const bool made_again = parallel.recompute.granularity == Recompute::Granularity::full;
+    const bool full_recompute = parallel.recompute.granularity == Recompute::Granularity::full;
     const bool rotary = config.position == PositionEmbedding::rope;
     const DType x = step.compute;
     constexpr bool cheap = true;
@@ -74,18 +74,19 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"mlp_norm_rstd", {r}, DType::fp32, per_layer},
         {"mlp_up", {n, up}, x, per_layer},
         {"mlp_activation", {n, f}, x, per_layer, all, cheap},
-        // After the last block: what the next stage gets, or the head.
+        // After the last block: the output to the next stage, or the head.
         {"final_residual", {r, c}, x, per_micro_batch},
         {"final_norm", {r, c}, x, per_micro_batch, head},
         {"final_norm_mean", {r}, DType::fp32, per_micro_batch, head},
         {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
         {"losses", {b, t}, DType::fp32, per_micro_batch, head},
         {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
-        {"step_sums", {2}, DType::fp64, once},         // what the host reads once a step
-        // A branch's output before it joins the residual stream.
-        {"branch", {n, c}, x, made_again ? once : forward},
-        // The head's logits, a chunk of rows, and three numbers of each row and of this rank's
-        // share of it.
+        {"step_sums", {2}, DType::fp64, once},         // the host reads it once a step
+        // The output of attention or MLP before it is added to the residual stream.
+        {"branch", {n, c}, x, full_recompute ? once : forward},
+        // The logits of a chunk of rows, and for each row its sum, target logit, maximum and
+        // maximum
+        // over this rank's vocabulary.
         {"logits", {chunk, v}, x, forward, head},
         {"row_stats", {4, chunk}, DType::fp32, forward, head},
         {"dresidual", {r, c}, x, backward},
@@ -95,9 +96,9 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"dattention", {b, t, a}, x, backward},
         {"dqkv", {b, t, q}, x, backward},
     };
-    // All tensor ranks' rows of the input of a product.
+    // The rows of all tensor ranks, gathered as the input of a matrix product.
     if (r < n) table.push_back({"gathered", {n, c}, x, once});
-    // What some architectures have besides.
+    // Activations of some architectures only.
     if (config.embedding_norm) {
         table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
         table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
@@ -122,7 +123,7 @@ LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) 
 
 i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk) {
-    // Further micro-batches repeat what the first ones do.
+    // After 4 * pp micro-batches the schedule repeats itself.
     const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
     const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
     i64 now = 0;
@@ -148,7 +149,9 @@ StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel
 
 namespace {
 
-// Lays out what a stage keeps, one activation after the other.
+// Assigns an offset to each activation of a stage. Order in memory: activations used for the whole
+// step with the working set of recomputation, then chunk by chunk the stored ones, then the scratch
+// of forward and of backward, which start at the same offset.
 class Planner {
   public:
     Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)
@@ -200,8 +203,9 @@ class Planner {
         end += aligned(spec.bytes());
     }
 
-    // Which copy in the working set `layer` uses, or -1: the activation is kept. The stream that
-    // enters a group is what the others are made from.
+    // Returns the copy in the working set of recomputation that `layer` uses, or -1 when the
+    // activation is stored. The residual stream that enters a group is stored: recomputation starts
+    // from it.
     i64 working_copy(const ActivationSpec& spec, i64 n_layers, i64 layer) const {
         if (recompute_.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
         const LayerGroup group = recompute_group(recompute_, n_layers, layer);
@@ -249,7 +253,7 @@ class Planner {
     std::vector<ActivationSpec> table_;
     const Recompute& recompute_;
     const StageShape& stage_;
-    std::map<std::string, i64> working_set_;  // where each activation's copies begin
+    std::map<std::string, i64> working_set_;  // offset of the first copy of each activation
     ActivationPlan plan_;
     i64 end_ = 0;
 };

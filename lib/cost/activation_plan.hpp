@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every activation of a rank by name, with its shape, lifetime and place in the activation buffer.
+// Every activation of a rank by name, with its shape, lifetime and offset in the activation buffer.
+// lm-train allocates by this plan and lm-estimate prints its size.
 #pragma once
 
 #include <string>
@@ -10,26 +11,29 @@
 
 namespace lm::cost {
 
-// What the logits that exist at a time may take. A GPU adds the head's gradient of each chunk of
-// rows to the fp32 sum in memory: chunks are large there, so that it is read and written a few
-// times only, and the products fill the GPU.
+// Most bytes of logits in memory at a time: the head computes chunks of rows. For each chunk a GPU
+// reads and writes the whole fp32 gradient of the head's weight, so its chunks are large, which
+// also gives matrix products that use all SMs.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
 constexpr i64 cuda_logits_bytes = i64{1} << 30;
 
 struct StepShape {
     i64 micro_batch = 1;          // B
     i64 seq_length = 0;           // T
-    i64 n_micro_batches = 1;      // of a step and a rank; a pipeline keeps several in flight
-    DType compute = DType::fp32;  // of activations; statistics are fp32
+    i64 n_micro_batches = 1;      // of a step on one rank; a pipeline has several in flight
+    DType compute = DType::fp32;  // type of activations; statistics are fp32
     i64 logits_bytes = cpu_logits_bytes;
     i64 rows() const { return micro_batch * seq_length; }
 };
 
-// per_layer: from forward to backward, one per layer and micro-batch in flight; per_micro_batch:
-// one per micro-batch in flight; once: one, alive in forward and backward; forward and backward:
-// scratch that is dead outside its half, so the two overlap.
+// How many copies of an activation exist, and how long each is used. per_layer: one for each layer
+// and micro-batch in flight, from forward to backward. per_micro_batch: one for each micro-batch in
+// flight. once: one, for the whole step. forward, backward: one scratch copy, used in that pass
+// only; scratch of forward and of backward share memory.
 enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
-enum class Holder { all, embedding, head };  // parts that have it
+
+// Which model parts have an activation.
+enum class Holder { all, embedding, head };
 
 struct ActivationSpec {
     std::string name;
@@ -37,18 +41,18 @@ struct ActivationSpec {
     DType dtype = DType::fp32;
     Lifetime lifetime = Lifetime::once;
     Holder holder = Holder::all;
-    bool cheap = false;  // selective recompute makes it again
+    bool cheap = false;  // selective recomputation recomputes it
     i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 
-// Profile of the CPU backend: residual + norm fused, GELU input and output both kept, logits never
-// whole (head_chunk_rows rows at a time).
+// Returns the activations of a rank. Residual addition and norm are one operation, input and output
+// of GELU are both stored, and the logits of head_chunk_rows() rows exist at a time.
 std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const spec::ParallelConfig& parallel,
                                              const StepShape& step, i64 tp_rank = 0);
 
-// Local layers [begin, end) of a part that backward makes again together with `layer`; empty when
-// `layer` is kept or only its cheap activations are made again.
+// The local layers [begin, end) of a model part that backward recomputes together. Empty for a
+// layer whose activations are stored, or of which only the cheap ones are recomputed.
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;
@@ -56,15 +60,17 @@ struct LayerGroup {
 };
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 
-// Rows of logits that exist at a time: as few chunks as keep them within step.logits_bytes, all
-// alike but for multiples of 64, so that no last one is too small for the processor; or all rows.
+// Returns the rows of logits in memory at a time: the fewest chunks within step.logits_bytes, of
+// equal size up to rounding to multiples of 64 rows, so that the last chunk is not much smaller
+// than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
-// What is made again has one place for all layers and micro-batches that take turns in it.
+// One activation in the buffer. Recomputed activations of different layers and micro-batches use
+// the same memory one after the other, so their offsets are equal.
 struct PlacedActivation {
     std::string name;
     i64 chunk = -1;  // of the stage; -1: all chunks share it
-    i64 slot = -1;   // which of the chunk's micro-batches in flight it belongs to; -1: all
+    i64 slot = -1;   // of the chunk's micro-batches in flight; -1: all share it
     i64 layer = -1;  // local layer of a per_layer activation
     Shape shape;
     DType dtype = DType::fp32;
@@ -76,7 +82,7 @@ struct ActivationPlan {
     i64 bytes = 0;
 };
 
-// What one pipeline stage computes.
+// The chunks of one pipeline stage.
 struct ChunkShape {
     spec::ModelPart part;
     i64 in_flight = 1;  // micro-batches between their forward and their backward
@@ -88,9 +94,10 @@ struct StageShape {
 StageShape stage_shape(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
 
-// Most micro-batches of a chunk that are between forward and backward in the schedule of
-// spec/pipeline_schedule.hpp, with up to n_micro_batches in a step. Micro-batch i of a chunk uses
-// slot i % in_flight: backward passes come in the order of the forward passes.
+// Returns the most micro-batches of a chunk that are between their forward and their backward, in
+// the schedule of spec/pipeline_schedule.hpp with up to n_micro_batches in a step. Micro-batch i of
+// a chunk uses slot i % in_flight, because the backward passes of a chunk have the order of its
+// forward passes.
 i64 micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk);
 

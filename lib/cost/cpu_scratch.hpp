@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory of the CPU backend's operations: what they take from the workspace, and what the
-// plan of cost/workspace.hpp sets aside.
+// Scratch memory of the CPU backend's operations. The kernels in lib/cpu and the workspace size in
+// cost/workspace.cpp both use these values.
 #pragma once
 
 #include "base/types.hpp"
 
 namespace lm::cost {
 
-// Rows that one partial sum of a column reduction covers.
+// Rows of one partial sum of a column reduction.
 constexpr i64 reduction_rows = 64;
-// Most partial sums of a reduction of a flat range.
+// Most partial sums of a reduction over a flat range.
 constexpr i64 most_flat_pieces = 4096;
-// Rows of scratch of one worker in residual + norm.
+// Rows of scratch of one worker in residual addition and norm.
 constexpr i64 norm_scratch_rows = 5;
 // Queries and keys of a block of attention.
 constexpr i64 attention_block = 64;
 // oneDNN's scratchpad of one worker.
 constexpr i64 matmul_scratch_bytes = i64{4} << 20;
-// A tile of a product in fp32, before it is rounded to 16 bits.
+// An fp32 tile of a matrix product, before it is rounded to 16 bits.
 constexpr i64 matmul_tile_bytes = i64{288} * 512 * 4;
 
-// Floats of one worker in attention's forward and backward (lib/cpu/attention.cpp takes them).
+// Floats of scratch of one worker in the forward and backward of attention.
 constexpr i64 attention_forward_floats(i64 head_dim) {
     constexpr i64 block = attention_block;
     return round_up(4 * block * head_dim + block * block + 3 * block, 16);

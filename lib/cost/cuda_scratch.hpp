@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory of the CUDA backend's operations: what they take from the workspace, and what the
-// plan of cost/workspace.hpp sets aside. Every piece begins at a multiple of cuda_alignment.
+// Scratch memory of the CUDA backend's operations. The kernels in lib/cuda and the workspace size
+// in cost/workspace.cpp both use these values. Every allocation starts at a multiple of
+// cuda_alignment.
 #pragma once
 
 #include "base/types.hpp"
@@ -8,33 +9,34 @@
 namespace lm::cost {
 
 constexpr i64 cuda_alignment = 256;
-// Most partial sums of a reduction of a flat range.
+// Most partial sums of a reduction over a flat range.
 constexpr i64 cuda_sum_blocks = 1024;
-// Row numbers that one block sorts.
+// Row indexes that one thread block sorts.
 constexpr i64 cuda_sort_tile = 2048;
-// Sorted rows that one block of the embedding's gradient adds up.
+// Sorted rows that one thread block of the embedding's gradient sums.
 constexpr i64 cuda_embedding_chunk = 64;
 
 constexpr i64 cuda_piece(i64 bytes) {
     return round_up(bytes, cuda_alignment);
 }
 
-// A sort of n row numbers: they and where they came from, twice; 256 counts a tile and in all.
+// A radix sort of n row indexes: keys and positions, each double-buffered; 256 counts for each
+// tile, and 256 totals.
 constexpr i64 cuda_sort_bytes(i64 n) {
     constexpr i64 counts = 4 * 256;
     return 4 * cuda_piece(4 * n) + cuda_piece(counts * ceil_div(n, cuda_sort_tile)) +
            cuda_piece(counts);
 }
-// The gradient of an embedding of `width` columns: the sort, and two partial sums a chunk.
+// The gradient of an embedding of `width` columns: the sort, and two partial sums for each chunk.
 constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
     return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
 
-// What cuBLASLt may use for one product: its documentation's recommendation for Hopper. Which
-// algorithms there are depends on it, so it is the same for every model.
+// cuBLASLt's workspace for one matrix product: the size that its documentation recommends for
+// Hopper. The available algorithms depend on it, so it is the same for every model.
 constexpr i64 cuda_product_bytes = i64{32} << 20;
 
-// Sums over rows: blocks of at least 32 rows, at most 128 blocks.
+// Sums over rows: at most 128 blocks of at least 32 rows.
 constexpr i64 column_sum_rows(i64 rows) {
     const i64 even = ceil_div(rows, 128);
     return even < 32 ? 32 : even;
@@ -46,16 +48,16 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
     return column_sum_parts(rows) * columns;
 }
 
-// Norm gradients: partial sums of weight and bias, side by side, of at most this many blocks: three
-// for each of the 132 multiprocessors of an H100 or H200, which is what their registers hold.
+// Norm gradients: most thread blocks, each with a partial sum of weight and bias side by side. The
+// registers of an SM hold three blocks, and an H100 or H200 has 132 SMs.
 constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;
 }
 
-// The widest head that attention's kernels hold.
+// The largest head size of the attention kernels.
 constexpr i64 cuda_widest_head = 256;
-// Floats of attention's backward: rowsum(dout * out) of every query of every head.
+// Floats of the attention backward: rowsum(dout * out) for every query of every head.
 constexpr i64 cuda_attention_floats(i64 micro_batch, i64 n_heads, i64 seq_length) {
     return micro_batch * n_heads * seq_length;
 }

@@ -8,21 +8,22 @@
 
 namespace lm::cost {
 
-// What computes: its workspace is part of the plan.
+// The device that computes; its workspace is part of the plan.
 struct Processor {
-    i64 n_threads = 1;  // of the CPU backend
+    i64 n_threads = 1;  // of the CPU
     bool cuda = false;
     spec::GpuAttention attention = spec::GpuAttention::flash;
     i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
 };
 
-// What a GPU's memory has to hold besides buffers and NCCL: the driver's context, CUDA's libraries
-// and all kernels.
+// GPU memory for everything besides buffers and NCCL: the driver's context, CUDA's libraries and
+// the code of kernels.
 constexpr i64 cuda_allowance_bytes = i64{2} << 30;
 
+// Bytes of the buffers of a rank.
 struct MemoryPlan {
     i64 weights = 0;
-    i64 masters = 0;  // fp32 masters of 16-bit weights; 0 when the weights are fp32 themselves
+    i64 masters = 0;  // fp32 masters of 16-bit weights; 0 with fp32 weights
     i64 gradients = 0;
     i64 optimizer = 0;  // Adam's two moments
     i64 activations = 0;
@@ -32,6 +33,8 @@ struct MemoryPlan {
     }
 };
 
+// Returns the plan of tensor rank `tp_rank` of stage `pp_rank`. `step.compute` and
+// `step.logits_bytes` are taken from `precision` and `processor`.
 MemoryPlan plan_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, const spec::Precision& precision,
                        const Processor& processor, i64 tp_rank, i64 pp_rank);

@@ -15,7 +15,7 @@ i64 collectives_bytes(i64 n_channels) {
     return n_channels * 2 * connection_bytes + first_operations_bytes;
 }
 
-// One to and one from each neighbour.
+// Returns the number of links of a stage: one to and one from each neighbour.
 i64 n_links(const ParallelConfig& parallel, i64 pp_rank) {
     if (parallel.pp == 1) return 0;
     const bool at_end = pp_rank == 0 || pp_rank == parallel.pp - 1;
@@ -33,7 +33,7 @@ i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool t
     if (parallel.pp == 1) return bytes;
     const bool first = pp_rank == 0;
     const bool last = pp_rank == parallel.pp - 1;
-    // The gradients of the word table, of both ends.
+    // The first and the last stage sum the gradients of the word embedding.
     if (tied && (first || last)) bytes += collectives_bytes(nccl_overlap_channels);
     const i64 link = nccl_link_channels * connection_bytes + first_operations_bytes;
     return bytes + n_links(parallel, pp_rank) * link;

@@ -8,11 +8,12 @@
 namespace lm::cost {
 namespace {
 
-// From NVIDIA's data sheets of each GPU. Those give the 16-bit figures of most GPUs with sparsity:
-// half of them is here.
+// From NVIDIA's data sheet of each GPU. Most sheets give 16-bit figures with sparsity; the table
+// has half of those.
 struct Peak {
-    std::initializer_list<std::string_view> words;  // all of the name; the first entry that fits
-    double tflops_16;                               // bf16 and fp16
+    std::initializer_list<std::string_view>
+        words;         // the name contains all of them; the first match counts
+    double tflops_16;  // bf16 and fp16
     double tflops_fp32;
 };
 const Peak peaks[] = {
@@ -22,7 +23,7 @@ const Peak peaks[] = {
     {{"B200"}, 2250, 80},        {{"L40S"}, 362, 91.6},      {{"L4"}, 121, 30.3},
 };
 
-// Whole words: "L4" is not in "L40".
+// Returns true when `text` contains `word` as a whole word: "L40" does not contain "L4".
 bool has_word(std::string_view text, std::string_view word) {
     const auto separates = [](char c) {
         return std::string_view(" -_()").find(c) != std::string_view::npos;

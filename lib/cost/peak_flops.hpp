@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPUs can compute at most, for MFU: dense matrix products, without structured sparsity.
+// Peak FLOP/s of GPUs in dense matrix products (without structured sparsity), for MFU.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace lm::cost {
 
-// FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation (fp32: without TF32), by
-// the name that the driver gives the device: "NVIDIA H100 80GB HBM3". nullopt: not in the table.
-// Nor is a part of a GPU: of a MIG slice the name alone says that it is one, not how much of the
-// GPU's clock and memory others leave to it.
+// Returns the FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation (fp32: without
+// TF32) of the GPU with the driver's name `device`, for example "NVIDIA H100 80GB HBM3". Returns
+// nullopt for a GPU that is not in the table, and for a MIG slice: its name does not say which part
+// of the GPU's clock and memory bandwidth it gets.
 std::optional<double> peak_flops(std::string_view device, DType dtype);
 
-// "NVIDIA H100 80GB HBM3 MIG 3g.40gb": a part of a GPU.
+// Returns true for the name of a MIG slice, for example "NVIDIA H100 80GB HBM3 MIG 3g.40gb".
 bool is_slice(std::string_view device);
 
 }  // namespace lm::cost

@@ -19,10 +19,12 @@ double pipeline_time(const PipelineShape& shape, const PipelineDurations& durati
     };
     std::vector<Stage> stages;
     for (i64 s = 0; s < shape.n_stages; ++s) stages.push_back({pipeline_actions(shape, s)});
-    // When a message has arrived, by direction, receiving virtual stage and micro-batch.
+    // Arrival time of each message, by direction (true: forward), receiving virtual stage and
+    // micro-batch.
     std::map<std::tuple<bool, i64, i64>, double> arrived;
     const auto virtual_stage = [&](i64 stage, i64 chunk) { return chunk * shape.n_stages + stage; };
-    // False when the stage has to wait for a message that is not on its way yet.
+    // Executes the next action of stage `s`. Returns false when it is a receive whose message has
+    // not been sent yet.
     const auto advance = [&](i64 s) {
         Stage& stage = stages[static_cast<size_t>(s)];
         const PipelineAction& action = stage.actions[stage.next];
@@ -62,7 +64,7 @@ double pipeline_time(const PipelineShape& shape, const PipelineDurations& durati
     }
     double end = 0;
     for (const Stage& stage : stages) {
-        LM_CHECK(stage.next == stage.actions.size(), "a pipeline schedule that waits for itself");
+        LM_CHECK(stage.next == stage.actions.size(), "the pipeline schedule deadlocks");
         end = std::max(end, stage.clock);
     }
     return end;

@@ -6,17 +6,17 @@
 
 namespace lm::cost {
 
-// Durations of one chunk's work on one micro-batch, and of a message between two stages.
+// Durations of one pass of a chunk on one micro-batch, and of a message between two stages.
 struct PipelineDurations {
     double forward_s = 1;
     double backward_s = 2;
     double message_s = 0;
 };
 
-// The time of a step when compute takes these durations and messages travel while it goes on.
+// Returns the time of a step with these durations; messages overlap with computation.
 double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations);
 
-// Idle time over busy time by arithmetic: (p - 1) / (m * v), arXiv 2104.04473, section 2.2.2.
+// Returns idle time divided by busy time, (p - 1) / (m * v) (arXiv 2104.04473, section 2.2.2).
 double pipeline_bubble(const spec::PipelineShape& shape);
 
 }  // namespace lm::cost

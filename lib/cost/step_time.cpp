@@ -15,16 +15,16 @@ double as_double(i64 n) {
     return static_cast<double>(n);
 }
 
-// Of one micro-batch on one GPU.
+// Seconds of one micro-batch on one GPU.
 struct MicroBatch {
     double compute_s = 0;
     double tensor_s = 0;
     double total() const { return compute_s + tensor_s; }
 };
 
-// A backward pass computes twice what its forward pass does, and with full recomputation that pass
-// again (arXiv 2104.04473, appendix). What selective recomputation makes again has no products
-// between weights. The stage with the head has its product, too.
+// A backward pass has twice the operations of its forward pass, and full recomputation adds another
+// forward pass (arXiv 2104.04473, appendix). Selective recomputation has no products with weights
+// and is not counted. The stage with the head computes the product with the output projection too.
 double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                        const StepBatch& batch, const GpuNode& gpu, double n_layers, bool has_head) {
     const bool again = parallel.recompute.granularity == Recompute::Granularity::full;
@@ -38,8 +38,8 @@ double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
 }
 
 // Two all-reduces of the rows in each pass of a layer (arXiv 1909.08053, section 3); with sequence
-// parallelism the same bytes as reduce-scatter and all-gather (arXiv 2205.05198, section 4.2.2). A
-// ring moves 2 (n - 1) / n of them.
+// parallelism a reduce-scatter and an all-gather of the same bytes (arXiv 2205.05198, section
+// 4.2.2). A ring of n ranks moves 2 (n - 1) / n times the bytes.
 double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                       const StepBatch& batch, const GpuNode& gpu, double n_layers) {
     const bool again = parallel.recompute.granularity == Recompute::Granularity::full;
@@ -50,9 +50,10 @@ double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     return n_passes * 2 * n_layers * 2 * (n - 1) / n * bytes / gpu.node_bytes_per_s;
 }
 
-// All-reduce of fp32 gradients, or with ZeRO-1 their reduce-scatter and the weights' all-gather
-// (arXiv 1910.02054, section 7), as rings (arXiv 2104.04473, section 3.3.1) after the backward
-// passes. Replicas lie side by side once tensor ranks do.
+// All-reduce of fp32 gradients, or with ZeRO stage 1 their reduce-scatter and the all-gather of
+// weights (arXiv 1910.02054, section 7), as rings (arXiv 2104.04473, section 3.3.1), after the
+// backward passes. Tensor ranks are adjacent, so the data-parallel ranks of a group are in one node
+// when tp * dp GPUs are.
 double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                     const StepBatch& batch, const GpuNode& gpu) {
     const double n = as_double(parallel.dp);
@@ -63,7 +64,7 @@ double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     return (n - 1) / n * bytes / (in_node ? gpu.node_bytes_per_s : gpu.network_bytes_per_s);
 }
 
-// The slowest stage sets the pace.
+// Returns the times of the stage that takes longest: the others wait for it.
 MicroBatch slowest_stage(const ModelConfig& model, const ParallelConfig& parallel,
                          const StepBatch& batch, const GpuNode& gpu) {
     MicroBatch slowest;
@@ -86,7 +87,7 @@ StepTime step_time(const ModelConfig& model, const ParallelConfig& parallel, con
     StepTime time;
     time.compute_s = n * slowest.compute_s;
     time.tensor_s = n * slowest.tensor_s;
-    // Messages travel while others compute, but for those of filling and draining.
+    // Messages overlap with computation, except while the pipeline fills and drains.
     const PipelineShape shape{parallel.pp, parallel.n_chunks, batch.n_micro_batches};
     const double message = as_double(batch.micro_batch) * as_double(batch.seq_length) *
                            as_double(model.hidden) * as_double(batch.element_bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workspace of a rank: what the operation that needs most takes at a time.
+// Bytes of the workspace, which operations use one after the other: the maximum over all
+// operations.
 #pragma once
 
 #include "cost/activation_plan.hpp"
@@ -7,13 +8,13 @@
 
 namespace lm::cost {
 
-// Bytes that one op of the CPU backend may need at most, on top of its arguments: partial sums of
-// reductions, scratchpads and packed operands of matrix products of every thread.
+// Returns the bytes for the CPU backend: partial sums of reductions, and for each thread
+// scratchpads and packed operands of matrix products.
 i64 cpu_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads);
 
-// The same for the CUDA backend (cost/cuda_scratch.hpp).
-// With `attention` by cuDNN, what its backward takes counts too, as far as is known of it.
+// Returns the bytes for the CUDA backend (cost/cuda_scratch.hpp). With cuDNN attention, an estimate
+// of the workspace of its backward is included.
 i64 cuda_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                          const StepShape& step, i64 tp_rank, spec::GpuAttention attention);
 

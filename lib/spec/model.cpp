@@ -42,8 +42,8 @@ std::string_view name_of(Activation value) {
 
 namespace {
 
-// So few parameters that their bytes, several times over, still fit in 64 bits: a bound from the
-// widest matrices, in floating point, before any product of sizes is formed.
+// Refuses models whose byte counts could overflow 64 bits. The bound uses the largest matrices, in
+// floating point, before any integer product of sizes is computed.
 void check_size(const ModelConfig& c) {
     const double h = static_cast<double>(c.hidden);
     const double layer =
@@ -54,8 +54,9 @@ void check_size(const ModelConfig& c) {
         h * (2.0 * static_cast<double>(c.vocab_size) + static_cast<double>(c.max_positions));
     constexpr double most = 1e15;
     if (total > most) {
-        usage_error("--hidden-size", "{} makes a model of {:.0e} parameters; {:.0e} are the most",
-                    c.hidden, total, most);
+        usage_error("--hidden-size",
+                    "{} gives a model of {:.0e} parameters: at most {:.0e} are supported", c.hidden,
+                    total, most);
     }
 }
 
@@ -64,13 +65,12 @@ void check_size(const ModelConfig& c) {
 void ModelConfig::resolve() {
     const auto at_least_one = [](std::string_view flag, i64 value) {
         if (value < 1)
-            usage_error(flag, "must be given, itself or by --model, and at least 1, but is {}",
-                        value);
+            usage_error(flag, "must be at least 1, but is {}: give it or --model", value);
     };
     at_least_one("--num-layers", n_layers);
     constexpr i64 most_layers = 100'000;  // the tensor table lists them all
     if (n_layers > most_layers) {
-        usage_error("--num-layers", "{} are more than {}", n_layers, most_layers);
+        usage_error("--num-layers", "must be at most {}, but is {}", most_layers, n_layers);
     }
     at_least_one("--hidden-size", hidden);
     at_least_one("--num-attention-heads", n_heads);
@@ -90,7 +90,7 @@ void ModelConfig::resolve() {
     at_least_one("--ffn-hidden-size", ffn_hidden);
     at_least_one("--kv-channels", head_dim);
     if (position == PositionEmbedding::rope && head_dim % 2 != 0) {
-        usage_error("--kv-channels", "heads of {} cannot be rotated by halves: use an even size",
+        usage_error("--kv-channels", "rotary positions need an even head size, but it is {}",
                     head_dim);
     }
     if (n_groups < 1 || n_heads % n_groups != 0) {
@@ -106,15 +106,15 @@ void ModelConfig::resolve() {
     };
     probability("--attention-dropout", attention_dropout);
     probability("--hidden-dropout", hidden_dropout);
-    // Far beyond what any model uses, and far from what fp32 does not hold.
+    // Far beyond the values of any model, and far within the range of fp32.
     const auto in_reason = [](std::string_view flag, double value, double least, double most) {
         if (value >= least && value <= most) return;
-        usage_error(flag, "{} is not from {:g} to {:g}", value, least, most);
+        usage_error(flag, "must be from {:g} to {:g}, but is {}", least, most, value);
     };
     in_reason("--init-method-std", init_std, 1e-30, 1e6);
     in_reason("--rotary-base", rotary_base, 1, 1e30);
     in_reason("--layernorm-epsilon", norm_eps, 1e-30, 1);
-    check_size(*this);  // here, before anything is planned
+    check_size(*this);
 }
 
 }  // namespace lm::spec

@@ -9,7 +9,7 @@
 namespace lm::spec {
 namespace {
 
-// Below fp16's smallest number, a loss gradient of 1 and all that is smaller would vanish.
+// The smallest positive number of fp16: with a smaller scale, even a gradient of 1 becomes 0.
 constexpr double least_scale = 0x1p-24;
 
 void check_scale(std::string_view flag, double value) {
@@ -17,11 +17,11 @@ void check_scale(std::string_view flag, double value) {
         usage_error(flag, "{} is not a positive number", value);
     }
     if (value < least_scale) {
-        usage_error(flag, "{:g} leaves nothing of a gradient in fp16: at least {:g}", value,
+        usage_error(flag, "{:g} rounds gradients to 0 in fp16: use at least {:g}", value,
                     least_scale);
     }
     if (value > std::numeric_limits<float>::max()) {
-        usage_error(flag, "{:g} is more than fp32 holds: at most 3.4e38", value);
+        usage_error(flag, "{:g} exceeds the range of fp32: use at most 3.4e38", value);
     }
 }
 

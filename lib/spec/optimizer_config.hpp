@@ -21,7 +21,7 @@ struct AdamWConfig {
 
 // The factor by which fp16 training multiplies the loss.
 struct LossScaleConfig {
-    std::optional<double> fixed;  // --loss-scale; the rest is of the dynamic scale
+    std::optional<double> fixed;  // --loss-scale; the other members are of the dynamic scale
     double initial = 4294967296.0;
     double min = 1.0;
     i64 window = 1000;   // steps without overflow after which the scale doubles

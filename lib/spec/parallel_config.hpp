@@ -7,11 +7,12 @@
 
 namespace lm::spec {
 
-// Which activations are made again in backward instead of being kept (arXiv 2205.05198). The scores
-// and probabilities of attention never exist whole and are always made again. selective: the
-// outputs of norms and activation functions, which cost no matrix product. full: everything between
-// the inputs of groups of layers; by `uniform` all layers in groups of `n_layers`, by `block` the
-// first `n_layers` layers of each model part one by one, and the others not at all.
+// Which activations backward recomputes instead of reading stored ones (Korthikanti et al. 2022,
+// arXiv 2205.05198). The scores and probabilities of attention are never stored and always
+// recomputed. selective: also the outputs of norms and activation functions, which need no matrix
+// product. full: all activations of a layer, from its stored input. With `uniform`, the input of
+// each group of `n_layers` layers is stored and the group is recomputed; with `block`, the first
+// `n_layers` layers of each model part are recomputed one by one and the others not at all.
 struct Recompute {
     enum class Granularity { none, selective, full };
     enum class Method { uniform, block };
@@ -20,26 +21,28 @@ struct Recompute {
     i64 n_layers = 1;
 };
 
-// What the parts of a pipeline are balanced by. layers: transformer layers; layers_and_embedding:
-// the embedding and the head count as a layer each (DeepSpeed's 'type:transformer|embedding');
-// parameters: the elements of each part's tensors.
+// What pipeline stages have in equal amounts. layers: transformer layers; layers_and_embedding: the
+// same, where embedding and head count as a layer each (DeepSpeed's 'type:transformer|embedding');
+// parameters: elements of the tensors.
 enum class PipelineBalance { layers, layers_and_embedding, parameters };
 
 struct ParallelConfig {
-    i64 tp = 1;                      // tensor
-    i64 pp = 1;                      // pipeline
-    i64 dp = 1;                      // data
+    i64 tp = 1;                      // tensor-parallel ranks
+    i64 pp = 1;                      // pipeline stages
+    i64 dp = 1;                      // data-parallel ranks
     i64 vocab_divisible_by = 128;    // --make-vocab-size-divisible-by; times tp
-    i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: by vocab_divisible_by
-    bool sequence_parallel = false;  // rows outside of products are cut over tensor ranks
-    i64 n_chunks = 1;                // model parts of a pipeline stage; more than 1: interleaved
+    i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: vocab_divisible_by decides
+    bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
+    i64 n_chunks = 1;                // of each stage; more than 1: interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
     Recompute recompute = {};
-    int zero_stage = 0;  // 1: masters and moments are cut over data ranks
+    int zero_stage = 0;  // 1: data-parallel ranks share fp32 masters and moments
+    // Model parts: the chunks of all stages.
     i64 n_parts() const { return pp * n_chunks; }
 };
 
-// Rows of the word table with padding, over all tensor ranks.
+// Returns the rows of the word embedding with padding, over all tensor ranks. Throws Error(usage)
+// when --pad-vocab-size-to does not fit.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

@@ -11,18 +11,18 @@
 namespace lm::spec {
 namespace {
 
-// First layers of all stages or parts, and one past the last.
+// The first layer of each stage or part, then one past the last layer.
 using Cuts = std::vector<i64>;
 
-// `n` units of one weight, as even as can be.
+// Divides `n` units into `n_parts` parts whose sizes differ by at most one.
 Cuts even_cuts(i64 n, i64 n_parts) {
     Cuts cuts;
     for (i64 part = 0; part <= n_parts; ++part) cuts.push_back(n * part / n_parts);
     return cuts;
 }
 
-// What each stage holds, shared out over its chunks: part chunk * n_stages + stage is chunk `chunk`
-// of stage `stage`. Sharing by stage first keeps the stages even where the parts cannot be.
+// Divides the layers of each stage over its chunks: part chunk * n_stages + stage is chunk `chunk`
+// of stage `stage`. Dividing by stages first keeps the stages even when the parts cannot be even.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
@@ -35,20 +35,21 @@ Cuts interleave(const Cuts& stages, i64 n_chunks) {
     return cuts;
 }
 
+// Parameters of a layer, of the embedding and of the head.
 struct Weights {
     double layer, embedding, head;
 };
 
-// Fills stages with layers up to the weight `most`, each with at least `least` and leaving as many
-// for each stage to come; the embedding weighs on the first, the head on the last. Empty: they do
-// not fit.
+// Fills the stages in order with layers up to the weight `most`. Each stage gets at least `least`
+// layers; the embedding counts to the first stage, the head to the last. Returns an empty list when
+// that is not possible.
 Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
         const i64 after = n_stages - 1 - stage;
         const double other =
             (stage == 0 ? weights.embedding : 0.0) + (after == 0 ? weights.head : 0.0);
-        const i64 left = n_layers - cuts.back() - after * least;  // most that this stage may take
+        const i64 left = n_layers - cuts.back() - after * least;  // most layers of this stage
         const i64 n =
             after == 0 ? left
                        : std::clamp(static_cast<i64>((most - other) / weights.layer), least, left);
@@ -58,7 +59,9 @@ Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, 
     return cuts;
 }
 
-// The heaviest stage as light as can be; layers are alike, so its weight is one of few values.
+// Returns the division with the lightest heaviest stage. All layers weigh the same, so the weight
+// of the heaviest stage is one of 3 * n_layers + 1 values, among which a binary search finds the
+// least feasible one.
 Cuts balanced_cuts(i64 n_layers, i64 n_stages, i64 least, const Weights& weights) {
     std::vector<double> bounds;
     for (i64 n = 1; n <= n_layers; ++n) {
@@ -90,7 +93,7 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
         return interleave(even_cuts(n_layers, parallel.pp), parallel.n_chunks);
     }
     if (parallel.balance == PipelineBalance::layers_and_embedding) {
-        // The embedding before the layers and the head behind them are a unit each.
+        // The embedding before the layers and the head after them count as a layer each.
         Cuts cuts = interleave(even_cuts(n_layers + 2, parallel.pp), parallel.n_chunks);
         for (i64& cut : cuts) cut = std::clamp<i64>(cut - 1, 0, n_layers);
         return cuts;
@@ -103,14 +106,15 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
 
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
     if (parallel.n_parts() > config.n_layers) {
-        usage_error("--pipeline-model-parallel-size", "{} parts are more than --num-layers {}",
-                    parallel.n_parts(), config.n_layers);
+        usage_error("--pipeline-model-parallel-size",
+                    "{} stages x {} chunks exceed --num-layers {}", parallel.pp, parallel.n_chunks,
+                    config.n_layers);
     }
     const Cuts cuts = cuts_of(config, parallel);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
         if (cuts[i] < cuts[i + 1]) continue;
         usage_error("--pipeline-model-parallel-size",
-                    "part {} of {} would hold no layer of {}: use fewer stages, or another "
+                    "part {} of {} has none of the {} layers: use fewer stages or another "
                     "--pp-partition-method",
                     i, parallel.n_parts(), config.n_layers);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers each chunk of each pipeline stage computes.
+// The division of a model's layers over the chunks of pipeline stages.
 #pragma once
 
 #include "spec/parallel_config.hpp"
 
 namespace lm::spec {
 
-// A model is a sequence of units: 0 is the embedding, 1 + l layer l, n_layers + 1 the head (final
-// norm and output projection).
+// A model is a sequence of units: unit 0 is the embedding, unit 1 + l is layer l, unit n_layers + 1
+// is the head (final norm and output projection).
 constexpr i64 embedding_unit = 0;
 constexpr i64 unit_of_layer(i64 layer) {
     return layer + 1;
@@ -16,22 +16,23 @@ inline i64 head_unit(const ModelConfig& config) {
     return config.n_layers + 1;
 }
 
-// The first layer of model part `part` of n_parts() (of part n_parts(): one past the last layer).
-// Every part has at least one layer.
+// Returns the first layer of model part `part`, 0 <= part <= n_parts(); for part n_parts() it is
+// n_layers. Throws Error(usage) when a part would have no layer.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
-// Adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part v * pp + p
-// (interleaved schedule: arXiv 2104.04473, section 2.2).
+// The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part
+// v * pp + p (interleaved schedule: arXiv 2104.04473, section 2.2).
 struct ModelPart {
     i64 first_layer = 0;
-    i64 end_layer = 0;
+    i64 end_layer = 0;  // one past the last
     bool embedding = false;
     bool head = false;
     i64 n_layers() const { return end_layer - first_layer; }
 };
 ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank,
                      i64 chunk = 0);
-// Of all chunks of a stage.
+
+// Returns the number of layers of all chunks of a stage.
 i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank);
 
 }  // namespace lm::spec

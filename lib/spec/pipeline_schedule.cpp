@@ -8,8 +8,8 @@
 namespace lm::spec {
 namespace {
 
-// The k-th forward pass of every stage. Chunks take turns, a group of n_stages micro-batches at a
-// time.
+// Returns the k-th forward pass, which is the same on every stage. With several chunks, a stage
+// computes n_stages micro-batches on chunk 0, then the same micro-batches on chunk 1, and so on.
 PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
     const i64 group = shape.n_chunks == 1 ? 1 : shape.n_stages;
     const i64 in_round = k % (group * shape.n_chunks);
@@ -18,7 +18,7 @@ PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
             .micro_batch = k / (group * shape.n_chunks) * group + in_round % group};
 }
 
-// The k-th backward pass: the same order with the chunks reversed.
+// Returns the k-th backward pass: the order of the forward passes with the chunks reversed.
 PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     PipelineAction action = nth_forward(shape, k);
     action.op = PipelineOp::backward;
@@ -26,7 +26,9 @@ PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     return action;
 }
 
-// Forward passes before the first backward pass: as many as the stages behind need to fill up.
+// Returns the number of forward passes before the first backward pass: enough to give every later
+// stage its first micro-batch (for the interleaved schedule as in Megatron's schedules.py,
+// get_pp_rank_microbatches).
 i64 n_warmup(const PipelineShape& shape, i64 stage) {
     const i64 behind = shape.n_stages - 1 - stage;
     const i64 wanted =
@@ -58,16 +60,16 @@ void check_pipeline(const PipelineShape& shape) {
     }
     if (shape.n_micro_batches % shape.n_stages != 0) {
         usage_error(flag,
-                    "{} micro-batches of a step and data-parallel rank are no multiple of "
+                    "{} micro-batches per step and data-parallel rank are not a multiple of "
                     "--pipeline-model-parallel-size {}: change --global-batch-size or "
-                    "--micro-batch-size, or leave the flag out",
+                    "--micro-batch-size, or omit the flag",
                     shape.n_micro_batches, shape.n_stages);
     }
 }
 
 namespace {
 
-// Puts the receives before and the sends behind each piece of work.
+// Adds the receives before and the sends after each pass.
 std::vector<PipelineAction> with_messages(const PipelineShape& shape, i64 stage,
                                           const std::vector<PipelineAction>& order) {
     std::vector<PipelineAction> actions;

@@ -16,7 +16,7 @@ Shape Box::shape() const {
 
 namespace {
 
-// The first of `n` granules that tensor rank `tp_rank` holds.
+// Returns the first of `n` granules that tensor rank `tp_rank` holds.
 i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
     return n * tp_rank / parallel.tp;
 }
@@ -41,8 +41,8 @@ TensorShare tensor_share(const ModelConfig& config, const ParallelConfig& parall
 
 namespace {
 
-// The unit after whose backward the gradient of `tensor` is complete on a rank that holds `parts`;
-// -1: it does not hold the tensor.
+// Returns the unit after whose backward the gradient of `tensor` is complete on a rank that holds
+// `parts`, or -1 when the rank does not hold the tensor.
 i64 unit_among(const std::vector<ModelPart>& parts, const TensorSpec& tensor,
                const ModelConfig& config) {
     switch (tensor.place) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --save-schedule: the iterations at which a training saves checkpoints.
+// The iterations at which a training saves checkpoints: --save-interval and --save-schedule.
 #pragma once
 
 #include <string>
@@ -9,15 +9,18 @@
 
 namespace lm::spec {
 
-// Iterations at which lm-train saves: each range saves at the multiples of its interval and at its
-// end; the last range has no end.
+// Saves at the multiples of `interval` and at `until`. Ranges follow each other; the last one may
+// have no end.
 struct SaveRange {
     i64 interval = 0;
     i64 until = 0;  // 0: no end
 };
-// Parses "10@100,18@1000,1500". Throws Error(usage) naming --save-schedule.
+
+// Parses "10@100,18@1000,1500": interval 10 up to iteration 100, then 18 up to 1000, then 1500.
+// Throws Error(usage) naming --save-schedule.
 std::vector<SaveRange> parse_save_schedule(const std::string& text);
-// Checkpoints of a training of n_iterations, the one at its end among them.
+
+// Returns the number of checkpoints of a training of n_iterations, including the one at its end.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
 }  // namespace lm::spec

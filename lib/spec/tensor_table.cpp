@@ -12,8 +12,9 @@ namespace {
 class TableBuilder {
   public:
     explicit TableBuilder(const ModelConfig& config)
-        // Output projections of a residual branch start smaller, by the depth of the residual
-        // stream (GPT-2 paper, section 2.3; Megatron's scaled_init_method_normal).
+        // The output projections of attention and MLP are added to the residual stream 2 * n_layers
+        // times; their initial weights are smaller by the root of that (GPT-2 paper, section 2.3;
+        // Megatron's scaled_init_method_normal).
         : config_(config),
           branch_std_(config.init_std / std::sqrt(2.0 * static_cast<double>(config.n_layers))) {}
 
@@ -83,8 +84,8 @@ class TableBuilder {
         i64 granule;
     };
 
-    // Column-parallel projections computed by one product: cut by rows, weights then biases
-    // adjacent.
+    // Column-parallel projections that one matrix product computes: divided by rows of the weight.
+    // All weights are adjacent in memory, then all biases.
     void column_parallel(const std::string& prefix, const std::string& block,
                          std::initializer_list<Projection> projections, i64 layer) {
         for (const Projection& p : projections) {
@@ -98,7 +99,8 @@ class TableBuilder {
         }
     }
 
-    // A row-parallel projection: cut by columns; its bias is added once, after the reduction.
+    // A row-parallel projection: divided by columns of the weight. Its bias is added once, after
+    // the reduction over tensor ranks, so every tensor rank holds the whole bias.
     void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
         matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
                layer);
@@ -145,7 +147,7 @@ std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
 }
 
 ParameterCount count_parameters(const ModelConfig& config) {
-    ModelConfig one_layer = config;  // layers are alike: count one, multiply
+    ModelConfig one_layer = config;  // all layers have the same shapes
     one_layer.n_layers = 1;
     ParameterCount count;
     for (const TensorSpec& tensor : tensor_table(one_layer)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table that names every tensor of a model. Allocator, initialiser, optimizer, checkpoint,
-// converters and lm-estimate all read this table; nothing else knows tensor names. Weights of
-// linear layers are [out, in], row-major.
+// The table of all tensors of a model. Allocator, initializer, optimizer, checkpoints, converters
+// and lm-estimate read this table; tensor names are defined nowhere else. Weights of linear layers
+// are [out, in], row-major.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ namespace lm::spec {
 
 enum class Init { normal, zeros, ones };
 
-// How tensor ranks share a tensor: dimension `dim` is cut at multiples of `granule` elements (a
-// head, a key-value group, a row); dim -1: every tensor rank holds the whole.
+// How a tensor is divided over tensor ranks: along dimension `dim`, at multiples of `granule`
+// elements (a head, a key-value group, a row). dim -1: every tensor rank holds the whole tensor.
 struct Cut {
     int dim = -1;
     i64 granule = 1;
 };
 
-// Which pipeline stage holds a tensor.
+// The part of the model that a tensor belongs to; it decides which pipeline stage holds it.
 enum class Place { embedding, layer, head };
 
 struct TensorSpec {
@@ -33,15 +33,17 @@ struct TensorSpec {
     Cut cut;
     Place place = Place::layer;
     i64 layer = -1;
-    // Tensors of one non-empty block lie adjacent in memory, in table order, so that one matrix
-    // product computes them all (query, key, value; gate, up).
+    // Tensors of one non-empty block are adjacent in memory, in table order, so that one matrix
+    // product computes them together (query, key, value; gate, up).
     std::string block;
-    bool vocab_rows = false;  // dimension 0 is the vocabulary: the layout pads it
+    bool vocab_rows = false;  // dimension 0 is the vocabulary, which rank_layout() pads
     bool tied_head = false;   // the last stage holds a copy as its output projection
 };
 
+// Returns the tensors in the order in which they are in memory.
 std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
+// Numbers of elements.
 struct ParameterCount {
     i64 embedding = 0;  // word and position tables, embedding norm
     i64 attention = 0;

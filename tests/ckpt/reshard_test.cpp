@@ -81,7 +81,7 @@ TEST_CASE("reshard: weights alone, and what cannot be") {
         return test::error_of([&] { resharded(weights, tp, pp, scratch / "c"); }, code);
     };
     CHECK_THAT(attempt(1, 3, Exit::usage),
-               Contains("--pipeline-model-parallel-size: 3 parts are more than"));
+               Contains("--pipeline-model-parallel-size: 3 stages x 1 chunks exceed"));
     const std::string file = weights.path() + "/weights-00000.safetensors";
     std::string bytes = test::read(file);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);

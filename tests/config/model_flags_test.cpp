@@ -213,10 +213,10 @@ TEST_CASE("cuts over ranks") {
     CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
     CHECK(error_of(tiny + "--tensor-model-parallel-size 3").empty());  // 1, 1 and 2 heads
     CHECK(error_of(tiny + "--tensor-model-parallel-size 5") ==
-          "--tensor-model-parallel-size: 5 ranks are more than --num-attention-heads 4: at most 4");
+          "--tensor-model-parallel-size: 5 ranks exceed --num-attention-heads 4: use at most 4");
     CHECK(error_of(tiny + "--group-query-attention --num-query-groups 2 "
                           "--tensor-model-parallel-size 4") ==
-          "--tensor-model-parallel-size: 4 ranks are more than --num-query-groups 2: at most 2");
+          "--tensor-model-parallel-size: 4 ranks exceed --num-query-groups 2: use at most 2");
     CHECK(error_of(tiny + "--pipeline-model-parallel-size 3")
               .starts_with("--pipeline-model-parallel-size: 3 stages"));
     CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));
@@ -242,7 +242,7 @@ TEST_CASE("stages, chunks and what balances them") {
         error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": needs"));
     CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0").ends_with("least 1"));
     CHECK(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1")
-              .ends_with("4 stages of 3 chunks are more than --num-layers 10"));
+              .ends_with("4 stages x 3 chunks exceed --num-layers 10: use fewer stages or larger chunks"));
     using enum PipelineBalance;
     CHECK(parallel("--pp-partition-method type:transformer|embedding").balance ==
           layers_and_embedding);

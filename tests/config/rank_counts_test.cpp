@@ -22,9 +22,9 @@ TEST_CASE("replicas follow from the ranks") {
     CHECK(replicas_of(384, 4, 12).dp == 8);
     CHECK(replicas_of(384, 4, 12).world() == 384);
     CHECK_THROWS_WITH(replicas_of(100, 2, 4),
-                      "--world-size: 100 ranks are no multiple of 2 tensor x "
-                      "4 pipeline ranks = 8: 96 or 104 would work");
-    CHECK_THROWS_WITH(replicas_of(4, 2, 4), Catch::EndsWith("8: 8 would work"));
+                      "--world-size: 100 ranks are not a multiple of 2 tensor x "
+                      "4 pipeline ranks = 8: use 96 or 104");
+    CHECK_THROWS_WITH(replicas_of(4, 2, 4), Catch::EndsWith("8: use 8"));
     CHECK_THROWS_AS(replicas_of(0, 1, 1), Error);
 }
 
@@ -38,27 +38,27 @@ TEST_CASE("runs that were made fit") {
     CHECK(batch_problems(BatchRamp{.global_batch = 288}, 1, replicas_of(16, 4, 2)).empty());
 }
 
-TEST_CASE("every batch of a ramp is checked beforehand, with what would work") {
+TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit") {
     // 64 nodes of 4: refused in the middle of the night.
     CHECK(batch_problems(tr1, 1, replicas_of(256, 2, 4)) ==
-          Texts{"--rampup-batch-size: 32 of its 64 batches are no multiple of micro batch 1 x 32 "
+          Texts{"--rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 "
                 "data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from "
-                "iteration 1 to iteration 23456: 16 data-parallel ranks (128 ranks) would work"});
+                "iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)"});
     // 96 nodes: 1024 has no factor 3.
     const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, 2, 4));
     REQUIRE(nodes96.size() == 2);
     CHECK(nodes96[0] ==
-          "--global-batch-size: 1024 is no multiple of micro batch 1 x 48 "
-          "data-parallel ranks = 48: 1008 or 1056 would work");
+          "--global-batch-size: 1024 is not a multiple of micro batch 1 x 48 "
+          "data-parallel ranks = 48: use 1008 or 1056");
     CHECK_THAT(nodes96[1], Catch::Contains("42 of its 64 batches"));
     const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, 4, 12));
     REQUIRE(micro4.size() == 1);
     CHECK_THAT(micro4[0],
                Catch::Contains("208, 240, 272") && Catch::Contains("from iteration 440 to ") &&
                    Catch::EndsWith(
-                       "4 data-parallel ranks (192 ranks), or --micro-batch-size 2 would work"));
+                       "use 4 data-parallel ranks (192 ranks in all), or --micro-batch-size 2"));
     CHECK_THAT(batch_problems(BatchRamp{7, 1, 100, 8}, 2, {1, 1}).at(0),
-               Catch::EndsWith("1 of its 2 batches are no multiple of micro batch 2 x 1 "
+               Catch::EndsWith("1 of its 2 batches are not a multiple of micro batch 2 x 1 "
                                "data-parallel ranks = 2: 7, from iteration 1 to iteration 15: "
-                               "--micro-batch-size 1 would work"));
+                               "use --micro-batch-size 1"));
 }

@@ -206,7 +206,7 @@ TEST_CASE("a GPU's workspace holds attention's sums, and wide heads are refused"
           4 * wide.rows() * config.n_heads);
     config.head_dim = 257;
     CHECK_THROWS_WITH(cuda_workspace_bytes(config, {}, wide, 0, GpuAttention::flash),
-                      "--kv-channels: 257: on a GPU, heads are at most 256 wide");
+                      "--kv-channels: head size 257 exceeds 256, the largest on a GPU");
 }
 
 TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {

@@ -35,8 +35,8 @@ expect 0 '' lm-ckpt diff c/global_step6 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 
 # Usage errors; nothing of OUT remains.
-expect 2 'tensor-model-parallel-size: 3 ranks are more than --num-attention-heads 2' lm-ckpt reshard c gone --tensor-model-parallel-size 3
-expect 2 'pipeline-model-parallel-size: 3 stages are more than --num-layers 2' lm-ckpt reshard c gone --pipeline-model-parallel-size 3
+expect 2 'tensor-model-parallel-size: 3 ranks exceed --num-attention-heads 2' lm-ckpt reshard c gone --tensor-model-parallel-size 3
+expect 2 'pipeline-model-parallel-size: 3 stages exceed --num-layers 2' lm-ckpt reshard c gone --pipeline-model-parallel-size 3
 expect 2 'must be at least 1' lm-ckpt reshard c gone --tensor-model-parallel-size 0
 expect 2 'cut: exists already' lm-ckpt reshard c cut
 expect 2 'c: holds c/global_step3' lm-ckpt reshard c/global_step3 c --force

@@ -54,7 +54,7 @@ out=$("$estimate" batch "${ramp[@]}" --train-samples 300M --tensor-model-paralle
 [ $code = 1 ] || die "nodes that cannot run the ramp: exit $code"
 has "$out" '^32 +128 +16 +yes$'
 has "$out" '^64 +256 +32 +from iteration 23[0-9]+ on$'
-has "$out" '^96 +384 +48 +no: 1024 is no multiple of 48$'
+has "$out" '^96 +384 +48 +no: 1024 is not a multiple of 48$'
 
 out=$("$estimate" checkpoint --model bloom-176b --bf16 --json 2>/dev/null)
 has "$out" '"weights":352494542848,.*"total":2467461799936'
@@ -75,12 +75,12 @@ fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64
     params "${tiny[@]}" --num-attention-heads 5
 fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model gpt5
 fails 2 'did you mean --num-layers' params --num-layer 2
-fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks are more than' \
+fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks exceed' \
     memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 5
 fails 2 '^lm-estimate: --tflops: must be given and positive: TFLOP/s of one GPU' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
 fails 2 '^lm-estimate: --train-samples: give one of' batch --global-batch-size 8
 fails 2 '^lm-estimate: forecast: unknown command: use one of params,' forecast --model 104b
-fails 2 '^lm-estimate: --micro-batch-size: 0 is not at least 1' \
+fails 2 '^lm-estimate: --micro-batch-size: must be at least 1, but is 0' \
     memory "${tiny[@]}" --num-attention-heads 4 --micro-batch-size 0
 for verb in params memory batch checkpoint time; do
     grep -q -- --explain <<<"$("$estimate" $verb --help)" || die "$verb --help lacks --explain"

@@ -133,7 +133,7 @@ expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate e
 expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
 expect 2 '--hours-per-day: 25 is out of range' lm-estimate eta bloom.log --hours-per-day 25
 expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
-expect 2 '--window: 0 is not at least 1' lm-estimate eta bloom.log --window 0
+expect 2 '--window: must be at least 1, but is 0' lm-estimate eta bloom.log --window 0
 run old.json lm-estimate eta old.log --json
 near "$(field old.json eta left)" 0.05 || fail "$(cat old.json)"
 head -c 2000 made.log.gz >cut.log.gz

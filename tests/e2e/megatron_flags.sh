@@ -47,14 +47,14 @@ while read -r name reason; do
     [ $code = 2 ] || die "$name: exit $code"
     grep -q -- "^lm-train: $name: $reason" "$dir/err" || die "$name: says something else"
 done <<'END'
---model-parallel-size the old name: give --tensor-model-parallel-size
---num-virtual-stages-per-pipeline-rank give --num-layers-per-virtual-pipeline-stage
---ckpt-step give --load DIR/global_stepN
---skip-train lm-train only trains
+--model-parallel-size old name: use --tensor-model-parallel-size
+--num-virtual-stages-per-pipeline-rank not supported: use --num-layers-per-virtual-pipeline-stage
+--ckpt-step not supported: use --load DIR/global_stepN
+--skip-train lm-train has no inference
 --moe-grouped-gemm mixtures of experts
 --moe-router-of-tomorrow mixtures of experts
---iterations-to-skip give --skip-train-iteration-range
---use-torch-fsdp2 weights are not cut
+--iterations-to-skip not supported: use --skip-train-iteration-range
+--use-torch-fsdp2 data-parallel ranks do not share weights
 --tp unknown option$
 --fp32 unknown option$
 END

@@ -72,7 +72,7 @@ test: CORPUS documents [999, 1000)
 5120 samples of each set every 1000 iterations
 5120 samples of each set at the end
 208 of 168 GiB each
-tr1-13B.json: ignored, it means nothing here: steps_per_print, wall_clock_breakdown
+tr1-13B.json: ignored, without effect here: steps_per_print, wall_clock_breakdown
 END
 noted tr1-13B "${noted_by_all[@]}"
 
@@ -95,7 +95,7 @@ planned tr8b-104B-cl 128 <<'END'
 fixed_linear: sequences of 64 tokens at first, 2048 from iteration 36000 on, after 77559758848 tokens
 6.000E-05 at the end of the warm-up: iteration 1832, 3751936 samples
 6.000E-06 at the end of the decay: iteration 79497, 162809856 samples
-tr8b-104B-cl.json: ignored, it means nothing here: elastic_checkpoint, steps_per_print, wall_clock_breakdown
+tr8b-104B-cl.json: ignored, without effect here: elastic_checkpoint, steps_per_print, wall_clock_breakdown
 END
 noted tr8b-104B-cl "${noted_by_all[@]}"
 
@@ -138,21 +138,21 @@ refused() { # refused NAME RANKS MORE...: expects the lines of stdin in the plan
     done
 }
 refused tr1-13B 256 <<'END'
---rampup-batch-size: 32 of its 64 batches are no multiple of micro batch 1 x 32 data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456: 16 data-parallel ranks (128 ranks) would work
+--rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)
 END
 refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 33 --save "$work/corpus.jsonl" --eval-interval 0 <<'END'
-tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same
---tensor-model-parallel-size: 33 ranks are more than --num-attention-heads 32: at most 32
---world-size: 390 ranks are no multiple of 33 tensor x 4 pipeline ranks = 132: 264 or 396 would work
+tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same value
+--tensor-model-parallel-size: 33 ranks exceed --num-attention-heads 32: use at most 32
+--world-size: 390 ranks are not a multiple of 33 tensor x 4 pipeline ranks = 132: use 264 or 396
 --eval-interval: must be at least 1, but is 0
 --save: 
 END
 refused tr11-176B-ml 384 --micro-batch-size 4 --pipeline-model-parallel-size 71 --lr 1e-6 <<'END'
---pipeline-model-parallel-size: 71 stages are more than --num-layers 70: at most 70
---world-size: 384 ranks are no multiple of 4 tensor x 71 pipeline ranks = 284: 284 or 568 would work
+--pipeline-model-parallel-size: 71 stages exceed --num-layers 70: use at most 70
+--world-size: 384 ranks are not a multiple of 4 tensor x 71 pipeline ranks = 284: use 284 or 568
 --lr: 1e-06 is below --min-lr 6e-06
 END
-expect 2 '--world-size: goes with --dry-run' lm-train --mock-data --world-size 4 --num-layers 1 --hidden-size 8 \
+expect 2 '--world-size: needs --dry-run' lm-train --mock-data --world-size 4 --num-layers 1 --hidden-size 8 \
     --num-attention-heads 1 --seq-length 8 --micro-batch-size 1 --train-iters 1 --lr 1
 [ -z "$(find checkpoints tensorboard codecarbon -type f 2>/dev/null)" ] || fail "a plan wrote something"
 echo "published plans: as they were"

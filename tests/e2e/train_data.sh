@@ -50,26 +50,26 @@ cat >ds.json <<'END'
 END
 run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
 diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
-grep -q 'ds.json: ignored, it means nothing here: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
+grep -q 'ds.json: ignored, without effect here: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
 expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
 
 jq '.optimizer = {}' ds.json >bad.json
-expect 2 'bad.json: optimizer: is not read here' lm-train "${args[@]}" --deepspeed_config bad.json
+expect 2 'bad.json: optimizer: is not supported' lm-train "${args[@]}" --deepspeed_config bad.json
 jq '.zero_optimization.offload_optimizer = {"device": "cpu"} | .fp16 = {"enabled": false, "other": 1}' ds.json >more.json
 run more.log lm-train "${args[@]}" --deepspeed_config more.json --dry-run
-grep -q 'more.json: ignored, it means nothing here: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
+grep -q 'more.json: ignored, without effect here: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
     fail "a key of a block is not noted: $(cat more.log.err)"
 jq '.fp16 = {"enabled": true, "initial_scale_power": 12, "loss_scale_window": 500}' ds.json >fp16.json
 run fp16.log lm-train "${args[@]}" --deepspeed_config fp16.json --dry-run --loss-scale 12 --loss-scale-window 7
 for flag in --loss-scale --loss-scale-window; do
-    grep -q "note: fp16.json: fp16: takes the place of $flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
+    grep -q "note: fp16.json: fp16: overrides $flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
 done
 echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >alone.json
-expect 2 'alone.json: gradient_accumulation_steps: alone is not read: give train_batch_size' \
+expect 2 'alone.json: gradient_accumulation_steps: needs a batch size: give train_batch_size' \
     lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
 
 jq '.gradient_accumulation_steps = 7' ds.json >seven.json
-expect 2 'seven.json: gradient_accumulation_steps: is 7, but batches of 6' lm-train "${args[@]}" --deepspeed_config seven.json
+expect 2 'seven.json: gradient_accumulation_steps: is 7, but the batch size 6' lm-train "${args[@]}" --deepspeed_config seven.json
 jq '.gradient_accumulation_steps = 1' ds.json >one.json
 expect 2 'one.json: gradient_accumulation_steps: is 1, but a batch of 6 is 3 micro-batches of 2 on each of 1' \
     lm-train "${args[@]}" --deepspeed_config one.json
@@ -81,14 +81,14 @@ jq '.gradient_cliping = 1' ds.json >slip.json
 expect 2 'slip.json: gradient_cliping: unknown key: did you mean gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
 
 # No flag is ignored silently.
-expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
-expect 2 '--curriculum-total-steps: goes with --curriculum-learning-type' \
+expect 2 '--curriculum-total-steps: needs --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
+expect 2 '--curriculum-total-steps: needs --curriculum-learning-type' \
     lm-train "${args[@]}" --deepspeed_config ds.json --curriculum-total-steps 5
-expect 2 '--curriculum-max-steps: goes with --curriculum-schedule fixed_discrete' lm-train "${args[@]}" "${grow[@]}" --curriculum-max-steps 5
-expect 2 '--curriculum-root-degree: goes with --curriculum-schedule fixed_root' lm-train "${args[@]}" "${grow[@]}" --curriculum-root-degree 3
-expect 2 '--curriculum-min-difficulty: goes with --curriculum-schedule fixed_linear or' \
+expect 2 '--curriculum-max-steps: needs --curriculum-schedule fixed_discrete' lm-train "${args[@]}" "${grow[@]}" --curriculum-max-steps 5
+expect 2 '--curriculum-root-degree: needs --curriculum-schedule fixed_root' lm-train "${args[@]}" "${grow[@]}" --curriculum-root-degree 3
+expect 2 '--curriculum-min-difficulty: needs --curriculum-schedule fixed_linear or' \
     lm-train "${args[@]}" "${stages[@]}" --curriculum-min-difficulty 8
-expect 2 '--split: goes with --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
+expect 2 '--split: needs --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
 expect 2 '--save-schedule: contradicts --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
 run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache \
     --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel --rotary-base 500
@@ -103,8 +103,8 @@ for flag in --position-embedding-type --hysteresis; do
 done
 grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log || fail "the plan's architecture: $(cat quiet.log)"
 expect 2 '--loss-scale: 1e-40 leaves nothing' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
-expect 2 '--ffn-hidden-size: --swiglu makes it' lm-train "${args[@]}" --hidden-size 16 --swiglu
-expect 2 '--layernorm-epsilon: 1e.300 is not from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
+expect 2 '--ffn-hidden-size: its default with --swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
+expect 2 '--layernorm-epsilon: must be from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
 grep -q 'all 20 iterations skipped: fp16 gradient overflow' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
 

@@ -18,7 +18,7 @@ for flag in "${flags[@]}"; do
     done
 done
 expect 2 '--save-interval: must be at least 1, but is 0' lm-train "${args[@]}" --save-interval 0
-expect 2 '--world-size: must be at least 1 and at most ' lm-train "${args[@]}" --world-size 99999999999999
+expect 2 '--world-size: must be from 1 to ' lm-train "${args[@]}" --world-size 99999999999999
 
 # Weights of 2.6 TiB: no test host has that much memory.
 large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)

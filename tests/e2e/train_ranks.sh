@@ -101,7 +101,7 @@ grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
 
 # One clear line, printed once, and its exit code.
 told_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not told once: $(cat err)"; }
-expect 2 "--tensor-model-parallel-size: 2 tensor x 1 pipeline ranks hold one model, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
+expect 2 "--tensor-model-parallel-size: the model needs a multiple of 2 tensor x 1 pipeline ranks, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
 expect 2 "--global-batch-size: 7 is no multiple" ranks 2 --global-batch-size 7
 told_once "no multiple"
 expect 2 "--zero-stage: 2 is not supported" ranks 2 --zero-stage 2
