@@ -33,13 +33,13 @@ class Changes {
         if (saved.digest.empty() || now.digest.empty() || saved.digest == now.digest) return;
         if (!config_.checkpoints.override_tokenizer) {
             usage_error(checkpoint_.path(),
-                        "--load: its ids were made by another tokenizer ({}) than those of this "
-                        "run's data ({}): give data of that tokenizer, or --override-tokenizer if "
-                        "the two are the same in other files",
+                        "--load: its tokenizer is {}, but that of this run's data is {}: give data "
+                        "of the checkpoint's tokenizer, or --override-tokenizer if both are the "
+                        "same tokenizer in different files",
                         saved.digest, now.digest);
         }
-        note("{}: another tokenizer ({}) from here on, was {}", checkpoint_.path(), now.digest,
-             saved.digest);
+        note("{}: the tokenizer was {}, is {} from here on", checkpoint_.path(), saved.digest,
+             now.digest);
     }
 
     void check_schedule(const io::Json& saved, const io::OrderedJson& now) const {
@@ -67,8 +67,8 @@ class Changes {
         if (rule == schedule && !without_effect(key)) {
             if (!config_.checkpoints.override_schedule) {
                 usage_error(flag_of(key),
-                            "is {}, but was {} when {} was written: give that, or "
-                            "--override-opt_param-scheduler for the schedule of this command line",
+                            "is {}, but was {} when {} was written: give that value, or "
+                            "--override-opt_param-scheduler to use the new schedule",
                             is, was, checkpoint_.path());
             }
         } else if (changes_samples(rule) && !config_.checkpoints.override_data) {
@@ -78,7 +78,7 @@ class Changes {
              is);
     }
 
-    // A rate that does not decay has no use for where it would.
+    // The end of the decay has no effect on a constant learning rate.
     bool without_effect(std::string_view key) const {
         return key.starts_with("lr_decay_") && key != "lr_decay_style" &&
                config_.schedule.learning_rate().style == optim::DecayStyle::constant;
@@ -94,8 +94,8 @@ class Changes {
                                   const std::string& is) const {
         usage_error(what,
                     "{} was trained on other samples (was {}, is {}): after its {} samples the "
-                    "order would be another one: give what it was, or --override-data to train on "
-                    "this from here",
+                    "order would differ: give the old value, or --override-data to train on the "
+                    "new samples",
                     checkpoint_.path(), was, is, manifest_.counters.consumed_samples);
     }
 
@@ -110,8 +110,8 @@ class Changes {
         }
         if (data::same_dataset(identity_from(saved), identity_from(now))) return;
         usage_error(prefix,
-                    "is not the dataset that {} was trained on ({}, {} bytes; now {}): give that, "
-                    "or --override-data to train on this from here",
+                    "is not the dataset that {} was trained on ({}, {} bytes; now {}): give that "
+                    "dataset, or --override-data to train on this one",
                     checkpoint_.path(),
                     io::json_get<std::string>(saved, "prefix", checkpoint_.path()),
                     identity_from(saved).bin_bytes, identity_from(now).bin_bytes);

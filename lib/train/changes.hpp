@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run that goes on does otherwise than the run that wrote its checkpoint. Most of it may
-// change and is noted; what would silently spoil a training needs a flag that says it is meant.
+// The differences between a resumed run and the run that wrote its checkpoint. Most differences are
+// allowed and noted; those that would spoil a training without an error need an --override flag.
 #pragma once
 
 #include "ckpt/checkpoint.hpp"
@@ -8,14 +8,14 @@
 
 namespace lm::train {
 
-// The datasets that are trained on, for a checkpoint to remember: paths, weights and
-// DatasetIdentity. Reads a few pages of each.
+// Returns paths, weights and DatasetIdentity of the training datasets, for the manifest of a
+// checkpoint. Reads a few pages of each dataset.
 io::OrderedJson training_data(const RunConfig& config);
 
-// Throws Error(usage) when the tokenizer is another one (without --override-tokenizer), the samples
-// would be others (without --override-data) or the learning rate's schedule is (without
-// --override-opt_param-scheduler); notes other changes. With --finetune the tokenizer alone counts.
-// `data` is training_data() of now.
+// Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws
+// Error(usage) for another tokenizer without --override-tokenizer, other samples without
+// --override-data, or another schedule of the learning rate without --override-opt_param-scheduler;
+// notes other differences. With --finetune only the tokenizer is compared.
 void check_changes(const RunConfig& config, const io::OrderedJson& data,
                    const ckpt::Checkpoint& checkpoint);
 

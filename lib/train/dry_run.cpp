@@ -37,14 +37,14 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
         } else {
             cli::write_stdout(plan);
         }
-        // Of a plan for elsewhere, only what no host like this one could hold.
+        // A plan for other hosts is checked for one rank on a host like this one.
         const i64 ranks = flags.action.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });
     } else {
         problems.check([&] { check_writable(flags.checkpoints, flags.logging); });
     }
     for (const std::string& text : problems.not_yet()) {
-        note("{} (a training would stop here, the plan goes on)", text);
+        note("{} (the plan continues, a training would stop here)", text);
     }
     const auto& found = problems.found();
     if (found.empty()) return Exit::done;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// --dry-run: the plan of a run, and everything about it that does not fit. Trains and writes
-// nothing.
+// --dry-run: checks a run and prints its plan; trains and writes nothing.
 #pragma once
 
 #include "train/run_config.hpp"
 
 namespace lm::train {
 
-// Prints the plan for --world-size ranks, or `n_ranks` of which `ranks_here` are on this host, on
-// stdout as far as it can be told; with --print-config the configuration there, and the plan on
-// stderr. What lm-train cannot do yet and every problem go to stderr; Error(usage) when there is
-// one.
+// Prints the plan for --world-size ranks, else for `n_ranks` of which `ranks_here` are on this
+// host, on stdout; with --print-config the configuration goes to stdout and the plan to stderr.
+// Features that do not exist yet and all problems go to stderr. Throws Error(usage) when there is a
+// problem.
 Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ranks,
              i64 ranks_here);
 

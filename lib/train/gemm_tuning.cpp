@@ -16,7 +16,7 @@
 
 namespace lm::train {
 
-// ---- What is kept ------------------------------------------------------------------------------
+// ---- Stored choices ----------------------------------------------------------------------------
 
 ChoicesInDirectory::ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {
     io::make_directories(directory_);
@@ -46,17 +46,17 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
         ++n_kept_;
         return choice;
     } catch (const Error&) {
-        // Another rank may have been quicker.
+        // Another rank may have stored its choice first: use that one.
         if (!io::exists(path)) throw;
     }
     return find(key);
 }
 
-// ---- The products of a model -------------------------------------------------------------------
+// ---- The matrix products of a model ------------------------------------------------------------
 
 namespace {
 
-// Numbers as a model has them, not zeros: a GPU multiplies those at another clock.
+// Operands have values as in a model: with zeros, a GPU runs at another clock.
 class LinearLayers {
   public:
     LinearLayers(device::Device& device, DType type, i64 workspace_bytes)
@@ -148,10 +148,10 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     const i64 attention = share.n_heads * m.head_dim;
     const i64 qkv = attention + 2 * share.n_groups * m.head_dim;
     const i64 up = spec::is_gated(m.activation) ? 2 * share.ffn : share.ffn;
-    // A gated unit is an operation of its own after the product.
+    // A gated activation is a separate operation after the product.
     const spec::Activation activation =
         spec::is_gated(m.activation) ? spec::Activation::none : m.activation;
-    // Of tensor ranks, the first alone adds the bias of a row-parallel layer.
+    // Only the first tensor rank adds the bias of a row-parallel layer.
     const bool bias_once = m.linear_bias && tp_rank == 0;
     std::vector<LinearShape> shapes = {
         {.rows = rows,

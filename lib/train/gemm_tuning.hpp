@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --autotune DIR: before anything of a run is allocated, its matrix products are measured on its
-// device, and what was fastest is kept in DIR, a small file for each. What is there already is
-// taken as it is, so that a resumed run and every rank multiply alike.
+// --autotune DIR: before a run allocates its buffers, it measures its matrix products on the device
+// and stores the fastest algorithm of each in DIR, in a small file. Choices that exist in DIR are
+// used without measuring, so that a resumed run and all ranks use the same algorithms.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace lm::train {
 
-// Choices in a directory, which is made when it is missing. A file's first line is the key, its
-// second the choice.
+// Choices in a directory, which is created when it is missing. The first line of a file is the key,
+// the second the choice.
 class ChoicesInDirectory final : public device::TunedChoices {
   public:
     explicit ChoicesInDirectory(std::string directory);
@@ -35,16 +35,17 @@ struct LinearShape {
     i64 outputs = 0;
     bool bias = false;
     bool bias_gradient = false;
-    bool accumulated = false;  // gradients of weights are also added to those that are there
-    // Of its outputs, and that which made its inputs.
+    bool accumulated = false;  // weight gradients are also added to existing ones
+    // The activation of its outputs, and the one that computed its inputs.
     device::Activation activation = device::Activation::none;
     device::Activation input_activation = device::Activation::none;
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
-// Those of tensor rank `tp_rank`, for full sequences.
+
+// Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every product of those once on memory of its own, for a device that is tuning.
+// Runs every matrix product of `shapes` once on memory of its own; the device measures them.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

@@ -45,16 +45,16 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
     const i64 free = memory.total - memory.in_use;
     if (memory.buffers > free) {
         run_error(device.name(),
-                  "{} of its {} are free: the plan is {}: use a smaller --micro-batch-size, "
-                  "recompute, or more ranks",
+                  "{} of its {} are free, but the plan is {}: use a smaller --micro-batch-size, "
+                  "--recompute-granularity, or more ranks",
                   human_size(free), human_size(memory.total),
                   describe(memory_plan(config, at.tp, at.pp)));
     }
     const i64 all = std::max(memory.planned(), memory.allowed());
     if (all <= memory.total) return;
     warn(
-        "{}: buffers {}, NCCL {} by estimate and an allowance of {} are {} of its {}: the training "
-        "may run out of memory",
+        "{}: buffers {}, NCCL {} by estimate and an allowance of {} sum to {}, but it has {}: the "
+        "training may run out of memory",
         device.name(), human_size(memory.buffers), human_size(memory.nccl),
         human_size(all - memory.buffers - memory.nccl), human_size(all), human_size(memory.total));
 }
@@ -62,9 +62,9 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
 void compare_with_driver(const GpuMemory& memory, const std::string& device) {
     if (memory.in_use <= memory.allowed()) return;
     warn(
-        "{}: the driver says that {} are in use before the first step, {} more than the {} of "
-        "buffers, NCCL by estimate and an allowance of {}: another process is there (nvidia-smi "
-        "shows it), or libraries take more than is allowed for",
+        "{}: {} are in use before the first step, {} more than the {} of buffers, NCCL by estimate "
+        "and an allowance of {}: another process uses the GPU (see nvidia-smi), or libraries use "
+        "more than the allowance",
         device, human_size(memory.in_use), human_size(memory.in_use - memory.allowed()),
         human_size(memory.allowed()), human_size(cost::cuda_allowance_bytes));
 }

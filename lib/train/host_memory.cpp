@@ -12,8 +12,8 @@ namespace lm::train {
 namespace {
 
 struct Need {
-    cost::MemoryPlan rank;  // of the stage that needs most
-    i64 host = 0;           // of all ranks here
+    cost::MemoryPlan rank;  // of the stage with the most memory
+    i64 host = 0;           // of all ranks on this host
 };
 
 Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
@@ -32,15 +32,15 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
     return need;
 }
 
-// Beside the plan: stacks of threads, data read ahead, and the code that oneDNN generates, which
-// does not look whether it got memory for it.
+// Besides the plan: stacks of threads, prefetched data, and the code that oneDNN generates, which
+// does not check its allocations.
 constexpr i64 address_space_beside = i64{128} << 20;
 
 void check_address_space(const Need& need) {
     const auto room = cluster::address_room();
     const i64 wanted = need.rank.total() + address_space_beside;
     if (!room || wanted <= *room) return;
-    run_error("ulimit -v", "leaves {} of address space, the training wants {}: raise it",
+    run_error("ulimit -v", "leaves {} of address space, but the training needs {}: raise the limit",
               human_size(*room), human_size(wanted));
 }
 
@@ -54,7 +54,7 @@ void check_host_memory(const RunConfig& config, i64 ranks_here) {
     if (!room || need.host <= room->bytes) return;
     usage_error("--micro-batch-size",
                 "{} needs {} on this host ({} rank{}; of a rank: weights, gradients and optimizer "
-                "{}, activations {}, workspace {}), but {} are left ({}): use a smaller one, "
+                "{}, activations {}, workspace {}), but {} are left ({}): use a smaller value, "
                 "--recompute-granularity full, a smaller model, or more hosts",
                 config.trainer.micro_batch, human_size(need.host), ranks_here,
                 ranks_here == 1 ? "" : "s",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the plan of a run on CPUs fits into the memory of its hosts.
+// Checks that a run on CPUs fits into the memory of its hosts.
 #pragma once
 
 #include "base/types.hpp"
@@ -7,9 +7,9 @@
 
 namespace lm::train {
 
-// Throws Error(usage) with the numbers when `ranks_here` ranks of the run are too many for the
-// memory that this host has left (its control group's limit counts); never for a GPU. Ranks of the
-// stage that needs least are assumed when only some of a pipeline's are here.
+// Throws Error(usage) when `ranks_here` ranks of the run need more memory than this host has left,
+// including the limit of its control group. Does nothing for a GPU. When only some ranks of a
+// pipeline are here, they are assumed to be of the stage with the least memory.
 void check_host_memory(const RunConfig& config, i64 ranks_here);
 
 }  // namespace lm::train

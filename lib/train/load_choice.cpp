@@ -21,7 +21,7 @@ fs::path canonical(const std::string& path) {
     return result.has_filename() ? result : result.parent_path();  // "DIR/" is DIR
 }
 
-// The steps in `directory`; long lists are cut in the middle.
+// Returns the steps in `directory` as text; a long list is abbreviated in the middle.
 std::string list_of_steps(const fs::path& directory) {
     constexpr size_t most = 12;
     std::vector<std::string> names;
@@ -33,7 +33,7 @@ std::string list_of_steps(const fs::path& directory) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A step is named to be loaded: a training must not start from the beginning instead.
+// A missing step is always an error: the training must not start at iteration 0 instead.
 [[noreturn]] void fail_missing_step(const std::string& load) {
     const fs::path parent = canonical(load).parent_path();
     if (!io::is_directory(parent)) {
@@ -41,9 +41,9 @@ std::string list_of_steps(const fs::path& directory) {
     }
     const std::string steps = list_of_steps(parent);
     if (steps.empty()) {
-        usage_error(load, "--load: no such checkpoint: there is none in {}", parent.string());
+        usage_error(load, "--load: no such checkpoint: {} has none", parent.string());
     }
-    usage_error(load, "--load: no such checkpoint: there are {}", steps);
+    usage_error(load, "--load: no such checkpoint: existing ones are {}", steps);
 }
 
 void check_exists(const config::CheckpointFlags& flags) {
@@ -52,7 +52,7 @@ void check_exists(const config::CheckpointFlags& flags) {
         fail_missing_step(flags.load);
     }
     if (flags.fresh) return;
-    usage_error(flags.load, "--load: no such directory: give --fresh to start from the beginning");
+    usage_error(flags.load, "--load: no such directory: give --fresh to start at iteration 0");
 }
 
 }  // namespace
@@ -65,21 +65,20 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
     if (checkpoint) return checkpoint;
     if (flags.exit_on_missing) {
         usage_error(flags.load,
-                    "--load: holds no checkpoint, and --exit-on-missing-checkpoint is "
-                    "given");
+                    "--load: holds no checkpoint, and --exit-on-missing-checkpoint is given");
     }
     if (flags.finetune || flags.no_load_optim) {
         usage_error(flags.load,
-                    "--load: holds no checkpoint to take the weights from (a Hugging Face model is "
-                    "imported by lm-convert --to native)");
+                    "--load: holds no checkpoint with weights: import a Hugging Face model with "
+                    "lm-convert --to native");
     }
-    // Starting from the beginning is right in a directory that a run has claimed or nobody uses.
+    // Starting at iteration 0 is right in an empty directory and in one that a run has claimed.
     for (const std::string& name : io::list_directory(flags.load)) {
         if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
         usage_error(
             flags.load,
-            "--load: holds no checkpoint but other files ({}): give the directory of a run, "
-            "or an empty one (a Hugging Face model is imported by lm-convert --to native)",
+            "--load: holds no checkpoint but other files ({}): give the directory of a run or an "
+            "empty one, or import a Hugging Face model with lm-convert --to native",
             name);
     }
     return std::nullopt;
@@ -93,15 +92,16 @@ void check_save(const config::CheckpointFlags& flags,
     const bool own = start && canonical(start->path()).parent_path() == canonical(flags.save);
     if (own && !flags.finetune) return;
     if (flags.finetune) {
-        usage_error(flags.save,
-                    "--save: holds checkpoints of a run already, and --finetune starts another: "
-                    "give another directory; to go on with the run that is there, leave out "
-                    "--finetune and give it to --load as well");
+        usage_error(
+            flags.save,
+            "--save: holds checkpoints of a run already, and --finetune starts another run: "
+            "give another directory; to resume that run, omit --finetune and give the "
+            "directory to --load too");
     }
     usage_error(
         flags.save,
-        "--save: holds checkpoints of a run already: give it to --load as well to go on with "
-        "that run, or another directory");
+        "--save: holds checkpoints of a run already: give it to --load too to resume that run, "
+        "or give another directory");
 }
 
 }  // namespace lm::train

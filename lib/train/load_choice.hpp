@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoint a run starts from, and whether it may save where it wants to.
+// The checkpoint that a run starts from, and the check of the directory that it saves to.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace lm::train {
 
-// What --load means; nullopt: the run starts from the beginning. Throws Error(usage) when --load
-// names a step that is not there, or something that no run left, or does not exist without --fresh;
-// Error(failure) when none of its steps is complete.
+// Returns the checkpoint of --load, or nullopt when the run starts at iteration 0. Throws
+// Error(usage) when --load names a step that does not exist, has files but no checkpoint of a run,
+// or does not exist and --fresh is not given; throws Error(failure) when none of its steps is
+// complete.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags);
 
-// A directory that holds steps is saved to by the run alone that goes on from one of them: another
-// would mix its own among them. Throws Error(usage). `start` is what find_checkpoint() found.
+// Throws Error(usage) when --save has steps and the run does not resume from one of them: it would
+// mix its steps with those of another run. `start` is the result of find_checkpoint().
 void check_save(const config::CheckpointFlags& flags, const std::optional<ckpt::Checkpoint>& start);
 
 }  // namespace lm::train

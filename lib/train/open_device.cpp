@@ -22,7 +22,7 @@
 namespace lm::train {
 namespace {
 
-// Beside this library.
+// The plugin is in the directory of this library.
 std::filesystem::path plugin_path() {
     if (const char* const directory = std::getenv("LM_PLUGIN_DIR")) {
         return std::filesystem::path(directory) / cuda::plugin_file;
@@ -37,14 +37,14 @@ const cuda::Plugin* open_plugin() {
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) {
         run_error("cuda",
-                  "this build has no CUDA plugin ({}): build where nvcc is, or use --device cpu",
+                  "this build has no CUDA plugin ({}): build with nvcc, or use --device cpu",
                   path.string());
     }
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         run_error("cuda",
-                  "the CUDA plugin cannot be opened: {}: name the directory of CUDA's libraries in "
-                  "LD_LIBRARY_PATH (a cluster's module does), or install them",
+                  "the CUDA plugin cannot be opened: {}: install CUDA's libraries, or set "
+                  "LD_LIBRARY_PATH to their directory (on a cluster: load the CUDA module)",
                   dlerror());
     }
     using Entry = const cuda::Plugin* (*)();
@@ -53,8 +53,8 @@ const cuda::Plugin* open_plugin() {
     const cuda::Plugin* const plugin = entry();
     if (plugin->abi != cuda::plugin_abi) {
         run_error(path.string(),
-                  "belongs to another version of the toolkit (ABI {}, not {}): install both from "
-                  "one build",
+                  "belongs to another version of the toolkit (ABI {}, expected {}): install both "
+                  "from one build",
                   plugin->abi, cuda::plugin_abi);
     }
     return plugin;
@@ -69,7 +69,7 @@ const cuda::Plugin& cuda_plugin() {
 
 namespace {
 
-// Whether to look for a GPU at all: opening the plugin with its libraries takes a while.
+// Returns true when it is worth opening the plugin, which takes a while with its libraries.
 bool has_driver() {
     if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
     void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -77,24 +77,24 @@ bool has_driver() {
     return driver != nullptr;
 }
 
-// This rank's number among those of its host.
+// Returns the index of this rank among the ranks of its host.
 i64 place_of(comm::Group& world) {
     const i64 by_name = parallel::place_on_host(world);
     return rank_on_host().value_or(by_name);
 }
 
-// The GPU of rank `place` of its host.
+// Returns the index of the GPU of rank `place` of its host.
 int index_of_gpu(i64 place, int n_ranks) {
     const i64 n_devices = cuda_plugin().count_devices(n_ranks);
     if (n_devices > 1 && place >= n_devices) {
         run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
                   n_devices);
     }
-    // A launcher may give each rank a GPU of its own to see.
+    // With one visible GPU, the launcher has assigned a GPU to each rank.
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
-// Before anything else is allocated.
+// Measures matrix products, before anything else is allocated.
 void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);
@@ -111,7 +111,7 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     }
     device.tune(nullptr);
     if (rank != 0) return;
-    note("autotune: {} products measured, {} found in {}, in {:.1f} s", choices.n_kept(),
+    note("autotune: {} matrix products measured, {} found in {}, in {:.1f} s", choices.n_kept(),
          choices.n_found(), config.autotune, watch.elapsed_s());
 }
 
@@ -128,15 +128,16 @@ std::string choose_device(const std::string& choice, comm::Group& world) {
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
     if (n_gpus == 0) return "cpu";
     if (n_gpus == world.size()) return "cuda";
-    i64 without = usable ? 0 : world.size() - world.rank();  // largest on the first of these
+    i64 without = usable ? 0 : world.size() - world.rank();  // largest on the first such rank
     world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
     const i64 first_without = world.size() - without;
     if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
     throw JointError(
         Exit::usage,
-        fmt::format("--device auto: {} of {} ranks can use a GPU, rank {} cannot: name "
-                    "the device, or repair that rank's machine",
-                    n_gpus, world.size(), first_without));
+        fmt::format(
+            "--device auto: {} of {} ranks can use a GPU, rank {} cannot: give --device cpu or "
+            "cuda, or repair the machine of that rank",
+            n_gpus, world.size(), first_without));
 }
 
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world) {

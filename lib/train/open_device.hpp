@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that --device names. CUDA lives in a plugin, liblm_cuda.so beside this library, that
-// is opened only when it is asked for, or looked for by "auto".
+// Opens the device of --device. CUDA is a plugin, liblm_cuda.so beside this library, which is
+// opened for --device cuda, and for --device auto when there is an NVIDIA driver.
 #pragma once
 
 #include <memory>
@@ -12,26 +12,27 @@
 
 namespace lm::train {
 
-// The plugin. Throws Error(failure) when there is none, when a library that it needs is missing, or
-// when it belongs to another build. The environment's LM_PLUGIN_DIR names another directory to take
-// it from.
+// Returns the plugin, opened on the first call. Throws Error(failure) when it does not exist, when
+// a library that it needs is missing, or when it belongs to another build. The environment variable
+// LM_PLUGIN_DIR names another directory for it.
 const cuda::Plugin& cuda_plugin();
 
-// "auto" becomes "cuda" when all ranks can use their GPU, "cpu" when none can. Throws Error(usage)
-// when they differ. Collective.
+// Returns "cuda" or "cpu" for "auto": "cuda" when all ranks can use their GPU, "cpu" when none can.
+// Throws Error(usage) when only some can. Returns other choices unchanged. Collective.
 std::string choose_device(const std::string& choice, comm::Group& world);
 
-// The device of this rank: with CUDA, the GPU of its place among the ranks of its host. Throws
-// Error(failure). Collective.
+// Opens the device of this rank: the CPU, or the GPU with the index of the rank among the ranks of
+// its host. Throws Error(failure). Collective.
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world);
 
-// The grid of config.parallel, whose groups carry tensors of `device`: over NCCL where several
-// ranks have GPUs, which waits `timeout_s` for ranks that do not come. Collective.
+// Connects the ranks: returns the grid of config.parallel, whose groups transfer tensors of
+// `device`, over NCCL when several ranks have GPUs. Waits at most `timeout_s` for other ranks.
+// Collective.
 parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
                        double timeout_s);
 
-// True: a plugin is there, and the GPU of rank `place` on its host, of `n_ranks`, is this process's
-// to use. False: `why` says what is missing.
+// Returns true when the plugin can be opened and this process can use the GPU of rank `place` of
+// its host, of `n_ranks` in all. Otherwise sets `why` to the reason.
 bool cuda_is_usable(std::string& why, i64 place = 0, int n_ranks = 1);
 
 }  // namespace lm::train

@@ -22,7 +22,7 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
     plan += fmt::format(" > {:<12} {}\n", what, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// "rope positions, RMSNorm, swiglu, 8 key-value groups, head of its own, no biases"
+// Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
 std::string kind_text(const spec::ModelConfig& model) {
     std::string text = fmt::format("{} positions, {}, {}", name_of(model.position),
                                    name_of(model.normalization), name_of(model.activation));
@@ -31,7 +31,7 @@ std::string kind_text(const spec::ModelConfig& model) {
             fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
     }
     if (model.embedding_norm) text += ", embedding norm";
-    text += model.untied_head ? ", head of its own" : ", tied head";
+    text += model.untied_head ? ", untied head" : ", tied head";
     if (!model.linear_bias) text += ", no biases";
     return text;
 }
@@ -72,7 +72,8 @@ void add_schedule(std::string& plan, const RunConfig& config) {
     if (stages.size() > 1) {
         line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
              ramp.global_batch, stages.size(), micro);
-    } else if (ramp.global_batch % (micro * dp) != 0) {  // the plan of an error
+    } else if (ramp.global_batch % (micro * dp) !=
+               0) {  // refused elsewhere; a plan shows it nevertheless
         line(plan, "batch", "{} samples", ramp.global_batch);
     } else {
         line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch,
@@ -106,7 +107,8 @@ void add_ranks(std::string& plan, const RunConfig& config) {
     for (const LayoutLine& each : describe_layout(config)) line(plan, each.what, "{}", each.text);
 }
 
-// What --dry-run says on top: every stage of the ramp, and the rate where it matters.
+// Adds the lines of --dry-run only: each stage of the ramp, and the learning rate at its key
+// points.
 void add_schedule_details(std::string& plan, const RunConfig& config) {
     const optim::Schedule& schedule = config.schedule;
     for (const std::string& text : optim::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
@@ -121,7 +123,7 @@ void add_schedule_details(std::string& plan, const RunConfig& config) {
              point.done.iteration, point.done.samples);
     }
     for (const IterationRange& range : parse_skip_ranges(config.stopping.skip_ranges)) {
-        line(plan, "skipped", "iterations {} to {}: their samples are taken, not trained on",
+        line(plan, "skipped", "iterations {} to {}: their samples are consumed without training",
              range.first, range.last);
     }
 }
@@ -131,7 +133,7 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
         for (const std::string& text : data::describe_use(name, source, n))
             line(plan, "data", "{}", text);
     };
-    if (!data.train) return;  // a plan that goes on without
+    if (!data.train) return;  // the data has a problem, which is reported elsewhere
     describe("train", *data.train, config.schedule.end().samples);
     for (const data::NamedSource& set : data.valid) {
         describe(set.name, *set.source, config.validation_samples);
@@ -148,7 +150,7 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
     }
 }
 
-// Of the pipeline stage that needs most.
+// Returns the plan of the pipeline stage with the most memory.
 cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
     const TrainerConfig& trainer = config.trainer;
     const cost::StepShape step{
@@ -184,7 +186,7 @@ void add_memory(std::string& plan, const RunConfig& config) {
          nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "");
 }
 
-// Where the schedule or a flag ends the run, whichever comes first.
+// Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config) {
     const config::StoppingFlags& stopping = config.stopping;
     const i64 total = config.schedule.total_iterations();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run is going to do, for people, before it does it.
+// The plan of a run as text, printed before it starts.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace lm::train {
 
-// Lines: parameters, schedule, learning rate, data and epochs, memory, checkpoints. The
-// data has been opened and checked by then.
+// Returns lines on parameters, ranks, schedule, data, memory and checkpoints. `data` is the opened
+// data of the run.
 std::string describe_plan(const RunConfig& config, const data::DataSets& data);
 
 }  // namespace lm::train

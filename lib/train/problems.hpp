@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a run: a training stops at the first thing, a plan goes on and lists them all.
+// The problems of a run: a training stops at the first one, a plan collects them all.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace lm::train {
 class Problems {
   public:
     enum class Mode {
-        stop,         // the first one is thrown
-        collect,      // all are kept
-        collect_plan  // the same, and what lm-train cannot do yet is kept apart: another cluster's
-                      // plan is right nevertheless
+        stop,         // throw the first one
+        collect,      // collect all
+        collect_plan  // the same, but collect missing features separately: they do not make a plan
+                      // for another cluster wrong
     };
     explicit Problems(Mode mode) : mode_(mode) {}
 
-    // False when `check` threw an Error of the user's making, which was kept.
+    // Calls `check`. Returns false when it threw an Error that is not a bug and that was collected.
     template <typename Check>
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // The same for something that lm-train cannot do yet.
+    // The same for a feature that lm-train does not have yet.
     template <typename Check>
     bool check_built(Check&& check) {
         return run(check, mode_ == Mode::collect_plan ? not_yet_ : found_);

@@ -28,11 +28,13 @@ bool time_is_over(Stop stop) {
 
 IterationRange parse_range(std::string_view option, std::string_view text) {
     const size_t dash = text.find('-');
-    if (dash == text.npos) usage_error(option, "'{}' is no range A-B", text);
+    if (dash == text.npos) usage_error(option, "'{}' is not a range A-B", text);
     const IterationRange range{parse_count(option, text.substr(0, dash)),
                                parse_count(option, text.substr(dash + 1))};
     if (range.first < 1 || range.last < range.first) {
-        usage_error(option, "'{}' is no range of iterations, which count from 1", text);
+        usage_error(option,
+                    "'{}' is not a range of iterations: they count from 1, and A must not exceed B",
+                    text);
     }
     return range;
 }
@@ -123,8 +125,9 @@ Exit exit_code(Stop stop) {
 }
 
 std::string stopped_text(i64 iteration, i64 total) {
-    return fmt::format("stopped after iteration {} of {}: the same command with --load goes on",
-                       iteration, total);
+    return fmt::format(
+        "stopped after iteration {} of {}: rerun the same command with --load to resume", iteration,
+        total);
 }
 
 std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total) {
@@ -132,7 +135,7 @@ std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iterati
     const std::string again = stopped_text(iteration, total);
     switch (stop) {
         case Stop::kill_switch:
-            return fmt::format("--kill-switch-path: {} exists: {}: remove it to train on",
+            return fmt::format("--kill-switch-path: {} exists: {}: remove it to resume",
                                flags.kill_switch, where);
         case Stop::exit_interval:
             return fmt::format("--exit-interval {}: {}", *flags.exit_interval, again);

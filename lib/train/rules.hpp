@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loop does after an iteration, as pure functions of where the run is and what the flags
-// say: tested without a model. Order in the loop: log, save, evaluate, stop. A save comes before an
-// evaluation, so that a hang in the latter loses nothing.
+// What the training loop does after an iteration, as pure functions of its state and of the flags,
+// so that tests need no model. The loop logs, saves, evaluates and stops in this order; saving
+// comes before evaluating, so that a hang of the evaluation loses nothing.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,18 @@
 
 namespace lm::train {
 
-// Iterations first to last, both included.
+// Iterations `first` to `last`, both included.
 struct IterationRange {
     i64 first = 0;
     i64 last = 0;
 };
 
-// --skip-train-iteration-range A-B C-D: sorted, ranges that touch joined. Throws Error(usage).
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges; adjacent ranges are joined.
+// Throws Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
 
-// From the largest scale that fp32 holds down to 1 there are 127 halvings: a training whose
-// gradients overflow so often in a row has another problem.
+// Overflows in a row after which the training stops. From the largest scale of fp32 down to 1 there
+// are 127 halvings, so a longer series has another cause than the scale.
 constexpr i64 most_skipped_in_a_row = 150;
 
 struct LoopRules {
@@ -37,35 +38,35 @@ struct LoopRules {
     std::optional<i64> save_interval;
     std::vector<spec::SaveRange> save_schedule;
     std::optional<i64> exit_interval;   // iterations of this run
-    std::optional<i64> exit_iteration;  // absolute
-    std::optional<i64> exit_samples;    // consumed, absolute
+    std::optional<i64> exit_iteration;  // of the whole training
+    std::optional<i64> exit_samples;    // consumed by the whole training
     std::optional<double> exit_duration_s;
-    std::optional<i64> check_replicas;
-    std::vector<IterationRange> skip;  // batches of these are taken but not trained on
+    std::optional<i64> check_replicas;  // iterations between two checks
+    std::vector<IterationRange> skip;   // their batches are consumed but not trained on
 };
 
-// Where a run is after an iteration.
+// The state of the loop after an iteration.
 struct Situation {
     optim::Counters done;
     i64 run_iterations = 0;  // of this process
-    double elapsed_s = 0;    // since it started
-    bool finished = false;   // the schedule's end
+    double elapsed_s = 0;    // since the process started
+    bool finished = false;   // the schedule has ended
     bool stop_signal = false;
     bool kill_switch = false;  // the file exists
     bool save_switch = false;
 };
 
-// Copies on several ranks are compared before the save of the same iteration, which must not keep
-// what is damaged.
+// The copies on different ranks are compared before the save of the same iteration, so that no
+// damaged state is saved.
 bool should_check_replicas(const LoopRules& rules, const Situation& now);
 bool should_log(const LoopRules& rules, const Situation& now);
-// On its own account; a run that stops saves as well.
+// True at the save interval or schedule; a run that stops saves as well.
 bool should_save(const LoopRules& rules, const Situation& now);
-// Not when the run stops because its time is over: signal, duration, kill switch.
+// False when the run stops because its time is over: signal, duration, kill switch.
 bool should_evaluate(const LoopRules& rules, const Situation& now);
-// Once, when the training has come to its end and the last validation is done.
+// True once, at the end of the training after the last validation.
 bool should_test(const LoopRules& rules, const Situation& now);
-// The range that holds `iteration`, or nullptr.
+// Returns the skipped range that contains `iteration`, or nullptr.
 const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
 
 enum class Stop {
@@ -79,15 +80,16 @@ enum class Stop {
     kill_switch
 };
 
-// The first reason that holds, those that end the whole training before those that ask to be run
-// again, the kill switch before all. Also asked before the first iteration: all but the duration
-// may hold then (each run makes an iteration, so that a job array cannot spin without progress).
+// Returns the first reason to stop that holds: the kill switch, then reasons that end the whole
+// training, then reasons to run the same command again. It is also asked before the first
+// iteration, where every reason but the duration may hold: each run makes at least one iteration,
+// so that a series of jobs cannot restart for ever without progress.
 Stop should_stop(const LoopRules& rules, const Situation& now);
 Exit exit_code(Stop stop);
-// "stopped after iteration 10 of 60: the same command with --load goes on"
+// Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
 std::string stopped_text(i64 iteration, i64 total);
-// Which flag ended the run after `iteration` of `total`, and how it goes on; empty where that is no
-// flag.
+// Returns the note on the flag that ended the run after `iteration` of `total` and on how to
+// resume; empty when no flag ended it.
 std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total);
 
 }  // namespace lm::train

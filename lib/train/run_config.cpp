@@ -72,7 +72,7 @@ void check_loads(const config::CheckpointFlags& flags) {
 
 void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
     const optim::Counters& end = config.schedule.end();
-    // Megatron asks for --train-samples, though a last batch that is not whole is never taken.
+    // Megatron's index has --train-samples samples, although an incomplete last batch is not used.
     config.data.train_samples = flags.train_samples.value_or(end.samples);
     const config::ValidationFlags& validation = config.validation;
     if (validation.iters == 0 || config.action.benchmark) return;
@@ -84,7 +84,7 @@ void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
     config.data.test_samples = config.validation_samples;
 }
 
-// From the flags to a run, one kind of flag after the other; what fits badly goes to `problems`.
+// Resolves the flags section by section; adds everything that does not fit to `problems`.
 class Resolver {
   public:
     Resolver(const config::TrainFlags& flags, i64 n_ranks, Problems& problems)
@@ -112,10 +112,10 @@ class Resolver {
     }
 
   private:
-    // 0: not given.
+    // Returns 0 when the flag is not given.
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
 
-    // False: the plan of such a run would make no sense.
+    // Returns false when the output flags are invalid, so that no plan can be made.
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
@@ -124,7 +124,8 @@ class Resolver {
         });
         problems_.check([&] {
             const i64 threads = at_least("--threads", flags_.device.threads.value_or(1), 1);
-            if (threads > 1024) usage_error("--threads", "{} is more than 1024", threads);
+            if (threads > 1024)
+                usage_error("--threads", "must be at most 1024, but is {}", threads);
         });
         return problems_.check([&] {
             check_intervals(flags_);
@@ -174,7 +175,8 @@ class Resolver {
     }
 
     void resolve_schedule() {
-        // What these lack is a problem already: a schedule without them would find false ones.
+        // A missing sequence length or batch size has been reported: resolving the schedule without
+        // them would report false problems.
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
         if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
@@ -215,7 +217,8 @@ class Resolver {
                 .overlap_param_gather = flags.overlap_param_gather};
     }
 
-    // Tensor ranks can share the rows of a micro-batch of every length that the run will see.
+    // Checks that tensor ranks can divide the rows of a micro-batch of every sequence length of the
+    // run.
     void check_rows() const {
         const i64 micro_batch = this->micro_batch();
         config::require_equal_rows(parallel_, micro_batch, model_->seq_length);
@@ -270,7 +273,7 @@ class Resolver {
     std::optional<spec::ModelConfig> model_;
     spec::Precision precision_;
     spec::ParallelConfig parallel_;
-    i64 per_replica_ = 1;      // ranks
+    i64 per_replica_ = 1;      // ranks of one replica of the model
     i64 n_micro_batches_ = 1;  // of a full batch on one replica
     std::optional<optim::Schedule> schedule_;
 };
@@ -283,7 +286,7 @@ std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string co
 }
 
 RunConfig resolve(const config::TrainFlags& flags, std::string command_line, i64 n_ranks) {
-    if (flags.action.world_size) usage_error("--world-size", "goes with --dry-run");
+    if (flags.action.world_size) usage_error("--world-size", "needs --dry-run");
     Problems problems(Problems::Mode::stop);
     return *resolve(flags, std::move(command_line), n_ranks, problems);
 }

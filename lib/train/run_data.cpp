@@ -23,7 +23,7 @@ std::vector<std::string> groups_of(std::string_view option, const std::vector<st
                                    const std::string& file) {
     if (file.empty()) return given;
     const std::string file_option = std::string(option) + "-path";
-    if (!given.empty()) usage_error(file_option, "excludes {}", option);
+    if (!given.empty()) usage_error(file_option, "contradicts {}: give one of the two", option);
     return data::read_group_file(file_option, file);
 }
 
@@ -31,17 +31,18 @@ bool is_mock(const data::DataConfig& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
 }
 
-// The same tokenizer can come in other files, as GPT-2's does; but its end of document is one.
+// Two digests may belong to the same tokenizer in different files, as with GPT-2's, so a difference
+// is a warning; another end-of-document token is an error.
 void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);
     if (!metadata || metadata->tokenizer.digest == named.digest()) return;
     if (metadata->eod_id && named.eod() && *metadata->eod_id != *named.eod()) {
         usage_error(data::metadata_path(prefix),
-                    "the data was made with another tokenizer ({}, end of document {}) than the "
-                    "one named (end of document {}): name that one, or none",
+                    "the data's tokenizer is {} with end of document {}, but the given one has end "
+                    "of document {}: give the data's tokenizer or none",
                     metadata->tokenizer.type, *metadata->eod_id, *named.eod());
     }
-    warn("{}: the data was made with another tokenizer ({}, {} ids) than the one named ({} ids)",
+    warn("{}: the data's tokenizer is {} with {} ids, but the given one has {} ids",
          data::metadata_path(prefix), metadata->tokenizer.type, metadata->tokenizer.vocab_size,
          named.vocab_size());
 }
@@ -69,9 +70,10 @@ data::DataConfig data_config(const config::DataFlags& flags, u64 seed) {
 void check_mock(const data::DataConfig& data, bool mock_data) {
     if (is_mock(data) && !mock_data) {
         usage_error("--data-path",
-                    "must be given: the PREFIX of tokens that lm-preprocess made (or --mock-data)");
+                    "must be given: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
     }
-    if (!is_mock(data) && mock_data) usage_error("--mock-data", "excludes --data-path");
+    if (!is_mock(data) && mock_data)
+        usage_error("--mock-data", "contradicts --data-path: give one of the two");
 }
 
 Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data) {

@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::string_view option = "--show-samples";
 
-// The iteration that trains on each sample, for samples asked for in rising order.
+// Finds the iteration that trains on each sample; samples must be asked in ascending order.
 class Iterations {
   public:
     explicit Iterations(const optim::Schedule& schedule) : schedule_(schedule) {}
     struct At {
         i64 iteration = 0;
-        i64 seq_length = 0;  // tokens of the sample that it takes
+        i64 seq_length = 0;  // tokens of the sample that it trains on
     };
     At of(i64 sample) {
         while (next_.samples <= sample) {
@@ -65,7 +65,9 @@ SampleRange parse_sample_range(const std::string& text) {
     range.first = parse_count(option, whole.substr(0, dash));
     range.last = dash == whole.npos ? range.first : parse_count(option, whole.substr(dash + 1));
     if (range.first < 0 || range.last < range.first) {
-        usage_error(option, "'{}' is no range A-B of samples, which count from 0", text);
+        usage_error(
+            option,
+            "'{}' is not a range A-B of samples: they count from 0, and A must not exceed B", text);
     }
     return range;
 }
@@ -73,7 +75,7 @@ SampleRange parse_sample_range(const std::string& text) {
 void show_samples(const RunConfig& config, const config::DataFlags& flags,
                   const SampleRange& range) {
     if (range.last >= config.schedule.end().samples) {
-        usage_error(option, "{} is beyond the {} samples of this training", range.last,
+        usage_error(option, "sample {} does not exist: the training has {} samples", range.last,
                     config.schedule.end().samples);
     }
     const data::DataSets data = open_data(config);
@@ -86,7 +88,7 @@ void show_samples(const RunConfig& config, const config::DataFlags& flags,
         io::OrderedJson pieces = io::OrderedJson::array();
         auto rest = std::span<const i32>(tokens).first(static_cast<size_t>(at.seq_length) + 1);
         for (data::TokenSpan piece : data.train->spans(sample)) {
-            if (rest.empty()) break;  // a curriculum cuts the sample short
+            if (rest.empty()) break;  // a curriculum uses the first tokens only
             piece.count = std::min(piece.count, static_cast<i64>(rest.size()));
             const size_t count = static_cast<size_t>(piece.count);
             pieces.push_back(piece_json(piece, rest.first(count), tokenizer.get()));

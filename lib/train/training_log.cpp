@@ -73,7 +73,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const Taken& tak
     const spec::ModelConfig& model = config_.trainer.model;
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = taken.global_batch * taken.seq_length;
-    // Of one rank, as Megatron logs it.
+    // FLOPs of one rank, as in Megatron's log.
     const auto flops = [&](bool recompute) {
         return cost::iteration_flops(model, spec::padded_vocab(model, parallel), taken.global_batch,
                                      taken.seq_length, recompute) /
@@ -92,7 +92,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const Taken& tak
         step.loss = result.loss;
         tensorboard_->iteration(step);
     }
-    if (iterations_++ == 0) return;  // the first one warms up caches and pages
+    if (iterations_++ == 0) return;  // the first iteration includes warm-up
     Spell& spell = timed ? timed_ : measured_;
     spell.s += elapsed_s;
     spell.tokens += tokens;
@@ -107,7 +107,7 @@ void TrainingLog::skipped(const optim::Counters& done, double rate, const Taken&
 }
 
 void TrainingLog::print(const std::string& lines) {
-    // A log that cannot be written must not end a training.
+    // A training continues when its log cannot be written.
     try {
         if (writes_ && stdout_works_) {
             cli::write_stdout(lines + "\n");
@@ -115,7 +115,7 @@ void TrainingLog::print(const std::string& lines) {
         }
     } catch (const Error& error) {
         stdout_works_ = false;
-        warn("{}: no log lines there from here on", error.what());
+        warn("{}: no log lines are written there from here on", error.what());
     }
     if (log_file_) log_file_->write(lines);
 }
@@ -149,8 +149,7 @@ void TrainingLog::saved(const ckpt::SaveResult& result, double elapsed_s) {
     note("{}: saved, {} in {}", result.path, human_size(result.bytes), human_duration(elapsed_s));
 }
 
-// Model FLOPs leave out what recomputation makes again, hardware FLOPs count it (Korthikanti et al.
-// 2022, section 6.3).
+// Hardware FLOPs include recomputation, model FLOPs do not (Korthikanti et al. 2022, section 6.3).
 void TrainingLog::print_utilisation(const RunConfig& config, const std::string& device,
                                     double step_s) const {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
@@ -169,7 +168,7 @@ void TrainingLog::print_utilisation(const RunConfig& config, const std::string& 
         text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * rate(false) / *peak,
                             *peak / 1e12, name_of(dtype));
     } else {
-        text += cost::is_slice(device) ? ", no MFU: a MIG slice has a part of its GPU's peak"
+        text += cost::is_slice(device) ? ", no MFU: the peak of a MIG slice is not known"
                                        : ", no MFU: its peak is not known";
     }
     cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
@@ -198,13 +197,13 @@ void TrainingLog::benchmark(Trainer& trainer, const RunConfig& config,
 
 void TrainingLog::print_operations() const {
     if (timed_.iterations == 0) {
-        cli::write_stdout("operations were not timed: that takes 3 iterations or more\n");
+        cli::write_stdout("operations were not timed: that needs at least 3 iterations\n");
         return;
     }
     const auto n = static_cast<double>(timed_.iterations);
-    cli::write_stdout(
-        fmt::format("operations: with each of them timed, {:.1f} ms per iteration over {} others\n",
-                    timed_.s / n * 1e3, timed_.iterations));
+    cli::write_stdout(fmt::format(
+        "operations: {:.1f} ms per iteration over {} others, with each operation timed\n",
+        timed_.s / n * 1e3, timed_.iterations));
     std::vector<device::Op> order;
     double in_ops_s = 0;
     for (int i = 0; i < static_cast<int>(device::Op::count); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reports: Megatron's log line on stdout and in --log-file, JSON lines, TensorBoard, and
-// the closing table of --benchmark.
+// The log of a training: Megatron's log line on stdout and in --log-file, JSON lines, TensorBoard,
+// and the final table of --benchmark.
 #pragma once
 
 #include <optional>
@@ -15,23 +15,23 @@ namespace lm::train {
 
 class TrainingLog {
   public:
-    // `writes` false: a rank that keeps the sums but leaves the writing to rank 0.
+    // `writes`: false on all ranks but rank 0; they compute the sums only.
     TrainingLog(const RunConfig& config, const optim::Counters& start, bool writes = true);
 
-    // What an iteration took.
+    // The batch of an iteration.
     struct Taken {
         i64 global_batch = 0;
         i64 seq_length = 0;
     };
-    // An iteration was done: `rate` is the next one's, as in Megatron's log line. Each of its
-    // operations was measured by op_times() if `timed`.
+    // Adds an iteration. `rate` is the learning rate of the next one, as in Megatron's log line.
+    // `timed`: op_times() has measured each of its operations.
     void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
              double elapsed_s, bool timed = false);
-    // An iteration's batch was taken but not trained on.
+    // Adds an iteration whose batch was consumed without training.
     void skipped(const optim::Counters& done, double rate, const Taken& taken);
-    // Logs what has been added since the last time.
+    // Logs the iterations since the previous call.
     void log(const optim::Counters& done, double rate);
-    // `when` stands in the line: "iteration 1000".
+    // Logs a validation loss. `when` is part of the line: "iteration 1000".
     void validation(const std::string& name, const std::string& when, const optim::Counters& done,
                     double loss, i64 n_samples, double elapsed_s);
     void saved(const ckpt::SaveResult& result, double elapsed_s);
@@ -40,9 +40,9 @@ class TrainingLog {
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
     device::OpTimes& op_times() { return op_times_; }
-    // Tokens/s and FLOP/s of the iterations after the first, but for those that were timed, and
-    // where the time of these went: measuring operations costs time itself.
-    // `device` is this rank's; a GPU's peak gives MFU.
+    // Prints tokens/s and FLOP/s of the iterations after the first, without the timed ones, because
+    // measuring operations takes time itself, and a table of the timed ones. `device` is this
+    // rank's; the peak of a GPU gives MFU.
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
 
   private:

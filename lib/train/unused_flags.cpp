@@ -17,7 +17,7 @@ class Given {
 
     void refuse(bool used, Names names, std::string_view owner) const {
         for (const std::string_view name : names) {
-            if (!used && options_.given(name)) usage_error(name, "goes with {}", owner);
+            if (!used && options_.given(name)) usage_error(name, "needs {}", owner);
         }
     }
     bool has(std::string_view name) const { return options_.given(name); }
@@ -56,16 +56,16 @@ void check_unused_flags(const config::TrainFlags& flags) {
     check_curriculum(given, flags.schedule.curriculum);
     given.ignore(flags.device.choice != "cpu",
                  {"--attention-backend", "--allow-tf32", "--autotune"},
-                 "for a GPU, and this run computes on the CPU");
+                 "this run computes on the CPU");
     if (flags.device.choice != "cpu" && (flags.device.attention_backend == "unfused" ||
                                          flags.device.attention_backend == "local")) {
-        note("--attention-backend {}: ignored: attention is always one kernel",
+        note("--attention-backend {}: ignored: attention is always a fused kernel",
              flags.device.attention_backend);
     }
     given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
-                 "only --lr-decay-style WSD ends so");
+                 "it has an effect with --lr-decay-style WSD only");
     given.ignore(flags.data.order != "stateless", {"--data-cache-path"},
                  "--data-order stateless has no index");
     given.ignore(flags.precision.fp16 || !flags.deepspeed_config.empty(),
@@ -75,9 +75,9 @@ void check_unused_flags(const config::TrainFlags& flags) {
     given.ignore(
         !given.has("--loss-scale"),
         {"--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"},
-        "--loss-scale fixes the scale");
+        "--loss-scale sets a fixed scale");
     given.ignore(flags.parallel.tensor > 1, {"--sequence-parallel"},
-                 "only --tensor-model-parallel-size above 1 has rows to cut");
+                 "it has an effect with --tensor-model-parallel-size above 1 only");
 }
 
 }  // namespace lm::train

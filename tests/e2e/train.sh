@@ -74,7 +74,7 @@ until grep -q 'SIGUSR2: after iteration' signal.err; do
 done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
-grep -q 'SIGUSR1: stopped after iteration .* of .*: the same command with --load goes on' signal.err || fail "SIGUSR1: not said"
+grep -q 'SIGUSR1: stopped after iteration .* of .*: rerun the same command with --load to resume' signal.err || fail "SIGUSR1: not said"
 # A storm of signals: no signal frame overwrites the heap, where generated code sometimes keeps the stack
 # pointer.
 lm-train --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
@@ -195,7 +195,7 @@ wrong 2 '--save: holds checkpoints of a run already' lm-train "${args[@]}" --sav
 mkdir foreign; echo '{}' >foreign/config.json
 wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --load foreign
 mkdir empty
-wrong 2 '--load: holds no checkpoint to take the weights from \(a Hugging Face model is imported' lm-train "${args[@]}" --load empty --finetune
+wrong 2 '--load: holds no checkpoint with weights: import a Hugging Face model' lm-train "${args[@]}" --load empty --finetune
 expect 0 'starting from iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
 wrong 2 '--exit-interval: needs --save' lm-train "${args[@]}" --exit-interval 3
 expect 2 '^lm-train: --save: .*cannot be written|is not a directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run

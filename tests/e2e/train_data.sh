@@ -122,11 +122,11 @@ run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 
 [ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"
 
 # Data of another tokenizer than the given one.
-expect 2 'data_text_document.json: the data was made with another tokenizer .ByteTokenizer, end of document 256. than the one named' \
+expect 2 'data_text_document.json: the data.s tokenizer is ByteTokenizer with end of document 256, but the given one has' \
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
 run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run
-grep -q 'warning: data_text_document.json: the data was made with another tokenizer (ByteTokenizer, 257 ids) than the one named (50257 ids)' \
+grep -q 'warning: data_text_document.json: the data.s tokenizer is ByteTokenizer with 257 ids, but the given one has 50257 ids' \
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 

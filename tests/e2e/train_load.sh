@@ -20,14 +20,14 @@ unchanged() { diff ck.state <(state_of ck) >differ || fail "$*: the run's checkp
 for load in ck/global_step13 ck/global_step13/ ./ck/../ck/global_step13; do
     for more in "" "--fresh" "--finetune" "--fresh --save ck --exit-interval 1"; do
         read -ra words <<<"$more"
-        expect 2 'no such checkpoint: there are global_step4, global_step8, global_step12$' lm-train "${args[@]}" --load $load "${words[@]}"
+        expect 2 'no such checkpoint: existing ones are global_step4, global_step8, global_step12$' lm-train "${args[@]}" --load $load "${words[@]}"
         unchanged "--load $load $more"
     done
 done
-expect 2 'no such checkpoint: there are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
+expect 2 'no such checkpoint: existing ones are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
 expect 2 'nowhere/global_step4: --load: no such checkpoint: .*nowhere does not exist' lm-train "${args[@]}" --load nowhere/global_step4 --fresh
 mkdir none
-expect 2 'no such checkpoint: there is none in ' lm-train "${args[@]}" --load none/global_step4 --fresh
+expect 2 'no such checkpoint: .* has none' lm-train "${args[@]}" --load none/global_step4 --fresh
 
 # A run that starts a new training, or from weights alone, does not use another run's directory.
 for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; do
@@ -35,7 +35,7 @@ for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; d
     expect 2 '^lm-train: ck: --save: holds checkpoints of a run already: give it to --load' lm-train "${args[@]}" "${words[@]}" --save ck
 done
 for load in ck ck/global_step8; do
-    expect 2 '^lm-train: ck: --save: .*--finetune starts another: give another directory' lm-train "${args[@]}" --finetune --load $load --save ck
+    expect 2 '^lm-train: ck: --save: .*--finetune starts another run: give another directory' lm-train "${args[@]}" --finetune --load $load --save ck
 done
 expect 2 '^lm-train: ck: --save: .*--finetune starts another' lm-train "${args[@]}" --finetune --load ck --save ck --dry-run
 unchanged "another run"
@@ -97,7 +97,7 @@ for side in with without; do
 done
 # A tokenizer of the same size: its digest reveals it.
 jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
-expect 2 'ids were made by another tokenizer .*or --override-tokenizer' go_on --data-path moved/data_text_document
-expect 2 'ids were made by another tokenizer' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
+expect 2 '--load: its tokenizer is .*or --override-tokenizer' go_on --data-path moved/data_text_document
+expect 2 '--load: its tokenizer is' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
 expect 0 'note: .*another tokenizer' go_on --data-path moved/data_text_document --override-tokenizer
 echo "lm-train: starts from what it is told to start from"

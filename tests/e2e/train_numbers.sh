@@ -34,7 +34,7 @@ for kib in 60000 80000 100000 140000 200000 300000 1000000; do
     [ $code = 0 ] || [ $code = 3 ] || [ $code = 127 ] || fail "ulimit -v $kib: exit $code: $(tail -1 err)"
 done
 [ "$code" = 0 ] || fail "ulimit -v $kib is not enough: $(tail -1 err)"
-expect 3 'ulimit -v: leaves .* of address space, the training wants ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
+expect 3 'ulimit -v: leaves .* of address space, but the training needs ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
     "${args[@]:0:${#args[@]}-3}" --vocab-size 256
 
 # The output names each stop.
