@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate batch: the batch-size ramp step by step, and which node counts can run it.
+// lm-estimate batch: the batch-size ramp step by step, and the node counts that can run it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // these two as resolved
+    i64 micro_batch = 1;  // this and seq_length are resolved values
     std::optional<i64> seq_length;
     std::vector<i64> nodes;
     i64 gpus_per_node = 8;
     OutputFlags output;
 };
 
-// Data-parallel sizes that divide the batch into whole micro-batches.
+// Returns the data-parallel sizes that divide the batch into whole micro-batches.
 std::vector<i64> data_parallel_sizes(i64 batch, i64 micro_batch) {
     std::vector<i64> sizes;
     if (batch % micro_batch != 0) return sizes;
@@ -47,14 +47,15 @@ std::vector<Value> row_of_step(const Flags& flags, const spec::RampStep& step) {
             sizes};
 }
 
-void add_steps(Report& report, const Flags& flags, const std::vector<spec::RampStep>& steps) {
+void add_steps(Printout& printout, const Flags& flags, const std::vector<spec::RampStep>& steps) {
     std::vector<Column> columns = {
         {"batch", "batch", Unit::count,
          "START + floor(consumed / (SAMPLES / ((N - START) / INCREMENT))) x INCREMENT, N once "
          "consumed > SAMPLES; Megatron, microbatches.py"},
         {"first_iteration", "first iteration", Unit::count, ""},
-        {"iterations", "iterations", Unit::count, "as long as consumed samples give this batch"},
-        {"samples_before", "samples before", Unit::count, "the sum of all batches before"}};
+        {"iterations", "iterations", Unit::count,
+         "the iterations whose consumed samples give this batch"},
+        {"samples_before", "samples before", Unit::count, "the sum of all previous batches"}};
     if (flags.seq_length) {
         columns.push_back(
             {"tokens_before", "tokens before", Unit::count, "samples x --seq-length"});
@@ -63,10 +64,10 @@ void add_steps(Report& report, const Flags& flags, const std::vector<spec::RampS
                        "divisors of batch / --micro-batch-size"});
     std::vector<std::vector<Value>> rows;
     for (const spec::RampStep& step : steps) rows.push_back(row_of_step(flags, step));
-    report.table("step", std::move(columns), std::move(rows));
+    printout.table("step", std::move(columns), std::move(rows));
 }
 
-// From which iteration on a data-parallel size divides every batch: nullptr when it never does.
+// Returns the first step from which on `unit` divides every batch, or nullptr when there is none.
 const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i64 unit) {
     const spec::RampStep* first = nullptr;
     for (const spec::RampStep& step : steps) {
@@ -81,15 +82,15 @@ const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i6
 
 std::string verdict_of(const Flags& flags, const std::vector<spec::RampStep>& steps, i64 gpus) {
     const i64 model_ranks = flags.train.parallel.tensor * flags.train.parallel.pipeline;
-    if (gpus % model_ranks != 0) return fmt::format("no: {} GPUs hold one model", model_ranks);
+    if (gpus % model_ranks != 0) return fmt::format("no: one model needs {} GPUs", model_ranks);
     const i64 unit = flags.micro_batch * (gpus / model_ranks);
     const spec::RampStep* step = first_working(steps, unit);
-    if (!step) return fmt::format("no: {} is no multiple of {}", steps.back().batch, unit);
+    if (!step) return fmt::format("no: {} is not a multiple of {}", steps.back().batch, unit);
     if (step == &steps.front()) return "yes";
     return fmt::format("from iteration {} on", step->first_iteration);
 }
 
-bool add_nodes(Report& report, const Flags& flags, const std::vector<spec::RampStep>& steps) {
+bool add_nodes(Printout& printout, const Flags& flags, const std::vector<spec::RampStep>& steps) {
     if (flags.nodes.empty()) return true;
     bool all_work = true;
     std::vector<std::vector<Value>> rows;
@@ -101,14 +102,14 @@ bool add_nodes(Report& report, const Flags& flags, const std::vector<spec::RampS
         all_work = all_work && verdict == "yes";
         rows.push_back({nodes, gpus, dp, verdict});
     }
-    report.table("nodes",
-                 {{"nodes", "nodes", Unit::plain, ""},
-                  {"gpus", "GPUs", Unit::plain, "nodes x --gpus-per-node"},
-                  {"data_parallel", "data-parallel size", Unit::plain,
-                   "GPUs / (tensor-parallel size x pipeline stages)"},
-                  {"works", "works throughout", Unit::plain,
-                   "every batch of the ramp is a multiple of micro-batch x data-parallel size"}},
-                 std::move(rows));
+    printout.table("nodes",
+                   {{"nodes", "nodes", Unit::plain, ""},
+                    {"gpus", "GPUs", Unit::plain, "nodes x --gpus-per-node"},
+                    {"data_parallel", "data-parallel size", Unit::plain,
+                     "GPUs / (tensor-parallel size x pipeline stages)"},
+                    {"works", "works throughout", Unit::plain,
+                     "every batch of the ramp is a multiple of micro-batch x data-parallel size"}},
+                   std::move(rows));
     return all_work;
 }
 
@@ -123,22 +124,22 @@ int run(Flags flags) {
     const Schedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
     if (steps.empty()) {
-        usage_error("--train-samples", "{} are less than the first batch", schedule.samples);
+        usage_error("--train-samples", "{} is less than the first batch", schedule.samples);
     }
-    Report report;
-    add_steps(report, flags, steps);
+    Printout printout;
+    add_steps(printout, flags, steps);
     const spec::RampStep& last = steps.back();
     std::vector<Figure> totals = {
         {"iterations", "iterations", Unit::count, last.first_iteration + last.n_iterations - 1,
-         "of all steps; a last batch that is not whole is dropped, as Megatron does"},
+         "of all steps; an incomplete last batch is dropped, as in Megatron"},
         {"samples", "samples", Unit::count, last.consumed_after(), ""}};
     if (flags.seq_length) {
         totals.push_back({"tokens", "tokens", Unit::count,
                           checked_mul(last.consumed_after(), *flags.seq_length), ""});
     }
-    report.figures("total", std::move(totals));
-    const bool all_work = add_nodes(report, flags, steps);
-    report.print(flags.output);
+    printout.figures("total", std::move(totals));
+    const bool all_work = add_nodes(printout, flags, steps);
+    printout.print(flags.output);
     return static_cast<int>(all_work ? Exit::done : Exit::answer_is_no);
 }
 
@@ -146,9 +147,9 @@ int run(Flags flags) {
 
 void add_batch_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
-    cli::Options& options =
-        program.verb("batch", "the batch-size ramp step by step, and node counts that can run it",
-                     [flags] { return run(*flags); });
+    cli::Options& options = program.verb(
+        "batch", "list the batch-size ramp step by step, and the node counts that can run it",
+        [flags] { return run(*flags); });
     add_run_options(
         options, flags->train,
         {"--model", "--seq-length", "--micro-batch-size", "--global-batch-size",
@@ -156,7 +157,7 @@ void add_batch_verb(cli::Options& program) {
          "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--deepspeed_config"});
     options.group("Nodes");
     options.values("--nodes", &flags->nodes, "N",
-                   "node counts to try: exit with 1 when one of them fails at some batch");
+                   "node counts to check; exit code 1 when one of them does not fit some batch");
     options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
     add_output_options(options, flags->output);
 }

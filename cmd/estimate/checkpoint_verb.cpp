@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate checkpoint: bytes of one checkpoint, and of all that a schedule saves.
+// lm-estimate checkpoint: bytes of one checkpoint, and of all checkpoints of a schedule.
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,21 +30,22 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     return {{*flags.save_interval, 0}};
 }
 
-void add_total(Report& report, const config::TrainFlags& flags, const spec::ModelConfig& model,
+void add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
                const cost::CheckpointSize& size) {
     const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
     if (ranges.empty()) return;
     const Schedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
     const i64 saves = spec::count_saves(ranges, iterations);
-    report.figures("all", {{"iterations", "iterations", Unit::count, iterations,
-                            "as lm-estimate batch counts them"},
-                           {"saves", "checkpoints", Unit::count, saves,
-                            "multiples of the intervals, the ends of ranges and of the run"},
-                           {"weights", "weights of all", Unit::bytes,
-                            checked_mul(saves, size.weights), "checkpoints x weights"},
-                           {"total", "all of them", Unit::bytes, checked_mul(saves, size.total()),
-                            "checkpoints x checkpoint, when none is pruned"}});
+    printout.figures(
+        "all",
+        {{"iterations", "iterations", Unit::count, iterations, "as lm-estimate batch counts them"},
+         {"saves", "checkpoints", Unit::count, saves,
+          "at multiples of the intervals, at the ends of ranges and of the run"},
+         {"weights", "weights in all", Unit::bytes, checked_mul(saves, size.weights),
+          "checkpoints x weights"},
+         {"total", "in all", Unit::bytes, checked_mul(saves, size.total()),
+          "number of checkpoints x checkpoint, when none is pruned"}});
 }
 
 int run(const Flags& flags) {
@@ -52,19 +53,19 @@ int run(const Flags& flags) {
     const spec::ModelConfig model = resolve_model(train);
     const cost::CheckpointSize size =
         cost::checkpoint_size(model, resolve_precision(train.precision));
-    Report report;
-    report.figures("checkpoint",
-                   {{"weights", "weights", Unit::bytes, size.weights,
-                     "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
-                     "lm-ckpt copy --weights-only"},
-                    {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
-                     "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
-                     "weights"},
-                    {"total", "checkpoint", Unit::bytes, size.total(),
-                     "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
-                     "176B); headers of files come on top, about 100 bytes a tensor"}});
-    add_total(report, train, model, size);
-    report.print(flags.output);
+    Printout printout;
+    printout.figures("checkpoint",
+                     {{"weights", "weights", Unit::bytes, size.weights,
+                       "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
+                       "lm-ckpt copy --weights-only"},
+                      {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
+                       "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
+                       "weights"},
+                      {"total", "checkpoint", Unit::bytes, size.total(),
+                       "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
+                       "176B), without file headers of about 100 bytes for each tensor"}});
+    add_total(printout, train, model, size);
+    printout.print(flags.output);
     return 0;
 }
 
@@ -73,7 +74,8 @@ int run(const Flags& flags) {
 void add_checkpoint_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options = program.verb(
-        "checkpoint", "bytes on disk of a checkpoint, and of all that a schedule saves",
+        "checkpoint",
+        "print the bytes of a checkpoint on disk, and of all checkpoints of a schedule",
         [flags] { return run(*flags); });
     add_run_options(options, flags->train,
                     {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples",

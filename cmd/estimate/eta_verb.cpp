@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate eta: how far a training is, how fast, and when it will be done, from its log.
+// lm-estimate eta: progress, speed and end of a training, from its log.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -44,7 +44,7 @@ void add_seconds(Figures& figures, const char* key, const char* label, double va
     figures.push_back({key, label, Unit::seconds, value, formula});
 }
 
-// Samples, tokens and operations per second of what `sums` counts, as far as it does.
+// Adds samples, tokens and operations per second of `sums`, those that it counts.
 void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string& which,
                const char* formula) {
     const auto add = [&](const char* key, const char* label, double value, const char* how) {
@@ -58,11 +58,11 @@ void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string
         "tokens of those lines / their time");
     if (!(sums.flops_s > 0)) return;
     add("tflops", "TFLOP/s per GPU", sums.flops / sums.flops_s / 1e12,
-        "as the log prints it, averaged over time");
+        "the value of the log, averaged over time");
 }
 
 void add_done(Figures& figures, const metrics::LoggedIteration& last, const Left& left) {
-    add_count(figures, "iteration", "iteration", last.iteration, "the newest one logged");
+    add_count(figures, "iteration", "iteration", last.iteration, "the last one logged");
     add_count(figures, "total_iterations", "of", last.iteration + left.iterations,
               "iteration + iterations left");
     if (last.consumed_samples) {
@@ -75,26 +75,28 @@ void add_done(Figures& figures, const metrics::LoggedIteration& last, const Left
     const double done = as_double(by_samples ? *last.consumed_samples : last.iteration);
     const double rest = as_double(by_samples ? *left.samples : left.iterations);
     figures.push_back({"done", "done", Unit::share, done + rest > 0 ? done / (done + rest) : 1.0,
-                       "samples / (samples + samples left), of iterations where the log shows no "
+                       "samples / (samples + samples left); iterations when the log shows no "
                        "samples"});
-    add_count(figures, "iterations_left", "iterations left", left.iterations,
-              "to the end that --train-samples, --train-iters, --train-tokens name, else to the "
-              "total of the log, batch by batch of the ramp");
+    add_count(
+        figures, "iterations_left", "iterations left", left.iterations,
+        "to the end of --train-samples, --train-iters or --train-tokens, else to the total of "
+        "the log, batch by batch of the ramp");
     if (left.samples) {
-        add_count(figures, "samples_left", "samples left", *left.samples,
-                  "of these iterations, along the ramp of the flags, else that of the log, else "
-                  "with the present batch");
+        add_count(
+            figures, "samples_left", "samples left", *left.samples,
+            "of these iterations, along the ramp of the flags, else of the log, else with the "
+            "present batch");
     }
 }
 
 void add_finish(Figures& figures, const char* key, const char* label, double seconds) {
-    constexpr double longest = 1e11;  // some thousand years: no date
+    constexpr double longest = 1e11;  // thousands of years: not a useful date
     if (seconds > longest) return;
     figures.push_back({key, label, Unit::plain, iso_time(static_cast<i64>(unix_time_s() + seconds)),
                        "now + that time"});
 }
 
-// The share of the wall time in which iterations were computed that count.
+// Returns the share of the wall time in which iterations were computed for the first time.
 std::optional<double> availability(const metrics::LogSummary& log) {
     const std::optional<double> wall_s = log.wall_s();
     if (!wall_s || !(*wall_s > 0)) return std::nullopt;
@@ -103,14 +105,14 @@ std::optional<double> availability(const metrics::LogSummary& log) {
 
 void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& log, double left_s) {
     add_seconds(figures, "left", "time left", left_s,
-                "iterations left x the time of one; batches of other sizes by the line a + b x "
-                "batch through the iterations of the log (a pipeline of p stages takes m + p - 1 "
-                "times what a micro-batch takes, arXiv 2104.04473, section 2.2.1)");
+                "iterations left x the time of one; other batch sizes by the line a + b x batch "
+                "through the iterations of the log (a pipeline of p stages takes m + p - 1 times "
+                "the time of a micro-batch, arXiv 2104.04473, section 2.2.1)");
     if (left_s <= 0) return;
     add_finish(figures, "finish", "finish", left_s);
     if (const auto share = availability(log); share && *share > 0) {
         add_seconds(figures, "left_with_stops", "with such stops", left_s / *share,
-                    "time left / share computing: if as much time is lost as in this log");
+                    "time left / share computing: when as much time is lost as in this log");
         add_finish(figures, "finish_with_stops", "finish with such stops", left_s / *share);
     }
     if (!flags.hours_per_day) return;
@@ -119,52 +121,54 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     add_finish(figures, "finish_calendar", "finish by calendar", calendar);
 }
 
-void add_log(Report& report, const metrics::LogSummary& log) {
+void add_log(Printout& printout, const metrics::LogSummary& log) {
     Figures figures;
     add_count(figures, "lines", "lines", log.n_lines());
     add_count(figures, "logged", "of iterations", log.n_logged());
     add_count(figures, "damaged", "damaged", log.n_damaged(),
-              "lines of iterations that are cut or mixed with others, left out");
-    add_count(figures, "told_again", "told again", log.n_repeated(),
-              "the same iteration from another rank, left out");
+              "truncated or mixed lines of iterations, skipped");
+    add_count(figures, "told_again", "duplicates", log.n_repeated(),
+              "the same iteration logged by another rank, skipped");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
-              "those between the logged ones, repeated ones too");
+              "including those between logged ones, and repeated ones");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,
                 "their elapsed times per iteration");
     add_count(figures, "restarts", "restarts", log.n_restarts(),
-              "the iteration goes back, or a program starts (Megatron's and lm-train's messages)");
+              "the iteration decreases, or a program starts (messages of Megatron and lm-train)");
     add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
               "computed again after a restart");
     add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
-                "repeated iterations x what the last one before took");
+                "repeated iterations x the time of the previous one");
     if (log.wall_s()) {
-        add_seconds(figures, "wall", "wall time", *log.wall_s(),
-                    "from the first time stamp to the last; where lines have none, their steps");
+        add_seconds(
+            figures, "wall", "wall time", *log.wall_s(),
+            "from the first time stamp to the last; the steps of lines without time stamps");
         add_seconds(figures, "missing", "time missing", log.missing_s(),
-                    "wall time in which no iteration was computed");
+                    "wall time without computed iterations");
         if (const auto share = availability(log)) {
             figures.push_back({"available", "share computing", Unit::share, *share,
                                "1 - (missing + repeated) / wall time"});
         }
     }
-    report.figures("log", std::move(figures));
+    printout.figures("log", std::move(figures));
 }
 
-void add_stops(Report& report, const metrics::LogSummary& log, size_t most) {
+void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) {
     const std::deque<metrics::LogStop>& stops = log.stops();
     if (stops.empty()) return;
     const bool timed = log.wall_s().has_value();
     std::vector<Column> columns = {
-        {"last_iteration", "stopped after", Unit::count, "the last iteration logged before"},
-        {"resumed_after", "went on after", Unit::count,
-         "the checkpoint's iteration, as the log tells it; else the first one logged, less the "
-         "distance of two lines"},
-        {"repeated", "repeated", Unit::count, "what lies between"},
+        {"last_iteration", "stopped after", Unit::count,
+         "the last iteration logged before the stop"},
+        {"resumed_after", "resumed after", Unit::count,
+         "the checkpoint's iteration in the log; else the first one logged, minus the distance of "
+         "two lines"},
+        {"repeated", "repeated", Unit::count, "the iterations between both"},
         {"repeated_s", "time repeated", Unit::seconds, ""},
-        {"restarted", "restart", Unit::plain, "no: time is missing in the midst of a run"}};
+        {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
     if (timed) {
         columns.push_back({"missing", "time missing", Unit::seconds,
-                           "without an iteration; in the midst of a run from --gap on"});
+                           "without an iteration; within a run when longer than --gap"});
         columns.push_back({"time", "until", Unit::plain, "the next line with an iteration"});
     }
     std::vector<std::vector<Value>> rows;
@@ -180,12 +184,12 @@ void add_stops(Report& report, const metrics::LogSummary& log, size_t most) {
         row.emplace_back(std::move(until));
     }
     if (static_cast<i64>(rows.size()) < log.n_stops()) {
-        note("of {} stops the last {} are listed", log.n_stops(), rows.size());
+        note("the last {1} of {0} stops are listed", log.n_stops(), rows.size());
     }
-    report.table("stop", std::move(columns), std::move(rows));
+    printout.table("stop", std::move(columns), std::move(rows));
 }
 
-// The log as messages call it.
+// Returns the name of the log in messages.
 std::string name_of(const std::vector<std::string>& logs) {
     return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
 }
@@ -201,12 +205,13 @@ void read(const Flags& flags, metrics::LogSummary& log) {
         run_error(name,
                   "no line of an iteration among {} lines{}: a log of lm-train, Megatron-LM or "
                   "Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed time per "
-                  "iteration\", one of --log-json has \"kind\":\"step\"",
+                  "iteration\", a file of --log-json has \"kind\":\"step\"",
                   log.n_lines(),
-                  log.n_damaged() > 0 ? fmt::format(" ({} are damaged)", log.n_damaged()) : "");
+                  log.n_damaged() > 0 ? fmt::format(" ({} are truncated or mixed)", log.n_damaged())
+                                      : "");
     }
     if (log.n_damaged() > 0) {
-        warn("{}: {} lines of iterations are cut or mixed with others: left out", name,
+        warn("{}: {} lines of iterations are truncated or mixed with others: skipped", name,
              log.n_damaged());
     }
 }
@@ -228,18 +233,18 @@ int run_eta(Flags flags) {
     Figures figures;
     add_done(figures, log.last(), left);
     add_rates(figures, log.recent(), "",
-              "mean of the last --window lines with the present batch size, but for the first "
-              "line of a run");
+              "mean of the last --window lines with the present batch size, without the first line "
+              "of a run");
     add_left(figures, flags, log, seconds_left(log, left));
-    Report report;
-    report.figures("eta", std::move(figures));
+    Printout printout;
+    printout.figures("eta", std::move(figures));
     Figures average;
     add_rates(average, log.sums(), "average ", "mean of all iterations of the log");
-    report.figures("average", std::move(average));
-    add_log(report, log);
+    printout.figures("average", std::move(average));
+    add_log(printout, log);
     constexpr size_t most_shown = 20;
-    add_stops(report, log, flags.output.json ? log.stops().size() : most_shown);
-    report.print(flags.output);
+    add_stops(printout, log, flags.output.json ? log.stops().size() : most_shown);
+    printout.print(flags.output);
     return 0;
 }
 
@@ -248,20 +253,20 @@ int run_eta(Flags flags) {
 void add_eta_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options =
-        program.verb("eta", "how far a training is and when it will be done, from its log",
+        program.verb("eta", "print the progress and the end of a training, from its log",
                      [flags] { return run_eta(*flags); });
     options.positionals("LOG", &flags->logs,
-                        "logs in the order of time, compressed or not; - is standard input");
+                        "logs in chronological order, compressed or not; -: standard input");
     add_run_options(
         options, flags->train,
         {"LOG", "--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
          "--rampup-batch-size", "--seq-length", "--deepspeed_config"});
     options.group("Time");
     options.value("--hours-per-day", &flags->hours_per_day, "H",
-                  "hours of a day in which the machine is ours");
-    options.value("--window", &flags->window, "N", "logged lines that the rate is the mean of");
+                  "hours of a day in which the machine is available");
+    options.value("--window", &flags->window, "N", "logged lines of which the rate is the mean");
     options.value("--gap", &flags->gap, "TIME",
-                  "list time that is missing between two lines of a run from this on");
+                  "shortest missing time between two lines of a run that is listed");
     add_output_options(options, flags->output);
 }
 

@@ -52,7 +52,7 @@ io::OrderedJson json_of(const Value& value) {
 
 using Cells = std::vector<std::string>;
 
-// Columns two spaces apart, those in `left` aligned to the left.
+// Returns `lines` with columns two spaces apart, aligned to the left where `left` is true.
 std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left) {
     std::vector<size_t> widths(left.size());
     for (const Cells& cells : lines) {
@@ -93,15 +93,15 @@ std::string with_separators(i64 value) {
 void add_output_options(cli::Options& options, OutputFlags& flags) {
     options.group("Output");
     options.flag("--json", &flags.json, "print JSON Lines in base units (bytes, seconds)");
-    options.flag("--explain", &flags.explain, "print the formula of every figure, with its source");
+    options.flag("--explain", &flags.explain, "print the formula of every figure and its source");
 }
 
-void Report::table(std::string kind, std::vector<Column> columns,
-                   std::vector<std::vector<Value>> rows) {
+void Printout::table(std::string kind, std::vector<Column> columns,
+                     std::vector<std::vector<Value>> rows) {
     parts_.push_back({std::move(kind), Form::table, std::move(columns), std::move(rows)});
 }
 
-void Report::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
+void Printout::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
     Part part{std::move(kind), form, {}, {{}}};
     for (Figure& figure : figures) {
         part.columns.push_back({std::move(figure.key), std::move(figure.label), figure.unit,
@@ -111,15 +111,15 @@ void Report::add_figures(std::string kind, Form form, std::vector<Figure> figure
     parts_.push_back(std::move(part));
 }
 
-void Report::figures(std::string kind, std::vector<Figure> figures) {
+void Printout::figures(std::string kind, std::vector<Figure> figures) {
     add_figures(std::move(kind), Form::figures, std::move(figures));
 }
 
-void Report::sum(std::string kind, std::vector<Figure> figures) {
+void Printout::sum(std::string kind, std::vector<Figure> figures) {
     add_figures(std::move(kind), Form::sum, std::move(figures));
 }
 
-std::string Report::text_of_part(const Part& part) {
+std::string Printout::text_of_part(const Part& part) {
     std::vector<Cells> lines;
     if (part.form == Form::table) {
         std::vector<bool> left;
@@ -148,7 +148,7 @@ std::string Report::text_of_part(const Part& part) {
     return aligned(lines, {true, false, false});
 }
 
-std::string Report::as_text(bool explain) const {
+std::string Printout::as_text(bool explain) const {
     std::string text;
     for (const Part& part : parts_) {
         if (!text.empty()) text += "\n";
@@ -165,7 +165,7 @@ std::string Report::as_text(bool explain) const {
     return text;
 }
 
-std::string Report::as_json(bool explain) const {
+std::string Printout::as_json(bool explain) const {
     std::string text;
     for (const Part& part : parts_) {
         for (const std::vector<Value>& row : part.rows) {
@@ -186,7 +186,7 @@ std::string Report::as_json(bool explain) const {
     return text + io::json_line(formulas);
 }
 
-void Report::print(const OutputFlags& flags) const {
+void Printout::print(const OutputFlags& flags) const {
     cli::write_stdout(flags.json ? as_json(flags.explain) : as_text(flags.explain));
 }
 

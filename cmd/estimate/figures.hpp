@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb prints: tables and single figures, as text for people or as JSON Lines in base
-// units, each figure with the formula behind it for --explain.
+// The output of every verb: tables and single figures, as text or as JSON Lines in base units, and
+// for --explain the formula of each figure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace lm::estimate {
 
-// difference: a ratio to what it should be, less one. share: a part of one.
+// difference: a ratio to the exact value, minus one. share: a fraction of one.
 enum class Unit { count, bytes, seconds, difference, share, plain };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
@@ -37,15 +37,15 @@ struct OutputFlags {
 };
 void add_output_options(cli::Options& options, OutputFlags& flags);
 
-class Report {
+class Printout {
   public:
-    // One line of JSON for each row, with `kind` naming the table.
+    // Adds a table. JSON has one line for each row; `kind` names the table.
     void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows);
-    // One line of JSON for all figures together.
+    // Adds single figures. JSON has one line for all of them.
     void figures(std::string kind, std::vector<Figure> figures);
-    // The same, where the last figure is the sum of the others: text shows each one's share.
+    // The same when the last figure is the sum of the others: text shows the share of each.
     void sum(std::string kind, std::vector<Figure> figures);
-    // To standard output.
+    // Prints everything to standard output.
     void print(const OutputFlags& flags) const;
 
   private:
@@ -64,6 +64,7 @@ class Report {
     std::vector<Part> parts_;
 };
 
-std::string with_separators(i64 value);  // 124,439,808
+// Returns "124,439,808".
+std::string with_separators(i64 value);
 
 }  // namespace lm::estimate

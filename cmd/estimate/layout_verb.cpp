@@ -36,7 +36,7 @@ double as_double(i64 n) {
     return static_cast<double>(n);
 }
 
-// What is the same in all layouts.
+// The values that all layouts share.
 struct Task {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
@@ -44,7 +44,7 @@ struct Task {
     cost::GpuNode gpu;
     i64 n_gpus = 0;
     i64 batch = 0;
-    std::optional<i64> tp, pp, micro_batch;  // where flags say which
+    std::optional<i64> tp, pp, micro_batch;  // when the flags give them
     std::vector<spec::Recompute> recomputes;
     std::optional<i64> samples;  // of the training
     bool overlaps = false;
@@ -54,7 +54,7 @@ struct Candidate {
     spec::ParallelConfig parallel;
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;
-    i64 bytes = 0;  // of the rank that needs most, with NCCL's and the allowance
+    i64 bytes = 0;  // of the largest rank, with NCCL and the allowance
     cost::StepTime time;
 };
 
@@ -73,8 +73,8 @@ bool tensor_ranks_fit(const Task& task, i64 tp) {
            task.parallel.pad_vocab_to % tp == 0;
 }
 
-// Every stage has as many layers. DeepSpeed counts the embedding and the head as a layer each, with
-// such a --pp-partition-method.
+// Returns true when all stages have the same number of layers, where --pp-partition-method may
+// count the embedding and the head as a layer each.
 bool stages_are_alike(const Task& task, i64 pp) {
     const bool counts_ends = task.parallel.balance == spec::PipelineBalance::layers_and_embedding;
     return (task.model.n_layers + (counts_ends ? 2 : 0)) % pp == 0;
@@ -92,12 +92,12 @@ i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
     const cost::Processor processor{1, true, flags.train.device.attention()};
     i64 largest = 0;
     for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
-        // Between the second stage and the last one, the same is held, of fewer micro-batches.
+        // The stages between the second and the last hold the same, for fewer micro-batches.
         const bool is_second_again = stage > 1 && stage < candidate.parallel.pp - 1 &&
                                      task.parallel.balance != spec::PipelineBalance::parameters &&
                                      stages_are_alike(task, candidate.parallel.pp);
         if (is_second_again) continue;
-        // Everything divides evenly: all tensor ranks hold the same.
+        // All sizes divide evenly, so all tensor ranks hold the same.
         const cost::MemoryPlan plan =
             plan_memory(task.model, candidate.parallel, step, task.precision, processor, 0, stage);
         const i64 nccl =
@@ -128,7 +128,7 @@ void try_candidate(const Flags& flags, const Task& task, Candidate candidate, Fo
     found.fitting.push_back(std::move(candidate));
 }
 
-// Every micro-batch that divides a replica's share of the batch, up to what is ever of use.
+// Tries every micro-batch size up to 64 that divides the batch of a replica.
 void try_grid(const Flags& flags, const Task& task, i64 tp, i64 pp, Found& found) {
     constexpr i64 most = 64;
     spec::ParallelConfig parallel = task.parallel;
@@ -156,8 +156,7 @@ Found find(const Flags& flags, const Task& task) {
             try_grid(flags, task, tp, pp, found);
         }
     }
-    // The faster; of those that take the same by this arithmetic, what makes nothing again, then
-    // the smaller, which leaves room.
+    // Faster layouts first; of those with the same time, less recomputation, then less memory.
     const auto key = [](const Candidate& c) {
         return std::tuple(c.time.total(), c.parallel.recompute.granularity, c.bytes);
     };
@@ -180,34 +179,36 @@ std::string name_of(const spec::Recompute& recompute) {
 std::vector<Column> columns(const Task& task) {
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain,
-         "divides heads, groups, MLP, the GPUs of a node: within a node links are fast"},
+         "divides heads, groups, MLP width and the GPUs of a node, whose links are fast"},
         {"pp", "PP", Unit::plain,
-         "divides the layers, counted by --pp-partition-method, or is what the flag says"},
+         "divides the layers as --pp-partition-method counts them, or the value of the flag"},
         {"dp", "DP", Unit::plain, "--gpus / (TP x PP); divides --global-batch-size"},
         {"micro_batch", "micro batch", Unit::plain, "divides --global-batch-size / DP; at most 64"},
         {"micro_batches", "in a step", Unit::plain, "--global-batch-size / (DP x micro batch)"},
         {"recompute", "recompute", Unit::plain,
-         "--recompute-granularity: none, selective, or full, each layer on its own"},
+         "--recompute-granularity: none, selective, or full with groups of one layer"},
         {"memory", "memory", Unit::bytes,
-         "the rank that needs most, as lm-estimate memory plans it, with NCCL's and --allowance"},
+         "the largest rank as in lm-estimate memory, with NCCL and --allowance"},
         {"step", "step", Unit::seconds, "compute + tensor + bubble + data"},
         {"compute", "compute", Unit::seconds,
-         "operations of the micro-batches on the slowest stage / (TP x --tflops), at one rate for "
+         "operations of the micro-batches on the slowest stage / (TP x --tflops), the same rate "
+         "for "
          "all sizes; arXiv 2104.04473, equation 3"},
         {"tensor", "tensor", Unit::seconds,
-         "4 all-reduces of B s h a layer and micro-batch, 6 with full recomputation, 2 (TP - 1) / "
-         "TP of the bytes / --node-bandwidth; arXiv 1909.08053, section 3"},
+         "4 all-reduces of B s h for each layer and micro-batch, 6 with full recomputation; each "
+         "2 (TP - 1) / TP of the bytes / --node-bandwidth; arXiv 1909.08053, section 3"},
         {"bubble", "bubble", Unit::seconds,
-         "(PP - 1) / micro-batches of both, and the messages of filling and draining; arXiv "
-         "2104.04473, section 2.2.1"},
+         "(PP - 1) / micro-batches of compute and tensor, and the messages while the pipeline "
+         "fills "
+         "and drains; arXiv 2104.04473, section 2.2.1"},
         {"data", "data", Unit::seconds,
-         "gradients in fp32, and weights with ZeRO-1, over DP rings at --network-bandwidth, "
+         "gradients in fp32, and weights with ZeRO stage 1, over DP rings at --network-bandwidth, "
          "within a node at --node-bandwidth; not overlapped; arXiv 1910.02054, section 7"},
         {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"}};
     if (task.samples) {
         columns.push_back({"training", "training", Unit::seconds,
-                           "step x samples / --global-batch-size; evaluations, saves and a ramp "
-                           "come on top (lm-estimate time)"});
+                           "step x samples / --global-batch-size, without evaluations, saves and a "
+                           "ramp (lm-estimate time includes them)"});
     }
     return columns;
 }
@@ -228,12 +229,12 @@ std::vector<Value> row_of(const Task& task, const Candidate& c) {
     return row;
 }
 
-// All three, or what the flags say.
+// Returns the granularity that the flags give, else all three.
 std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
                                            const spec::Recompute& given) {
-    const bool said = flags.recompute_activations || flags.checkpoint_activations ||
-                      !flags.recompute_granularity.empty();
-    if (said) return {given};
+    const bool is_given = flags.recompute_activations || flags.checkpoint_activations ||
+                          !flags.recompute_granularity.empty();
+    if (is_given) return {given};
     return {{.granularity = Granularity::none},
             {.granularity = Granularity::selective},
             {.granularity = Granularity::full}};
@@ -244,7 +245,7 @@ void check(const Flags& flags) {
     at_least_one("--gpus", *flags.gpus);
     if (!flags.memory) usage_error("--gpu-memory", "must be given: the memory of one GPU");
     at_least_one("--gpus-per-node", flags.gpus_per_node);
-    if (!(flags.tflops > 0)) usage_error("--tflops", "{} is not positive", flags.tflops);
+    if (!(flags.tflops > 0)) usage_error("--tflops", "must be positive, but is {}", flags.tflops);
     at_least_one("--node-bandwidth", flags.node_bandwidth.value);
     at_least_one("--network-bandwidth", flags.network_bandwidth.value);
     if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "must be given");
@@ -258,7 +259,9 @@ Task resolve_task(const Flags& flags) {
     config::ParallelFlags whole = given;
     whole.tensor = whole.pipeline = 1;
     if (whole.layers_per_virtual_stage) {
-        note("--num-layers-per-virtual-pipeline-stage: no interleaved schedules are tried");
+        note(
+            "--num-layers-per-virtual-pipeline-stage: ignored: interleaved schedules are not "
+            "tried");
         whole.layers_per_virtual_stage.reset();
     }
     task.parallel = resolve_parallel(whole, flags.train.model, task.model);
@@ -290,28 +293,29 @@ int run_layout(Flags flags) {
     const Task task = resolve_task(flags);
     const Found found = find(flags, task);
     if (found.n_tried == 0) {
-        usage_error("--gpus",
-                    "no way to cut the model over {} GPUs: heads and MLP by tensor ranks within a "
-                    "node, {} layers by stages, a batch of {} by replicas",
-                    task.n_gpus, task.model.n_layers, task.batch);
+        usage_error(
+            "--gpus",
+            "no valid TP x PP x DP layout for {} GPUs: TP must divide heads, groups and MLP "
+            "width within a node, PP the {} layers, DP the batch of {}",
+            task.n_gpus, task.model.n_layers, task.batch);
     }
-    Report report;
+    Printout printout;
     if (!found.fitting.empty()) {
         std::vector<std::vector<Value>> rows;
         for (const Candidate& candidate : found.fitting) rows.push_back(row_of(task, candidate));
-        report.table("layout", columns(task), std::move(rows));
+        printout.table("layout", columns(task), std::move(rows));
     }
     const Candidate& smallest = *found.smallest;
-    report.figures(
+    printout.figures(
         "layouts",
-        {{"tried", "layouts tried", Unit::count, found.n_tried, "every way that the sizes allow"},
-         {"fitting", "that fit", Unit::count, static_cast<i64>(found.fitting.size()),
+        {{"tried", "layouts tried", Unit::count, found.n_tried, "all that the sizes allow"},
+         {"fitting", "layouts that fit", Unit::count, static_cast<i64>(found.fitting.size()),
           "memory <= --gpu-memory"},
-         {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all of them"},
+         {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all layouts tried"},
          {"tflops", "TFLOP/s", Unit::plain, flags.tflops,
-          "--tflops, of the products of one GPU: an assumption, 150 is near what A100s show in "
+          "--tflops, of the matrix products of one GPU: an assumption; A100s reach about 150 in "
           "published trainings (arXiv 2104.04473, table 1; BLOOM)"}});
-    report.print(flags.output);
+    printout.print(flags.output);
     return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);
 }
 
@@ -320,7 +324,8 @@ int run_layout(Flags flags) {
 void add_layout_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options = program.verb(
-        "layout", "the ways to cut a training over GPUs that fit in their memory, fastest first",
+        "layout",
+        "list the layouts of a training that fit into the memory of the GPUs, fastest first",
         [flags] { return run_layout(*flags); });
     add_run_options(
         options, flags->train,
@@ -332,13 +337,13 @@ void add_layout_verb(cli::Options& program) {
     options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
     options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU");
     options.value("--allowance", &flags->allowance, "SIZE",
-                  "memory of a GPU outside of lm-train's buffers: context, libraries, code");
+                  "GPU memory besides lm-train's buffers: context, libraries, code");
     options.value("--tflops", &flags->tflops, "X",
-                  "what matrix products of one GPU reach in training, TFLOP/s");
+                  "TFLOP/s that the matrix products of one GPU reach in training");
     options.value("--node-bandwidth", &flags->node_bandwidth, "SIZE",
-                  "bytes a second from one GPU to another of its node");
+                  "bytes per second between two GPUs of a node");
     options.value("--network-bandwidth", &flags->network_bandwidth, "SIZE",
-                  "bytes a second from one GPU to another node");
+                  "bytes per second from one GPU to another node");
     add_output_options(options, flags->output);
 }
 

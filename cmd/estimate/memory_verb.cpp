@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate memory: the plan by which lm-train allocates, of every pipeline stage.
+// lm-estimate memory: the memory plan by which lm-train allocates, for every pipeline stage.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -26,7 +26,8 @@ struct Flags {
     OutputFlags output;
 };
 
-// The tensor rank that holds most: ranks differ where heads or rows do not divide evenly.
+// Returns the plan of the largest tensor rank: ranks differ when heads or rows do not divide
+// evenly.
 cost::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                               const cost::StepShape& step, const spec::Precision& precision,
                               const cost::Processor& processor, i64 stage) {
@@ -47,19 +48,20 @@ std::vector<Column> columns() {
         {"weights", "weights", Unit::bytes,
          "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
         {"masters", "masters", Unit::bytes,
-         "fp32 copies of 16-bit weights: 4 bytes x elements; with ZeRO-1 / data-parallel ranks"},
+         "fp32 copies of 16-bit weights: 4 bytes x elements; with ZeRO stage 1 / data-parallel "
+         "ranks"},
         {"gradients", "gradients", Unit::bytes, "accumulated in fp32: 4 bytes x elements"},
         {"optimizer", "optimizer", Unit::bytes,
-         "Adam's two fp32 moments: 8 bytes x elements; with ZeRO-1 / data-parallel ranks"},
+         "Adam's two fp32 moments: 8 bytes x elements; with ZeRO stage 1 / data-parallel ranks"},
         {"activations", "activations", Unit::bytes,
-         "lm-train's activation table: what a layer keeps x layers x "
-         "micro-batches in flight, and the larger scratch of forward and backward; 1F1B keeps "
-         "min(PP - stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the "
-         "interleaved schedule more"},
+         "lm-train's activation table: stored activations of a layer x layers x micro-batches in "
+         "flight, and the larger of the scratch of forward and of backward; 1F1B has min(PP - "
+         "stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the interleaved "
+         "schedule more"},
         {"workspace", "workspace", Unit::bytes,
          "partial sums, and on the CPU 4 MiB of packed operands for each of --threads, on a GPU 32 "
          "MiB for cuBLASLt"},
-        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly this"}};
+        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"}};
 }
 
 std::vector<Value> row_of(i64 stage, i64 n_layers, const cost::MemoryPlan& plan) {
@@ -76,40 +78,38 @@ cost::Processor processor_of(const Flags& flags, i64 n_threads) {
     return {n_threads, on_gpu(flags), flags.train.device.attention()};
 }
 
-// What lies outside of our buffers.
+// Memory besides the buffers of the plan.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
     return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
 }
 
-// Of the rank that needs most of both.
+// The rank with the largest sum of both.
 struct Largest {
     i64 buffers = 0;
     i64 nccl = 0;
     i64 total() const { return buffers + nccl; }
 };
 
-void add_verdict(Report& report, const Flags& flags, const Largest& largest, bool fits) {
+void add_verdict(Printout& printout, const Flags& flags, const Largest& largest, bool fits) {
     std::vector<Figure> figures = {
-        {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage that needs most"},
+        {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage with the most memory"},
         {"allowance", "allowance", Unit::bytes, allowance_of(flags),
-         "--allowance: what lies outside of our buffers; 100 MiB for libraries, code and the "
-         "loader "
-         "of a process on the CPU, 2 GiB on a GPU, for the driver's context, libraries and "
-         "kernels"}};
+         "--allowance: memory besides the buffers; on the CPU 100 MiB for libraries, code and the "
+         "loader of a process, on a GPU 2 GiB for the driver's context, libraries and kernels"}};
     if (largest.nccl > 0) {
-        figures.insert(figures.begin() + 1,
-                       {"nccl", "NCCL", Unit::bytes, largest.nccl,
-                        "an estimate: connections of 10 MiB, two for each channel of a group, of "
-                        "which there are "
-                        "24, for the tied embeddings 16, and 2 for each link of a pipeline"});
+        figures.insert(
+            figures.begin() + 1,
+            {"nccl", "NCCL", Unit::bytes, largest.nccl,
+             "an estimate: connections of 10 MiB, two for each channel; 24 channels for a "
+             "group, 16 for the tied embedding, 2 for each link of a pipeline"});
     }
     if (flags.memory) {
         figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
         figures.push_back(
             {"fits", "fits", Unit::plain, fits, "largest rank + NCCL + allowance <= memory"});
     }
-    report.figures("verdict", std::move(figures));
+    printout.figures("verdict", std::move(figures));
 }
 
 spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
@@ -119,14 +119,13 @@ spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
     const auto& world_size = flags.action.world_size;
     if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
     if (parallel.zero_stage == 1 && !world_size) {
-        warn(
-            "without --world-size one replica is counted, which holds all of the optimizer's "
-            "state");
+        warn("without --world-size, one replica is assumed, which holds the whole optimizer state");
     }
     return parallel;
 }
 
-// Of a full batch, when its size is given; else enough to fill the pipeline.
+// Returns the micro-batches of a full batch when its size is given, else enough to fill the
+// pipeline.
 i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel, i64 micro_batch) {
     if (flags.n_micro_batches) {
         at_least_one("--micro-batches", *flags.n_micro_batches);
@@ -137,8 +136,7 @@ i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel,
     const i64 unit = checked_mul(micro_batch, parallel.dp);
     if (*global_batch < 1 || *global_batch % unit != 0) {
         usage_error("--global-batch-size",
-                    "{} is no multiple of micro batch {} x {} data-parallel ranks = {}: {} would "
-                    "work",
+                    "{} is not a multiple of micro batch {} x {} data-parallel ranks = {}: use {}",
                     *global_batch, micro_batch, parallel.dp, unit,
                     config::multiples_around(*global_batch, unit));
     }
@@ -169,11 +167,11 @@ int run(Flags flags) {
             on_gpu(flags) ? cost::nccl_bytes(parallel, stage, overlaps, !model.untied_head) : 0;
         if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
     }
-    Report report;
-    report.table("rank", columns(), std::move(rows));
+    Printout printout;
+    printout.table("rank", columns(), std::move(rows));
     const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
-    add_verdict(report, flags, largest, fits);
-    report.print(flags.output);
+    add_verdict(printout, flags, largest, fits);
+    printout.print(flags.output);
     return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);
 }
 
@@ -182,7 +180,7 @@ int run(Flags flags) {
 void add_memory_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options = program.verb(
-        "memory", "the bytes that a rank of lm-train allocates, by kind and pipeline stage",
+        "memory", "print the bytes that a rank of lm-train allocates, by kind and pipeline stage",
         [flags] { return run(*flags); });
     add_run_options(
         options, flags->train,
@@ -190,15 +188,17 @@ void add_memory_verb(cli::Options& program) {
          "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
          "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
     options.group("Step");
-    options.value("--micro-batches", &flags->n_micro_batches, "N",
-                  "micro-batches of a step and a pipeline; default: those of --global-batch-size, "
-                  "else enough to fill it");
+    options.value(
+        "--micro-batches", &flags->n_micro_batches, "N",
+        "micro-batches of a step in one pipeline; default: those of --global-batch-size, else "
+        "enough to fill it");
     options.group("Verdict");
-    options.value("--gpu-memory", &flags->memory, "SIZE",
-                  "exit with 1 when the largest rank and the allowance need more");
+    options.value(
+        "--gpu-memory", &flags->memory, "SIZE",
+        "memory of one GPU; exit code 1 when the largest rank and the allowance need more");
     options.value(
         "--allowance", &flags->allowance, "SIZE",
-        "memory outside of lm-train's buffers: context, libraries, code; default: 100MiB, with "
+        "memory besides lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
     add_output_options(options, flags->output);
 }

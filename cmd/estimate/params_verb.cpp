@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate params: the exact count by part, and the field's formulas beside it.
+// lm-estimate params: the exact parameter count by part, and the formulas of the field.
 #include <cmath>
 #include <memory>
 
@@ -17,29 +17,29 @@ struct Flags {
     OutputFlags output;
 };
 
-void add_parts(Report& report, const spec::ParameterCount& count) {
+void add_parts(Printout& printout, const spec::ParameterCount& count) {
     const auto part = [](const char* key, i64 n, const char* formula) {
         return Figure{key, key, Unit::count, n, formula};
     };
-    report.sum("parameters",
-               {part("embedding", count.embedding,
-                     "V x h, positions x h when learned, and the embedding's norm"),
-                part("attention", count.attention,
-                     "query, key, value and output of all layers, weights and biases"),
-                part("mlp", count.mlp, "gate, up and down of all layers, weights and biases"),
-                part("norm", count.norm, "norms of all layers and the final one"),
-                part("head", count.head, "V x h when the head is not tied to the embedding"),
-                part("total", count.total(),
-                     "the sum of the sizes of all tensors in the table by which lm-train "
-                     "allocates, vocabulary unpadded")});
+    printout.sum(
+        "parameters",
+        {part("embedding", count.embedding,
+              "V x h, positions x h when learned, and the embedding's norm"),
+         part("attention", count.attention,
+              "query, key, value and output of all layers, weights and biases"),
+         part("mlp", count.mlp, "gate, up and down of all layers, weights and biases"),
+         part("norm", count.norm, "norms of all layers and the final one"),
+         part("head", count.head, "V x h when the head is not tied to the embedding"),
+         part("total", count.total(),
+              "the elements of all tensors in lm-train's tensor table, vocabulary unpadded")});
 }
 
-void add_formulas(Report& report, const spec::ModelConfig& model, i64 padded_vocab) {
+void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded_vocab) {
     const double exact = static_cast<double>(count_parameters(model).total());
     const i64 bigscience = std::llround(cost::bigscience_parameters(model));
     const i64 megatron = std::llround(cost::megatron_parameters(model, padded_vocab));
     const auto error = [exact](i64 n) { return static_cast<double>(n) / exact - 1; };
-    report.figures(
+    printout.figures(
         "approximation",
         {{"bigscience", "BigScience's formula", Unit::count, bigscience,
           "L(12h^2 + 13h) + Vh + sh + 2h (no sh without a position table, 2h more for a normalized "
@@ -53,26 +53,27 @@ void add_formulas(Report& report, const spec::ModelConfig& model, i64 padded_voc
           "--pad-vocab-size-to; Megatron"},
          {"hidden_per_layer", "hidden size / layers", Unit::plain,
           static_cast<double>(model.hidden) / static_cast<double>(model.n_layers),
-          "h / L; trained models lie between 60 (GPT-2) and 510"},
+          "h / L; trained models have from 60 (GPT-2) to 510"},
          {"head_size", "head size", Unit::plain, model.head_dim,
           "--kv-channels, or hidden size / heads"}});
 }
 
-void add_ranks(Report& report, const spec::ModelConfig& model,
+void add_ranks(Printout& printout, const spec::ModelConfig& model,
                const spec::ParallelConfig& parallel) {
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         rows.push_back({stage, stage_layers(model, parallel, stage),
                         cost::rank_parameters(model, parallel, 0, stage)});
     }
-    report.table("rank",
-                 {{"pp_rank", "stage", Unit::plain, ""},
-                  {"layers", "layers", Unit::plain,
-                   "uniform: L (r+1) / PP - L r / PP, rounded down each; else by "
-                   "--pp-partition-method"},
-                  {"parameters", "parameters of a tensor rank", Unit::count,
-                   "the rank's part of every tensor, vocabulary padded; Megatron prints the same"}},
-                 std::move(rows));
+    printout.table(
+        "rank",
+        {{"pp_rank", "stage", Unit::plain, ""},
+         {"layers", "layers", Unit::plain,
+          "uniform: L (r+1) / PP - L r / PP, rounded down each; else by "
+          "--pp-partition-method"},
+         {"parameters", "parameters of a tensor rank", Unit::count,
+          "the rank's part of every tensor, vocabulary padded; Megatron prints the same"}},
+        std::move(rows));
 }
 
 void warn_of_odd_shapes(const spec::ModelConfig& model) {
@@ -87,11 +88,11 @@ int run(const Flags& flags) {
     const spec::ParallelConfig parallel =
         resolve_parallel(flags.train.parallel, flags.train.model, model);
     warn_of_odd_shapes(model);
-    Report report;
-    add_parts(report, count_parameters(model));
-    add_formulas(report, model, padded_vocab(model, parallel));
-    if (parallel.tp * parallel.pp > 1) add_ranks(report, model, parallel);
-    report.print(flags.output);
+    Printout printout;
+    add_parts(printout, count_parameters(model));
+    add_formulas(printout, model, padded_vocab(model, parallel));
+    if (parallel.tp * parallel.pp > 1) add_ranks(printout, model, parallel);
+    printout.print(flags.output);
     return 0;
 }
 
@@ -99,9 +100,9 @@ int run(const Flags& flags) {
 
 void add_params_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
-    cli::Options& options =
-        program.verb("params", "count a model's parameters, exactly and by the field's formulas",
-                     [flags] { return run(*flags); });
+    cli::Options& options = program.verb(
+        "params", "count the parameters of a model, exactly and by the formulas of the field",
+        [flags] { return run(*flags); });
     add_run_options(options, flags->train, {"Model", "Parallel"});
     add_output_options(options, flags->output);
 }

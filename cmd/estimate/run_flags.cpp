@@ -26,7 +26,8 @@ std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;
 }
 
-// The files of a training need not be on the machine where it is planned.
+// Returns the vocabulary of tokenizer or data. Missing files are a warning: those of a training
+// need not be on the machine where it is planned.
 std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
     if (flags.model.vocab_size) return std::nullopt;
     const text::TokenizerChoice& choice = flags.data.tokenizer;
@@ -37,8 +38,8 @@ std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
         return vocabulary_of_data(flags.data);
     } catch (const Error& error) {
         if (error.code() == Exit::bug) throw;
-        warn("{} (so the vocabulary is {}: --vocab-size names another)", error.what(),
-             flags.model.preset.empty() ? "taken to be GPT-2's" : "that of --model");
+        warn("{} (the vocabulary is {}: --vocab-size sets another)", error.what(),
+             flags.model.preset.empty() ? "assumed to be GPT-2's" : "that of --model");
         return std::nullopt;
     }
 }
@@ -46,7 +47,7 @@ std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
 }  // namespace
 
 void at_least_one(std::string_view flag, i64 value) {
-    if (value < 1) usage_error(flag, "{} is not at least 1", value);
+    if (value < 1) usage_error(flag, "must be at least 1, but is {}", value);
 }
 
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
@@ -76,7 +77,7 @@ Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
         usage_error("--global-batch-size", "must be given");
     }
     if (!flags.schedule.curriculum.type.empty()) {
-        note("the curriculum is not looked at: every sequence counts with its full length");
+        note("the curriculum is ignored: every sequence counts with its full length");
     }
     const spec::BatchRamp ramp = config::batch_ramp(flags.schedule);
     return {ramp, config::training_samples(flags.schedule, ramp, seq_length)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-train's command line, which every verb takes whole: what a verb looks at it shows, the rest it
-// takes in silence.
+// The command line of lm-train, which every verb accepts: a verb shows the flags that it uses and
+// accepts the others silently.
 #pragma once
 
 #include <optional>
@@ -14,28 +14,29 @@
 
 namespace lm::estimate {
 
-// Declares all of lm-train's flags; `shown` are the names and groups that matter to the verb.
+// Declares all flags of lm-train. `shown`: the names and groups that the help of the verb shows.
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown);
 
-// What --deepspeed_config says, as if it had been given as flags. The first thing that a verb does.
+// Returns `flags` with the values of --deepspeed_config. A verb calls it first.
 config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 
-// The model of lm-train: its vocabulary is that of the tokenizer or the data where they can be
-// read. Throws Error(usage).
+// Returns the model of lm-train, with the vocabulary of the tokenizer or the data when these files
+// can be read. Throws Error(usage).
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 
-// 1 when it is not given. Throws Error(usage).
+// Returns --micro-batch-size, or 1 when it is not given. Throws Error(usage).
 i64 resolve_micro_batch(const config::TrainFlags& flags);
 
-// What is trained: batch sizes and samples.
+// The batch sizes and samples of a training.
 struct Schedule {
     spec::BatchRamp ramp;
     i64 samples = 0;
 };
-// `seq_length` 0: not known, then --train-tokens is refused. Throws Error(usage).
+// `seq_length` 0: not known; then --train-tokens is refused. Throws Error(usage).
 Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
 
+// Throws Error(usage) when `value` is less than 1.
 void at_least_one(std::string_view flag, i64 value);
 
 }  // namespace lm::estimate

@@ -22,7 +22,7 @@ bool is_usable(const metrics::LoggedRamp& r) {
            (r.global_batch - r.start) % r.increment == 0;
 }
 
-// None: not known, nor the batch.
+// Returns the batch ramp; none when even the batch size is not known.
 std::optional<spec::BatchRamp> ramp_of(const metrics::LogSummary& log,
                                        const config::ScheduleFlags& flags) {
     if (!flags.rampup.empty() && !flags.global_batch) {
@@ -42,8 +42,10 @@ void compare(const metrics::LoggedIteration& last, const spec::BatchRamp& ramp,
     const i64 before = std::max<i64>(0, *last.consumed_samples - *last.global_batch);
     const i64 expected = ramp.batch_at(before);
     if (expected == *last.global_batch) return;
-    warn("{}: iteration {} has a batch of {}, not the {} of the schedule: is it of this training?",
-         name, last.iteration, *last.global_batch, expected);
+    warn(
+        "{}: iteration {} has a batch of {}, but the schedule has {}: is it the log of this "
+        "training?",
+        name, last.iteration, *last.global_batch, expected);
 }
 
 Left left_by_samples(const spec::BatchRamp& ramp, i64 consumed, i64 total) {
@@ -69,7 +71,7 @@ Left left_by_iterations(const std::optional<spec::BatchRamp>& ramp, i64 consumed
     return left;
 }
 
-// The batch in which the last token lies is trained on whole.
+// The batch with the last token is trained on as a whole.
 Left left_by_tokens(const metrics::LogSummary& log, const spec::BatchRamp& ramp, i64 consumed,
                     i64 tokens, std::optional<i64> seq_length) {
     constexpr std::string_view flag = "--train-tokens";
@@ -101,7 +103,7 @@ Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flag
     if (ramp) compare(last, *ramp, name);
     if (!schedule.train_samples && !schedule.train_tokens) {
         const i64 total = schedule.train_iters.value_or(last.total_iterations);
-        if (total < 1) usage_error("--train-iters", "must be given: {} does not tell it", name);
+        if (total < 1) usage_error("--train-iters", "must be given: {} does not show it", name);
         // Old logs do not show samples; then there is no ramp, either.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
     }
@@ -134,9 +136,9 @@ double seconds_left(const metrics::LogSummary& log, const Left& left) {
     constexpr double alike = 1e-2;
     if (!fixed && std::abs(ratio - 1) > alike) {
         note(
-            "the batch changes from {:.0f} to {:.0f} on average, and the log does not show what "
-            "that does: time is taken to grow with the samples, though larger batches usually need "
-            "less",
+            "the batch grows from {:.0f} to {:.0f} on average, and the log does not show its "
+            "effect: "
+            "time is assumed to grow with the samples, though larger batches usually need less",
             batch, ratio * batch);
     }
     return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio);

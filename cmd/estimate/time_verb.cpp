@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate time: days of a training, from a throughput that is known or hoped for.
+// lm-estimate time: days of a training at a measured or assumed throughput.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // these as resolved
+    i64 micro_batch = 1;  // this and the following are resolved values
     std::optional<i64> eval_interval, save_interval;
     std::optional<double> job_minutes;
     std::optional<i64> gpus;
@@ -38,14 +38,14 @@ struct Run {
     spec::ParallelConfig parallel;
     Schedule schedule;
     i64 data_parallel = 1;
-    // The forward pass is computed twice.
+    // True when the forward pass is computed twice.
     bool recompute() const {
         return parallel.recompute.granularity == spec::Recompute::Granularity::full;
     }
 };
 
-// How much longer a step of `batch` takes per sample than one of the full batch: the pipeline's
-// bubble is (PP - 1) / micro-batches of the step, less with chunks that take turns.
+// Returns the time per sample of a step of `batch`, relative to a full batch: the pipeline bubble
+// is (PP - 1) / micro-batches of the step, divided by the chunks of the interleaved schedule.
 double slowdown(const Run& run, i64 micro_batch, i64 batch) {
     const auto step_length = [&](i64 b) {
         const i64 n = std::max<i64>(1, b / (micro_batch * run.data_parallel));
@@ -80,7 +80,8 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
         seconds.steps += iteration(step.batch) * as_double(step.n_iterations);
     }
     if (flags.eval_interval) {
-        // An evaluation runs forward only: one of three parts of a step, or of four.
+        // An evaluation computes the forward pass only: a third of a step, or a quarter when the
+        // step recomputes it.
         const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
         seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
                               as_double(flags.train.validation.iters * flags.eval_sets) * forward;
@@ -132,9 +133,10 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
          "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
     figures.push_back(days("iteration", "one iteration", seconds.full_iteration,
                            "operations / (--gpus x --tflops), at the full batch"));
-    figures.push_back(days("steps", "all steps", seconds.steps,
-                           "of all batches of the ramp; a smaller batch has a larger pipeline "
-                           "bubble, (PP - 1) / micro-batches"));
+    figures.push_back(
+        days("steps", "all steps", seconds.steps,
+             "of all batches of the ramp; a smaller batch has a larger pipeline bubble, "
+             "(PP - 1) / micro-batches"));
     figures.push_back(
         days("rule", "rule of thumb",
              cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
@@ -161,10 +163,10 @@ Run resolve_run(const Flags& flags) {
     in_range("--hours-per-day", flags.hours_per_day, 24);
     in_range("--exit-duration-in-mins", flags.job_minutes, 1e9);
     if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
-        usage_error("--queue-gap", "needs --exit-duration-in-mins, the length of a job");
+        usage_error("--queue-gap", "needs --exit-duration-in-mins, the duration of a job");
     }
     if (flags.save_interval && flags.save_time.seconds <= 0) {
-        note("--save-interval: saves count for nothing without --save-time, what one takes");
+        note("--save-interval: saves take no time without --save-time, the time of one save");
     }
     Run run;
     run.model = resolve_model(flags.train);
@@ -172,8 +174,8 @@ Run resolve_run(const Flags& flags) {
     run.schedule = resolve_schedule(flags.train, run.model.seq_length);
     const i64 model_ranks = run.parallel.tp * run.parallel.pp;
     if (*flags.gpus % model_ranks != 0) {
-        usage_error("--gpus", "{} is not a multiple of the {} ranks that hold one model",
-                    *flags.gpus, model_ranks);
+        usage_error("--gpus", "{} is not a multiple of the {} ranks of one model", *flags.gpus,
+                    model_ranks);
     }
     run.data_parallel = *flags.gpus / model_ranks;
     return run;
@@ -182,7 +184,7 @@ Run resolve_run(const Flags& flags) {
 int run_time(Flags flags) {
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
-    // lm-train's default is no interval that was asked about.
+    // Only a given --eval-interval counts, not lm-train's default.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
     if (evaluates) flags.eval_interval = flags.train.validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;
@@ -191,7 +193,7 @@ int run_time(Flags flags) {
     const Run run = resolve_run(flags);
     const std::vector<spec::RampStep> steps = ramp_steps(run.schedule.ramp, run.schedule.samples);
     if (steps.empty()) {
-        usage_error("--train-samples", "{} are less than the first batch", run.schedule.samples);
+        usage_error("--train-samples", "{} is less than the first batch", run.schedule.samples);
     }
     const Seconds seconds = seconds_of(flags, run, steps);
     std::vector<Figure> figures;
@@ -210,18 +212,19 @@ int run_time(Flags flags) {
     if (flags.hours_per_day || flags.job_minutes) {
         add_calendar(figures, flags, seconds.running());
     }
-    Report report;
-    report.figures("time", std::move(figures));
-    report.print(flags.output);
+    Printout printout;
+    printout.figures("time", std::move(figures));
+    printout.print(flags.output);
     return 0;
 }
 
 void add_overhead_options(cli::Options& options, Flags& flags) {
     options.group("Overheads");
     options.value("--eval-sets", &flags.eval_sets, "N", "validation sets");
-    options.value("--save-time", &flags.save_time, "TIME", "how long training stops for one save");
+    options.value("--save-time", &flags.save_time, "TIME",
+                  "time that the training stops for one save");
     options.value("--hours-per-day", &flags.hours_per_day, "H",
-                  "hours of a day in which the machine is ours");
+                  "hours of a day in which the machine is available");
     options.value("--queue-gap", &flags.queue_gap, "TIME", "waiting time between two jobs");
 }
 
@@ -229,8 +232,9 @@ void add_overhead_options(cli::Options& options, Flags& flags) {
 
 void add_time_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
-    cli::Options& options = program.verb("time", "how long a training takes at a given throughput",
-                                         [flags] { return run_time(*flags); });
+    cli::Options& options =
+        program.verb("time", "print the time of a training at a given throughput",
+                     [flags] { return run_time(*flags); });
     add_run_options(
         options, flags->train,
         {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
@@ -240,7 +244,7 @@ void add_time_verb(cli::Options& program) {
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value(
         "--tflops", &flags->tflops, "X",
-        "throughput of one GPU as training logs print it: TFLOP/s, recomputation counted");
+        "throughput of one GPU as training logs print it: TFLOP/s including recomputation");
     add_overhead_options(options, *flags);
     add_output_options(options, flags->output);
 }

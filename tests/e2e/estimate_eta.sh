@@ -37,7 +37,7 @@ run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 300M --json
 run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 150M --json
 [ "$(field tr1.json eta iterations_left)" = 0 ] || fail "more than all: $(cat tr1.json)"
 run odd.txt lm-estimate eta tr1.log --global-batch-size 2048 --train-samples 300M
-grep -q 'has a batch of 1024, not the 2048 of the schedule' odd.txt.err || fail "$(cat odd.txt.err)"
+grep -q 'has a batch of 1024, but the schedule has 2048' odd.txt.err || fail "$(cat odd.txt.err)"
 
 # A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is down for an
 # hour and the run resumes from iteration 650; rank 6 prints, too; lines are truncated and mixed.
@@ -74,7 +74,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
 [ "$(field made.json log told_again)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
-grep -q 'made.log: 8 lines of iterations are cut or mixed with others: left out' made.json.err || fail "$(cat made.json.err)"
+grep -q 'made.log: 8 lines of iterations are truncated or mixed with others: skipped' made.json.err || fail "$(cat made.json.err)"
 # The same with flags for values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
@@ -82,7 +82,7 @@ near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.jso
 # Early in the ramp the log has no data on larger batches.
 head -3 made.log >early.log
 run early.json lm-estimate eta early.log --json
-grep -q 'time is taken to grow with the samples' early.json.err || fail "$(cat early.json.err)"
+grep -q 'time is assumed to grow with the samples' early.json.err || fail "$(cat early.json.err)"
 
 # All forms of input.
 same() { jq -c 'del(.finish, .finish_with_stops)' "$1"; }
@@ -126,7 +126,7 @@ run lm.json lm-estimate eta train.log --json
 printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
 expect 3 '^lm-estimate: empty.log: no line of an iteration among 0 lines: a log of lm-train, ' lm-estimate eta empty.log
-expect 3 '^lm-estimate: none.log: no line of an iteration among 2 lines \(1 are damaged\)' lm-estimate eta none.log
+expect 3 '^lm-estimate: none.log: no line of an iteration among 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
 expect 3 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100

@@ -22,7 +22,7 @@ done
 [ "$(grep -c "ignored: " params.txt.err)" -le 2 ] || fail "a note for each flag: $(cat params.txt.err)"
 expect 2 '--context-parallel-size: context parallelism is not supported' lm-estimate memory "${line[@]}" --context-parallel-size 2
 expect 2 '--clip-gard: unknown option: did you mean --clip-grad' lm-estimate time --clip-gard 1
-grep -q 'without --world-size one replica is counted' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
+grep -q 'without --world-size, one replica is assumed' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
 
 # The optimizer's state is sharded over 8 replicas: it fits, and lm-train plans the same bytes.
 shape=(--model bloom-176b --bf16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --micro-batch-size 2

@@ -57,10 +57,10 @@ run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-p
 [ "$(rows some.json '(.training / .step | round)')" = 1000 ] || fail "$(cat some.json)"
 run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
 grep -Eq '^TP +PP +DP +micro batch +in a step +recompute +memory +step ' text.txt || fail "$(cat text.txt)"
-grep -q '  TFLOP/s: --tflops, of the products of one GPU: an assumption' text.txt || fail "$(cat text.txt)"
+grep -q '  TFLOP/s: --tflops, of the matrix products of one GPU: an assumption' text.txt || fail "$(cat text.txt)"
 
 expect 2 '--gpus: must be given' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
 expect 2 '--gpu-memory: must be given' lm-estimate layout "${args[@]}"
 expect 2 '--global-batch-size: must be given' lm-estimate layout "${model[@]}" --gpus 4 --gpu-memory 80GB
-expect 2 '--gpus: no way to cut the model over 7 GPUs' lm-estimate layout "${args[@]}" --gpus 7 --gpu-memory 80GB
-expect 2 '--tflops: 0 is not positive' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0
+expect 2 '--gpus: no valid TP x PP x DP layout for 7 GPUs' lm-estimate layout "${args[@]}" --gpus 7 --gpu-memory 80GB
+expect 2 '--tflops: must be positive, but is 0' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0

@@ -100,15 +100,15 @@ expect 0 "warning: .*$file: .* checksum mismatch.*: using parts/global_step10 in
 grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
 
 # One clear line, printed once, and its exit code.
-told_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not told once: $(cat err)"; }
+reported_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not reported once: $(cat err)"; }
 expect 2 "--tensor-model-parallel-size: the model needs a multiple of 2 tensor x 1 pipeline ranks, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
-expect 2 "--global-batch-size: 7 is no multiple" ranks 2 --global-batch-size 7
-told_once "no multiple"
+expect 2 "--global-batch-size: 7 is not a multiple" ranks 2 --global-batch-size 7
+reported_once "not a multiple"
 expect 2 "--zero-stage: 2 is not supported" ranks 2 --zero-stage 2
 expect 2 "nothing_there: no such dataset" ranks 2 --data-path nothing_there
-told_once "no such dataset"
+reported_once "no such dataset"
 expect 4 "not both finite" ranks 2 --lr 1e30 --clip-grad 0
-told_once "not both finite"
+reported_once "not both finite"
 # A checkpoint that one rank cannot write, at its third operation: the other ranks fail too, the previous checkpoint
 # stays, and nothing of the new one remains.
 mkdir full
