@@ -20,7 +20,7 @@ namespace {
 int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
         comm::FlightRecorder& recorder, double timeout_s) {
     comm::Group& world = launch.world();
-    const bool speaks = world.rank() == 0;
+    const bool is_rank0 = world.rank() == 0;
     flags.device.choice = train::choose_device(flags.device.choice, world);
     if (flags.device.choice == "cpu" && !launch.carries_tensors()) {
         throw JointError(Exit::usage, "--device cpu: " + launch.describe() +
@@ -28,19 +28,19 @@ int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch
     }
     if (flags.action.dry_run) {
         const i64 ranks_here = parallel::ranks_on_host(world);
-        if (!speaks) return 0;
+        if (!is_rank0) return 0;
         return static_cast<int>(train::dry_run(flags, command_line, world.size(), ranks_here));
     }
     std::optional<train::RunConfig> config;
     if (!flags.device.threads) flags.device.threads = parallel::cores_of_rank(world);
     parallel::together(world, [&] { config = train::resolve(flags, command_line, world.size()); });
     if (flags.action.print_config) {
-        if (speaks) cli::write_stdout(io::json_text(train::to_json(*config)));
+        if (is_rank0) cli::write_stdout(io::json_text(train::to_json(*config)));
         return 0;
     }
     if (!flags.action.show_samples.empty()) {
         const auto range = train::parse_sample_range(flags.action.show_samples);
-        if (speaks) train::show_samples(*config, flags.data, range);
+        if (is_rank0) train::show_samples(*config, flags.data, range);
         return 0;
     }
     return static_cast<int>(train::run(*config, world, recorder, timeout_s));
@@ -49,10 +49,10 @@ int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch
 }  // namespace
 
 int main(int argc, char** argv) {
-    cli::Options options("lm-train", "pretrain a GPT on tokens that lm-preprocess made");
+    cli::Options options("lm-train", "pretrain a GPT on tokens from lm-preprocess");
     config::TrainFlags flags;
     config::add_train_options(options, flags);
-    options.exits_with(Exit::done, "finished now or before, or --exit-iteration or --exit-samples");
+    options.exits_with(Exit::done, "finished now or before, or stopped by --exit-iteration or --exit-samples");
     for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
         options.exits_with(code);
     }

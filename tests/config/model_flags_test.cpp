@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines and the models that they mean.
+// Command lines and the models that result.
 #include "config/model_flags.hpp"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ ModelConfig model_of(const std::string& line) {
     return Program(line).resolve();
 }
 
-// The object of the error that `line` is.
+// Returns the object of the error of `line`.
 std::string error_of(const std::string& line) {
     try {
         Program program(line);
@@ -80,7 +80,7 @@ TEST_CASE("Megatron's defaults") {
     CHECK(Program(tiny).model.seed == 1234);
 }
 
-TEST_CASE("which GELU") {
+TEST_CASE("flags select the form of GELU") {
     CHECK(model_of(tiny + "--openai-gelu").activation == Activation::gelu_tanh);
     CHECK(model_of(tiny + "--no-bias-gelu-fusion").activation == Activation::gelu_erf);
     CHECK(model_of(tiny + "--no-bias-gelu-fusion --openai-gelu").activation ==
@@ -138,7 +138,7 @@ TEST_CASE("flags override a preset, also with its default value") {
     CHECK(program.notes[0].starts_with("--model bloom-176b (BLOOM) sets --num-layers 70 "));
 }
 
-TEST_CASE("what overrides a preset is noted, with what follows from it") {
+TEST_CASE("overrides of a preset and derived values are noted") {
     const auto note_of = [](const std::string& line, std::optional<i64> data_vocab = {}) {
         Program program(line);
         program.resolve(data_vocab);
@@ -166,7 +166,7 @@ TEST_CASE("what overrides a preset is noted, with what follows from it") {
           "overridden: --position-embedding-type rope instead of alibi");
 }
 
-TEST_CASE("flags that the model has no use for are noted") {
+TEST_CASE("flags without effect on the model are noted") {
     const auto notes_of = [](const std::string& line) {
         Program program(tiny + line);
         program.resolve();
@@ -185,7 +185,7 @@ TEST_CASE("flags that the model has no use for are noted") {
     CHECK(notes_of("--no-bias-gelu-fusion").empty());
 }
 
-TEST_CASE("the sequence length of a model that cannot be") {
+TEST_CASE("the sequence length of an invalid model") {
     const auto length_of = [](const std::string& line) {
         return config::seq_length_of(Program(line).model);
     };
@@ -209,7 +209,7 @@ TEST_CASE("the flags that a preset notes mean the same model") {
     }
 }
 
-TEST_CASE("cuts over ranks") {
+TEST_CASE("divisions over ranks") {
     CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
     CHECK(error_of(tiny + "--tensor-model-parallel-size 3").empty());  // 1, 1 and 2 heads
     CHECK(error_of(tiny + "--tensor-model-parallel-size 5") ==
@@ -226,7 +226,7 @@ TEST_CASE("cuts over ranks") {
     CHECK(error_of(tiny + "--fp32-residual-connection").empty());
 }
 
-TEST_CASE("stages, chunks and what balances them") {
+TEST_CASE("stages, chunks and their balance") {
     const std::string deep =
         "--num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 ";
     const std::string chunks = "--num-layers-per-virtual-pipeline-stage ";
@@ -242,7 +242,8 @@ TEST_CASE("stages, chunks and what balances them") {
         error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": needs"));
     CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0").ends_with("least 1"));
     CHECK(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1")
-              .ends_with("4 stages x 3 chunks exceed --num-layers 10: use fewer stages or larger chunks"));
+              .ends_with(
+                  "4 stages x 3 chunks exceed --num-layers 10: use fewer stages or larger chunks"));
     using enum PipelineBalance;
     CHECK(parallel("--pp-partition-method type:transformer|embedding").balance ==
           layers_and_embedding);
@@ -250,14 +251,14 @@ TEST_CASE("stages, chunks and what balances them") {
     CHECK(parallel("--pp-partition-method parameters").balance == parameters);
     CHECK(
         error_of(deep + "--pp-partition-method type:mlp").starts_with("--pp-partition-method: '"));
-    CHECK(!parallel("--sequence-parallel").sequence_parallel);  // one rank has nothing to cut
+    CHECK(!parallel("--sequence-parallel").sequence_parallel);  // one rank has all rows
     const ParallelConfig cut = parallel("--sequence-parallel --tensor-model-parallel-size 4");
     CHECK(cut.sequence_parallel);
     CHECK_NOTHROW(config::require_equal_rows(cut, 2, 6));
     CHECK_THROWS_AS(config::require_equal_rows(cut, 1, 6), Error);
 }
 
-TEST_CASE("what is made again in backward") {
+TEST_CASE("recomputation flags") {
     using enum Recompute::Granularity;
     using enum Recompute::Method;
     const auto recompute = [&](const std::string& more) {
@@ -284,7 +285,7 @@ TEST_CASE("what is made again in backward") {
     }
 }
 
-TEST_CASE("a flag given with a value that cannot be is not taken for absent") {
+TEST_CASE("a given flag with an invalid value is an error") {
     for (const char* flag : {"--ffn-hidden-size", "--kv-channels", "--max-position-embeddings",
                              "--vocab-size", "--pad-vocab-size-to", "--num-layers"}) {
         CAPTURE(flag);
@@ -311,7 +312,7 @@ TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
     CHECK(later.options.given_later()[0].name == "--codecarbon-dir");
 }
 
-TEST_CASE("an option that a program has is not also a flag of Megatron's") {
+TEST_CASE("a program's own option is not declared as a Megatron flag too") {
     cli::Options options("lm-test", "a test");
     i64 workers = 1;
     options.value("--num-workers", &workers, "N", "workers");

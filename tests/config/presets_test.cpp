@@ -19,7 +19,7 @@ i64 parameters_of(std::string_view name) {
 
 }  // namespace
 
-// The counts that the published weights have.
+// The counts of the published weights.
 TEST_CASE("presets have the published parameter counts") {
     CHECK(parameters_of("gpt2-124m") == 124'439'808);
     CHECK(parameters_of("gpt2-355m") == 354'823'168);
@@ -34,8 +34,8 @@ TEST_CASE("presets have the published parameter counts") {
     CHECK(parameters_of("llama-70b") == 68'976'648'192);
 }
 
-// Those of arXiv 2104.04473, table 1, are named by it, in billions.
-TEST_CASE("presets that are named by their size have it") {
+// The models of arXiv 2104.04473, table 1, are named by their size in billions.
+TEST_CASE("presets named by a size have that size") {
     for (const char* name :
          {"1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b"}) {
         INFO(name);
@@ -44,7 +44,7 @@ TEST_CASE("presets that are named by their size have it") {
     }
 }
 
-TEST_CASE("an unknown preset names the known ones") {
+TEST_CASE("the error of an unknown preset lists the known ones") {
     try {
         config::preset_named("gpt2-small");
         FAIL("no error");
@@ -54,7 +54,7 @@ TEST_CASE("an unknown preset names the known ones") {
     }
 }
 
-TEST_CASE("a preset says the flags that mean the same") {
+TEST_CASE("a preset prints the flags of the same model") {
     CHECK(config::as_flags(config::preset_named("gpt2-124m").model) ==
           "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 "
           "--vocab-size 50257");

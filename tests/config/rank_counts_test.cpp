@@ -28,7 +28,7 @@ TEST_CASE("replicas follow from the ranks") {
     CHECK_THROWS_AS(replicas_of(0, 1, 1), Error);
 }
 
-TEST_CASE("runs that were made fit") {
+TEST_CASE("published trainings have whole batches") {
     CHECK(batch_problems(tr1, 1, replicas_of(128, 2, 4)).empty());
     CHECK(batch_problems(tr11, 2, replicas_of(384, 4, 12)).empty());
     CHECK(replicas_of(128, 2, 4).dp == 16);
@@ -39,11 +39,12 @@ TEST_CASE("runs that were made fit") {
 }
 
 TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit") {
-    // 64 nodes of 4: refused in the middle of the night.
-    CHECK(batch_problems(tr1, 1, replicas_of(256, 2, 4)) ==
-          Texts{"--rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 "
-                "data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from "
-                "iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)"});
+    // 64 nodes of 4 GPUs.
+    CHECK(
+        batch_problems(tr1, 1, replicas_of(256, 2, 4)) ==
+        Texts{"--rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 "
+              "data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from "
+              "iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)"});
     // 96 nodes: 1024 has no factor 3.
     const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, 2, 4));
     REQUIRE(nodes96.size() == 2);

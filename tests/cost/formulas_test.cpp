@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worked numbers of published trainings.
+// Figures of published trainings.
 #include "cost/formulas.hpp"
 
 #include <catch2/catch.hpp>
@@ -85,14 +85,14 @@ TEST_CASE("a tensor rank of the AWS example holds what Megatron printed") {
     }
 }
 
-TEST_CASE("checkpoints: 14 bytes a parameter in 16 bits, 12 in fp32") {
+TEST_CASE("checkpoints have 14 bytes per parameter in 16 bits, 12 in fp32") {
     const CheckpointSize bf16 = checkpoint_size(bloom(250880), {DType::bf16});
     CHECK(bf16.weights == 2 * 176'247'271'424);
     CHECK(bf16.total() == 14 * 176'247'271'424);
     CHECK(checkpoint_size(bloom(250880), {DType::fp32}).total() == 12 * 176'247'271'424);
 }
 
-TEST_CASE("operations of an iteration give the logs' TFLOPs") {
+TEST_CASE("operations of an iteration give the TFLOP/s of the logs") {
     const double flops = iteration_flops(bloom(250880), 250880, 2048, 2048, true);
     CHECK(flops == Approx(6.021190e18).epsilon(1e-6));
     CHECK(flops / (105.22 * 384 * 1e12) == Approx(149.02).margin(0.005));
@@ -104,7 +104,7 @@ TEST_CASE("operations of an iteration give the logs' TFLOPs") {
           Approx(33.68).margin(0.005));
 }
 
-TEST_CASE("days by eight operations a parameter and token") {
+TEST_CASE("days of a training with eight operations per parameter and token") {
     const auto days = [](double tokens, double parameters, double gpus, double tflops) {
         return training_seconds(parameters, tokens, gpus, tflops, true) / 86400;
     };

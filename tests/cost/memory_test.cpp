@@ -44,8 +44,8 @@ bool made_again(const Recompute& recompute, const PlacedActivation& a, const Act
     return !group.empty() && !(a.name == "residual" && a.layer == group.begin);
 }
 
-// Every view of the plan lies in the buffer, and two that are alive together share no byte; what is
-// made again is alive only while its group of layers is at work.
+// Every activation of the plan is inside the buffer, and two activations in use at the same time
+// share no byte. A recomputed activation is in use only while its group of layers is computed.
 void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
                       const StepShape& shape, i64 pp_rank) {
     std::map<std::string, ActivationSpec> specs;
@@ -115,14 +115,14 @@ TEST_CASE("no two live activations share a byte") {
     }
 }
 
-TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
+TEST_CASE("18 bytes per parameter in 16 bits, 16 in fp32") {
     const ModelConfig config = gpt2();
     const i64 n = rank_layout(config, tensor_table(config), {}, 0, 0).n_elements;
     const MemoryPlan fp32 = plan_memory(config, {}, step, {DType::fp32}, {2}, 0, 0);
     CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
     const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, {2}, 0, 0);
     CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
-    // All but statistics, inputs and the logits of a chunk takes half.
+    // Everything but statistics, inputs and the logits of a chunk takes half the bytes.
     const i64 logits = i64{512} * 50304 * 4;  // or of 1024 rows in 16 bits
     CHECK(bf16.activations - logits > (fp32.activations - logits) / 2);
     CHECK(bf16.activations - logits < (fp32.activations - logits) * 52 / 100);
@@ -130,7 +130,7 @@ TEST_CASE("18 bytes a parameter in 16 bits, 16 in fp32") {
                               fp32.activations + fp32.workspace);
 }
 
-TEST_CASE("logits exist a chunk of rows at a time") {
+TEST_CASE("one chunk of rows of the logits exists at a time") {
     // 128 MiB / (50304 * 4 B) = 667: two chunks. In 16 bits one is enough.
     CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 512);
     CHECK(head_chunk_rows({.seq_length = 1024, .compute = DType::bf16}, 50304) == 1024);
@@ -144,7 +144,7 @@ TEST_CASE("logits exist a chunk of rows at a time") {
     CHECK(head_chunk_rows(gpu, 50304) == 9408);
 }
 
-TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
+TEST_CASE("later stages of a pipeline have fewer micro-batches in flight") {
     const ModelConfig config = gpt2();
     const ParallelConfig parallel{.pp = 4};
     StepShape many = step;
@@ -161,7 +161,7 @@ TEST_CASE("a pipeline keeps fewer micro-batches in flight towards its end") {
     CHECK(micro_batches_in_flight({}, 2, 0, 0) == 1);
 }
 
-TEST_CASE("an interleaved pipeline keeps more of its first chunks") {
+TEST_CASE("the first chunks of an interleaved stage have more micro-batches in flight") {
     // 2 stages of 2 chunks, warm-up 4 and 2: forward passes 0 0 1 1 0 0 1 1 (by chunk), each from
     // the fifth, or third, on followed by a backward pass 1 1 0 0.
     const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
@@ -172,7 +172,7 @@ TEST_CASE("an interleaved pipeline keeps more of its first chunks") {
     CHECK(micro_batches_in_flight(parallel, 2, 0, 0) == 2);
 }
 
-TEST_CASE("recompute and sequence parallelism keep less") {
+TEST_CASE("recomputation and sequence parallelism store fewer bytes") {
     using enum Recompute::Granularity;
     using enum Recompute::Method;
     const ModelConfig config = gpt2();
@@ -209,7 +209,7 @@ TEST_CASE("a GPU's workspace holds attention's sums, and wide heads are refused"
                       "--kv-channels: head size 257 exceeds 256, the largest on a GPU");
 }
 
-TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {
+TEST_CASE("the workspace of cuDNN attention is counted when it is selected") {
     const StepShape shape{.micro_batch = 4, .seq_length = 4096, .compute = DType::bf16};
     ModelConfig config = gpt2();
     config.n_heads = config.n_groups = 16;
@@ -226,7 +226,7 @@ TEST_CASE("what cuDNN's attention takes is counted where it is asked for") {
     CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
 }
 
-TEST_CASE("NCCL's kernels beside products are those of links, and of data parallelism") {
+TEST_CASE("NCCL blocks during computation are those of links, and of data parallelism") {
     CHECK(nccl_blocks({}, 0, true) == 0);
     CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);  // products wait for it
     CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);

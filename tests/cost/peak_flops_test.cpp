@@ -5,7 +5,7 @@
 
 using namespace lm;
 
-TEST_CASE("peaks go by whole words of the device's name", "[peaks]") {
+TEST_CASE("peaks match whole words of the device's name", "[peaks]") {
     const auto bf16 = [](std::string_view name) { return cost::peak_flops(name, DType::bf16); };
     CHECK(bf16("NVIDIA H100 80GB HBM3") == 989e12);
     CHECK(bf16("cuda:0 (NVIDIA H100 80GB HBM3)") == 989e12);

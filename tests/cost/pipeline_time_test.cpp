@@ -9,7 +9,7 @@ using namespace lm;
 using namespace lm::cost;
 using lm::spec::PipelineShape;
 
-TEST_CASE("bubbles in virtual time are those of the arithmetic") {
+TEST_CASE("bubbles in virtual time are those of the formula") {
     const auto bubble = [](const PipelineShape& shape, PipelineDurations durations) {
         durations.forward_s /= static_cast<double>(shape.n_chunks);
         durations.backward_s /= static_cast<double>(shape.n_chunks);

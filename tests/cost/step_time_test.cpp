@@ -23,7 +23,7 @@ constexpr Recompute everything{.granularity = Recompute::Granularity::full};
 
 }  // namespace
 
-TEST_CASE("one GPU computes the operations of the formula, and nothing else takes time") {
+TEST_CASE("the step of one GPU takes the time of the formula's operations") {
     const ModelConfig model = bloom();
     const StepTime time =
         step_time(model, {.recompute = everything}, {2, 3, 2048, 2}, {.flops_per_s = 1e14});
@@ -35,7 +35,7 @@ TEST_CASE("one GPU computes the operations of the formula, and nothing else take
 TEST_CASE("the bubble is that of the schedule in virtual time") {
     const ModelConfig model = bloom();
     const ParallelConfig parallel{.pp = 7};
-    // So fast that messages take nothing beside it.
+    // Links so fast that messages take no time.
     const StepTime time = step_time(model, parallel, {1, 20, 2048, 2}, {.flops_per_s = 1e9});
     const double each = time.compute_s / 20;
     CHECK(time.total() ==
@@ -60,8 +60,8 @@ TEST_CASE("bytes of tensor and data parallelism") {
           Approx(0.75 * 6 * elements / 25e9));
 }
 
-// BLOOM's log: 105.22 s on 384 GPUs, 215.82 s on 192. At the rate that the first one shows, the
-// second one comes out within 8 %: it was slower than its smaller bubble explains.
+// BLOOM's log: 105.22 s on 384 GPUs, 215.82 s on 192. At the rate of the first run, the estimate of
+// the second is within 8 %: it was slower than its smaller bubble explains.
 TEST_CASE("a training on half of its GPUs") {
     const ModelConfig model = bloom();
     const GpuNode gpu{.flops_per_s = 172e12};

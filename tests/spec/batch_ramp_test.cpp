@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Iterations and samples as the logs of published trainings have them.
+// Iterations and samples from the logs of published trainings.
 #include "spec/batch_ramp.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using namespace lm::spec;
 
 namespace {
 
-// Samples consumed after iteration `n`.
+// Returns the samples consumed after iteration `n`.
 i64 consumed_after(const BatchRamp& ramp, i64 n) {
     i64 consumed = 0;
     for (i64 i = 0; i < n; ++i) consumed += ramp.batch_at(consumed);
@@ -57,7 +57,7 @@ TEST_CASE("the ramp, step by step") {
     CHECK(of_bloom.back().consumed_before == 9'765'808);
 }
 
-TEST_CASE("the ramp goes on from where a training is") {
+TEST_CASE("the ramp of a training that has consumed samples already") {
     for (const i64 iterations : {0, 1, 439, 5000, 12'657, 12'658, 100'000}) {
         CAPTURE(iterations);
         const i64 consumed = samples_after(bloom, iterations);
@@ -106,7 +106,7 @@ TEST_CASE("steps of a ramp are the iterations one by one") {
         CHECK(consumed + ramp.global_batch > 300'000);
         CHECK(consumed <= 300'000);
     }
-    CHECK(ramp_steps({1, 1, i64{1} << 50, 3}, i64{1} << 51).size() == 3);  // and not forever
+    CHECK(ramp_steps({1, 1, i64{1} << 50, 3}, i64{1} << 51).size() == 3);  // in constant time
 }
 
 TEST_CASE("the help text's example: 16 8 300000 up to 1024") {
@@ -128,7 +128,7 @@ TEST_CASE("data-parallel sizes that fit every stage") {
           std::vector<i64>{1, 2, 3, 4, 6, 8, 9, 12, 16, 18});
 }
 
-TEST_CASE("ramps that cannot be") {
+TEST_CASE("invalid ramps are refused") {
     CHECK_THROWS_AS((BatchRamp{16, 16, 100, 1000}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{1024, 16, 100, 1024}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{16, 0, 100, 1024}.check()), Error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline schedules: every micro-batch once in each direction, bounded memory, messages that
-// match, no deadlock, and the bubbles that the arithmetic promises.
+// Pipeline schedules: every micro-batch once in each direction, bounded memory, matching messages,
+// no deadlock.
 #include "spec/pipeline_schedule.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::string name_of(const PipelineShape& shape) {
 
 }  // namespace
 
-TEST_CASE("each stage takes every micro-batch of every chunk forward, then backward, once") {
+TEST_CASE("each stage computes each micro-batch of each chunk forward once, then backward once") {
     for (const PipelineShape& shape : shapes()) {
         INFO(name_of(shape));
         for (i64 stage = 0; stage < shape.n_stages; ++stage) {
@@ -56,7 +56,7 @@ TEST_CASE("each stage takes every micro-batch of every chunk forward, then backw
     }
 }
 
-TEST_CASE("the backward passes of a chunk come in the order of its forward passes") {
+TEST_CASE("the backward passes of a chunk have the order of its forward passes") {
     for (const PipelineShape& shape : shapes()) {
         INFO(name_of(shape));
         for (i64 stage = 0; stage < shape.n_stages; ++stage) {
@@ -73,7 +73,7 @@ TEST_CASE("the backward passes of a chunk come in the order of its forward passe
     }
 }
 
-TEST_CASE("activations of at most the promised micro-batches are held") {
+TEST_CASE("the number of micro-batches in flight is that of the paper") {
     for (const PipelineShape& shape : shapes()) {
         INFO(name_of(shape));
         for (i64 stage = 0; stage < shape.n_stages; ++stage) {
@@ -87,7 +87,7 @@ TEST_CASE("activations of at most the promised micro-batches are held") {
                 most = std::max(most, all += change);
                 CHECK((in_flight[action.chunk] += change) <= 2 * shape.n_stages);
             }
-            // As many forward passes go ahead as fill the stages behind and the chunks to come.
+            // Warm-up fills the later stages and the later chunks.
             const i64 behind = shape.n_stages - 1 - stage;
             const i64 promised = shape.n_chunks == 1
                                      ? behind + 1
@@ -97,8 +97,8 @@ TEST_CASE("activations of at most the promised micro-batches are held") {
     }
 }
 
-TEST_CASE("every message is received in the order of its channel, and nobody waits for ever") {
-    // One message at a time on a channel: a send waits until the one before has been taken, a
+TEST_CASE("messages are received in the order of their channel, without deadlock") {
+    // A channel holds one message: a send waits until the previous message has been received, a
     // receive waits for its message.
     for (const PipelineShape& shape : shapes()) {
         INFO(name_of(shape));
@@ -145,7 +145,7 @@ TEST_CASE("every message is received in the order of its channel, and nobody wai
     }
 }
 
-TEST_CASE("the first steps of 1F1B are those of the paper") {
+TEST_CASE("the actions of the first stage under 1F1B are those of the paper") {
     using enum PipelineOp;
     const std::vector<PipelineAction> expected = {
         {forward, 0, 0},      {send_forward, 0, 0},     {forward, 0, 1},
@@ -155,7 +155,7 @@ TEST_CASE("the first steps of 1F1B are those of the paper") {
     CHECK(pipeline_actions({2, 1, 3}, 0) == expected);
 }
 
-TEST_CASE("the interleaved schedule refuses what it cannot do") {
+TEST_CASE("the interleaved schedule needs two stages and whole groups of micro-batches") {
     CHECK_NOTHROW(check_pipeline({4, 1, 3}));
     CHECK_NOTHROW(check_pipeline({4, 2, 8}));
     CHECK_THROWS_AS(check_pipeline({4, 2, 6}), Error);

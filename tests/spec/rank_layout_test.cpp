@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor table and who holds what of it: names, order, cuts, vocabulary padding.
+// The tensor table and its division over ranks: names, order, parts, vocabulary padding.
 #include "spec/rank_layout.hpp"
 
 #include <catch2/catch.hpp>
@@ -60,7 +60,7 @@ bool is_sharded(const TensorSpec& tensor) {
     return tensor.vocab_rows || tensor.cut.dim >= 0;
 }
 
-// Adds one to every element of `box` in the tensor's counts.
+// Increments the count of every element of `box`.
 void count_box(const TensorSpec& tensor, const Box& box, std::vector<int>& counts) {
     const bool matrix = tensor.shape.rank() == 2;
     const i64 cols = matrix ? tensor.shape[1] : 1;
@@ -73,8 +73,8 @@ void count_box(const TensorSpec& tensor, const Box& box, std::vector<int>& count
     }
 }
 
-// Every element of a sharded tensor is held by one tensor rank, of a replicated one by each; a tied
-// head also by the last stage.
+// One tensor rank holds each element of a divided tensor, all tensor ranks those of a replicated
+// one; the last stage also holds a tied head.
 void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) {
     const std::vector<TensorSpec> table = tensor_table(config);
     std::map<i64, std::vector<int>> counts;
@@ -99,7 +99,8 @@ void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) 
     }
 }
 
-// Tensors lie in order without overlap; blocks are adjacent and start aligned.
+// Tensors are in table order without overlap; tensors of a block are adjacent, blocks start
+// aligned.
 void check_offsets(const std::vector<TensorSpec>& table, const RankLayout& layout) {
     i64 end = 0;
     std::string block;
@@ -184,7 +185,7 @@ TEST_CASE("matrices decay, norms and biases do not; output projections start sma
     }
 }
 
-TEST_CASE("every element is held once per replica group, whatever the grid") {
+TEST_CASE("every grid holds each element once per replica") {
     for (i64 tp : {1, 2, 3, 6}) {
         for (i64 pp : {1, 2, 3, 5}) {
             CAPTURE(tp, pp);
@@ -231,7 +232,7 @@ TEST_CASE("tensor ranks hold whole heads with their groups") {
     }
 }
 
-TEST_CASE("layers over stages: all of them, none twice, as even as can be") {
+TEST_CASE("stages have every layer once, in parts of nearly equal size") {
     for (i64 layers : {1, 5, 12, 70, 105}) {
         ModelConfig config = small_gpt();
         config.n_layers = layers;
@@ -256,7 +257,7 @@ TEST_CASE("stages balanced with the embedding and the head, as DeepSpeed does fo
     for (i64 stage = 0; stage < 12; ++stage) {
         CHECK(stage_layers(config, parallel, stage) == (stage == 0 || stage == 11 ? 5 : 6));
     }
-    // Whatever does not divide: all layers, and none is left out.
+    // Numbers of layers that the stages do not divide.
     for (i64 layers : {5, 12, 13}) {
         config.n_layers = layers;
         for (i64 pp = 1; pp <= 3; ++pp) {
@@ -275,7 +276,7 @@ TEST_CASE("stages balanced with the embedding and the head, as DeepSpeed does fo
         Error);
 }
 
-TEST_CASE("stages balanced by parameters are as light as any") {
+TEST_CASE("balancing by parameters gives the lightest heaviest stage") {
     ModelConfig config = small_gpt();
     for (const i64 vocab : {1, 1000, 5000}) {
         for (const i64 layers : {4, 9, 11}) {
@@ -287,7 +288,7 @@ TEST_CASE("stages balanced by parameters are as light as any") {
                                      static_cast<double>(layers);
                 const auto embedding = static_cast<double>(count.embedding);
                 const auto head = static_cast<double>(vocab * config.hidden);
-                // The heaviest of the stages that begin at `cuts`.
+                // The weight of the heaviest stage, for stages that start at `cuts`.
                 const auto heaviest = [&](const std::vector<i64>& cuts) {
                     double most = 0;
                     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -303,7 +304,7 @@ TEST_CASE("stages balanced by parameters are as light as any") {
                     cuts.push_back(first_layer(
                         config, {.pp = pp, .balance = PipelineBalance::parameters}, part));
                 }
-                // All ways to cut, by which layers begin a stage.
+                // All divisions, by the first layers of the stages.
                 double least = heaviest(cuts);
                 for (u64 bits = 0; bits < u64{1} << (layers - 1); ++bits) {
                     std::vector<i64> other{0};
@@ -324,7 +325,7 @@ TEST_CASE("stages balanced by parameters are as light as any") {
     }
 }
 
-TEST_CASE("chunks of an interleaved stage lie pp parts apart") {
+TEST_CASE("chunks of an interleaved stage are pp parts apart") {
     ModelConfig config = small_gpt();
     config.n_layers = 10;
     const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
@@ -349,7 +350,7 @@ TEST_CASE("chunks of an interleaved stage lie pp parts apart") {
     }
 }
 
-TEST_CASE("interleaved stages hold as many layers as each other, and so do their chunks") {
+TEST_CASE("interleaved stages have equal numbers of layers, and so have their chunks") {
     ModelConfig config = small_gpt();
     for (i64 layers = 8; layers <= 24; ++layers) {
         for (const i64 pp : {2, 3, 4}) {
@@ -379,7 +380,7 @@ TEST_CASE("interleaved stages hold as many layers as each other, and so do their
     }
 }
 
-TEST_CASE("what every tensor rank has whole is replicated") {
+TEST_CASE("tensors that every tensor rank holds whole are marked as replicated") {
     const ModelConfig config = small_gpt();
     const std::vector<TensorSpec> table = tensor_table(config);
     for (const LocalTensor& local : rank_layout(config, table, {.tp = 2}, 1, 0).tensors) {
@@ -420,7 +421,7 @@ TEST_CASE("padded rows are in memory, never in a box") {
     CHECK(empty.box.shape() == Shape{0, 24});
 }
 
-TEST_CASE("configurations that cannot be name the flag") {
+TEST_CASE("errors of invalid configurations name the flag") {
     const auto refuses = [](const char* flag, auto change) {
         ModelConfig config = small_llama();
         change(config);
@@ -445,7 +446,7 @@ TEST_CASE("configurations that cannot be name the flag") {
     });
 }
 
-TEST_CASE("sizes that overflow are errors, not garbage") {
+TEST_CASE("sizes that overflow are errors") {
     ModelConfig config = small_gpt();
     config.hidden = i64{1} << 40;
     config.n_heads = 1;

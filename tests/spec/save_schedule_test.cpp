@@ -15,7 +15,7 @@ TEST_CASE("save schedules") {
     CHECK(saves("10@100", 100) == 10);
     CHECK(saves("10@100,18@1000", 1000) == 10 + 51);  // tr1-13B's first rounds
     CHECK(saves("10@100,18@1000,1500", 150'000) == 10 + 51 + 100);
-    // What a training ends with is saved, whatever the interval.
+    // The end of a training is always saved.
     CHECK(saves("1500", 1499) == 1);
     CHECK(saves("10", 25) == 3);
     CHECK(saves("10", 20) == 2);

@@ -34,7 +34,7 @@ Done decide(const LoopRules& r, const Situation& now) {
 
 }  // namespace
 
-TEST_CASE("an ordinary iteration does nothing; the intervals do their part") {
+TEST_CASE("an iteration outside of all intervals triggers nothing") {
     CHECK(decide(rules(), after(7)) == Done{false, false, false});
     CHECK(decide(rules(), after(10)) == Done{true, false, false});
     CHECK(decide(rules(), after(50)) == Done{true, true, false});
@@ -130,7 +130,7 @@ TEST_CASE("--exit-interval counts this run, --exit-iteration the whole training"
     CHECK(should_stop(r, now) == Stop::exit_iteration);
 }
 
-TEST_CASE("a duration that is over before the first iteration lets that one be made") {
+TEST_CASE("a duration that is over before the first iteration allows that one") {
     LoopRules r = rules();
     r.exit_duration_s = 1;
     Situation now = after(0);
@@ -140,7 +140,7 @@ TEST_CASE("a duration that is over before the first iteration lets that one be m
     CHECK(should_stop(r, now) == Stop::duration);
 }
 
-TEST_CASE("who stops in a hurry does not evaluate") {
+TEST_CASE("a run that stops because its time is over does not evaluate") {
     Situation now = after(100);
     now.stop_signal = true;
     CHECK(decide(rules(), now) == Done{true, true, false});
@@ -150,7 +150,7 @@ TEST_CASE("who stops in a hurry does not evaluate") {
     CHECK(decide(r, now) == Done{true, true, true});
 }
 
-TEST_CASE("when several reasons hold, the most final one counts") {
+TEST_CASE("of several reasons to stop, the most final one counts") {
     LoopRules r = rules();
     r.exit_interval = r.exit_iteration = 10;
     Situation now = after(10);
@@ -164,14 +164,14 @@ TEST_CASE("when several reasons hold, the most final one counts") {
     CHECK(should_stop(r, now) == Stop::signal);
 }
 
-TEST_CASE("the save switch saves and the run continues") {
+TEST_CASE("the save switch saves without stopping") {
     Situation now = after(7);
     now.save_switch = true;
     CHECK(should_save(rules(), now));
     CHECK(should_stop(rules(), now) == Stop::no);
 }
 
-TEST_CASE("skip ranges name whole iterations") {
+TEST_CASE("skip ranges are ranges of iterations") {
     LoopRules r;
     r.skip = parse_skip_ranges({"4-7", "2-2", "8-9", "20-30", "25-27"});
     REQUIRE(r.skip.size() == 3);
