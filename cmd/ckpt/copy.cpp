@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt copy: brings a step to another place, verified on the way.
+// lm-ckpt copy: copies a step to another place and verifies it on the way.
 #include "ckpt/copy.hpp"
 
 #include <filesystem>
@@ -31,21 +31,22 @@ struct Args {
 };
 
 struct Destination {
-    std::string directory;  // of steps
-    std::string step;       // the path to make
-    bool names_step = false;
+    std::string directory;    // the directory of steps
+    std::string step;         // path of the new step
+    bool names_step = false;  // DST is the path of the step
 };
 
-// DST is the step itself when it is named as one, and else a directory of steps.
+// DST is the step itself when it has the name of one; otherwise it is a directory of steps.
 Destination destination_of(std::string to, i64 iteration) {
     while (to.size() > 1 && to.ends_with('/')) to.pop_back();
     const std::string name = ckpt::step_name(iteration);
     if (ckpt::step_from_name(base_name(to)) >= 0) {
-        if (base_name(to) != name) usage_error(to, "is another step's name: SRC is {}", name);
+        if (base_name(to) != name) usage_error(to, "is the name of another step: SRC is {}", name);
         return {io::parent_of(to), to, true};
     }
-    if (io::exists(to) && !io::is_directory(to)) usage_error(to, "is not a directory");
-    if (is_step_path(to)) usage_error(to, "is one step: give the directory it is in");
+    if (io::exists(to) && !io::is_directory(to))
+        usage_error(to, "is not a directory: choose another name");
+    if (is_step_path(to)) usage_error(to, "is one step: give its parent directory");
     return {to, to + "/" + name, false};
 }
 
@@ -55,11 +56,11 @@ void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
     const i64 needed = plan.n_bytes() - there;
     const i64 available = cluster::filesystem_use(to.directory).available;
     if (needed <= available) return;
-    run_error(to.directory, "needs {}, has {} left: free space or choose another directory",
+    run_error(to.directory, "needs {}, has {} available: free space, or choose another directory",
               human_size(needed), human_size(available));
 }
 
-// A copy is often a directory to load from: there `latest` names the newest.
+// A copy often becomes a directory to load from: `latest` names its newest step.
 void update_latest(const Destination& to, i64 iteration) {
     if (to.names_step) return;
     const bool has_one = io::exists(fmt::format("{}/{}", to.directory, ckpt::latest_file));
@@ -80,14 +81,16 @@ ckpt::CopyResult copy(const ckpt::CopyPlan& plan, const Destination& to, const A
     } catch (const Error&) {
         const std::string temporary = ckpt::copy_temporary(to.step);
         if (io::exists(temporary)) {
-            note("{}: holds what was copied: the same command goes on from there", temporary);
+            note("{}: keeps the files copied so far: the same command continues the copy",
+                 temporary);
         }
         throw;
     }
 }
 
 int run(const Args& args) {
-    if (args.bwlimit && args.bwlimit->value < 1) usage_error("--bwlimit", "must be positive");
+    if (args.bwlimit && args.bwlimit->value < 1)
+        usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
     const ckpt::Checkpoint source = ckpt::open(existing_directory(args.from));
     const i64 iteration = source.manifest().counters.iteration;
     const Destination to = destination_of(args.to, iteration);
@@ -97,13 +100,13 @@ int run(const Args& args) {
     if (ckpt::is_copied(plan, to.step) && (same || !args.force)) {
         io::remove_tree(ckpt::copy_temporary(to.step));
         update_latest(to, iteration);
-        cli::write_stdout(fmt::format("{}: is there already, by its manifest the same\n", to.step));
+        cli::write_stdout(fmt::format("{}: exists already with the same manifest\n", to.step));
         return 0;
     }
-    if (same) usage_error(to.step, "is what should be copied: choose another place");
+    if (same) usage_error(to.step, "is the step to copy: choose another DST");
     if (io::exists(to.step) && !args.force) {
         usage_error(to.step,
-                    "is there already, another step or an incomplete one: use --force to "
+                    "exists already and is another step or an incomplete one: use --force to "
                     "replace it");
     }
     io::make_directories(to.directory);
@@ -114,8 +117,7 @@ int run(const Args& args) {
     cli::write_stdout(fmt::format(
         "{}: {} copied and verified in {}{}\n", to.step, human_size(result.n_copied),
         human_duration(watch.elapsed_s()),
-        result.n_kept == 0 ? ""
-                           : fmt::format(", {} were there already", human_size(result.n_kept))));
+        result.n_kept == 0 ? "" : fmt::format(", {} copied before", human_size(result.n_kept))));
     return 0;
 }
 
@@ -123,16 +125,15 @@ int run(const Args& args) {
 
 void add_copy(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb("copy", "copy a step, verified; a killed copy goes on",
+    cli::Options& verb = options.verb("copy", "copy a step and verify it; a killed copy continues",
                                       [args] { return run(*args); });
     verb.positional("SRC", &args->from,
-                    "a global_step* directory, or a directory of them: then its latest step");
-    verb.positional(
-        "DST", &args->to,
-        "directory of steps to copy it into, made when missing; or the step's new path");
-    verb.flag("--weights-only", &args->weights_only, "leave out masters and Adam moments");
-    verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most so many bytes a second");
-    verb.flag("--force", &args->force, "replace a step of that name that is not the same");
+                    "global_step* directory, or a directory of them: its latest step");
+    verb.positional("DST", &args->to,
+                    "directory of steps, created if needed, or the new path of the step");
+    verb.flag("--weights-only", &args->weights_only, "do not copy masters and Adam moments");
+    verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
+    verb.flag("--force", &args->force, "replace a different step of that name");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

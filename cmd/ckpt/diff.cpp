@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt diff: the differences of two checkpoints, tensor by tensor.
+// lm-ckpt diff: compares two checkpoints tensor by tensor.
 #include "ckpt/diff.hpp"
 
 #include <memory>
@@ -79,10 +79,12 @@ void add_diff(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb("diff", "compare the tensors of two checkpoints",
                                       [args] { return run(*args); });
-    verb.positional("A", &args->a, "a global_step* directory, or a directory of them");
-    verb.positional("B", &args->b, "the other one; layouts and types may differ");
-    verb.flag("--weights-only", &args->weights_only, "leave out masters and Adam moments");
-    verb.flag("--json", &args->json, "print JSON Lines, one object per tensor, equal ones too");
+    verb.positional("A", &args->a,
+                    "global_step* directory, or a directory of them: its latest step");
+    verb.positional("B", &args->b, "checkpoint to compare with; layout and type may differ");
+    verb.flag("--weights-only", &args->weights_only, "do not compare masters and Adam moments");
+    verb.flag("--json", &args->json,
+              "print JSON Lines, one object for each tensor, also for equal ones");
 }
 
 }  // namespace lm::ckpt_tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt ls: one line per step of a checkpoint directory.
+// lm-ckpt ls: prints one line for each step of a checkpoint directory.
 #include <algorithm>
 #include <memory>
 
@@ -27,7 +27,7 @@ struct Row {
     std::string path;
     i64 bytes = 0;
     bool latest = false;
-    std::string reason;  // why it is not complete
+    std::string reason;  // why the step is not complete; empty for a complete one
     std::optional<ckpt::Checkpoint> checkpoint;
 };
 
@@ -89,11 +89,11 @@ void print_text(const Row& row) {
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_step_path(directory)) {
-        usage_error(directory, "is one step: give the directory it lies in, or use lm-ckpt show");
+        usage_error(directory, "is one step: give its parent directory, or use lm-ckpt show");
     }
     const std::vector<i64> steps = ckpt::steps_in(directory);
     const std::optional<i64> latest = ckpt::latest_step(directory);
-    if (steps.empty()) run_error(directory, "holds no checkpoint (no global_step* in it)");
+    if (steps.empty()) run_error(directory, "has no checkpoint: no global_step* directory exists");
     if (!args.json) {
         cli::write_stdout(fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {}\n", "STEP", "SIZE",
                                       "LAYOUT", "CREATED", "STATE"));
@@ -111,7 +111,7 @@ void add_ls(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb("ls", "list the steps of a checkpoint directory",
                                       [args] { return run(*args); });
-    verb.positional("DIR", &args->directory, "directory that holds global_step* directories");
+    verb.positional("DIR", &args->directory, "directory of global_step* directories");
     verb.flag("--json", &args->json, "print JSON Lines");
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt: lists, shows, verifies, compares, thins out, copies, rewrites and averages checkpoints.
+// lm-ckpt: lists, shows, verifies, compares, prunes, copies, rewrites and averages checkpoints.
 #include "cli/main.hpp"
 #include "verbs.hpp"
 
 int main(int argc, char** argv) {
     lm::cli::Options options(
-        "lm-ckpt", "list, show, verify, compare, thin out, copy, rewrite and average checkpoints");
+        "lm-ckpt", "list, show, verify, compare, prune, copy, rewrite and average checkpoints");
     lm::ckpt_tool::add_ls(options);
     lm::ckpt_tool::add_show(options);
     lm::ckpt_tool::add_verify(options);
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_reshard(options);
     lm::ckpt_tool::add_merge(options, lm::cli::command_line(argc, argv));
     options.exits_with(lm::Exit::answer_is_no,
-                       "verify found something bad, or diff found a difference");
+                       "verify found a problem, or diff found a difference");
     options.epilogue(
         "Examples:\n"
         "  lm-ckpt ls checkpoints\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt merge: the average of several checkpoints.
+// lm-ckpt merge: averages the weights of several checkpoints.
 #include "ckpt/merge.hpp"
 
 #include <memory>
@@ -33,19 +33,22 @@ std::vector<double> parse_weights(const Args& args) {
     double total = 0;
     for (const std::string& text : split_at_commas(args.weights)) {
         weights.push_back(parse_number("--weights", text));
-        if (weights.back() < 0) usage_error("--weights", "{} is negative", text);
+        if (weights.back() < 0)
+            usage_error("--weights", "expected numbers of at least 0, got {}", text);
         total += weights.back();
     }
     if (weights.size() != n) {
-        usage_error("--weights", "has {} numbers for {} checkpoints", weights.size(), n);
+        usage_error("--weights", "expected {} numbers, one for each checkpoint, got {}", n,
+                    weights.size());
     }
-    if (!(total > 0)) usage_error("--weights", "are all 0");
+    if (!(total > 0)) usage_error("--weights", "all are 0: at least one must be positive");
     return weights;
 }
 
 std::vector<ckpt::MergeSource> open_all(const Args& args) {
     if (args.checkpoints.size() < 2) {
-        usage_error("merge", "give at least two checkpoints to average, after OUT");
+        usage_error("merge", "expected at least two checkpoints after OUT, got {}",
+                    args.checkpoints.size());
     }
     const std::vector<double> weights = parse_weights(args);
     std::vector<ckpt::MergeSource> sources;
@@ -82,15 +85,15 @@ void add_merge(cli::Options& options, const std::string& command_line) {
     cli::Options& verb =
         options.verb("merge", "average the weights of several checkpoints of one architecture",
                      [args, command_line] { return run(*args, command_line); });
-    verb.positional("OUT", &args->out, "directory to make, with the average as its one step");
+    verb.positional("OUT", &args->out, "directory to create, with the average as its only step");
     verb.positionals("CKPT", &args->checkpoints,
-                     "global_step* directories, or directories of them: then their latest steps");
+                     "global_step* directories, or directories of them: their latest steps");
     verb.value("--weights", &args->weights, "W1,W2,...",
-               "weight of each CKPT; they are divided by their sum; all the same when left out");
+               "weight of each CKPT, divided by the sum of all; equal by default");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
-                "type of the weights in OUT; when left out as in the CKPTs, or fp32 when they "
+                "type of the weights in OUT; by default that of the CKPTs, or fp32 when theirs "
                 "differ");
-    verb.flag("--force", &args->force, "replace OUT when it exists");
+    verb.flag("--force", &args->force, "replace an existing OUT");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

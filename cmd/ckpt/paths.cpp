@@ -14,8 +14,9 @@ namespace lm::ckpt_tool {
 
 std::string existing_directory(std::string path) {
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    if (!io::exists(path)) usage_error(path, "does not exist");
-    if (!io::is_directory(path)) usage_error(path, "is not a directory");
+    if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
+    if (!io::is_directory(path))
+        usage_error(path, "is not a directory: give a checkpoint directory");
     return path;
 }
 
@@ -32,7 +33,7 @@ i64 directory_bytes(const std::string& path) {
     i64 total = 0;
     for (const std::string& name : io::list_directory(path)) {
         const std::string entry = path + "/" + name;
-        if (!std::filesystem::exists(entry)) continue;  // a link to nothing
+        if (!std::filesystem::exists(entry)) continue;  // a dangling link
         total += io::is_directory(entry) ? directory_bytes(entry) : io::file_size(entry);
     }
     return total;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths and lists that the verbs of lm-ckpt are given.
+// Parsing of the paths and lists among the arguments of lm-ckpt.
 #pragma once
 
 #include <string>
@@ -9,14 +9,16 @@
 
 namespace lm::ckpt_tool {
 
-// An existing directory, without slashes at the end. Throws Error(usage).
+// Returns `path` without slashes at the end. Throws Error(usage) unless it is an existing
+// directory.
 std::string existing_directory(std::string path);
-// The last part of a path.
+// Returns the last component of a path.
 std::string base_name(const std::string& path);
-// Is this the path of one step (not of a directory of steps)?
+// Returns whether `path` is one step, not a directory of steps.
 bool is_step_path(const std::string& path);
+// Returns the bytes of all files below `path`.
 i64 directory_bytes(const std::string& path);
-// "120" or "global_step120"; throws Error(usage) naming `object`.
+// Parses "120" or "global_step120". Throws Error(usage) naming `object`.
 i64 parse_step(const std::string& object, const std::string& text);
 std::vector<std::string> split_at_commas(const std::string& text);
 

@@ -38,7 +38,8 @@ std::vector<i64> parse_steps(const std::string& text) {
     return steps;
 }
 
-// Incomplete steps count for no rule and are left for people to look at.
+// Returns the complete steps. Incomplete ones match no rule and are kept: the user decides about
+// them.
 std::vector<i64> complete_steps(const std::string& directory) {
     std::vector<i64> complete;
     for (const i64 step : ckpt::steps_in(directory)) {
@@ -46,31 +47,31 @@ std::vector<i64> complete_steps(const std::string& directory) {
             const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));
             complete.push_back(step);
         } catch (const Error& error) {
-            warn("{}: left as it is", error.what());
+            warn("{}: kept", error.what());
         }
     }
     return complete;
 }
 
-// A mistyped step would cost the one that was meant.
+// A mistyped step would remove the step that was meant.
 void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
                  const std::vector<i64>& complete) {
     for (const i64 step : policy.steps) {
         if (std::ranges::find(complete, step) != complete.end()) continue;
         const std::string name = ckpt::step_name(step);
-        usage_error("--keep", "{} is {} in {}: nothing was removed: see lm-ckpt ls {}", name,
-                    io::exists(directory + "/" + name) ? "not complete" : "not", directory,
-                    directory);
+        usage_error("--keep", "{} {} in {}: nothing was removed: see lm-ckpt ls {}", name,
+                    io::exists(directory + "/" + name) ? "is not complete" : "does not exist",
+                    directory, directory);
     }
     const auto is_multiple = [&](i64 step) { return step % policy.every == 0; };
     if (policy.every > 0 && std::ranges::none_of(complete, is_multiple)) {
-        warn("--keep-every {}: keeps nothing: no complete step in {} is a multiple of it",
+        warn("--keep-every {}: keeps no step: none of the complete steps in {} is a multiple",
              policy.every, directory);
     }
 }
 
-// Every byte of what a run would load must be good before other steps go: that a step is complete
-// says nothing of bytes that were damaged later.
+// Verifies every byte of the steps that a run would load before other steps are removed: a complete
+// step may have been corrupted later.
 void verify_kept(const std::string& directory, const std::vector<i64>& kept, const Args& args) {
     for (const i64 step : kept) {
         const std::string path = directory + "/" + ckpt::step_name(step);
@@ -83,9 +84,10 @@ void verify_kept(const std::string& directory, const std::vector<i64>& kept, con
         const ckpt::Verification result = verify_step(path, args.quiet);
         if (!result.problems.empty()) {
             for (const std::string& problem : result.problems) warn("{}", problem);
-            run_error(path,
-                      "is the step that would be kept, and is bad: nothing was removed: move it "
-                      "away and prune again, so that an older one is kept");
+            run_error(
+                path,
+                "is the step to keep, and is corrupt: nothing was removed: move it away and prune "
+                "again, so that an older step is kept");
         }
         cli::write_stdout(fmt::format("verified {} ({} in {})\n", ckpt::step_name(step),
                                       human_size(result.n_bytes),
@@ -93,8 +95,8 @@ void verify_kept(const std::string& directory, const std::vector<i64>& kept, con
     }
 }
 
-// The newest step and the one that `latest` names.
-std::vector<i64> steps_that_count(const std::vector<i64>& complete, std::optional<i64> latest) {
+// Returns the newest step and the one that `latest` names.
+std::vector<i64> steps_to_verify(const std::vector<i64>& complete, std::optional<i64> latest) {
     std::vector<i64> steps{complete.back()};
     if (latest && latest != complete.back() &&
         std::ranges::find(complete, *latest) != complete.end()) {
@@ -105,7 +107,7 @@ std::vector<i64> steps_that_count(const std::vector<i64>& complete, std::optiona
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
-    if (is_step_path(directory)) usage_error(directory, "is one step: give the directory it is in");
+    if (is_step_path(directory)) usage_error(directory, "is one step: give its parent directory");
     const ckpt::KeepPolicy policy{args.keep_last.value_or(0), args.keep_every.value_or(0),
                                   parse_steps(args.keep)};
     if (policy.last == 0 && policy.every == 0 && policy.steps.empty()) {
@@ -116,7 +118,7 @@ int run(const Args& args) {
     const std::optional<i64> latest = ckpt::latest_step(directory);
     const auto removed = ckpt::steps_to_remove(steps, policy, latest);
     if (!removed.empty() && !args.no_verify) {
-        verify_kept(directory, steps_that_count(steps, latest), args);
+        verify_kept(directory, steps_to_verify(steps, latest), args);
     }
     i64 freed = 0;
     for (const i64 step : removed) {
@@ -138,15 +140,15 @@ int run(const Args& args) {
 void add_prune(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb(
-        "prune", "remove complete steps that no rule keeps; latest and the newest always stay",
+        "prune", "remove complete steps that no rule keeps; latest and the newest step stay",
         [args] { return run(*args); });
-    verb.positional("DIR", &args->directory, "directory that holds global_step* directories");
+    verb.positional("DIR", &args->directory, "directory of global_step* directories");
     verb.value("--keep-last", &args->keep_last, "K", "keep the K newest steps");
     verb.value("--keep-every", &args->keep_every, "N", "keep steps that are multiples of N");
-    verb.value("--keep", &args->keep, "STEP,...", "keep these steps");
-    verb.flag("--dry-run", &args->dry_run, "only say what would be removed");
+    verb.value("--keep", &args->keep, "STEP,...", "keep the given steps");
+    verb.flag("--dry-run", &args->dry_run, "only print the steps to remove");
     verb.flag("--no-verify", &args->no_verify,
-              "do not read the newest step and the one of latest before others are removed");
+              "do not verify the newest step and latest before others are removed");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

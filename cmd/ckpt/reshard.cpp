@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt reshard: a step as another layout would have written it.
+// lm-ckpt reshard: rewrites a step as another layout would have written it.
 #include "ckpt/reshard.hpp"
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace {
 struct Args {
     std::string path;
     std::string out;
-    config::ParallelFlags parallel;  // those two of them
+    config::ParallelFlags parallel;  // only tensor and pipeline are used
     bool force = false;
     bool quiet = false;
 };
@@ -47,17 +47,17 @@ int run(const Args& args) {
 
 void add_reshard(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb =
-        options.verb("reshard", "write a step as another layout would have, optimizer state too",
-                     [args] { return run(*args); });
+    cli::Options& verb = options.verb(
+        "reshard", "write a step as another layout would have, with its optimizer state",
+        [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "a global_step* directory, or a directory of them: then its latest step");
-    verb.positional("OUT", &args->out, "directory to make, with that step as its one step");
+                    "global_step* directory, or a directory of them: its latest step");
+    verb.positional("OUT", &args->out, "directory to create, with the step as its only step");
     verb.value("--tensor-model-parallel-size", &args->parallel.tensor, "T",
                "tensor ranks of the layout");
     verb.value("--pipeline-model-parallel-size", &args->parallel.pipeline, "P",
                "pipeline stages of the layout");
-    verb.flag("--force", &args->force, "replace OUT when it exists");
+    verb.flag("--force", &args->force, "replace an existing OUT");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt show: what one checkpoint is.
+// lm-ckpt show: prints configuration, counters and tensor table of one checkpoint.
 #include <memory>
 
 #include "base/units.hpp"
@@ -34,7 +34,7 @@ io::OrderedJson document_of(const ckpt::Checkpoint& checkpoint, bool tensors) {
     return document;
 }
 
-// Nested objects as lines "a.b  value".
+// Prints nested objects as lines "a.b  value".
 void print_fields(const io::OrderedJson& object, const std::string& prefix) {
     for (const auto& [key, value] : object.items()) {
         if (prefix.empty() && (key == "tensors" || key == "index")) continue;
@@ -87,8 +87,8 @@ void add_show(cli::Options& options) {
     cli::Options& verb = options.verb("show", "print configuration, counters and tensor table",
                                       [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "a global_step* directory, or a directory of them: then its latest step");
-    verb.flag("--tensors", &args->tensors, "print the table of tensors too");
+                    "global_step* directory, or a directory of them: its latest step");
+    verb.flag("--tensors", &args->tensors, "also print the tensor table");
     verb.flag("--json", &args->json, "print one JSON object on one line");
 }
 

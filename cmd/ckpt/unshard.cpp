@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt unshard: the weights of a checkpoint as one model.
+// lm-ckpt unshard: writes the weights of a checkpoint as one model.
 #include "convert/unshard.hpp"
 
 #include <memory>
@@ -25,7 +25,8 @@ struct Args {
 };
 
 int run(const Args& args) {
-    if (args.max_shard.value < 1) usage_error("--max-shard-size", "must be positive");
+    if (args.max_shard.value < 1)
+        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
     const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
     cli::Progress progress("unshard", "B", -1, args.quiet);
     convert::UnshardRequest request{.out = args.out,
@@ -51,14 +52,14 @@ void add_unshard(cli::Options& options) {
         options.verb("unshard", "write the weights as one model, in safetensors files",
                      [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "a global_step* directory, or a directory of them: then its latest step");
-    verb.positional("OUT", &args->out, "file to make, NAME.safetensors");
+                    "global_step* directory, or a directory of them: its latest step");
+    verb.positional("OUT", &args->out, "file to create, NAME.safetensors");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
-                "type of the weights in OUT; as in CKPT when left out");
+                "type of the weights in OUT; by default that of CKPT");
     verb.value("--max-shard-size", &args->max_shard, "SIZE",
-               "cut it into files of at most this size, NAME-00001-of-0000N.safetensors, with the "
-               "index NAME.safetensors.index.json");
-    verb.flag("--force", &args->force, "replace OUT, in one file or in several, when it exists");
+               "maximum size of a file; a larger model becomes NAME-00001-of-0000N.safetensors and "
+               "the index NAME.safetensors.index.json");
+    verb.flag("--force", &args->force, "replace an existing OUT, in one file or in several");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of lm-ckpt: each declares its options and returns the exit code of its work.
+// The commands of lm-ckpt. Each add_X() declares the options of one command.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ void add_unshard(cli::Options& options);
 void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);
 
-// ckpt::verify() with its progress on stderr.
+// Calls ckpt::verify() and shows the progress on stderr.
 ckpt::Verification verify_step(const std::string& path, bool quiet);
 
 }  // namespace lm::ckpt_tool

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt verify: reads every byte and says what is bad.
-
+// lm-ckpt verify: reads every byte of a checkpoint and prints the problems.
 #include <algorithm>
 #include <memory>
 
@@ -52,12 +51,12 @@ bool is_good(const std::string& path, const Args& args) {
     return result.problems.empty();
 }
 
-// `latest` must name a step that is there.
+// Checks that `latest` names an existing step.
 bool verify_latest(const std::string& directory, const std::vector<i64>& steps, const Args& args) {
     const std::optional<i64> latest = ckpt::latest_step(directory);
     if (latest && std::ranges::find(steps, *latest) != steps.end()) return true;
     ckpt::Verification result;
-    result.problems.push_back(latest ? fmt::format("{}/latest: names {}, which is not there",
+    result.problems.push_back(latest ? fmt::format("{}/latest: names {}, which does not exist",
                                                    directory, ckpt::step_name(*latest))
                                      : fmt::format("{}/latest: names no step", directory));
     report(directory + "/latest", result, args.json);
@@ -71,7 +70,7 @@ int run(const Args& args) {
         good = is_good(path, args);
     } else {
         const std::vector<i64> steps = ckpt::steps_in(path);
-        if (steps.empty()) run_error(path, "holds no checkpoint (no global_step* in it)");
+        if (steps.empty()) run_error(path, "has no checkpoint: no global_step* directory exists");
         for (const i64 step : steps) {
             good = is_good(path + "/" + ckpt::step_name(step), args) && good;
         }
@@ -93,8 +92,8 @@ void add_verify(cli::Options& options) {
         "verify", "check digests, checksums, shapes, coverage and that all numbers are finite",
         [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "a global_step* directory, or a directory of them: then every step");
-    verb.flag("--json", &args->json, "print JSON Lines, one object per step");
+                    "global_step* directory, or a directory of them: every step");
+    verb.flag("--json", &args->json, "print JSON Lines, one object for each step");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

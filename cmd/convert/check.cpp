@@ -15,12 +15,12 @@
 namespace lm::convert_tool {
 namespace {
 
-// Enough for every head and matrix to show; what only later positions would show is in the position
-// table alone, which require_finite() looks at with all other weights.
-constexpr i64 most_tokens = 64;
+// Enough tokens to involve every head and matrix. Later positions involve only other rows of the
+// position table, which require_finite() checks with all other weights.
+constexpr i64 max_tokens = 64;
 
 std::vector<i32> some_tokens(const spec::ModelConfig& model) {
-    std::vector<i32> tokens(static_cast<size_t>(std::min(most_tokens, model.max_positions)));
+    std::vector<i32> tokens(static_cast<size_t>(std::min(max_tokens, model.max_positions)));
     const u64 key = stream_key(1, "lm-convert --check");
     for (size_t i = 0; i < tokens.size(); ++i) {
         tokens[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
@@ -33,7 +33,7 @@ void require_finite(const ckpt::Checkpoint& checkpoint) {
         const std::vector<float> values =
             checkpoint.load_fp32(tensor.name, ckpt::SliceKind::weight);
         if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
-        run_error("--check", "{} has values that are not finite", tensor.name);
+        run_error("--check", "tensor {} has values that are not finite", tensor.name);
     }
 }
 
@@ -53,8 +53,8 @@ std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelCon
     return logits;
 }
 
-// Of the logits' root mean square. A matrix that was not transposed, or heads in another order,
-// give differences of the order of 1.
+// Returns the allowed difference relative to the root mean square of the logits. An error such as a
+// matrix that is not transposed, or heads in another order, gives differences of about 1.
 double tolerance(DType dtype) {
     switch (dtype) {
         case DType::bf16:
@@ -75,7 +75,7 @@ Comparison compare_logits(const std::string& native, const std::string& hf, DTyp
     const std::vector<float> ours = our_logits(checkpoint, checkpoint.manifest().model, tokens);
     const std::vector<double> theirs = convert::gpt2_reference_logits(hf, tokens);
     if (ours.size() != theirs.size()) {
-        run_error("--check", "{} logits here, {} there: {} was not written", ours.size(),
+        run_error("--check", "expected {} logits, got {} from {}: nothing was written", ours.size(),
                   theirs.size(), hf);
     }
     Comparison result;
@@ -86,10 +86,10 @@ Comparison compare_logits(const std::string& native, const std::string& hf, DTyp
         result.largest = std::max(result.largest, difference);
         squares += theirs[i] * theirs[i];
     }
-    result.spread = std::sqrt(squares / static_cast<double>(theirs.size()));
-    if (!(result.largest <= tolerance(dtype) * result.spread)) {
+    result.rms = std::sqrt(squares / static_cast<double>(theirs.size()));
+    if (!(result.largest <= tolerance(dtype) * result.rms)) {
         run_error("--check", "the logits differ by {:.3e}, their root mean square is {:.3e}",
-                  result.largest, result.spread);
+                  result.largest, result.rms);
     }
     return result;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-convert --check: both sides compute the logits of the same tokens.
+// lm-convert --check: compares the logits of both formats for the same tokens.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace lm::convert_tool {
 
 struct Comparison {
-    double largest = 0;  // difference of any logit
-    double spread = 0;   // root mean square of the logits
+    double largest = 0;  // largest absolute difference of a logit
+    double rms = 0;      // root mean square of the logits
 };
 
-// Ours from the checkpoint `native` by lm-train's code; theirs from the Hugging Face directory `hf`
-// in double precision, by a forward pass that shares nothing with it. Throws Error(failure) when
-// they differ by more than rounding to `dtype` explains.
+// Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
+// Hugging Face directory `hf` with gpt2_reference_logits() in fp64. Throws Error(failure) when they
+// differ by more than the rounding to `dtype` explains.
 Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype);
 
 }  // namespace lm::convert_tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-convert: a checkpoint of ours to a Hugging Face directory and back.
+// lm-convert: converts checkpoints of lm-utils to Hugging Face directories and back.
 #include <array>
 
 #include "base/error.hpp"
@@ -36,7 +36,7 @@ convert::Format format_from(const std::string& name) {
     for (const convert::Format format : formats) {
         if (name_of(format) == name) return format;
     }
-    bug(__FILE__, __LINE__, "a format that the parser should have refused");
+    bug(__FILE__, __LINE__, "expected a format that the parser accepts, got {}", name);
 }
 
 convert::ConversionRequest request_of(const Args& args, const std::string& command_line) {
@@ -52,13 +52,15 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
 }
 
 void check(const Args& args, convert::Format to) {
-    if (args.max_shard.value < 1) usage_error("--max-shard-size", "must be positive");
+    if (args.max_shard.value < 1)
+        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
     if (to == convert::Format::native && !args.tokenizer.empty()) {
-        usage_error("--tokenizer", "goes with --to hf-gpt2 only: a checkpoint holds no tokenizer");
+        usage_error("--tokenizer",
+                    "is valid only with --to hf-gpt2: a checkpoint has no tokenizer");
     }
 }
 
-// Runs before OUT appears: a conversion that fails its check leaves nothing.
+// Runs before OUT appears: a conversion that fails the check leaves no files.
 void compare(const Args& args, const convert::ConversionRequest& request, convert::Format to,
              const std::string& finished) {
     const bool to_hf = to == convert::Format::hf_gpt2;
@@ -68,16 +70,16 @@ void compare(const Args& args, const convert::ConversionRequest& request, conver
     const auto result = convert_tool::compare_logits(native, hf, request.dtype.value_or(stored));
     if (args.quiet) return;
     note("--check: logits differ by at most {:.2e}, their root mean square is {:.2e}",
-         result.largest, result.spread);
+         result.largest, result.rms);
 }
 
 int run(const Args& args, const std::string& command_line) {
-    if (args.to.empty()) usage_error("--to", "must be given: hf-gpt2 or native");
+    if (args.to.empty()) usage_error("--to", "is missing: give hf-gpt2 or native");
     const convert::Format to = format_from(args.to);
     check(args, to);
     const convert::Format from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
-    if (from == to) usage_error(args.in, "is {} already", name_of(to));
+    if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
     convert::ConversionRequest request = request_of(args, command_line);
     cli::Progress progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
@@ -89,11 +91,13 @@ int run(const Args& args, const std::string& command_line) {
                                                  : convert::from_hf_gpt2(request);
     progress.finish();
     if (to == convert::Format::hf_gpt2 && !report.has_tokenizer) {
-        note("{}: no tokenizer files in it, the vocabulary is not GPT-2's: give --tokenizer",
-             args.out);
+        note(
+            "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
+            "--tokenizer",
+            args.out);
     }
     if (report.end_of_document < 0) {
-        note("{}: its end-of-document id is not known", args.out);
+        note("{}: the end-of-document id is unknown", args.out);
     }
     if (!args.quiet) {
         note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
@@ -111,27 +115,30 @@ std::string joined(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     Args args;
-    cli::Options options("lm-convert", "convert checkpoints to and from Hugging Face's format");
-    options.positional("IN", &args.in,
-                       "a checkpoint (directory or one step), or a Hugging Face model: its "
-                       "directory or one .safetensors file");
-    options.positional("OUT", &args.out, "directory to make");
+    cli::Options options("lm-convert",
+                         "convert checkpoints to and from the format of Hugging Face");
+    options.positional(
+        "IN", &args.in,
+        "checkpoint (directory or one step), or Hugging Face model (directory or one "
+        ".safetensors file)");
+    options.positional("OUT", &args.out, "directory to create");
     options.group("Conversion");
     options.choice("--to", &args.to, {"hf-gpt2", "native"}, "format of OUT (required)");
     options.choice("--from", &args.from, {"hf-gpt2", "native"},
-                   "format of IN; recognised when left out");
+                   "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
-                   "type of the weights in OUT; when left out as in IN for Hugging Face, fp32 for "
+                   "type of the weights in OUT; by default that of IN for Hugging Face, fp32 for "
                    "native");
     options.value("--max-shard-size", &args.max_shard, "SIZE",
-                  "cut Hugging Face weights into files of at most this size");
-    options.value("--tokenizer", &args.tokenizer, "DIR",
-                  "copy the tokenizer files of this directory; when left out GPT-2's, if the "
-                  "vocabulary has its size");
+                  "maximum size of a file of Hugging Face weights");
+    options.value(
+        "--tokenizer", &args.tokenizer, "DIR",
+        "copy the tokenizer files of DIR; by default those of GPT-2 if the vocabulary has its "
+        "size");
     options.flag("--check", &args.check,
-                 "compute logits on both sides and compare them before OUT appears");
+                 "compute the logits in both formats and compare them before OUT appears");
     options.group("Output");
-    options.flag("--force", &args.force, "replace OUT when it exists");
+    options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no summary");
     options.epilogue(
         "Examples:\n"

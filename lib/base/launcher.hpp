@@ -51,7 +51,7 @@ std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.
 struct MeetingPoint {
-    std::string host;   // of rank 0: a name, or an IPv4 or IPv6 address
+    std::string host;   // address of rank 0: a name, or IPv4 or IPv6
     int port = 0;       // on which rank 0 listens
     std::string token;  // equal for all ranks of a job; connections with another are refused
 };

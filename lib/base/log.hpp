@@ -21,7 +21,7 @@ void set_log_sink(LogSink sink);
 // Passes `message` to the sink. Thread-safe: one call of the sink at a time.
 void log_message(Severity severity, std::string_view message);
 
-// Logs "object: text" that the user should know; the program does what was asked.
+// Logs "object: text", for the information of the user.
 template <typename... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
     log_message(Severity::note, fmt::format(format, std::forward<Args>(args)...));

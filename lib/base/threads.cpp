@@ -74,6 +74,8 @@ void ThreadPool::run(i64 n_tasks, TaskRef task) {
     task_ = &task;
     next_.store(0, std::memory_order_relaxed);
     const bool parallel = n_tasks > 1 && !workers_.empty();
+    // busy_ counts the workers that have not left drain() of this run. It is set before generation_
+    // changes, so that no worker can decrement it too early.
     if (parallel) {
         busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
         generation_.fetch_add(1, std::memory_order_release);
@@ -109,6 +111,7 @@ void ThreadPool::work(int worker) {
         seen = now;
         if (stop_.load(std::memory_order_acquire)) return;
         drain(worker);
+        // acq_rel: the writes of the tasks happen before run() returns.
         if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // UTF-8: strict validation (no overlong forms, no surrogates, at most U+10FFFF), decoding of valid
-// text, and replacement of what is not valid by U+FFFD per maximal subpart (Unicode 3.9, as
-// Python's errors="replace" and Rust's from_utf8_lossy do it).
+// text, and replacement of each maximal invalid subpart by U+FFFD (Unicode 3.9; the same as
+// errors="replace" of Python and from_utf8_lossy of Rust).
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace lm {
 // The longest text that tokenizers accept, in bytes: offsets in a text fit in 32 bits.
 inline constexpr i64 max_text_bytes = i64{1} << 31;
 
-// Byte offset of the first sequence that is not valid UTF-8, or -1.
+// Returns the byte offset of the first sequence that is not valid UTF-8, or -1.
 i64 find_invalid_utf8(std::string_view bytes);
 inline bool is_valid_utf8(std::string_view bytes) {
     return find_invalid_utf8(bytes) < 0;
@@ -29,7 +29,7 @@ struct DecodedChar {
 DecodedChar decode_utf8(std::string_view bytes);
 
 void append_utf8(std::string& out, u32 code_point);
-// Appends `bytes` with everything that is not valid replaced. Returns how many replacements.
+// Appends `bytes` with invalid sequences replaced. Returns the number of replacements.
 i64 append_utf8_lossy(std::string& out, std::string_view bytes);
 
 }  // namespace lm

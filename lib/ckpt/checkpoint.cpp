@@ -30,6 +30,8 @@ struct Checkpoint::State {
     std::mutex mutex;  // guards everything except path, manifest and places, which do not change
 
     void open(const std::string& directory, const Share& share);
+    // open() runs before the object is shared. The other functions expect a locked `mutex`, except
+    // slices_of(), which locks it.
     void open_part(size_t at);
     const SafetensorsReader& open_file(const std::string& name);
     void open_parts_of(i64 place);
@@ -55,6 +57,9 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
     const std::string file = in(std::string(manifest_file));
     if (!io::exists(file))
         run_error(path, "is not complete: it has no {}: use another step", manifest_file);
+    // The chain of trust: the manifest contains its own digest and those of the index parts; an
+    // index part contains the digests of file headers and of slices. Slices are verified at their
+    // first use.
     manifest = parse_manifest(io::read_file(file), file);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
@@ -65,11 +70,14 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
     parts.resize(manifest.index.size());  // never resized again: `slices` points into it
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
+        // Round robin, so that the files of all writers are spread over the ranks that open the
+        // step.
         if (static_cast<i64>(at) % share.count != share.index) continue;
         open_part(at);
         for (const DataFile& data : parts[at].files) open_file(data.name);
         for (const Slice& slice : parts[at].slices) entry_of(slice);
     }
+    // A share sees only some slices: then load() detects missing elements.
     if (share.count == 1) check_totals();
 }
 
@@ -91,6 +99,7 @@ void Checkpoint::State::open_part(size_t at) {
         run_error(file, "does not match its digest in {}: corrupt or edited: use another step",
                   manifest_file);
     }
+    // Verified before it is parsed: file names and sizes in it are used below.
     parts[at] = parse_index(text, file);
     open_parts[at] = true;
     for (const DataFile& data : parts[at].files) {
@@ -101,6 +110,8 @@ void Checkpoint::State::open_part(size_t at) {
     for (const Slice& slice : parts[at].slices) add_slice(slice);
 }
 
+// The manifest states the range of tensors of each part, so that a load opens only parts that can
+// have slices of its tensor.
 void Checkpoint::State::open_parts_of(i64 place) {
     for (size_t at = 0; at < parts.size(); ++at) {
         const IndexReference& reference = manifest.index[at];
@@ -109,6 +120,7 @@ void Checkpoint::State::open_parts_of(i64 place) {
     }
 }
 
+// Maps a data file and checks size and header. Its tensor data is read later, when a slice is used.
 const SafetensorsReader& Checkpoint::State::open_file(const std::string& name) {
     if (const auto open = files.find(name); open != files.end()) return open->second;
     const auto known = known_files.find(name);
@@ -141,6 +153,8 @@ void Checkpoint::State::add_slice(const Slice& slice) {
     slices[{slice.tensor, slice.kind}].push_back(&slice);
 }
 
+// Returns the entry of a slice after checking that index, tensor table and file header agree on it:
+// weights have the type of the table, optimizer state is fp32.
 const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
     const TensorInfo& tensor = manifest.tensors[static_cast<size_t>(places.at(slice.tensor))];
     const DType wanted = slice.kind == SliceKind::weight ? tensor.dtype : DType::fp32;
@@ -159,6 +173,7 @@ const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
 std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(places.at(tensor));
+    // fp32 weights are their own masters, and a checkpoint of weights only has no others.
     if (kind == SliceKind::master && !slices.contains({tensor, kind})) kind = SliceKind::weight;
     const auto found = slices.find({tensor, kind});
     if (found == slices.end()) run_error(path, "has no {} of tensor {}", name_of(kind), tensor);
@@ -232,6 +247,8 @@ std::span<const std::byte> Checkpoint::bytes(const Slice& slice) const {
     return state_->open_file(slice.file).bytes(entry);
 }
 
+// Hashing runs without the lock, so that threads verify different slices at once; two threads may
+// hash the same slice, which is harmless.
 void Checkpoint::check(const Slice& slice) const {
     {
         const std::lock_guard lock(state_->mutex);
@@ -252,6 +269,8 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
     const TensorInfo* info = find(tensor);
     if (!info) run_error(path(), "has no tensor {}", tensor);
     const Region wanted{target.box, target.flat_begin, target.flat_end};
+    // Slices of one kind do not overlap (lm-ckpt verify checks that), so the target is complete
+    // when the number of copied elements is right.
     i64 n_copied = 0;
     for (const Slice* slice : state_->slices_of(tensor, kind)) {
         const std::byte* from = nullptr;  // verified at the first common run: most slices have none

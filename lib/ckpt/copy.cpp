@@ -20,10 +20,10 @@ namespace {
 constexpr i64 chunk_bytes = i64{8} << 20;
 constexpr std::string_view lock_name = "lock";
 
-// Follows the bytes of a file and tells how far they fit.
+// Digests the bytes of a file region by region and counts the regions that match.
 class RegionCheck {
   public:
-    // From the start of region `at` on.
+    // Starts at region `at`.
     explicit RegionCheck(const CopyFile& file, size_t at = 0)
         : file_(file), at_(at), done_(end_of_good()) {}
 
@@ -58,12 +58,13 @@ class RegionCheck {
     Digester digester_;
 };
 
-// Sleeps so that no more than so many bytes a second go by. A pause elsewhere is not made up for.
+// Limits the rate of a copy by sleeping. Time lost elsewhere (at most one second of it) is not made
+// up.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
 
-    // A tenth of a second at a time.
+    // Returns the bytes of a tenth of a second.
     i64 chunk() const {
         return rate_ ? std::clamp(*rate_ / 10, i64{4096}, chunk_bytes) : chunk_bytes;
     }
@@ -91,16 +92,22 @@ class Copier {
           pace_(options.bytes_per_second) {}
 
     CopyResult run() {
+        // The lock file is in the temporary directory and ends with this process, even after a
+        // kill.
         refuse_existing();
         io::checked::make_directory(temporary_);
         auto lock = io::AppendFile::open(in(std::string(lock_name)));
-        if (!lock.lock()) run_error(temporary_, "another copy to this place is at work");
-        refuse_existing();  // that one may have ended just now
+        if (!lock.lock())
+            run_error(temporary_, "another copy to this place is running: wait for it");
+        refuse_existing();  // again: another copy may have finished before the lock was acquired
         for (const CopyFile& file : plan_.files) copy_file(file);
+        // The manifest is the last document: a directory with a manifest has all its files.
         for (const auto& [name, text] : plan_.documents) {
             io::write_file(in(name), text, io::Overwrite::yes);
         }
         remove_others();
+        // Every file is durable by now; this makes their names durable, before the rename shows
+        // them.
         io::checked::fsync_path(temporary_);
         publish();
         return result_;
@@ -112,12 +119,13 @@ class Copier {
     void refuse_existing() const {
         if (options_.replace || !io::exists(path_)) return;
         run_error(path_,
-                  "is there already, another step or an incomplete one: use --force to "
+                  "exists already and is another step or an incomplete one: use --force to "
                   "replace it");
     }
 
     void copy_file(const CopyFile& file) {
         const std::string source_path = plan_.from + "/" + file.name;
+        // Kept regions are not read from the source again: their digest is that of the manifest.
         const io::Fd source = io::open_read(source_path);
         auto out = io::AppendFile::open(in(file.name), io::ReadAgain::no);
         RegionCheck check(file, keep_good(file, out));
@@ -126,6 +134,8 @@ class Copier {
             chunk.resize(static_cast<size_t>(std::min(pace_.chunk(), file.size() - at)));
             io::read_exact(source, source_path, chunk, at);
             check.update(chunk);
+            // Checked before the chunk is written, so that a region on the other side is complete
+            // and valid or shorter than its end.
             if (check.bad()) throw_damage(source_path, check.current());
             out.write(chunk);
             result_.n_copied += static_cast<i64>(chunk.size());
@@ -135,7 +145,8 @@ class Copier {
         out.sync();
     }
 
-    // Leaves in `out` what fits; so many regions.
+    // Truncates `out` to its leading regions that match their digests; returns the number of
+    // regions.
     size_t keep_good(const CopyFile& file, io::AppendFile& out) {
         const i64 before = result_.n_kept;
         RegionCheck check(file);
@@ -151,8 +162,8 @@ class Copier {
 
     [[noreturn]] static void throw_damage(const std::string& path, const CopyFile::Region& region) {
         throw DamageError(Exit::failure,
-                          fmt::format("{}: {}: its bytes do not fit their checksum: damaged: copy "
-                                      "another step (see lm-ckpt verify)",
+                          fmt::format("{}: {}: checksum mismatch: corrupt: copy another step (see "
+                                      "lm-ckpt verify)",
                                       path, region.what));
     }
 
@@ -160,7 +171,7 @@ class Copier {
         if (options_.progress) options_.progress(result_.n_kept + result_.n_copied);
     }
 
-    // What an earlier copy of more, or of another step, left; and the lock.
+    // Removes the lock, and files of an earlier copy that are not part of this one.
     void remove_others() const {
         std::set<std::string> wanted;
         for (const CopyFile& file : plan_.files) wanted.insert(file.name);
@@ -174,10 +185,11 @@ class Copier {
         if (options_.replace && io::exists(path_)) {
             io::checked::exchange_directories(temporary_, path_);
         } else if (!io::checked::rename_new(temporary_, path_)) {
-            run_error(path_, "came to exist while it was being copied: it was left as it is");
+            run_error(path_,
+                      "was created by another program while it was being copied: left unchanged");
         }
         io::checked::fsync_parent_of(path_);
-        io::remove_tree(temporary_);  // by now the old one, if there was one
+        io::remove_tree(temporary_);  // the old step, after an exchange
     }
 
     const CopyPlan& plan_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a step file by file to another place, and holds every byte against the digests of the
-// manifest while it passes. The copy grows in a temporary directory that outlives a kill:
+// Copies a step file by file and verifies every byte against the digests of the manifest on the
+// way. The copy grows in a temporary directory, which survives a kill:
 //
 //     STEP.tmp.copy: data files, each fsynced -> index parts -> manifest.json -> renamed to STEP
 //
-// What is found there is believed only as far as it fits the digests, whoever left it; the copy
-// goes on behind that.
+// A crash before the rename leaves no STEP, only STEP.tmp.copy. The next copy to the same place
+// verifies the files there, keeps the longest prefix of each that matches its digests, and
+// continues after it.
 #pragma once
 
 #include <functional>
@@ -16,22 +17,24 @@
 
 namespace lm::ckpt {
 
+// Returns the temporary directory of a copy to `path`.
 std::string copy_temporary(const std::string& path);
 
 struct CopyOptions {
-    bool replace = false;                    // a step that is there; it goes in one exchange
-    std::optional<i64> bytes_per_second;     // at most, on average
-    std::function<void(i64 done)> progress;  // bytes that are good at the other end; may be empty
+    bool replace = false;                 // replace an existing step, in one exchange of names
+    std::optional<i64> bytes_per_second;  // upper bound, on average
+    std::function<void(i64 done)>
+        progress;  // gets the bytes verified at the destination; may be empty
 };
 
 struct CopyResult {
     i64 n_copied = 0;
-    i64 n_kept = 0;  // bytes that an earlier copy had left there, good
+    i64 n_kept = 0;  // valid bytes of an earlier, interrupted copy
 };
 
-// `path` is the step to make. Throws DamageError when the source does not fit its digests, and
-// Error(failure) when it cannot be written, another copy to `path` is at work, or `path` is there
-// and shall not be replaced. What was copied stays for the next attempt.
+// Creates the step `path`. Throws DamageError when the source does not match its digests, and
+// Error(failure) when writing fails, another copy to `path` is running, or `path` exists and must
+// not be replaced. The files copied so far stay for the next attempt.
 CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options);
 
 }  // namespace lm::ckpt

@@ -21,7 +21,8 @@ CopyFile file_of(const std::string& directory, const DataFile& data, const Slice
     for (const SafetensorsEntry& entry : reader.entries()) {
         const auto found = slices.find(entry.name);
         if (found == slices.end()) {
-            run_error(reader.path(), "the entry {} is in no slice of the index", entry.name);
+            run_error(reader.path(), "corrupt: entry {} belongs to no slice of the index",
+                      entry.name);
         }
         const Slice& slice = *found->second;
         file.regions.push_back({data_start + entry.end, slice.checksum,
@@ -30,7 +31,7 @@ CopyFile file_of(const std::string& directory, const DataFile& data, const Slice
     return file;
 }
 
-// The same without masters and moments.
+// Returns the index part without masters and moments.
 IndexPart weights_of(const IndexPart& part, const std::string& directory) {
     IndexPart weights{part.writer, {}, {}};
     std::map<std::string_view, bool> is_weights;
@@ -59,7 +60,10 @@ std::string read_document(const std::string& directory, const IndexReference& re
     const std::string path = directory + "/" + reference.file;
     std::string text = io::read_file(path);
     if (digest(text) != reference.digest) {
-        run_error(path, "does not fit the digest in {}: replaced meanwhile?", manifest_file);
+        run_error(path,
+                  "does not match its digest in {}: it was replaced after the step was opened: "
+                  "copy again",
+                  manifest_file);
     }
     return text;
 }
@@ -101,10 +105,10 @@ i64 CopyPlan::n_bytes() const {
 
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only) {
     CopyPlan plan{checkpoint.path(), {}, {}};
-    const bool leaves_out = weights_only && std::ranges::any_of(all_kinds, [&](SliceKind kind) {
-                                return kind != SliceKind::weight && checkpoint.has(kind);
-                            });
-    leaves_out ? plan_weights(plan, checkpoint) : plan_all(plan, checkpoint);
+    const bool drops_state = weights_only && std::ranges::any_of(all_kinds, [&](SliceKind kind) {
+                                 return kind != SliceKind::weight && checkpoint.has(kind);
+                             });
+    drops_state ? plan_weights(plan, checkpoint) : plan_all(plan, checkpoint);
     return plan;
 }
 

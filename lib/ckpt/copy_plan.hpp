@@ -10,12 +10,12 @@
 
 namespace lm::ckpt {
 
-// A file to copy: its regions, which have a digest each, follow each other without gaps.
+// A file to copy. Its regions are adjacent and have a digest each.
 struct CopyFile {
     struct Region {
-        i64 end = 0;  // it begins where the one before ends
+        i64 end = 0;  // offset; the region starts at the end of the previous one
         std::string digest;
-        std::string what;  // "tensor x (weight)"
+        std::string what;  // its name in messages: "tensor x (weight)"
     };
     std::string name;
     std::vector<Region> regions;
@@ -23,17 +23,19 @@ struct CopyFile {
 };
 
 struct CopyPlan {
-    std::string from;  // of a step
+    std::string from;  // directory of the step
     std::vector<CopyFile> files;
     std::vector<std::pair<std::string, std::string>> documents;  // name, text; the manifest last
-    i64 n_bytes() const;                                         // of the files
+    i64 n_bytes() const;                                         // total size of the data files
 };
 
-// With `weights_only` masters and moments stay out, and index and manifest know of none. Throws
-// Error(failure) when files and index do not fit together.
+// Returns the plan of a copy. With `weights_only` it has no masters and moments, and index and
+// manifest do not list them. Throws Error(failure) when the data files and the index contradict
+// each other.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
-// Is the step at `path` what the plan would make? By its manifest, which has the digests of all.
+// Returns whether the step at `path` is what the plan would create: its manifest, which holds the
+// digests of all other files, is the same.
 bool is_copied(const CopyPlan& plan, const std::string& path);
 
 }  // namespace lm::ckpt

@@ -36,7 +36,7 @@ void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape
             if (std::bit_cast<u32>(values_a[i]) == std::bit_cast<u32>(values_b[i])) continue;
             ++difference.n_different;
             const double d = std::abs(double{values_a[i]} - double{values_b[i]});
-            // A NaN stays visible: it compares false, and sticks.
+            // NaN compares false, so a NaN difference replaces `max` and stays.
             if (!(d <= difference.max)) difference.max = std::isnan(difference.max) ? d + NAN : d;
             sum += d * d;
         }

@@ -14,17 +14,18 @@ namespace lm::ckpt {
 struct TensorDifference {
     std::string tensor;
     SliceKind kind = SliceKind::weight;
-    std::string only;  // why they cannot be compared: "only in A", "shapes [2] and [3]"
+    std::string
+        only;  // why the two cannot be compared: "only in A", "shapes [2] and [3]"; or empty
     i64 n_elements = 0;
-    i64 n_different = 0;  // elements whose bits differ, as fp32
+    i64 n_different = 0;  // elements whose bits differ after conversion to fp32
     double max = 0;       // largest absolute difference
     double rms = 0;       // root of the mean square difference
     bool equal() const { return only.empty() && n_different == 0; }
 };
 
-// Every tensor of either, and of it each of `kinds` that one of them has, in the order of the table
-// of `a`. Masters are compared with masters, which fp32 weights are themselves. Reads a piece at a
-// time.
+// Compares every tensor of `a` or `b` for each of `kinds` that one of them has, and passes the
+// results to `report` in the order of the tensor table of `a`. fp32 weights count as their own
+// masters. Reads 4 Mi elements at a time.
 void diff(const Checkpoint& a, const Checkpoint& b, std::span<const SliceKind> kinds,
           const std::function<void(const TensorDifference&)>& report);
 

@@ -44,31 +44,33 @@ i64 newest_in(const std::string& directory) {
     return newest;
 }
 
-std::string who_we_are() {
+std::string describe_process() {
     const std::string job = slurm_job();
     return fmt::format("host {}, process {}{}{}, started {}", host_name(), ::getpid(),
                        job.empty() ? "" : ", job ", job, iso_time(static_cast<i64>(unix_time_s())));
 }
 
+// Creates the generation file durably: a number that a power cut forgets could be claimed twice.
 bool create_new(const std::string& path) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) return false;
-    const std::string text = who_we_are() + "\n";
+    const std::string text = describe_process() + "\n";
     io::checked::write_at(fd.get(), path, std::as_bytes(std::span(text)), 0);
     io::checked::fsync(fd.get(), path);
     io::checked::fsync_parent_of(path);
     return true;
 }
 
-// The generation of a save's temporary directory: 0 for other names.
+// Returns the generation in the name of a save's temporary directory; 0 for other names.
 i64 generation_of_temporary(std::string_view name) {
     const size_t tmp = name.find(temporary_mark);
     if (tmp == name.npos || step_from_name(name.substr(0, tmp)) < 0) return 0;
     return number_after(name.substr(tmp), temporary_mark);
 }
 
-// Its writer may run yet and be about to make it the step: it must find all of it, or nothing.
-void remove_at_once(const std::string& path, const std::string& aside) {
+// Renames before removing: the writer of `path` may still run and rename it to its final name. That
+// rename publishes either the complete directory or fails, never a half-removed one.
+void remove_aside(const std::string& path, const std::string& aside) {
     try {
         io::checked::rename(path, aside);
     } catch (const Error&) {
@@ -85,10 +87,11 @@ void remove_leftovers(const Generation& own) {
         if (generation > 0 && generation < own.number) io::checked::unlink(path);
         const i64 writer = generation_of_temporary(name);
         if (writer > 0 && writer < own.number) {
-            note("{}: removing what an interrupted save left", path);
-            // A name of ours, which the next claim() removes should we not come to it.
+            note("{}: removing the files of an interrupted save", path);
+            // The new name carries our generation: if this removal is interrupted, too, the next
+            // claim() removes it.
             const std::string step = path.substr(0, path.rfind(temporary_mark));
-            remove_at_once(path, fmt::format("{}{}{}", step, temporary_mark, own.number));
+            remove_aside(path, fmt::format("{}{}{}", step, temporary_mark, own.number));
         }
     }
     for (const std::string& path : io::stale_temporaries(own.directory + "/latest")) {
@@ -101,8 +104,9 @@ void remove_leftovers(const Generation& own) {
 Generation claim(const std::string& directory) {
     io::make_directories(directory);
     Generation own{directory, 0};
-    // After the creation a look whether a newer one came meanwhile: its owner may already have
-    // removed the older files, which would let this number be taken twice.
+    // Exclusive creation alone is not enough: another run may have created N + 1 and removed file N
+    // between the two lines below, so that creating N succeeds twice. A newer file after the
+    // creation shows that; then the next number is tried.
     do {
         own.number = newest_in(directory) + 1;
     } while (!create_new(file_of(directory, own.number)) || newest_in(directory) != own.number);
@@ -110,14 +114,16 @@ Generation claim(const std::string& directory) {
     return own;
 }
 
+// Reads the directory, not a cached number: the newer run may be on another host of a shared file
+// system.
 void check_not_superseded(const Generation& generation) {
     const i64 newest = newest_in(generation.directory);
     if (newest <= generation.number) return;
     std::string who = io::read_file(file_of(generation.directory, newest));
     while (who.ends_with('\n')) who.pop_back();
     fail(Exit::self_stopped, generation.directory,
-         "a newer run (generation {}: {}) has taken over this directory: this one (generation {}) "
-         "stops without writing",
+         "a newer run (generation {}: {}) uses this directory: this run (generation {}) stops "
+         "without writing",
          newest, who, generation.number);
 }
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run guard of a checkpoint directory. Each start of a run takes the next generation number by
-// the exclusive creation of DIR/generation-N; whoever holds an older number may not write there any
-// more, so that ranks of a cut-off node cannot write into the run that replaced theirs.
+// Fencing of a checkpoint directory. Each start of a run claims the next generation number by
+// creating DIR/generation-N exclusively (O_EXCL). A run with an older number must not write any
+// more, so that ranks of a node that lost the network cannot write into the run that replaced
+// theirs.
+//
+// The number is checked before a save begins and again right before its rename (save.hpp). Between
+// that check and the rename a newer run may still claim the directory. That is safe: the rename
+// publishes a complete step or fails, since claim() renames the temporary directory before it
+// removes it.
 #pragma once
 
 #include <string>
@@ -15,11 +21,11 @@ struct Generation {
     i64 number = 0;
 };
 
-// Takes the next generation of `directory` (created when missing), and removes what older ones left
-// half-written, with a note.
+// Claims the next generation of `directory`, which is created if needed. Removes the temporary
+// directories of older generations, with a note for each.
 Generation claim(const std::string& directory);
 
-// Throws Error(self_stopped) naming the newer run when there is one.
+// Throws Error(self_stopped) naming the newer run if there is one.
 void check_not_superseded(const Generation& generation);
 
 }  // namespace lm::ckpt

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where two pieces of one tensor overlap. A piece is a box of the global shape and, of the box's
-// elements in row-major order, a flat range; it is stored as that range, without gaps.
+// Overlap of two regions of one tensor. A region is a box of the global shape and a flat range of
+// the box's elements in row-major order; it is stored as that range, without gaps.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,17 @@ struct Region {
     i64 flat_end = 0;
 };
 
+// Returns the region of all elements.
 inline Region whole(const Shape& shape) {
     Shape start = shape;
     for (int dim = 0; dim < start.rank(); ++dim) start[dim] = 0;
     return {{start, shape}, 0, shape.numel()};
 }
 
-// False when one of the two is empty or they have nothing in common.
+// Stores the common part of two boxes in `common`; returns false when it is empty.
 inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common) {
-    LM_CHECK(a.start.rank() == b.start.rank(), "boxes of different rank");
+    LM_CHECK(a.start.rank() == b.start.rank(), "expected boxes of equal rank, got {} and {}",
+             a.start.rank(), b.start.rank());
     common = a;
     for (int dim = 0; dim < a.start.rank(); ++dim) {
         common.start[dim] = std::max(a.start[dim], b.start[dim]);
@@ -34,8 +36,8 @@ inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common)
     return true;
 }
 
-// Calls f(offset_a, offset_b, n) for runs of n elements that lie without gaps in both: the offsets
-// count elements from the first stored one of a and of b. Runs ascend in both.
+// Calls f(offset_a, offset_b, n) for every run of n elements that is contiguous in both regions.
+// The offsets count elements from the first stored one of a and of b, and ascend.
 template <typename F>
 void for_each_common_run(const Region& a, const Region& b, F&& f) {
     spec::Box common;
@@ -43,7 +45,8 @@ void for_each_common_run(const Region& a, const Region& b, F&& f) {
     const Shape shape = common.shape();
     const Shape shape_a = a.box.shape();
     const Shape shape_b = b.box.shape();
-    // Trailing dimensions that both boxes hold whole make one run.
+    // A run covers all trailing dimensions that both boxes hold completely, and the common part of
+    // the dimension before them. `outer` is the number of dimensions before the run.
     int outer = shape.rank();
     i64 run = 1;
     while (outer > 0) {
@@ -60,6 +63,7 @@ void for_each_common_run(const Region& a, const Region& b, F&& f) {
     };
     Shape index = common.start;
     while (true) {
+        // The flat ranges cut the run [0, run) at both ends.
         const i64 at_a = offset(index, a.box, shape_a);
         const i64 at_b = offset(index, b.box, shape_b);
         const i64 low = std::max({i64{0}, a.flat_begin - at_a, b.flat_begin - at_b});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One slice a line, so that people can read index parts and compare them with diff.
+// One slice a line, so that index parts are readable and can be compared with diff(1).
 #include "ckpt/index.hpp"
 
 #include "base/error.hpp"
@@ -27,13 +27,14 @@ SliceKind kind_from(const std::string& name, const std::string& path) {
     for (const SliceKind kind : all_kinds) {
         if (name_of(kind) == name) return kind;
     }
-    run_error(path, "unknown kind of slice '{}'", name);
+    run_error(path, "unknown kind of slice '{}': written by a newer lm-utils?", name);
 }
 
 Shape shape_from(const io::Json& object, const std::string& key, const std::string& path) {
     const auto dims = io::json_get<std::vector<i64>>(object, key, path);
     if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
-        run_error(path, "'{}' has {} dimensions", key, dims.size());
+        run_error(path, "corrupt: expected at most {} dimensions in '{}', got {}", Shape::max_rank,
+                  key, dims.size());
     }
     return Shape(dims);
 }
@@ -46,13 +47,16 @@ void check_region(const Slice& slice, const std::string& path) {
     }
     ok = ok && slice.flat_begin >= 0 && slice.flat_begin < slice.flat_end &&
          slice.flat_end <= box.shape().numel();
-    if (!ok) run_error(path, "the slice {} of tensor {} has no sense", slice.entry, slice.tensor);
+    if (!ok) {
+        run_error(path, "corrupt: slice {} of tensor {}: range empty or out of bounds", slice.entry,
+                  slice.tensor);
+    }
 }
 
-// File names come from the index: they must stay in the checkpoint's directory.
+// A file name in the index must not lead out of the directory of the checkpoint.
 void check_file_name(const std::string& name, const std::string& path) {
     if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
-        run_error(path, "'{}' is not the name of a file beside it", name);
+        run_error(path, "corrupt: '{}' is not a plain file name", name);
     }
 }
 
@@ -63,7 +67,8 @@ Slice slice_from(const io::Json& object, const std::string& path) {
     slice.dtype = dtype_from_name(io::json_get<std::string>(object, "dtype", path));
     slice.box = {shape_from(object, "start", path), shape_from(object, "end", path)};
     const auto flat = io::json_get<std::vector<i64>>(object, "flat", path);
-    if (flat.size() != 2) run_error(path, "'flat' does not hold two numbers");
+    if (flat.size() != 2)
+        run_error(path, "corrupt: expected two numbers in 'flat', got {}", flat.size());
     slice.flat_begin = flat[0];
     slice.flat_end = flat[1];
     slice.file = io::json_get<std::string>(object, "file", path);
@@ -113,7 +118,8 @@ IndexPart parse_index(std::string_view text, const std::string& path) {
     const io::Json document = io::parse_json(text, path);
     if (io::json_get<std::string>(document, "format", path) != format_name ||
         io::json_get<i64>(document, "format_version", path) != format_version) {
-        run_error(path, "is not an index part that this program reads");
+        run_error(path, "is not an index part of format version {}: use a matching lm-utils",
+                  format_version);
     }
     IndexPart part;
     part.writer = io::json_get<i64>(document, "writer", path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index parts: the slices and files of a checkpoint, one part for each writer or for several of
-// them.
+// Index parts: lists of the slices and data files of a checkpoint, one part for each writer or for
+// several writers.
 //
 // A slice is a piece of one tensor's weights, masters or moments: a box [start, end) per dimension
 // of the global, unpadded shape, and of that box's elements in row-major order those in
@@ -19,7 +19,7 @@
 
 namespace lm::ckpt {
 
-// fp32 weights are their own masters: such a checkpoint has no master slices.
+// A checkpoint with fp32 weights has no master slices: the weights are their own masters.
 enum class SliceKind { weight, master, exp_avg, exp_avg_sq };
 inline constexpr std::array all_kinds{SliceKind::weight, SliceKind::master, SliceKind::exp_avg,
                                       SliceKind::exp_avg_sq};
@@ -32,9 +32,9 @@ struct Slice {
     spec::Box box;
     i64 flat_begin = 0;
     i64 flat_end = 0;
-    std::string file;      // beside the manifest
+    std::string file;      // name, in the directory of the manifest
     std::string entry;     // name in the safetensors file
-    std::string checksum;  // of its bytes
+    std::string checksum;  // digest of its bytes
     i64 numel() const { return flat_end - flat_begin; }
     bool whole_box() const { return flat_begin == 0 && flat_end == box.shape().numel(); }
 };
@@ -42,17 +42,19 @@ struct Slice {
 struct DataFile {
     std::string name;
     i64 size = 0;
-    std::string header_digest;  // of the length and the JSON header
+    std::string header_digest;  // covers the length and the JSON header
 };
 
-// index-RRRRR.json: what writer R wrote, and perhaps others after it.
+// index-RRRRR.json: the files of writer R, and possibly of writers after it.
 struct IndexPart {
     i64 writer = 0;
     std::vector<DataFile> files;
     std::vector<Slice> slices;
 };
 
+// Returns the JSON text of a part, with one slice a line.
 std::string index_text(const IndexPart& part);
+// Throws Error(failure) naming `path`.
 IndexPart parse_index(std::string_view text, const std::string& path);
 
 std::string index_name(i64 writer);  // "index-00000.json"

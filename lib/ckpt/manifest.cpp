@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/manifest.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "ckpt/model_json.hpp"
@@ -11,7 +13,7 @@ namespace {
 constexpr std::string_view format_name = "lm-utils checkpoint";
 constexpr std::string_view digest_prefix = "xxh3:";
 constexpr size_t digest_digits = 32;
-// How the text ends: the digest is the last key.
+// The digest is the last key, so that the text ends with a fixed pattern.
 constexpr std::string_view tail_before = "\"digest\": \"xxh3:";
 constexpr std::string_view tail_after = "\"\n}\n";
 
@@ -23,12 +25,12 @@ size_t digits_at(std::string_view text) {
     return text.size() - tail_after.size() - digest_digits;
 }
 
-// The digest that stands in `text`; the digits are replaced by zeros.
+// Returns the digest that `text` states and replaces its digits in `text` by zeros.
 std::string extract_digest(std::string& text, const std::string& path) {
     const size_t tail = tail_before.size() + digest_digits + tail_after.size();
     if (text.size() < tail || !text.ends_with(tail_after) ||
         text.substr(text.size() - tail, tail_before.size()) != tail_before) {
-        run_error(path, "does not end with its digest: cut short or edited");
+        run_error(path, "does not end with its digest: truncated or edited: use another step");
     }
     const std::string digits = text.substr(digits_at(text), digest_digits);
     text.replace(digits_at(text), digest_digits, digest_digits, '0');
@@ -70,22 +72,26 @@ TensorInfo tensor_from(const io::Json& object, const std::string& path) {
     const auto dims = io::json_get<std::vector<i64>>(object, "shape", path);
     const auto dtype = io::json_get<std::string>(object, "dtype", path);
     if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
-        run_error(path, "tensor {} has {} dimensions", name, dims.size());
+        run_error(path, "corrupt: tensor {}: expected at most {} dimensions, got {}", name,
+                  Shape::max_rank, dims.size());
     }
     for (const i64 dim : dims) {
-        if (dim < 1) run_error(path, "tensor {} has a dimension of {}", name, dim);
+        if (dim < 1)
+            run_error(path, "corrupt: tensor {}: expected dimensions of at least 1, got {}", name,
+                      dim);
     }
     return {name, Shape(dims), dtype_from_name(dtype)};
 }
 
 void check_version(const io::Json& document, const std::string& path) {
     if (io::json_get<std::string>(document, "format", path) != format_name) {
-        run_error(path, "is not the manifest of a checkpoint");
+        run_error(path, "is not the manifest of a checkpoint: its 'format' is not '{}'",
+                  format_name);
     }
     const i64 version = io::json_get<i64>(document, "format_version", path);
     if (version != format_version) {
-        run_error(path, "has format version {}, this program reads {}: use a matching lm-utils",
-                  version, format_version);
+        run_error(path, "expected format version {}, got {}: use a matching lm-utils",
+                  format_version, version);
     }
 }
 
@@ -121,7 +127,8 @@ std::string manifest_text(const Manifest& manifest) {
     document["digest"] = zero_digest();
     std::string text = io::json_text(document);
     const std::string own = digest(text);
-    LM_CHECK(text.ends_with(tail_after), "the digest is not the manifest's end");
+    LM_CHECK(text.ends_with(tail_after), "expected a manifest that ends with its digest, got {}",
+             text.substr(text.size() - std::min<size_t>(text.size(), 80)));
     text.replace(digits_at(text), digest_digits, own.substr(digest_prefix.size()));
     return text;
 }
@@ -129,7 +136,8 @@ std::string manifest_text(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text, const std::string& path) {
     std::string copy(text);
     const std::string stated = extract_digest(copy, path);
-    if (digest(copy) != stated) run_error(path, "does not fit its digest: damaged or edited");
+    if (digest(copy) != stated)
+        run_error(path, "does not match its digest: corrupt or edited: use another step");
     const io::Json document = io::parse_json(copy, path);
     check_version(document, path);
     Manifest manifest;
@@ -153,7 +161,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
                                   .digest = io::json_get<std::string>(part, "digest", path)});
         if (!part.contains("tensors")) continue;
         const auto tensors = io::json_get<std::vector<i64>>(part, "tensors", path);
-        if (tensors.size() != 2) run_error(path, "'tensors' does not hold two numbers");
+        if (tensors.size() != 2)
+            run_error(path, "corrupt: expected two numbers in 'tensors', got {}", tensors.size());
         manifest.index.back().first_tensor = tensors[0];
         manifest.index.back().last_tensor = tensors[1];
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint says about itself: manifest.json (configuration, counters, tensor table, index
-// parts). The index parts (index.hpp) list slices and files.
+// manifest.json of a checkpoint: configuration, counters, tensor table and references to the index
+// parts (index.hpp), which list slices and files.
 //
-// Digests (base/hash.hpp): a slice's covers its bytes, a file's covers its safetensors header, an
-// index part's covers the whole part, and the manifest's own covers the bytes of manifest.json with
-// the 32 digits of that digest written as zeros. So every byte of a checkpoint is covered by one.
+// Digests (base/hash.hpp): the digest of a slice covers its bytes, of a file its safetensors
+// header, of an index part the whole part, and of the manifest the bytes of manifest.json with the
+// 32 digits of that digest replaced by zeros. So one digest covers every byte of a checkpoint.
 #pragma once
 
 #include <string>
@@ -19,13 +19,13 @@
 namespace lm::ckpt {
 
 constexpr std::string_view manifest_file = "manifest.json";
-constexpr i64 format_version = 1;  // of the manifest and of the index parts
+constexpr i64 format_version = 1;  // also of the index parts
 
 struct IndexReference {
     std::string file;
     std::string digest;
-    // Slices of tensors outside of [first_tensor, last_tensor], by their places in the table, are
-    // not in it. (Nothing is known of parts of earlier versions: all tensors.)
+    // The part has only slices of the tensors first_tensor to last_tensor of the tensor table.
+    // Parts of earlier versions do not state the range: all tensors.
     i64 first_tensor = 0;
     i64 last_tensor = INT64_MAX;
 };
@@ -45,7 +45,7 @@ struct TensorInfo {
 
 struct TokenizerInfo {
     i64 end_of_document = -1;  // -1: unknown
-    std::string digest;        // as in the data's side file; may be empty
+    std::string digest;        // as in the metadata file of the data; may be empty
 };
 
 struct Manifest {
@@ -54,8 +54,9 @@ struct Manifest {
     StepCounters counters;
     TokenizerInfo tokenizer;
     i64 seed = 0;
-    io::Json state = io::Json::object();  // the trainer's own: schedules, loss scale, data, ...
-    i64 generation = 0;                   // of the run that wrote it (generation.hpp)
+    io::Json state =
+        io::Json::object();  // written by the trainer: schedules, loss scale, data, ...
+    i64 generation = 0;      // that of the run that wrote it (generation.hpp)
     std::string tool_version;
     std::string command_line;
     std::string created;  // UTC, ISO 8601
@@ -63,7 +64,9 @@ struct Manifest {
     std::vector<IndexReference> index;
 };
 
-std::string manifest_text(const Manifest& manifest);                      // with its digest
-Manifest parse_manifest(std::string_view text, const std::string& path);  // checks the digest
+// Returns the JSON text with its digest.
+std::string manifest_text(const Manifest& manifest);
+// Verifies the digest and parses the text. Throws Error(failure) naming `path`.
+Manifest parse_manifest(std::string_view text, const std::string& path);
 
 }  // namespace lm::ckpt

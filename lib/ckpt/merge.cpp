@@ -15,8 +15,8 @@ namespace lm::ckpt {
 namespace {
 
 constexpr i64 chunk_elements = i64{1} << 20;
-constexpr std::array<std::string_view, 4> of_no_matter{"attention_dropout", "hidden_dropout",
-                                                       "init_method_std", "seq_length"};
+constexpr std::array<std::string_view, 4> fields_that_may_differ{
+    "attention_dropout", "hidden_dropout", "init_method_std", "seq_length"};
 
 const Checkpoint& newest(const std::vector<MergeSource>& sources) {
     return std::ranges::max_element(sources, {},
@@ -42,7 +42,7 @@ class Averager {
           options_(options),
           dtype_(options.dtype.value_or(common_type(sources))) {
         for (const MergeSource& source : sources) total_ += source.weight;
-        LM_CHECK(total_ > 0, "an average of no weight");
+        LM_CHECK(total_ > 0, "expected weights with a positive sum, got {}", total_);
     }
 
     SaveResult save_in(const std::string& directory) {
@@ -92,7 +92,7 @@ class Averager {
         return piece;
     }
 
-    // Elements [first, first + n) into mean_.
+    // Averages the elements [first, first + n) of `box` into mean_.
     void average(const std::string& tensor, const spec::Box& box, i64 first, i64 n) {
         sum_.assign(static_cast<size_t>(n), 0.0);
         mean_.resize(sum_.size());
@@ -107,7 +107,7 @@ class Averager {
                 sum_[i] += source.weight * double{mean_[i]};
                 if (!std::isfinite(mean_[i])) {
                     run_error(source.checkpoint.path(),
-                              "tensor {}: element {} is {}: such a checkpoint cannot be averaged",
+                              "tensor {}: element {} is {}: cannot be averaged: use another step",
                               tensor, first + static_cast<i64>(i), mean_[i]);
                 }
             }
@@ -137,9 +137,10 @@ void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
     const io::OrderedJson model_a = to_json(a.manifest().model);
     const io::OrderedJson model_b = to_json(b.manifest().model);
     for (const auto& [key, value] : model_a.items()) {
-        if (std::ranges::find(of_no_matter, key) != of_no_matter.end()) continue;
+        if (std::ranges::find(fields_that_may_differ, key) != fields_that_may_differ.end())
+            continue;
         if (value == model_b.at(key)) continue;
-        usage_error(b.path(), "{} is {}, in {} it is {}: another architecture", key,
+        usage_error(b.path(), "{} is {}, in {} it is {}: the architectures differ", key,
                     model_b.at(key).dump(), a.path(), value.dump());
     }
     const std::string& tokenizer_a = a.manifest().tokenizer.digest;

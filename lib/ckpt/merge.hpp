@@ -18,23 +18,23 @@ struct MergeSource {
     double weight = 1;
 };
 
-// Throws Error(usage) that names the first field of the model in which two checkpoints differ, or
-// the tokenizer. Dropout, initialisation and sequence length do not matter.
+// Throws Error(usage) naming the first field of the model configuration, or the tokenizer, in which
+// two checkpoints differ. Dropout, initialization and sequence length may differ.
 void check_same_architecture(const Checkpoint& a, const Checkpoint& b);
 
 struct MergeOptions {
-    std::optional<DType>
-        dtype;  // of the result; else that of all sources, or fp32 when they differ
+    // Element type of the result; by default that of the sources, or fp32 when theirs differ.
+    std::optional<DType> dtype;
     std::string command_line;
-    std::function<void(i64 elements)> progress;  // averaged so far; may be empty
+    std::function<void(i64 elements)> progress;  // gets the elements averaged so far; may be empty
 };
 
-// Saves sum(weight * tensor) / sum(weight), of masters where a checkpoint has them, summed up in
-// double precision, as a step without optimizer state in `directory`, which must be there. Its
-// counters, tokenizer and trainer's state are those of the source with the most iterations. Tens of
-// megabytes are in memory at a time, whatever the tensors' sizes. Needs sources of one architecture
-// and weights of a positive sum; throws Error(failure) naming the tensor of a number that is not
-// finite, or that the result's type cannot hold.
+// Saves sum(weight * tensor) / sum(weight) as a step without optimizer state in the existing
+// `directory`. Uses masters where a checkpoint has them and sums in fp64. Counters, tokenizer and
+// the trainer's state are those of the source with the most iterations. Uses tens of megabytes of
+// memory for tensors of any size. The sources must have one architecture and weights with a
+// positive sum. Throws Error(failure) naming the tensor when a number is not finite or exceeds the
+// range of the result's type.
 SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
                  const std::string& directory);
 

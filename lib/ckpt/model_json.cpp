@@ -50,7 +50,7 @@ auto from_name(const Values& values, const io::Json& object, const std::string& 
     for (const auto value : values) {
         if (spec::name_of(value) == name) return value;
     }
-    run_error(path, "'{}' is '{}', which this version does not know", key, name);
+    run_error(path, "'{}' has the unknown value '{}': use a newer lm-utils", key, name);
 }
 
 }  // namespace

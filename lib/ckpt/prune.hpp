@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps of a checkpoint directory may go, and their removal.
+// Chooses the steps of a checkpoint directory to remove, and removes them.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,21 @@
 
 namespace lm::ckpt {
 
-// A step is kept when any rule keeps it.
+// A step is kept when at least one rule keeps it.
 struct KeepPolicy {
-    i64 last = 0;            // the newest so many
-    i64 every = 0;           // multiples of it; 0: no such rule
-    std::vector<i64> steps;  // these
+    i64 last = 0;            // keep the newest `last` steps
+    i64 every = 0;           // keep the multiples of `every`; 0: no such rule
+    std::vector<i64> steps;  // keep these steps
 };
 
-// The steps that no rule keeps, ascending. `latest` and the newest step are always kept.
+// Returns the steps that no rule keeps, ascending. `latest` and the newest step are always kept.
 std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPolicy& policy,
                                  std::optional<i64> latest);
 
-// Takes the step out of sight in one rename, then removes it; also finishes removals that were
-// interrupted.
+// Removes a step: renames it to STEP.tmp.removed, makes that durable, then removes the files. A
+// crash in between leaves the step or STEP.tmp.removed, never a step with missing files.
 void remove_step(const std::string& directory, i64 step);
+// Removes the STEP.tmp.removed of interrupted removals.
 void finish_removals(const std::string& directory);
 
 }  // namespace lm::ckpt

@@ -31,9 +31,10 @@ class Resharder {
         info_.parallel.tp = tp;
         info_.parallel.pp = pp;
         info_.parallel.dp = 1;
-        // Padding is in no checkpoint: a run asks for its own.
+        // A checkpoint has no padding. A padding that `tp` does not divide would be an invalid
+        // configuration.
         if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
-        (void)spec::first_layer(info_.model, info_.parallel, 0);  // checks the stages
+        (void)spec::first_layer(info_.model, info_.parallel, 0);  // throws for too many stages
     }
 
     SaveResult save_in(const std::string& directory) {
@@ -54,7 +55,7 @@ class Resharder {
     }
 
   private:
-    // As lm-train's ranks share it: what several hold, the first of them writes.
+    // The same pieces as lm-train's ranks write: the first rank writes a tensor that several hold.
     std::vector<Piece> pieces_of_rank(i64 rank) {
         const i64 tp_rank = rank % info_.parallel.tp;
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,

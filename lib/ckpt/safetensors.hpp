@@ -54,7 +54,9 @@ class SafetensorsWriter {
     // Does sync() if needed and gives the file its final name.
     void commit();
     const std::string& header_digest() const { return header_digest_; }
-    const std::string& checksum(size_t entry) const { return checksums_[entry]; }  // of a full one
+    const std::string& checksum(size_t entry) const {
+        return checksums_[entry];
+    }  // valid once the entry is full
     i64 size() const { return file_.size(); }
 
   private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict parsing of a safetensors header: a SAX handler, so that a header of millions of entries
-// costs linear time, duplicate names are seen and nesting is bounded.
+// Strict parsing with a SAX handler: a header of millions of entries costs linear time, duplicate
+// names are detected and nesting is bounded. The reference implementation (tensor.rs) limits the
+// header to 100 MB and requires that the entries tile the data; this parser does the same.
 #include "ckpt/safetensors_header.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +26,8 @@ std::string in_quotes(const std::string& name) {
     return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Object nesting: 1 the header, 2 an entry or the metadata, more only inside fields we do not know.
+// depth_ is the nesting of objects: 1 the header, 2 an entry or the metadata, more only inside
+// unknown fields, which are skipped.
 class HeaderHandler {
   public:
     HeaderHandler(const std::string& path, SafetensorsHeader& header)
@@ -33,7 +35,9 @@ class HeaderHandler {
 
     bool null() { return other("null"); }
     bool boolean(bool) { return other("a boolean"); }
-    bool number_float(double, const std::string&) { return other("a fraction or huge number"); }
+    bool number_float(double, const std::string&) {
+        return other("a fraction or a number beyond 64 bits");
+    }
     bool binary(nlohmann::json::binary_t&) { return other("binary data"); }
 
     bool number_integer(i64 value) {
@@ -44,7 +48,8 @@ class HeaderHandler {
     bool number_unsigned(u64 value) {
         if (skipping()) return true;
         if (!in_array_) return other("a number");
-        if (value > static_cast<u64>(std::numeric_limits<i64>::max())) refuse("{} is huge", value);
+        if (value > static_cast<u64>(std::numeric_limits<i64>::max()))
+            refuse("{} does not fit in 63 bits", value);
         (field_ == "shape" ? shape_ : offsets_).push_back(static_cast<i64>(value));
         return true;
     }
@@ -64,7 +69,7 @@ class HeaderHandler {
     bool start_object(size_t) {
         deeper();
         if (skipping() || depth_ == 1) return true;
-        if (depth_ != 2) refuse("an object where none belongs");
+        if (depth_ != 2) refuse("unexpected object");
         names_in_entry_.clear();
         dtype_.clear();
         shape_.clear();
@@ -72,18 +77,21 @@ class HeaderHandler {
         return true;
     }
 
+    // Names are checked for duplicates at both levels: nlohmann's DOM would keep one of them
+    // silently, and other readers might keep the other.
     bool key(std::string& name) {
         if (depth_ == 1) {
             entry_ = name;
-            if (!names_.insert(name).second) refuse("the name stands twice");
+            if (!names_.insert(name).second) refuse("the name occurs twice");
         } else if (depth_ == 2) {
             field_ = name;
-            if (!names_in_entry_.insert(name).second) refuse("'{}' stands twice", name);
+            if (!names_in_entry_.insert(name).second) refuse("'{}' occurs twice", name);
             skip_ = !in_metadata() && name != "dtype" && name != "shape" && name != "data_offsets";
         }
         return true;
     }
 
+    // The end of an object at depth 2 completes an entry.
     bool end_object() {
         if (depth_ == 2 && !in_metadata()) add_entry();
         if (depth_ == 2) skip_ = false;
@@ -115,15 +123,16 @@ class HeaderHandler {
     }
 
   private:
+    // True inside an unknown field of an entry: later versions of the format may add fields.
     bool skipping() const { return skip_; }
     bool in_metadata() const { return depth_ >= 2 && entry_ == metadata_key; }
 
     void deeper() {
-        if (++depth_ > max_depth) refuse("nested too deeply");
+        if (++depth_ > max_depth) refuse("nested deeper than {} levels", max_depth);
     }
 
     bool other(std::string_view what) {
-        if (!skipping()) refuse("{} where none belongs", what);
+        if (!skipping()) refuse("unexpected {}", what);
         return true;
     }
 
@@ -133,18 +142,21 @@ class HeaderHandler {
                   fmt::format(format, std::forward<Args>(args)...));
     }
 
+    // Checks an entry alone: shape and dtype determine its size. check_offsets() compares all
+    // entries.
     void add_entry() {
         for (const char* needed : {"dtype", "shape", "data_offsets"}) {
             if (!names_in_entry_.contains(needed)) refuse("'{}' is missing", needed);
         }
-        if (offsets_.size() != 2) refuse("'data_offsets' does not hold two numbers");
+        if (offsets_.size() != 2)
+            refuse("expected two numbers in 'data_offsets', got {}", offsets_.size());
         const i64 begin = offsets_[0];
         const i64 end = offsets_[1];
-        if (end < begin) refuse("its data ends before it begins");
+        if (end < begin) refuse("data_offsets [{}, {}] end before they begin", begin, end);
         const int bits = safetensors_bits(dtype_);
         if (bits == 0) refuse("unknown dtype {}", in_quotes(dtype_));
         if (data_bytes(bits) != end - begin) {
-            refuse("shape and dtype need {} bytes, data_offsets give {}", data_bytes(bits),
+            refuse("expected {} bytes by shape and dtype, got {} by data_offsets", data_bytes(bits),
                    end - begin);
         }
         header_.entries.push_back({entry_, dtype_, shape_, begin, end});
@@ -152,12 +164,13 @@ class HeaderHandler {
 
     i64 data_bytes(int bits) const {
         i64 n = bits;
-        // Zeros first: [huge, huge, 0] has no bytes and does not overflow.
+        // Checked first: the product of [huge, huge, 0] would overflow before it becomes 0.
         if (std::ranges::find(shape_, 0) != shape_.end()) return 0;
         for (const i64 dim : shape_) {
-            if (__builtin_mul_overflow(n, dim, &n)) refuse("its shape is too large");
+            if (__builtin_mul_overflow(n, dim, &n))
+                refuse("the number of its elements does not fit in 63 bits");
         }
-        if (n % 8 != 0) refuse("its data does not end on a whole byte");
+        if (n % 8 != 0) refuse("its data does not end at a byte boundary");
         return n / 8;
     }
 
@@ -175,7 +188,7 @@ class HeaderHandler {
     bool in_array_ = false;
 };
 
-// The data must be tiled exactly by the entries.
+// Checks that the entries tile the data: without gaps, overlaps or bytes after the last one.
 void check_offsets(SafetensorsHeader& header, i64 data_bytes, const std::string& path) {
     std::ranges::stable_sort(header.entries, [](const auto& a, const auto& b) {
         return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
@@ -183,14 +196,14 @@ void check_offsets(SafetensorsHeader& header, i64 data_bytes, const std::string&
     i64 expected = 0;
     for (const SafetensorsEntry& entry : header.entries) {
         if (entry.begin != expected) {
-            run_error(path, "safetensors entry {}: its data begins at {} instead of {}",
-                      in_quotes(entry.name), entry.begin, expected);
+            run_error(path, "safetensors entry {}: expected its data at byte {}, got {}",
+                      in_quotes(entry.name), expected, entry.begin);
         }
         expected = entry.end;
     }
     if (expected != data_bytes) {
-        run_error(path, "holds {} bytes of data where its safetensors header says {}: {}",
-                  data_bytes, expected, data_bytes < expected ? "cut short?" : "junk at the end");
+        run_error(path, "expected {} bytes of data by its safetensors header, got {}: {}", expected,
+                  data_bytes, data_bytes < expected ? "truncated" : "extra bytes at the end");
     }
 }
 
@@ -198,7 +211,7 @@ struct TypeRow {
     std::string_view name;
     int bits;
 };
-// The reference implementation's order.
+// The order of the enum Dtype of the reference implementation: the writer sorts by it.
 constexpr std::array type_table{
     TypeRow{"BOOL", 8},        TypeRow{"F4", 4},          TypeRow{"F6_E2M3", 6},
     TypeRow{"F6_E3M2", 6},     TypeRow{"U8", 8},          TypeRow{"I8", 8},
@@ -255,25 +268,27 @@ std::string_view safetensors_name(DType dtype) {
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64 file_size,
                                            const std::string& path) {
     if (file_size < 8 || bytes.size() < 8) {
-        run_error(path, "is no safetensors file: it has {} bytes, the length of its header needs 8",
-                  file_size);
+        run_error(path, "is not a safetensors file: expected at least 8 bytes, got {}", file_size);
     }
+    // 8 bytes of length (little-endian), the JSON header, then the data; data_offsets count from
+    // there.
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
     if (length > static_cast<u64>(max_header_bytes)) {
-        run_error(path, "is no safetensors file: a header of {} bytes (at most {} are allowed)",
-                  length, max_header_bytes);
+        run_error(path, "is not a safetensors file: expected a header of at most {} bytes, got {}",
+                  max_header_bytes, length);
     }
     SafetensorsHeader header;
     header.data_start = 8 + static_cast<i64>(length);
     if (header.data_start > file_size || header.data_start > static_cast<i64>(bytes.size())) {
-        run_error(path, "is cut short: its safetensors header alone has {} bytes, the file {}",
+        run_error(path, "truncated: expected a safetensors header of {} bytes, the file has {}",
                   header.data_start, file_size);
     }
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
     if (text.empty() || text[0] != '{') {
-        run_error(path, "is no safetensors file: its header does not begin with '{{'");
+        run_error(path, "is not a safetensors file: its header does not begin with '{{'");
     }
+    // sax_parse() reports errors through the handler, which throws.
     HeaderHandler handler(path, header);
     nlohmann::json::sax_parse(text, &handler);
     check_offsets(header, file_size - header.data_start, path);

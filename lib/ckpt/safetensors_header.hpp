@@ -14,32 +14,34 @@
 
 namespace lm::ckpt {
 
-// In the order of the file: the reference implementation keeps none.
+// In the order of the file; the reference implementation does not preserve the order.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsEntry {
     std::string name;
     std::string dtype;       // "F32", "BF16", ... as in the file
-    std::vector<i64> shape;  // of any rank
+    std::vector<i64> shape;  // any number of dimensions
     i64 begin = 0;           // bytes from the start of the data
     i64 end = 0;
 };
 
-// The header of a file of `file_size` bytes that starts with `bytes` (at least the header).
-// Entries are in the order of their data. Throws Error(failure) naming `path` and tensor.
+// Entries are in the order of their data.
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
     i64 data_start = 0;
 };
+// Parses the header of a file of `file_size` bytes that starts with `bytes` (at least the header).
+// Throws Error(failure) naming `path` and the tensor for anything that the format does not allow.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64 file_size,
                                            const std::string& path);
 
-std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: one we do not hold
+std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: not a DType
 std::string_view safetensors_name(DType dtype);
 
-// Of the element types by name, those that we do not compute with included.
-int safetensors_bits(std::string_view dtype);  // per element; 0: no such type
-int safetensors_rank(std::string_view dtype);  // place in the order of the reference; -1: none
+// Properties of all element types of the format, including those that DType does not have.
+int safetensors_bits(std::string_view dtype);  // per element; 0: unknown type
+int safetensors_rank(
+    std::string_view dtype);  // position in the order of the reference; -1: unknown type
 
 }  // namespace lm::ckpt

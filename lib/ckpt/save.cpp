@@ -31,13 +31,16 @@ std::string temporary_path(const Generation& generation, i64 iteration) {
 
 Slice slice_of(const Piece& piece, const spec::TensorSpec& tensor) {
     const Shape shape = piece.box.shape();
-    LM_CHECK(shape.rank() == tensor.shape.rank(), "a piece whose rank is not its tensor's");
+    LM_CHECK(shape.rank() == tensor.shape.rank(), "{}: expected a piece of {} dimensions, got {}",
+             tensor.name, tensor.shape.rank(), shape.rank());
     for (int dim = 0; dim < shape.rank(); ++dim) {
         LM_CHECK(piece.box.start[dim] >= 0 && piece.box.end[dim] <= tensor.shape[dim],
-                 "a piece that reaches out of its tensor");
+                 "{}: expected a piece within [0, {}) of dimension {}, got [{}, {})", tensor.name,
+                 tensor.shape[dim], dim, piece.box.start[dim], piece.box.end[dim]);
     }
     LM_CHECK(piece.flat_begin >= 0 && piece.flat_end <= shape.numel(),
-             "a piece that reaches out of its box");
+             "{}: expected flat elements within [0, {}), got [{}, {})", tensor.name, shape.numel(),
+             piece.flat_begin, piece.flat_end);
     return {.tensor = tensor.name,
             .kind = piece.kind,
             .dtype = piece.dtype,
@@ -49,12 +52,14 @@ Slice slice_of(const Piece& piece, const spec::TensorSpec& tensor) {
             .checksum = {}};
 }
 
-// A slice and the memory it is written from.
+// A slice and the piece of memory that it is written from.
 struct Source {
     Slice slice;
     const Piece* piece = nullptr;
 };
 
+// Returns the name of a slice in its file: "TENSOR", "TENSOR.exp_avg", and a number when a writer
+// has several slices of one tensor.
 std::string entry_name(const Slice& slice, std::set<std::string>& taken) {
     std::string base = slice.tensor;
     if (slice.kind != SliceKind::weight) base += fmt::format(".{}", name_of(slice.kind));
@@ -73,6 +78,8 @@ SafetensorsEntry entry_of(const Slice& slice) {
     return entry;
 }
 
+// A piece of a GPU is read through a buffer of 32 MiB; a piece in host memory is written from where
+// it is.
 void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
     if (!piece.read) {
         writer.append({static_cast<const std::byte*>(piece.data), static_cast<size_t>(n_bytes)});
@@ -88,7 +95,8 @@ void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
     }
 }
 
-// Writes one file of the sources' data and completes their slices.
+// Writes the data of all sources into one file and completes their slices: file, entry and
+// checksum.
 DataFile write_data(const std::string& directory, const std::string& name,
                     std::vector<Source>& sources) {
     std::set<std::string> taken;
@@ -102,6 +110,7 @@ DataFile write_data(const std::string& directory, const std::string& name,
     }
     auto writer =
         SafetensorsWriter::create(directory + "/" + name, std::move(entries), {{"format", "pt"}});
+    // The writer has sorted the entries: the data follows in that order.
     for (size_t i = 0; i < writer.entries().size(); ++i) {
         Source& source = *by_entry.at(writer.entries()[i].name);
         const i64 n_bytes = source.slice.numel() * size_of(source.slice.dtype);
@@ -140,18 +149,21 @@ i64 bytes_in(const std::string& directory) {
     return total;
 }
 
-// Makes the temporary directory the step, in place of an older one of that name if there is one.
-void make_visible(const std::string& temporary, const std::string& path) {
+// Renames the temporary directory to the step; an older step of that name gets the temporary name.
+void publish(const std::string& temporary, const std::string& path) {
     if (io::exists(path)) {
         io::checked::exchange_directories(temporary, path);
     } else if (!io::checked::rename_new(temporary, path)) {
-        run_error(path, "came to exist while it was being written: it was left as it is");
+        run_error(path,
+                  "was created by another program while it was being written: left unchanged");
     }
     io::checked::fsync_parent_of(path);
 }
 
 }  // namespace
 
+// The temporary directory has the generation in its name: a superseded run never writes into the
+// directory of its successor.
 std::string begin_save(const Generation& generation, i64 iteration) {
     check_not_superseded(generation);
     const std::string temporary = temporary_path(generation, iteration);
@@ -211,12 +223,16 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     const std::string temporary = temporary_path(generation, iteration);
     const std::string path = final_path(generation, iteration);
     const std::string text = manifest_text(manifest_of(generation, info, parts));
+    // All data files and index parts are durable: their writers committed them. The manifest makes
+    // the directory a complete step, so it comes last.
     io::write_file(fmt::format("{}/{}", temporary, manifest_file), text, io::Overwrite::no);
     const SaveResult result{path, bytes_in(temporary)};
+    // The last moment to stop: after the rename a resumed run may load this step.
     check_not_superseded(generation);
-    make_visible(temporary, path);
+    publish(temporary, path);
+    // A crash before this line leaves `latest` at the previous step, which is complete, too.
     set_latest(generation.directory, iteration);
-    io::remove_tree(temporary);  // an older step of that name, if there was one
+    io::remove_tree(temporary);  // the older step, after an exchange
     return result;
 }
 
@@ -235,7 +251,8 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
         return commit_save(generation, info, {write_part(temporary, info, 0, pieces)});
     } catch (...) {
         abandon_save(generation, info.counters.iteration);
-        check_not_superseded(generation);  // a newer run may have removed our directory
+        // A newer run may have removed our directory: then that is the error to report.
+        check_not_superseded(generation);
         throw;
     }
 }

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing a checkpoint. No data is gathered: each writer writes its pieces straight from the given
-// memory into its own files, and one committer makes them all visible in one step:
+// Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
+// memory into its own files, and one committer publishes all of them in one step. G is the
+// generation of the run (generation.hpp). The steps, and what a crash after each one leaves:
 //
-//     temporary directory DIR/global_stepN.tmp.gG -> data files, index parts, each fsynced ->
-//     manifest.json last -> generation read again -> rename -> fsync DIR -> `latest` replaced
+//     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
+//     data files and index parts, fsynced   the same
+//     manifest.json, fsynced                the same; the temporary directory is complete
+//     read the generation again             a superseded run stops here
+//     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
+//     replace `latest`                      the new step, named by `latest`
 //
-// A crash at any instant leaves the checkpoints that were there, and at most a temporary directory
-// that the next claim() removes.
+// The next claim() removes a temporary directory. A step that exists already is exchanged with the
+// temporary directory, so that a complete step has its name at every moment.
 #pragma once
 
 #include <functional>
@@ -20,9 +25,9 @@
 
 namespace lm::ckpt {
 
-// Memory of one tensor to be saved: the elements [flat_begin, flat_end) of the box, in row-major
-// order and without gaps, from `data` on. Padded vocabulary rows lie behind the box's elements, so
-// they stay out by themselves. Each element of a tensor is given by one writer only.
+// The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
+// order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
+// memory, so they are never part of a piece. Exactly one writer has each element of a tensor.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
     SliceKind kind = SliceKind::weight;
@@ -31,7 +36,8 @@ struct Piece {
     i64 flat_begin = 0;
     i64 flat_end = 0;
     const void* data = nullptr;
-    // Gives the bytes from `data` + offset on, of a piece that is not in host memory.
+    // Reads bytes of a piece that is not in host memory; then `data` is unused. `offset` counts
+    // bytes from the start of the piece.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
 };
 
@@ -51,24 +57,26 @@ struct SaveResult {
     i64 bytes = 0;
 };
 
-// One writer does it all. A complete global_stepN that is there already is replaced in one step.
-// Throws Error(failure) when anything cannot be written (nothing of it stays) and
-// Error(self_stopped) when a newer generation exists.
+// Saves a checkpoint with one writer. An existing global_stepN is replaced. Throws Error(failure)
+// when writing fails (the temporary directory is removed) and Error(self_stopped) when a newer
+// generation exists.
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
 
-// The same in parts for several writers: all ranks know the number of writers; the committer calls
-// begin_save; then each writer r of [0, n_writers) calls write_pieces; one of every few writers,
-// which have told it what they wrote, calls write_index for them all (append() puts the parts
-// together); when all have confirmed, the committer calls commit_save. Who fails tells the others,
-// and the committer abandons.
-std::string begin_save(const Generation& generation, i64 iteration);  // the temporary directory
+// A save by several writers. The committer calls begin_save() and sends the name of the temporary
+// directory. Each writer r of [0, n_writers) calls write_pieces(). One of every few writers
+// receives the index parts of the others, joins them with append() and calls write_index(). When
+// all have confirmed, the committer calls commit_save(). A writer that fails reports it, and the
+// committer calls abandon_save().
+//
+// begin_save() returns the temporary directory.
+std::string begin_save(const Generation& generation, i64 iteration);
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
                        const std::vector<Piece>& pieces);
 void append(IndexPart& part, IndexPart other);
 IndexReference write_index(const std::string& temporary, const SaveInfo& info,
                            const IndexPart& part);
-// A writer that tells nobody.
+// write_pieces() and write_index() of one writer.
 IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
                           const std::vector<Piece>& pieces);
 SaveResult commit_save(const Generation& generation, const SaveInfo& info,

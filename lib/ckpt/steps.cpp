@@ -25,8 +25,8 @@ Checkpoint open_step(const std::string& directory, i64 step) {
     return Checkpoint::open(directory + "/" + step_name(step));
 }
 
-// The order in which steps are tried after the one that `latest` names: the newest before it, since
-// later ones may belong to a run that was rolled back; then the newest of all.
+// Returns the steps to try after the one that `latest` names: the newest before it first, since
+// later steps may belong to a run that was rolled back; then the later ones, newest first.
 std::vector<i64> fallback_order(const std::string& directory, std::optional<i64> latest) {
     std::vector<i64> steps = steps_in(directory);
     std::ranges::reverse(steps);
@@ -49,7 +49,7 @@ Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest
             if (first_reason.empty()) first_reason = error.what();
         }
     }
-    run_error(directory, "no complete checkpoint in it: {}", first_reason);
+    run_error(directory, "has no complete checkpoint: {}", first_reason);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ i64 step_from_name(std::string_view name) {
     i64 step = -1;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
     const bool plain = error == std::errc() && end == name.data() + name.size();
-    // The name must be the one that step_name() makes: no "-1", no "007".
+    // Only the form of step_name() is valid: not "-1", not "007".
     return plain && step >= 0 && std::to_string(step) == name ? step : -1;
 }
 
@@ -101,7 +101,8 @@ void set_latest(const std::string& directory, i64 iteration) {
 std::optional<Checkpoint> open_if_any(const std::string& path) {
     const std::string directory = without_trailing_slash(path);
     if (!io::exists(directory)) return std::nullopt;
-    if (!io::is_directory(directory)) usage_error(directory, "is not a directory");
+    if (!io::is_directory(directory))
+        usage_error(directory, "is not a directory: give a checkpoint directory");
     if (is_step(directory)) return Checkpoint::open(directory);
     const std::optional<i64> latest = latest_step(directory);
     if (latest) {
@@ -113,11 +114,12 @@ std::optional<Checkpoint> open_if_any(const std::string& path) {
     }
     if (steps_in(directory).empty()) {
         if (!io::exists(latest_path(directory))) return std::nullopt;
-        run_error(latest_path(directory), "names no step, and there is none");
+        run_error(latest_path(directory),
+                  "no valid step named, and no global_step* directory exists");
     }
     const std::string why = io::exists(latest_path(directory))
-                                ? latest_path(directory) + ": names no step"
-                                : directory + ": has no file 'latest'";
+                                ? latest_path(directory) + ": no valid step named"
+                                : directory + ": no file 'latest'";
     return open_fallback(directory, latest, why);
 }
 
@@ -131,7 +133,8 @@ Checkpoint open(const std::string& path) {
     std::optional<Checkpoint> checkpoint = open_if_any(path);
     if (checkpoint) return *checkpoint;
     if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
-    usage_error(path, "holds no checkpoint: give a directory with global_step* in it, or one step");
+    usage_error(
+        path, "has no checkpoint: give a directory with global_step* directories, or one of these");
 }
 
 }  // namespace lm::ckpt

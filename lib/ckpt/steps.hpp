@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a checkpoint directory: their names, the file `latest`, and which step a path means.
+// The steps of a checkpoint directory: their names, the file `latest`, and which step a path refers
+// to.
 #pragma once
 
 #include <optional>
@@ -18,18 +19,19 @@ constexpr std::string_view copy_mark = ".tmp.copy";    // global_step7.tmp.copy:
 std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when it is no such name
 
-// Opens what `path` means: a global_stepN directory, or a directory of them. There the step that
-// `latest` names counts; when that one is not complete, the newest complete one before it, or else
-// the newest complete one, with a warning that says so. Throws Error(usage) when `path` does not
-// exist or holds no checkpoint at all, Error(failure) when none of those there is complete.
+// Opens a global_stepN directory, or a step of a directory of them: the one that `latest` names;
+// when that is not complete, with a warning, the newest complete step before it, or else the newest
+// complete step. Throws Error(usage) when `path` does not exist or has no steps, Error(failure)
+// when no step is complete.
 Checkpoint open(const std::string& path);
 
-// nullopt when `path` is a directory (or nothing yet) that holds no checkpoint: a run that starts.
+// Opens like open(), or returns nullopt when `path` does not exist or has no steps: a run that
+// starts.
 std::optional<Checkpoint> open_if_any(const std::string& path);
 
-// The step of `directory` to take instead when those of `damaged`, which open() gave and then this,
-// could not be read to their end for `reason`: in the order of open(), with a warning. Throws
-// Error(failure) when there is none left.
+// Opens the next step of `directory` in the order of open(), with a warning stating `reason`.
+// `damaged` are the steps that open() and open_other() returned before and whose data could not be
+// read. Throws Error(failure) when no step is left.
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
                       const std::string& reason);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at every byte of a checkpoint: digests, checksums, shapes, that each tensor is covered
-// exactly once, and that its numbers are finite.
+// Verifies every byte of a checkpoint: digests, checksums, shapes, that the slices cover each
+// tensor exactly once, and that all numbers are finite.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 namespace lm::ckpt {
 
 struct Verification {
-    std::vector<std::string> problems;  // "file or tensor: what"; empty: the step is good
+    std::vector<std::string> problems;  // "file or tensor: problem"; empty: the step is valid
     i64 n_tensors = 0;
     i64 n_slices = 0;
-    i64 n_bytes = 0;  // of tensor data that was read
+    i64 n_bytes = 0;  // tensor data read
     i64 n_non_finite = 0;
 };
 
-// `step_path` is a global_stepN directory. Damage is never thrown but reported, all of it as far as
-// it can be told apart. `progress` gets the bytes read so far.
+// Verifies the global_stepN directory `step_path`. Corrupt data is not thrown but returned, with as
+// many separate problems as can be distinguished. `progress` gets the bytes read so far.
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress);
 
 }  // namespace lm::ckpt

@@ -16,7 +16,7 @@ using Values = std::vector<std::string>;
 // Stores the values of one occurrence in the option's target. Throws Error(usage) naming `name`.
 using Apply = std::function<void(const std::string& name, const Values& values)>;
 
-// What a command line contains.
+// The options and operands of a command line.
 struct CommandLine {
     std::set<std::string> given;  // first names of options, names of operands
     std::vector<Options::Later> given_later;

@@ -34,7 +34,8 @@ std::string names_of(const Options& options) {
     return text;
 }
 
-// What stands behind an option: words, the prefix of a .bin and .idx pair, or a file.
+// Returns the kind of value that follows an option: words, the prefix of a .bin and .idx pair, a
+// file.
 std::string kind_of(const Option& option) {
     const std::vector<std::string>& words = option.choices.empty() ? option.words : option.choices;
     if (!words.empty()) return fmt::format("words='{}'; kind=words", fmt::join(words, " "));
@@ -42,7 +43,7 @@ std::string kind_of(const Option& option) {
     return is_file(option.metavar) ? "kind=files" : "kind=words";
 }
 
-// case "$verb $previous": the values that may follow an option.
+// Returns the cases of "$verb $previous": the values that may follow each option.
 std::string value_cases(const Options& options, const std::string& verb) {
     std::string text;
     for (const Option& option : completed_options(options)) {
@@ -56,7 +57,7 @@ std::string value_cases(const Options& options, const std::string& verb) {
     return text;
 }
 
-// Options that take several values.
+// Returns the options with several values.
 std::string several_of(const Options& options) {
     std::string text = " ";
     for (const Option& option : completed_options(options)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shell completion.
+// Completion in the shell.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 namespace lm::cli {
 namespace {
 
-constexpr size_t column = 28;  // where the descriptions begin
+constexpr size_t column = 28;  // where the descriptions start
 
 std::string label_of(const Option& option) {
     std::string label;
@@ -75,7 +75,7 @@ std::string verbs_text(const Options& options, size_t width) {
         text += two_columns(label, verb->summary(), width);
     }
     if (text.empty()) return text;
-    return "\nCommands (" + options.program() + " COMMAND --help says more):\n" + text;
+    return "\nCommands (" + options.program() + " COMMAND --help prints its options):\n" + text;
 }
 
 std::string accepted_text(const Options& options, size_t width) {
@@ -84,7 +84,7 @@ std::string accepted_text(const Options& options, size_t width) {
         names += (names.empty() ? "" : ", ") + option.name();
     }
     if (names.empty()) return names;
-    return "\nAccepted and ignored with a note (the man page says why):\n" +
+    return "\nAccepted and ignored with a note (the man page states why):\n" +
            paragraph(names, 2, width);
 }
 
@@ -94,7 +94,7 @@ std::string help_text(const Options& options, int width) {
     if (width <= 0) width = std::clamp(terminal_width(STDOUT_FILENO, 80), 60, 100);
     const size_t columns = static_cast<size_t>(width);
     std::string text = "Usage: " + usage_of(options) + "\n";
-    text += paragraph(capitalised(options.summary()) + ".", 0, columns);
+    text += paragraph(capitalized(options.summary()) + ".", 0, columns);
     const std::vector<Option> operands = operands_of(options);
     if (!operands.empty()) text += "\n";
     for (const Option& operand : operands) {

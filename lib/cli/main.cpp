@@ -30,17 +30,18 @@ namespace {
 
 constexpr const char* stdout_name = "standard output";
 
-// Standard descriptors that are closed get a stand-in on which reading or writing fails, so that no
-// file of ours is opened under their numbers.
+// Opens /dev/null for standard descriptors that are closed, in the mode in which their use fails:
+// otherwise the next file that the program opens would get their number, and output would go into
+// it.
 void keep_standard_descriptors() {
     for (int fd = 0; fd <= 2; ++fd) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
         const int stand_in = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
-        if (stand_in != fd) std::abort();  // lower ones are open, so this cannot be
+        if (stand_in != fd) std::abort();  // open() returns the lowest free number, which is fd
     }
 }
 
-// None when its variables contradict themselves: that is for those to tell who need them.
+// Returns an empty result for contradictory variables: the code that uses them reports the error.
 Launched launched() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -50,7 +51,7 @@ Launched launched() {
     }
 }
 
-// Control characters, which a file's name may hold, as they are written in C.
+// Replaces control characters, which a file name may contain, by C escapes.
 std::string one_line(std::string_view text) {
     std::string line;
     for (const char c : text) {
@@ -71,24 +72,24 @@ class Reporter {
     }
 
     void log(Severity severity, std::string_view message) const {
-        if (severity == Severity::note && !is_first()) return;
+        if (severity == Severity::note && !is_rank0()) return;
         line(std::string(severity == Severity::note ? "note: " : "warning: ").append(message));
     }
 
     void error(const Error& failure, const std::string& command, bool in_command_line) const {
         const bool on_all_ranks =
             in_command_line || dynamic_cast<const JointError*>(&failure) != nullptr;
-        if (on_all_ranks && !is_first()) return;
+        if (on_all_ranks && !is_rank0()) return;
         line(failure.what());
         if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
     }
 
     void line(const std::string& text) const {
-        print_line(one_line(program_ + ": " + (is_first() ? "" : where_) + text));
+        print_line(one_line(program_ + ": " + (is_rank0() ? "" : where_) + text));
     }
 
   private:
-    bool is_first() const { return launched_.rank == 0; }
+    bool is_rank0() const { return launched_.rank == 0; }
 
     std::string program_;
     Launched launched_;
@@ -125,7 +126,7 @@ int run(Options& options, const std::vector<std::string>& arguments,
         return 0;
     }
     const std::function<int()> work = options.chosen_verb() ? options.chosen_run() : body;
-    LM_CHECK(work != nullptr, "nothing to run");
+    LM_CHECK(work != nullptr, "{}: expected a body or a command, got none", options.program());
     return work();
 }
 
@@ -140,9 +141,9 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
     } catch (const std::bad_alloc&) {
         reporter.line("out of memory");
         return static_cast<int>(Exit::failure);
-    } catch (const std::system_error& failure) {  // of a thread, mostly
-        reporter.line(std::string("the system refuses: ") + failure.what() +
-                      ": see ulimit -a, and what the job may have");
+    } catch (const std::system_error& failure) {  // mostly from creating a thread
+        reporter.line(std::string("system error: ") + failure.what() +
+                      ": check ulimit -a and the limits of the job");
         return static_cast<int>(Exit::failure);
     } catch (const std::exception& failure) {
         reporter.line(std::string("internal error: ") + failure.what() +
@@ -165,7 +166,7 @@ void flush_stdout() {
 
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body) {
     keep_standard_descriptors();
-    std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of write() instead
+    std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` write() fails with EFBIG instead
     const Reporter reporter(options.program());
     set_log_sink([&reporter](Severity severity, std::string_view message) {
         reporter.log(severity, message);
@@ -173,7 +174,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     bool parsing = true;
     const auto work = [&] {
-        (void)may_use(Vectors::none);  // a wrong LM_PROCESSOR is told here, not in a thread
+        (void)may_use(Vectors::none);  // reports an invalid LM_PROCESSOR here, not in a thread
         start_signal_thread();
         return run(options, arguments, body, &parsing);
     };
@@ -181,7 +182,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     parsing = false;
     const auto flush = [] {
         flush_stdout();
-        // Network file systems report a full disk when a descriptor is closed.
+        // NFS may report a full disk only when a descriptor is closed (close(2), NOTES).
         const int copy = dup(STDOUT_FILENO);
         if (copy >= 0 && close(copy) != 0) run_error(stdout_name, "{}", std::strerror(errno));
         return 0;

@@ -12,7 +12,7 @@ namespace {
 
 struct ExitMeaning {
     Exit code;
-    bool always;  // every program may return it
+    bool always;  // every program may return this code
     const char* meaning;
 };
 
@@ -30,7 +30,8 @@ constexpr std::array<ExitMeaning, 8> exit_meanings = {{
     {Exit::do_not_run_again, false, "Stopped by the kill switch: do not run it again."},
 }};
 
-// Text of a line: backslashes escaped, hyphens as they are typed, no control line by accident.
+// Escapes the text of a line for roff: backslashes, hyphens, and a dot or quote at the start, which
+// would make it a control line.
 std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
@@ -46,14 +47,14 @@ std::string escaped(std::string_view text) {
     return result;
 }
 
-// "Op", "Brq": the names of mdoc's macros are short and capitalised.
+// Returns whether `text` looks like a macro of mdoc: short and capitalized, such as "Op" and "Brq".
 bool is_like_macro(std::string_view text) {
     const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
     return (text.size() == 2 || text.size() == 3) && text[0] >= 'A' && text[0] <= 'Z' &&
            std::ranges::all_of(text.substr(1), lower);
 }
 
-// An argument of a macro: quoted, and never taken for a macro's name.
+// Quotes an argument of a macro so that it cannot be taken for a macro.
 std::string argument(std::string_view text) {
     std::string result = escaped(text);
     if (is_like_macro(text) || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
@@ -75,7 +76,7 @@ std::string lines_of(std::string text) {
 }
 
 std::string prose(std::string text) {
-    return lines_of(capitalised(std::move(text)));
+    return lines_of(capitalized(std::move(text)));
 }
 
 std::string flag_macro(const std::string& name) {
@@ -115,7 +116,7 @@ std::string list_of(const std::vector<Option>& options) {
     return text + ".El\n";
 }
 
-// Flags that are ignored for one reason stand together, before it.
+// Lists flags that are ignored for the same reason together, followed by the reason.
 std::string list_by_reason(std::vector<Option> options) {
     std::string text = ".Bl -tag -width Ds -compact\n";
     while (!options.empty()) {
@@ -142,7 +143,7 @@ std::string operand_list(const Options& options) {
     return text + ".El\n";
 }
 
-// A heading and the options under it, as they stand in the page.
+// A heading of the page and the text below it.
 struct Section {
     std::string title;
     std::string body;
@@ -157,8 +158,8 @@ std::vector<Section> sections_of(const Options& options, bool with_help) {
     const std::vector<Option> accepted = accepted_of(options);
     if (!accepted.empty()) {
         sections.push_back({"Accepted and ignored",
-                            "Flags of other programs that mean nothing here, and what happens "
-                            "instead.\n.Pp\n" +
+                            "Flags of other programs that have no effect here, with the behavior "
+                            "of this program.\n.Pp\n" +
                                 list_by_reason(accepted)});
     }
     return sections;
@@ -178,7 +179,8 @@ std::string verb_name(const Options& options, const Options& verb) {
     return verb.program().substr(options.program().size() + 1);
 }
 
-// Sections that several verbs have in common, with the names of those verbs; they stand once.
+// Returns the sections that several verbs share, with the names of the verbs: the page has them
+// once.
 std::vector<std::pair<Section, std::vector<std::string>>> common_sections(const Options& options) {
     std::vector<std::pair<Section, std::vector<std::string>>> sections;
     for (const Options* verb : options.verbs()) {
@@ -200,8 +202,8 @@ std::string title_of(const Section& section) {
     return section.title == "Options" ? "Common options" : section.title;
 }
 
-// ".Ss lm-ckpt ls DIR", what it does, its operands and options; `elsewhere` are sections that stand
-// in another place of the page.
+// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb; `elsewhere` are
+// sections in another place of the page.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));

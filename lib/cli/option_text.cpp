@@ -60,7 +60,7 @@ std::string operand_text(const Option& operand) {
     return operand.min_values == 0 ? "[" + text + "]" : text;
 }
 
-std::string capitalised(std::string text) {
+std::string capitalized(std::string text) {
     std::string_view word = std::string_view(text).substr(0, text.find(' '));
     if (word.ends_with('.')) word.remove_suffix(1);
     const bool is_name = word.find_first_of("._0123456789") != std::string_view::npos;

@@ -26,7 +26,7 @@ struct Options::Impl {
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
 
-    // Of the last command line.
+    // Result of the last parse().
     Verb* chosen = nullptr;
     CommandLine command_line;
 
@@ -311,7 +311,7 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     }
     impl_->check_first_word(arguments);
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
-        usage_error(first, "stands before the command: put it after the command");
+        usage_error(first, "options follow the command: write it after the command");
     }
     return apply_command_line(
         impl_->table, impl_->apply, arguments,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that includes CLI11 (slow to compile). CLI11 classifies the arguments and counts
-// the values of each option; conversion, messages and operands are ours, so that all programs speak
-// alike.
+// The only file that includes CLI11, which is slow to compile. CLI11 classifies the arguments and
+// counts the values of each option. Conversion, messages and operands are done here, so that the
+// messages of all programs have the same form.
 #include "cli/parse.hpp"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 namespace lm::cli {
 namespace {
 
-// What may be suggested: not an option that is refused.
+// Returns the names that a message may suggest: all except refused options.
 std::vector<std::string> all_names(const std::vector<Option>& table) {
     std::vector<std::string> names;
     for (const Option& option : table) {
@@ -33,7 +33,7 @@ const Option* find_option(const std::vector<Option>& table, std::string_view nam
     return nullptr;
 }
 
-// CLI11 would take the next argument as the value of `--x=`.
+// Replaces `--x=` by `--x` and an empty value: CLI11 would use the next argument as the value.
 std::vector<std::string> split_empty_values(const std::vector<Option>& table,
                                             std::vector<std::string> arguments) {
     std::vector<std::string> result;
@@ -59,7 +59,7 @@ void check_values(const std::vector<Option>& table, const Option& option,
                   const std::vector<std::string>& values) {
     if (option.is_flag()) {
         if (values != std::vector<std::string>{"true"}) {
-            usage_error(option.name(), "takes no value");
+            usage_error(option.name(), "has no value: remove the text after =");
         }
         return;
     }
@@ -96,7 +96,7 @@ bool looks_like_option(const std::string& argument) {
            !(argument[1] >= '0' && argument[1] <= '9');
 }
 
-// "--x-*" stands for all names that begin so.
+// "--x-*" means all names with that prefix.
 bool is_family(const Option& option) {
     return option.name().ends_with('*');
 }
@@ -114,14 +114,16 @@ bool is_family(const Option& option) {
     usage_error(name, "unknown option: did you mean {}?", nearest);
 }
 
-// CLI11 tells which option lacks values only in its text: "--name: 1 required ... missing".
+// CLI11 names the option without values only in the text of its error: "--name: 1 required ...
+// missing".
 [[noreturn]] void argument_mismatch(const std::vector<Option>& table, const std::string& text) {
     const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
     if (option) missing_value(*option);
     usage_error("command line", "{}", text);
 }
 
-// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+// Returns the number of insertions, deletions, replacements and swaps of adjacent characters
+// between two names (optimal string alignment distance).
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -170,7 +172,7 @@ std::vector<std::string> parse_arguments(const std::vector<Option>& table,
     }
     const auto end_of_options = std::ranges::find(arguments, "--");
     std::vector<std::string> head = split_empty_values(table, {arguments.begin(), end_of_options});
-    std::ranges::reverse(head);  // CLI11 takes them from the back
+    std::ranges::reverse(head);  // CLI11 expects the reverse order
     try {
         app.parse(std::move(head));
     } catch (const CLI::ArgumentMismatch& error) {

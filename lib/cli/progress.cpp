@@ -16,10 +16,10 @@ namespace {
 
 constexpr double redraw_s = 1.0 / 6.0;
 constexpr double plain_line_s = 60.0;
-constexpr std::string_view separator = ", ";  // of the fields
-constexpr double rate_memory_s = 10.0;        // the rate is a mean over about this time
+constexpr std::string_view separator = ", ";  // between fields
+constexpr double rate_memory_s = 10.0;        // time constant of the mean rate
 
-// A terminal that can clear a line, and this process in its foreground.
+// Returns whether stderr is a terminal that can clear a line.
 bool can_redraw() {
     const char* term = std::getenv("TERM");
     return stderr_is_terminal() && term && std::string_view(term) != "dumb";
@@ -55,23 +55,23 @@ struct Progress::State {
     bool redraws = false;
     double (*clock)() = nullptr;
     double start_s = 0;
-    double due_s = 0;    // when the next line may be shown
-    double shown_s = 0;  // when the rate was last brought up to date...
-    i64 shown_done = 0;  // ...and what was done then
+    double due_s = 0;    // time of the next line
+    double shown_s = 0;  // time of the last update of the rate
+    i64 shown_done = 0;  // `done` at that time
     double rate = 0;     // per second
     i64 done = 0;
     std::string extra;
     bool printed_plain = false;
     bool finished = false;
 
-    void bring_rate_up_to_date(double now_s);
+    void update_rate(double now_s);
     std::string line_within(size_t width) const;
     std::string line(bool with_amount) const;
     void show(double now_s);
     void finish();
 };
 
-void Progress::State::bring_rate_up_to_date(double now_s) {
+void Progress::State::update_rate(double now_s) {
     const double passed_s = now_s - shown_s;
     if (passed_s <= 0) return;
     const double current = static_cast<double>(done - shown_done) / passed_s;
@@ -82,7 +82,7 @@ void Progress::State::bring_rate_up_to_date(double now_s) {
     shown_done = done;
 }
 
-// Whole fields: where not all fit, the amount, which the percentage tells as well, goes first.
+// Returns the line cut to whole fields. The amount is dropped first: the percentage shows it, too.
 std::string Progress::State::line_within(size_t width) const {
     std::string text = line(true);
     if (text.size() > width && total > 0) text = line(false);
@@ -109,13 +109,13 @@ std::string Progress::State::line(bool with_amount) const {
 }
 
 void Progress::State::show(double now_s) {
-    bring_rate_up_to_date(now_s);
+    update_rate(now_s);
     due_s = now_s + (redraws ? redraw_s : plain_line_s);
     if (!redraws) {
         print_line(line(true));
         printed_plain = true;
     } else if (in_foreground()) {
-        // The last column stays free: some terminals wrap when it is written.
+        // The last column stays empty: some terminals wrap when it is written.
         const int width = terminal_width(STDERR_FILENO, 80) - 1;
         set_status_line(line_within(static_cast<size_t>(width)));
     }

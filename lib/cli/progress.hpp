@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress for people, on stderr: on a terminal one line redrawn at most 6 times a second;
-// otherwise one plain line a minute; nothing with --quiet. No colours at all, so NO_COLOR changes
-// nothing.
+// Progress on stderr: on a terminal one line, redrawn at most 6 times per second; otherwise one
+// plain line per minute; nothing with --quiet. No colors are used, so NO_COLOR has no effect.
 #pragma once
 
 #include <memory>
@@ -15,18 +14,18 @@ namespace lm::cli {
 
 class Progress {
   public:
-    // `unit` "B" is shown as MB with MB/s; any other unit as counts. total < 0: unknown, no ETA.
-    // `clock` gives seconds; tests bring their own.
+    // `unit` "B" is shown as MB and MB/s; any other unit as counts. total < 0: unknown, without the
+    // time left. `clock` returns seconds; tests replace it.
     Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
              double (*clock)() = monotonic_s);
     ~Progress();  // clears the terminal line
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    // Cheap when nothing is due; may be called from any thread. `extra` is fields with ", " between
-    // them: what does not fit into a terminal's line is left out by the field.
+    // Sets the progress and redraws the line when it is due; cheap otherwise. Thread-safe. `extra`
+    // has fields separated by ", "; fields beyond the width of the terminal are dropped.
     void update(i64 done, std::string_view extra = {});
-    // Clears the terminal line. Elsewhere prints a last line if any was printed before.
+    // Clears the terminal line. On other outputs prints a last line if one was printed before.
     void finish();
 
   private:

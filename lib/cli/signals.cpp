@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers only store into lock-free atomics; everything else is for the loop that polls.
+// The handlers only store into lock-free atomics, which is async-signal-safe; the polling loop does
+// the rest.
 #include "cli/signals.hpp"
 
 #include <pthread.h>
@@ -17,19 +18,19 @@ namespace lm::cli {
 namespace {
 
 std::atomic<int> first_stop_signal{0};
-std::atomic<i64> pressed_ms{0};  // when the first SIGINT or SIGTERM came; 0: none yet
-std::atomic<bool> sigterm_presses{true};
+std::atomic<i64> pressed_ms{0};           // time of the first SIGINT or SIGTERM; 0: none
+std::atomic<bool> sigterm_presses{true};  // a second SIGTERM ends the process
 std::atomic<bool> dump_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
 
 i64 now_ms() {
     struct timespec now = {};
-    clock_gettime(CLOCK_MONOTONIC, &now);  // may be called in a handler (POSIX)
+    clock_gettime(CLOCK_MONOTONIC, &now);  // async-signal-safe (POSIX)
     return i64{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
 }
 
-// One press of Ctrl-C may arrive more than once: from the terminal and from a launcher.
+// One Ctrl-C may arrive twice: from the terminal and from a launcher.
 constexpr i64 same_press_ms = 200;
 
 bool is_second_press() {
@@ -41,7 +42,7 @@ bool is_second_press() {
 
 extern "C" void on_stop_signal(int signal) {
     const bool presses = signal == SIGINT || (signal == SIGTERM && sigterm_presses.load());
-    if (presses && is_second_press()) {  // the default action, as soon as this handler returns
+    if (presses && is_second_press()) {  // the default action follows when this handler returns
         std::signal(signal, SIG_DFL);
         std::raise(signal);
         return;
@@ -59,12 +60,14 @@ void install(int signal, void (*handler)(int)) {
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    LM_CHECK(sigaction(signal, &action, nullptr) == 0, "sigaction refused a signal");
+    LM_CHECK(sigaction(signal, &action, nullptr) == 0, "sigaction() failed for signal {}", signal);
 }
 
 sigset_t mask_at_start;
 
-sigset_t held_back() {
+// Returns all signals except those that the kernel sends to the causing thread, and those of
+// profilers.
+sigset_t signals_to_block() {
     sigset_t set;
     sigfillset(&set);
     for (const int own : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS,
@@ -100,8 +103,8 @@ bool is_ignored(int signal) {
 void start_signal_thread() {
     static bool done = false;
     if (done) return;
-    create_signal_thread();  // which keeps the mask that this thread has had
-    const sigset_t held = held_back();
+    create_signal_thread();  // inherits the mask, so that it receives all signals
+    const sigset_t held = signals_to_block();
     pthread_sigmask(SIG_BLOCK, &held, &mask_at_start);
     pthread_atfork(nullptr, nullptr, [] { pthread_sigmask(SIG_SETMASK, &mask_at_start, nullptr); });
     done = true;
@@ -114,7 +117,7 @@ void end_by_signal(int signal) {
     sigaddset(&only, signal);
     pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
     std::raise(signal);
-    _exit(128 + signal);  // one whose default is to do nothing
+    _exit(128 + signal);  // for a signal whose default action is to do nothing
 }
 
 void install_stop_signals(Sigterm sigterm) {

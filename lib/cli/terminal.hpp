@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for people on standard error, and what is known about the terminal. A line printed here and
-// a progress line (progress.hpp) do not run into each other.
+// Lines on standard error, and properties of the terminal. Lines printed here and the progress line
+// (progress.hpp) do not overwrite each other.
 #pragma once
 
 #include <string_view>
@@ -10,13 +10,14 @@ namespace lm::cli {
 bool stderr_is_terminal();
 bool stdout_is_terminal();
 
-// Columns of the terminal behind a file descriptor; `otherwise` when it is none or does not say.
+// Returns the columns of the terminal of a file descriptor; `otherwise` when it is not a terminal
+// or the width is unknown.
 int terminal_width(int fd, int otherwise);
 
-// Writes `text` and a line end to standard error in one write; failures are ignored. Thread-safe.
+// Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.
 void print_line(std::string_view text);
 
-// Replaces the progress line of a terminal; an empty text removes it. Thread-safe.
+// Replaces the progress line of the terminal; an empty text removes it. Thread-safe.
 void set_status_line(std::string_view text);
 
 }  // namespace lm::cli

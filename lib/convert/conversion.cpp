@@ -13,7 +13,7 @@
 namespace lm::convert {
 namespace {
 
-bool is_a_model(const std::string& path) {
+bool is_model(const std::string& path) {
     const auto names = io::list_directory(path);
     return names.empty() || io::exists(path + "/config.json") || io::exists(path + "/latest");
 }
@@ -30,10 +30,12 @@ std::string_view name_of(Format format) {
 }
 
 Format detect_format(const std::string& path) {
-    if (!io::exists(path)) usage_error(path, "does not exist");
+    if (!io::exists(path))
+        usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
     if (!io::is_directory(path)) {
         if (path.ends_with(".safetensors")) return Format::hf_gpt2;
-        usage_error(path, "is neither a directory nor a .safetensors file");
+        usage_error(path,
+                    "is neither a directory nor a .safetensors file: give a checkpoint or a model");
     }
     const auto has = [&](const char* name) { return io::exists(path + "/" + name); };
     if (has("manifest.json") || has("latest") || !ckpt::steps_in(path).empty()) {
@@ -49,14 +51,17 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
                                 bool force) {
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
     if (force && io::is_directory(out)) {
-        if (!is_a_model(out)) {
-            usage_error(out, "is a directory that holds no model: --force does not replace it");
+        if (!is_model(out)) {
+            usage_error(
+                out,
+                "is a directory without a model: --force does not replace it: choose another name");
         }
         std::error_code error;
         const auto out_path = std::filesystem::canonical(out, error);
         for (const std::string& in : ins) {
             const auto in_path = std::filesystem::canonical(in, error);
-            if (contains(out_path, in_path)) usage_error(out, "holds {}: choose another name", in);
+            if (contains(out_path, in_path))
+                usage_error(out, "contains {}: choose another name", in);
         }
     }
     return io::AtomicDirectory::create(out, std::to_string(::getpid()), overwrite);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversion between model formats: what is asked for and reported, the format of a path, and the
-// directory that it makes.
+// A conversion between model formats: its request and its report, the format of a path, and the
+// output directory.
 #pragma once
 
 #include <functional>
@@ -17,21 +17,21 @@ namespace lm::convert {
 enum class Format { native, hf_gpt2 };
 std::string_view name_of(Format format);
 
-// What `path` is. Throws Error(usage) when it is neither.
+// Returns the format of the model at `path`. Throws Error(usage) when it has neither.
 Format detect_format(const std::string& path);
 
 struct ConversionRequest {
     std::string in;
     std::string out;
-    std::optional<DType> dtype;  // default: to Hugging Face as it is stored, to native fp32
+    std::optional<DType> dtype;  // default: to Hugging Face as stored, to native fp32
     i64 max_shard_bytes = 5'000'000'000;
-    std::string tokenizer;  // directory; empty: GPT-2's when the vocabulary is GPT-2's
+    std::string tokenizer;  // directory; empty: that of GPT-2 when the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
-    // Called with the directory that becomes OUT, before it does; what it throws ends the
-    // conversion.
+    // Called with the complete temporary directory of OUT before it gets its name. An exception
+    // ends the conversion without OUT. May be empty.
     std::function<void(const std::string& finished)> check;
-    std::function<void(i64 bytes)> progress;  // tensor bytes written so far; may be empty
+    std::function<void(i64 bytes)> progress;  // gets the tensor bytes written so far; may be empty
 };
 
 struct ConversionReport {
@@ -41,8 +41,9 @@ struct ConversionReport {
     i64 end_of_document = -1;
 };
 
-// Throws Error(usage) when `out` exists without `force`, lies around or is one of `ins`, or is a
-// directory that is no model at all: --force never removes anything else.
+// Creates the output directory of a conversion from `ins`. Throws Error(usage) when `out` exists
+// and not `force`, when it contains or is one of `ins`, or when it is not the directory of a model:
+// --force replaces nothing else.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

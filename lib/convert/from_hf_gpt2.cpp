@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Hugging Face GPT-2, a directory or one safetensors file, as a checkpoint of ours at step 0.
+#include "convert/from_hf_gpt2.hpp"
+
 #include <cstring>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
-#include "convert/from_hf_gpt2.hpp"
 #include "convert/gpt2_map.hpp"
 #include "convert/hf_files.hpp"
 #include "convert/transpose.hpp"
@@ -19,14 +21,22 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+Gpt2Model read_model(const std::string& path) {
+    if (!io::exists(path)) {
+        usage_error(path, "does not exist: only this file states the number of heads");
+    }
+    return gpt2_model(io::read_json(path), path);
+}
+
+// Writes a checkpoint at step 0.
 class Importer {
   public:
-    explicit Importer(const ConversionRequest& request)
+    Importer(const ConversionRequest& request, Gpt2Model model, HfTensors tensors)
         : request_(request),
-          model_(read_model(hf_config_path(request.in))),
-          tensors_(HfTensors::open(request.in)) {
-        dtype_ = request.dtype.value_or(DType::fp32);
-        table_ = spec::tensor_table(model_.config);
+          model_(std::move(model)),
+          tensors_(std::move(tensors)),
+          dtype_(request.dtype.value_or(DType::fp32)),
+          table_(spec::tensor_table(model_.config)) {
         for (size_t i = 0; i < table_.size(); ++i) index_[table_[i].name] = static_cast<i64>(i);
     }
 
@@ -45,22 +55,15 @@ class Importer {
     }
 
   private:
-    // Before the weights are looked for: which they are depends on it.
-    static Gpt2Model read_model(const std::string& path) {
-        if (!io::exists(path)) {
-            usage_error(path, "is missing: the number of heads stands only there");
-        }
-        return gpt2_model(io::read_json(path), path);
-    }
-
-    // Everything else in the files must be known to hold no parameters.
+    // Checks that all other tensors of the files are known not to be parameters.
     void check_rest(const std::set<std::string>& used, bool prefixed) const {
         for (const auto& [name, found] : tensors_.all()) {
             if (used.contains(name)) continue;
             std::string_view plain = name;
             if (prefixed && plain.starts_with(gpt2_prefix)) plain.remove_prefix(gpt2_prefix.size());
             if (!is_gpt2_buffer(plain)) {
-                run_error(found.file->path(), "tensor {} is not part of this GPT-2", name);
+                run_error(found.file->path(),
+                          "tensor {} is not part of a GPT-2 model of this configuration", name);
             }
             if (plain == "lm_head.weight") check_tied(found, prefixed);
         }
@@ -71,17 +74,19 @@ class Importer {
         const auto a = head.bytes();
         const auto b = word->bytes();
         if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
-            run_error(head.file->path(),
-                      "lm_head.weight is not wte.weight, although the model ties them");
+            run_error(
+                head.file->path(),
+                "lm_head.weight differs from wte.weight: only models with tied embeddings can be "
+                "converted");
         }
     }
 
     void import_tensor(const Gpt2Tensor& tensor, const std::string& name) {
         const HfTensors::Found* found = tensors_.find(name);
-        if (!found) run_error(request_.in, "tensor {} is missing", name);
+        if (!found) run_error(request_.in, "tensor {} is missing: is the model complete?", name);
         const std::optional<DType> type = ckpt::dtype_of_safetensors(found->entry->dtype);
         if (type != DType::fp32 && type != DType::bf16 && type != DType::fp16) {
-            run_error(found->file->path(), "tensor {} is {}: only F32, BF16 and F16 are read", name,
+            run_error(found->file->path(), "tensor {}: expected F32, BF16 or F16, got {}", name,
                       found->entry->dtype);
         }
         check_shape(tensor, *found);
@@ -94,8 +99,8 @@ class Importer {
         if (request_.progress) request_.progress(report_.n_bytes);
     }
 
-    const Shape& shape_of(const std::string& ours) const {
-        return table_[static_cast<size_t>(index_.at(ours))].shape;
+    const Shape& shape_of(const std::string& name) const {
+        return table_[static_cast<size_t>(index_.at(name))].shape;
     }
 
     i64 rows_of(const Gpt2Tensor& tensor) const {
@@ -110,19 +115,19 @@ class Importer {
         if (first.rank() == 2) wanted.push_back(first[1]);
         if (tensor.transposed) std::swap(wanted[0], wanted[1]);
         if (found.entry->shape == wanted) return;
-        run_error(found.file->path(), "tensor {} has shape {}, config.json needs {}",
-                  found.entry->name, io::Json(found.entry->shape).dump(), io::Json(wanted).dump());
+        run_error(found.file->path(), "tensor {}: expected shape {} by config.json, got {}",
+                  found.entry->name, io::Json(wanted).dump(), io::Json(found.entry->shape).dump());
     }
 
-    // Cuts their tensor into ours.
+    // Splits a Hugging Face tensor into the tensors of lm-utils.
     void split(const Gpt2Tensor& tensor, const Bytes& values) {
         const i64 size = size_of(dtype_);
         const i64 all_rows = rows_of(tensor);
         i64 row = 0;
-        for (const std::string& ours : tensor.parts) {
-            const Shape& shape = shape_of(ours);
+        for (const std::string& name : tensor.parts) {
+            const Shape& shape = shape_of(name);
             const i64 cols = shape.rank() == 2 ? shape[1] : 1;
-            Bytes& part = parts_[ours];
+            Bytes& part = parts_[name];
             part.resize(static_cast<size_t>(shape.numel() * size));
             if (tensor.transposed) {
                 copy_transposed(values.data() + row * size, all_rows, shape[0], cols, part);
@@ -172,17 +177,18 @@ class Importer {
     const ConversionRequest& request_;
     Gpt2Model model_;
     HfTensors tensors_;
-    DType dtype_ = DType::fp32;
+    DType dtype_;
     std::vector<spec::TensorSpec> table_;
     std::map<std::string, i64> index_;
-    std::map<std::string, Bytes> parts_;  // ours by name
+    std::map<std::string, Bytes> parts_;  // data of the tensors of lm-utils, by name
     ConversionReport report_;
 };
 
 }  // namespace
 
 ConversionReport from_hf_gpt2(const ConversionRequest& request) {
-    return Importer(request).run();
+    Gpt2Model model = read_model(hf_config_path(request.in));
+    return Importer(request, std::move(model), HfTensors::open(request.in)).run();
 }
 
 }  // namespace lm::convert

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a Hugging Face GPT-2 directory as a checkpoint of ours.
+// Converts a Hugging Face GPT-2 model to a checkpoint of lm-utils.
 #pragma once
 
 #include "convert/conversion.hpp"
 
 namespace lm::convert {
 
-// OUT appears whole or not at all; an existing one is Error(usage) unless `force`. Throws
-// Error(usage) naming the flag when the model cannot be expressed on the other side.
+// Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when
+// it exists and not `force`, and, naming the flag, when the other format cannot represent the
+// model.
 ConversionReport from_hf_gpt2(const ConversionRequest& request);
 
 }  // namespace lm::convert

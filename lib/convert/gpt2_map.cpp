@@ -10,7 +10,7 @@ namespace {
 
 struct Row {
     std::string_view theirs;
-    std::string_view ours[3];  // empty ones do not count
+    std::string_view ours[3];  // unused ones are empty
     bool transposed = false;
 };
 
@@ -71,13 +71,17 @@ spec::Activation activation_from(const std::string& name, const std::string& pat
         return spec::Activation::gelu_tanh;
     }
     if (name == "gelu") return spec::Activation::gelu_erf;
-    usage_error(path, "activation_function '{}' is none of gelu_new, gelu_fast, gelu", name);
+    usage_error(
+        path,
+        "expected activation_function gelu_new, gelu_fast, gelu_pytorch_tanh or gelu, got '{}'",
+        name);
 }
 
-// A switch of GPT2Config that changes the arithmetic and that we do not have.
+// Checks a switch of GPT2Config whose other value would change the arithmetic.
 void require(const io::Json& config, const std::string& key, bool wanted, const std::string& path) {
     if (io::json_get_or<bool>(config, key, wanted, path) == wanted) return;
-    usage_error(path, "'{}' is {}: such a model cannot be expressed here", key, !wanted);
+    usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models", key,
+                wanted, !wanted);
 }
 
 }  // namespace
@@ -102,7 +106,7 @@ bool is_gpt2_buffer(std::string_view name) {
 }
 
 void check_fits_gpt2(const spec::ModelConfig& config) {
-    constexpr std::string_view without = "Hugging Face's GPT-2 has no counterpart";
+    constexpr std::string_view without = "GPT-2 of Hugging Face does not support it";
     if (config.position != spec::PositionEmbedding::absolute) {
         usage_error("--position-embedding-type", "the model has {}: {}", name_of(config.position),
                     without);
@@ -129,7 +133,7 @@ void check_fits_gpt2(const spec::ModelConfig& config) {
 }
 
 io::Json gpt2_config(const spec::ModelConfig& config, i64 end_of_document, DType dtype) {
-    const bool usual_inner = config.ffn_hidden == 4 * config.hidden;
+    const bool default_inner = config.ffn_hidden == 4 * config.hidden;
     return {{"architectures", {"GPT2LMHeadModel"}},
             {"model_type", "gpt2"},
             {"vocab_size", config.vocab_size},
@@ -138,7 +142,7 @@ io::Json gpt2_config(const spec::ModelConfig& config, i64 end_of_document, DType
             {"n_embd", config.hidden},
             {"n_layer", config.n_layers},
             {"n_head", config.n_heads},
-            {"n_inner", usual_inner ? io::Json(nullptr) : io::Json(config.ffn_hidden)},
+            {"n_inner", default_inner ? io::Json(nullptr) : io::Json(config.ffn_hidden)},
             {"activation_function",
              config.activation == spec::Activation::gelu_erf ? "gelu" : "gelu_new"},
             {"resid_pdrop", config.hidden_dropout},
@@ -165,7 +169,8 @@ io::Json gpt2_generation_config(i64 end_of_document) {
 Gpt2Model gpt2_model(const io::Json& config, const std::string& path) {
     const auto type = io::json_get<std::string>(config, "model_type", path);
     if (type != "gpt2")
-        usage_error(path, "model_type is '{}', but only gpt2 can be converted", type);
+        usage_error(path, "expected model_type 'gpt2', got '{}': only GPT-2 can be converted",
+                    type);
     require(config, "tie_word_embeddings", true, path);
     require(config, "scale_attn_weights", true, path);
     require(config, "scale_attn_by_inverse_layer_idx", false, path);

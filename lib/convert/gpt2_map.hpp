@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's GPT-2 and ours: names, shapes and configuration. Nothing here touches files.
+// The correspondence between GPT-2 of Hugging Face and of lm-utils: tensor names, shapes,
+// configuration. Pure functions: no file is read or written.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@
 
 namespace lm::convert {
 
-// One tensor of Hugging Face's file: ours stacked along dimension 0, then transposed if so (their
-// Conv1D holds [in, out]).
+// One tensor of a Hugging Face file: the tensors `parts` of lm-utils, concatenated along dimension
+// 0 and then transposed if `transposed` (Conv1D of transformers stores [in, out]).
 struct Gpt2Tensor {
     std::string name;                // "transformer.h.0.attn.c_attn.weight"
     std::vector<std::string> parts;  // "layers.0.attention.query.weight", key, value
@@ -23,16 +24,17 @@ struct Gpt2Tensor {
 
 constexpr std::string_view gpt2_prefix = "transformer.";
 
-// In the order of PyTorch's state_dict.
+// Returns all tensors in the order of PyTorch's state_dict.
 std::vector<Gpt2Tensor> gpt2_tensors(i64 n_layers);
 
-// Does `name`, without prefix, belong to a GPT-2 file but hold no parameters (masks, tied head)?
+// Returns whether the tensor `name`, without prefix, may be in a GPT-2 file without being a
+// parameter: masks, and the tied head.
 bool is_gpt2_buffer(std::string_view name);
 
-// Throws Error(usage) naming the flag that Hugging Face's GPT-2 has no counterpart for.
+// Throws Error(usage) naming a flag of the model that GPT-2 of Hugging Face does not support.
 void check_fits_gpt2(const spec::ModelConfig& config);
 
-// config.json and generation_config.json. end_of_document -1: unknown, written as null.
+// Return config.json and generation_config.json. end_of_document -1: unknown, written as null.
 io::Json gpt2_config(const spec::ModelConfig& config, i64 end_of_document, DType dtype);
 io::Json gpt2_generation_config(i64 end_of_document);
 
@@ -40,7 +42,8 @@ struct Gpt2Model {
     spec::ModelConfig config;
     ckpt::TokenizerInfo tokenizer;
 };
-// Reads config.json. Throws Error(usage) for what we cannot express, Error(failure) for nonsense.
+// Parses config.json. Throws Error(usage) for a model that lm-utils does not support,
+// Error(failure) for missing and invalid fields.
 Gpt2Model gpt2_model(const io::Json& config, const std::string& path);
 
 }  // namespace lm::convert

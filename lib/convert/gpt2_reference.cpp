@@ -29,17 +29,16 @@ struct Matrix {
 
 class Reference {
   public:
-    explicit Reference(const std::string& model)
-        : model_(model),
-          path_(hf_config_path(model)),
-          config_(io::read_json(path_)),
-          tensors_(HfTensors::open(model)),
-          n_layers_(io::json_get<i64>(config_, "n_layer", path_)),
-          n_heads_(io::json_get<i64>(config_, "n_head", path_)),
-          width_(io::json_get<i64>(config_, "n_embd", path_)),
-          eps_(io::json_get_or<double>(config_, "layer_norm_epsilon", 1e-5, path_)),
-          tanh_gelu_(io::json_get_or<std::string>(config_, "activation_function", "gelu_new",
-                                                  path_) != "gelu") {}
+    // `config` is config.json, read from `path`.
+    Reference(std::string model, const io::Json& config, const std::string& path, HfTensors tensors)
+        : model_(std::move(model)),
+          tensors_(std::move(tensors)),
+          n_layers_(io::json_get<i64>(config, "n_layer", path)),
+          n_heads_(io::json_get<i64>(config, "n_head", path)),
+          width_(io::json_get<i64>(config, "n_embd", path)),
+          eps_(io::json_get_or<double>(config, "layer_norm_epsilon", 1e-5, path)),
+          tanh_gelu_(io::json_get_or<std::string>(config, "activation_function", "gelu_new",
+                                                  path) != "gelu") {}
 
     Values logits(std::span<const i32> tokens) const {
         const Values word = tensor("wte.weight");
@@ -64,9 +63,11 @@ class Reference {
     Values tensor(const std::string& name) const {
         const HfTensors::Found* found = tensors_.find("transformer." + name);
         if (!found) found = tensors_.find(name);
-        if (!found) run_error(model_, "tensor {} is missing", name);
+        if (!found) run_error(model_, "tensor {} is missing: is the model complete?", name);
         const std::optional<DType> type = ckpt::dtype_of_safetensors(found->entry->dtype);
-        if (!type) run_error(model_, "tensor {} has type {}", name, found->entry->dtype);
+        if (!type)
+            run_error(model_, "tensor {}: expected a type of lm-utils, got {}", name,
+                      found->entry->dtype);
         std::vector<float> values(found->bytes().size() / static_cast<size_t>(size_of(*type)));
         ckpt::convert_elements(found->bytes().data(), *type, values.data(), DType::fp32,
                                static_cast<i64>(values.size()));
@@ -97,7 +98,7 @@ class Reference {
         return y;
     }
 
-    // transformers' Conv1D: the weight is [in, out].
+    // Conv1D of transformers: weight [in, out], bias [out].
     Matrix conv1d(const Matrix& x, const std::string& name) const {
         const Values weight = tensor(name + ".weight");
         const Values bias = tensor(name + ".bias");
@@ -123,7 +124,7 @@ class Reference {
         return conv1d(y, prefix + "c_proj");
     }
 
-    // Token t of one head looks at the tokens up to itself.
+    // Causal attention of one head for token t; out [width] gets the head's part.
     void attend(const Matrix& qkv, i64 head, i64 t, double* out) const {
         const i64 d = width_ / n_heads_;
         const double* query = qkv.row(t) + head * d;
@@ -171,8 +172,6 @@ class Reference {
     }
 
     std::string model_;
-    std::string path_;
-    io::Json config_;
     HfTensors tensors_;
     i64 n_layers_;
     i64 n_heads_;
@@ -184,7 +183,8 @@ class Reference {
 }  // namespace
 
 std::vector<double> gpt2_reference_logits(const std::string& model, std::span<const i32> tokens) {
-    return Reference(model).logits(tokens);
+    const std::string path = hf_config_path(model);
+    return Reference(model, io::read_json(path), path, HfTensors::open(model)).logits(tokens);
 }
 
 }  // namespace lm::convert

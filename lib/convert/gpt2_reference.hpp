@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's forward pass by the book, in double precision and plain loops, straight from a Hugging
-// Face directory under their names. It shares nothing with lib/model: conversions are checked
-// against it. Follows transformers' modeling_gpt2.py.
+// The forward pass of GPT-2 in fp64 and plain loops, directly from a Hugging Face directory with
+// its tensor names. It shares no code with lib/model, so that conversions can be checked against
+// it. Follows modeling_gpt2.py of transformers.
 #pragma once
 
 #include <span>
@@ -12,7 +12,8 @@
 
 namespace lm::convert {
 
-// Logits [T, vocabulary] of one sequence of T tokens. Throws Error(failure) naming file and tensor.
+// Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. Throws Error(failure)
+// naming file and tensor.
 std::vector<double> gpt2_reference_logits(const std::string& model, std::span<const i32> tokens);
 
 }  // namespace lm::convert

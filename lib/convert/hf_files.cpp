@@ -36,7 +36,8 @@ HfTensors HfTensors::open(const std::string& path) {
     } else if (io::exists(index)) {
         tensors.add_index(path, index);
     } else {
-        usage_error(path, "has neither {} nor {}", single_file, index_file);
+        usage_error(path, "has neither {} nor {}: give the directory of a model", single_file,
+                    index_file);
     }
     return tensors;
 }
@@ -47,27 +48,28 @@ void HfTensors::add_file(const std::string& path) {
     const ckpt::SafetensorsReader& file = *files_.back();
     for (const ckpt::SafetensorsEntry& entry : file.entries()) {
         if (!tensors_.emplace(entry.name, Found{&file, &entry}).second) {
-            run_error(path, "tensor {} is in another shard too", entry.name);
+            run_error(path, "corrupt: tensor {} is in another shard, too", entry.name);
         }
     }
 }
 
 void HfTensors::add_index(const std::string& directory, const std::string& index) {
     const auto map = io::json_get<io::Json>(io::read_json(index), "weight_map", index);
-    if (!map.is_object()) run_error(index, "'weight_map' is not an object");
+    if (!map.is_object()) run_error(index, "corrupt: 'weight_map' is not an object");
     std::map<std::string, std::vector<std::string>> by_file;
     for (const auto& [tensor, file] : map.items()) {
         by_file[io::json_as<std::string>(file, "'" + tensor + "'", index)].push_back(tensor);
     }
     for (const auto& [file, names] : by_file) {
-        // The index must not make us read elsewhere.
+        // A file name in the index must not lead out of the directory.
         if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
-            run_error(index, "'{}' is not the name of a file beside it", file);
+            run_error(index, "corrupt: '{}' is not a plain file name", file);
         }
         add_file(directory + "/" + file);
         for (const std::string& name : names) {
             if (!files_.back()->find(name)) {
-                run_error(directory + "/" + file, "has no tensor {}, but the index says so", name);
+                run_error(directory + "/" + file, "corrupt: tensor {} of the index is missing",
+                          name);
             }
         }
     }
@@ -130,7 +132,9 @@ void copy_tokenizer(const std::string& from, const std::string& to) {
     constexpr std::array names{
         "tokenizer.json",  "tokenizer_config.json",   "vocab.json",        "merges.txt",
         "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
-    if (!io::is_directory(from)) usage_error("--tokenizer", "{} is not a directory", from);
+    if (!io::is_directory(from))
+        usage_error("--tokenizer", "{} is not a directory: give the directory of a tokenizer",
+                    from);
     int n_copied = 0;
     for (const char* name : names) {
         if (!io::exists(from + "/" + name)) continue;
@@ -138,7 +142,7 @@ void copy_tokenizer(const std::string& from, const std::string& to) {
         ++n_copied;
     }
     if (n_copied == 0) {
-        usage_error("--tokenizer", "{} holds no tokenizer.json, vocab.json or merges.txt", from);
+        usage_error("--tokenizer", "{} has no tokenizer.json, vocab.json or merges.txt", from);
     }
 }
 

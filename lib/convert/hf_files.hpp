@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face model directories as files: safetensors shards with their index, tokenizer files.
+// The files of Hugging Face model directories: safetensors shards and their index, tokenizer files.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 
 namespace lm::convert {
 
-// config.json of a model: in its directory, or beside its one .safetensors file.
+// Returns the path of config.json: in the directory of the model, or of its one .safetensors file.
 std::string hf_config_path(const std::string& model);
 
-// All tensors of a model directory, or of one .safetensors file.
+// The tensors of a model directory or of one .safetensors file.
 class HfTensors {
   public:
     struct Found {
@@ -27,7 +27,7 @@ class HfTensors {
     // Opens all safetensors files of the model `path`. Throws Error(usage) when there are none,
     // Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
-    // nullptr when there is none of that name.
+    // Returns nullptr when no tensor has that name.
     const Found* find(const std::string& name) const;
     const std::map<std::string, Found>& all() const { return tensors_; }
 
@@ -44,20 +44,20 @@ struct SizedName {
     i64 bytes = 0;
 };
 
-// Cuts tensors into shards as huggingface_hub does: greedily in the given order, a tensor larger
-// than `max_bytes` alone.
+// Splits tensors into shards as huggingface_hub does (split_state_dict_into_shards_factory):
+// greedily, in the given order; a tensor larger than `max_bytes` is a shard of its own.
 std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
                                                   i64 max_bytes);
-// "model-00001-of-00002.safetensors", or "model.safetensors" for the only one.
+// Returns "model-00001-of-00002.safetensors", or "model.safetensors" when there is only one.
 std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model");
-// model.safetensors.index.json
+// Returns the text of model.safetensors.index.json.
 std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
                        std::string_view stem = "model");
 
-// The tokenizer's files that lie in `from`, copied to `to`. Throws Error(usage) when there are
-// none.
+// Copies the tokenizer files of directory `from` to directory `to`. Throws Error(usage) when `from`
+// has none.
 void copy_tokenizer(const std::string& from, const std::string& to);
-// GPT-2's files as installed with the toolkit, and tokenizer_config.json.
+// Writes the tokenizer of GPT-2, which is installed with lm-utils, and tokenizer_config.json.
 void write_gpt2_tokenizer(const std::string& to, i64 max_length);
 
 }  // namespace lm::convert

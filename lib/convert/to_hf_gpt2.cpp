@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of ours as a directory that AutoModelForCausalLM.from_pretrained loads.
+#include "convert/to_hf_gpt2.hpp"
+
 #include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -10,7 +12,6 @@
 #include "ckpt/steps.hpp"
 #include "convert/gpt2_map.hpp"
 #include "convert/hf_files.hpp"
-#include "convert/to_hf_gpt2.hpp"
 #include "convert/transpose.hpp"
 #include "io/atomic.hpp"
 
@@ -21,13 +22,14 @@ constexpr i64 gpt2_vocabulary = 50257;
 
 using Bytes = std::vector<std::byte>;
 
+// Writes a directory that AutoModelForCausalLM.from_pretrained() loads.
 class Exporter {
   public:
-    explicit Exporter(const ConversionRequest& request)
-        : request_(request), checkpoint_(ckpt::open(request.in)) {
+    Exporter(const ConversionRequest& request, ckpt::Checkpoint checkpoint)
+        : request_(request), checkpoint_(std::move(checkpoint)) {
         const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // Masters are more exact than stored weights, unless these are what is asked for.
+        // Converts from the masters, which are more exact, unless the stored type is requested.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
@@ -55,9 +57,9 @@ class Exporter {
         tensors_.emplace(tensor.name, std::move(tensor));
     }
 
-    const Shape& shape_of(const std::string& ours) const {
-        const ckpt::TensorInfo* info = checkpoint_.find(ours);
-        if (!info) run_error(checkpoint_.path(), "has no tensor {}", ours);
+    const Shape& shape_of(const std::string& name) const {
+        const ckpt::TensorInfo* info = checkpoint_.find(name);
+        if (!info) run_error(checkpoint_.path(), "has no tensor {}", name);
         return info->shape;
     }
 
@@ -69,9 +71,9 @@ class Exporter {
         return tensor.transposed ? std::vector{first[1], rows} : std::vector{rows, first[1]};
     }
 
-    void load(const std::string& ours, std::byte* to) const {
-        const ckpt::Region all = ckpt::whole(shape_of(ours));
-        checkpoint_.load(ours, kind_,
+    void load(const std::string& name, std::byte* to) const {
+        const ckpt::Region all = ckpt::whole(shape_of(name));
+        checkpoint_.load(name, kind_,
                          {.box = all.box,
                           .flat_begin = 0,
                           .flat_end = all.flat_end,
@@ -164,7 +166,7 @@ class Exporter {
     ckpt::Checkpoint checkpoint_;
     DType dtype_ = DType::fp32;
     ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
-    std::vector<SizedName> sizes_;  // in the order of the state_dict
+    std::vector<SizedName> sizes_;  // in the order of PyTorch's state_dict
     std::map<std::string, Gpt2Tensor> tensors_;
     i64 n_written_ = 0;
     ConversionReport report_;
@@ -173,7 +175,7 @@ class Exporter {
 }  // namespace
 
 ConversionReport to_hf_gpt2(const ConversionRequest& request) {
-    return Exporter(request).run();
+    return Exporter(request, ckpt::open(request.in)).run();
 }
 
 }  // namespace lm::convert

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a row-major matrix and a part of its transpose.
+// Copies between a row-major matrix and a part of its transpose, in blocks of 32 x 32 that stay in
+// the L1 cache.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 namespace lm::convert {
 
-// to[col * to_stride + row] = from[row * cols + col], block by block to stay in the cache.
+// Computes to[col * to_stride + row] = from[row * cols + col].
 template <typename T>
 void transpose(const T* from, i64 rows, i64 cols, T* to, i64 to_stride) {
     constexpr i64 block = 32;
@@ -23,7 +24,7 @@ void transpose(const T* from, i64 rows, i64 cols, T* to, i64 to_stride) {
     }
 }
 
-// The way back: to[row * cols + col] = from[col * from_stride + row].
+// The inverse: computes to[row * cols + col] = from[col * from_stride + row].
 template <typename T>
 void untranspose(const T* from, i64 from_stride, i64 rows, i64 cols, T* to) {
     constexpr i64 block = 32;

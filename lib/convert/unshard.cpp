@@ -21,7 +21,7 @@ constexpr i64 chunk_bytes = i64{16} << 20;
 constexpr std::string_view ending = ".safetensors";
 constexpr std::string_view index_ending = ".safetensors.index.json";
 
-// Is `name` STEM-00001-of-00002.safetensors?
+// Returns whether `name` has the form STEM-00001-of-00002.safetensors.
 bool is_shard_of(std::string_view name, std::string_view stem) {
     if (!name.starts_with(stem) || !name.ends_with(ending)) return false;
     name.remove_prefix(stem.size());
@@ -40,12 +40,12 @@ class Unsharder {
         if (slash != request.out.npos) before_ = request.out.substr(0, slash + 1);
         stem_ = request.out.substr(before_.size());
         if (!stem_.ends_with(ending) || stem_.size() == ending.size()) {
-            usage_error(request.out, "does not end with NAME{}", ending);
+            usage_error(request.out, "expected a name that ends with NAME{}", ending);
         }
         stem_.resize(stem_.size() - ending.size());
         const DType stored = checkpoint.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // Masters are more exact than stored weights, unless these are what is asked for.
+        // Converts from the masters, which are more exact, unless the stored type is requested.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
@@ -81,17 +81,17 @@ class Unsharder {
         return request_.force ? io::Overwrite::yes : io::Overwrite::no;
     }
 
-    // Either form of an output of this name.
+    // Both forms of an earlier output: one file, or shards with an index.
     void refuse_existing() const {
         const std::string index = in(stem_ + std::string(index_ending));
         for (const std::string& path : {request_.out, index}) {
-            if (io::is_directory(path)) usage_error(path, "is a directory");
+            if (io::is_directory(path)) usage_error(path, "is a directory: choose another name");
             if (request_.force || !io::exists(path)) continue;
             usage_error(path, "exists already: use --force to replace it");
         }
     }
 
-    // Readers would mix them up.
+    // A reader could otherwise load old shards with the new index.
     void remove_earlier() const {
         for (const std::string& name : io::list_directory(directory_)) {
             const bool ours = name == stem_ + std::string(ending) ||
@@ -102,7 +102,8 @@ class Unsharder {
         }
     }
 
-    // Durable, under its temporary name yet.
+    // Writes one file and makes it durable under its temporary name: all shards are committed
+    // together at the end.
     ckpt::SafetensorsWriter write(const std::string& path, const std::vector<std::string>& names) {
         const ckpt::Manifest& manifest = checkpoint_.manifest();
         const ckpt::Metadata metadata{{"format", "pt"},
@@ -140,19 +141,21 @@ class Unsharder {
         }
     }
 
-    // What is copied as it is stays as it is; a conversion must not make infinities.
+    // Stored values are copied unchanged, even infinite ones; a conversion must not create
+    // infinities.
     void check_held(const std::string& tensor) const {
         if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(chunk_, dtype_) == 0) return;
-        run_error(checkpoint_.path(),
-                  "tensor {} has numbers that are not finite, or too large for {}: choose another "
-                  "--dtype",
-                  tensor, name_of(dtype_));
+        run_error(
+            checkpoint_.path(),
+            "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
+            "--dtype",
+            tensor, name_of(dtype_));
     }
 
     const ckpt::Checkpoint& checkpoint_;
     const UnshardRequest& request_;
     std::string directory_;
-    std::string before_;  // of OUT, with the slash
+    std::string before_;  // directory part of OUT, with the slash
     std::string stem_;
     DType dtype_ = DType::fp32;
     ckpt::SliceKind kind_ = ckpt::SliceKind::weight;

@@ -49,6 +49,8 @@ void AppendFile::make_buffer(size_t bytes) {
     if (!buffer_) throw std::bad_alloc();
 }
 
+// Without O_DIRECT: small writes are collected, so that a system call is worth its cost; large ones
+// go to the file directly, after the bytes that wait in the buffer.
 void AppendFile::write(std::span<const std::byte> bytes) {
     if (direct_.valid()) return write_direct(bytes);
     if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= unbuffered_bytes) flush();
@@ -63,6 +65,8 @@ void AppendFile::write(std::span<const std::byte> bytes) {
     n_buffered_ += bytes.size();
 }
 
+// With O_DIRECT every write starts at a multiple of the block size: bytes are copied into the
+// aligned buffer and leave it in whole blocks, 2 MiB at a time.
 void AppendFile::write_direct(std::span<const std::byte> bytes) {
     make_buffer(direct_buffer_bytes);
     while (!bytes.empty()) {
@@ -79,6 +83,7 @@ void AppendFile::write_whole_blocks() {
     const size_t whole = n_buffered_ / block_bytes * block_bytes;
     if (whole == 0) return;
     const std::span<const std::byte> blocks(buffer_.get(), whole);
+    // Some file systems accept O_DIRECT in open() and refuse the write with EINVAL.
     if (!checked::write_direct(direct_.get(), path_, blocks, n_written_))
         checked::write_at(fd_.get(), path_, blocks, n_written_);
     n_written_ += static_cast<i64>(whole);
@@ -109,11 +114,16 @@ void AppendFile::truncate(i64 size) {
              this->size(), size);
     if (size == this->size()) return;
     checked::truncate(fd_.get(), path_, size);
+    // After a cut within a block the end is not aligned, and later appends go through the page
+    // cache.
     n_written_ = size;
     n_buffered_ = n_flushed_ = 0;
     if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
 }
 
+// flock() locks belong to the open file description: they end with the descriptor, also when the
+// process is killed, so a lock is never left behind (flock(2)). An error other than EWOULDBLOCK
+// means that the file system has no locks.
 bool AppendFile::lock() {
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return false;

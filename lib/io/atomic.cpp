@@ -21,9 +21,13 @@
 namespace lm::io {
 namespace {
 
+// Appends are collected up to this size.
 constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 
+// Checks an output before any work is done. exists() uses lstat(): a dangling symbolic link exists,
+// too, and is replaced like a file. The check is repeated atomically by the rename of commit():
+// between the two another process may create the file.
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
     if (path.empty()) usage_error("output", "the file name is empty: give a name");
     if (!directory_wanted && path.ends_with('/')) {
@@ -111,6 +115,9 @@ struct AtomicFile::State {
     i64 n_written = 0;  // appended bytes that have left the buffer
     bool committed = false;
 
+    // O_EXCL makes the name unique: two writers of one path, even in one process, get different
+    // temporaries. The temporary is in the directory of the final name, since rename() works only
+    // within a file system.
     void create() {
         refuse_existing(path, overwrite, false);
         const std::string name = temporary_name(path);
@@ -123,6 +130,8 @@ struct AtomicFile::State {
     }
 
     State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {}
+    // Without a commit() the final name was never touched: removing the temporary undoes
+    // everything.
     ~State() {
         if (!committed && created()) without_throwing([&] { checked::unlink(temporary); });
     }
@@ -131,6 +140,8 @@ struct AtomicFile::State {
 
     bool created() const { return !temporary.empty(); }
 
+    // Positioned writes only: n_written is the end of the appended bytes whatever write_at() has
+    // written elsewhere, and threads do not share a file offset.
     void append(std::span<const std::byte> bytes) {
         checked::write_at(fd.get(), temporary, bytes, n_written);
         n_written += static_cast<i64>(bytes.size());
@@ -153,6 +164,9 @@ struct AtomicFile::State {
         n_buffered += bytes.size();
     }
 
+    // After fsync() the content is durable; the directory entry is not. A failed fsync() is final:
+    // the kernel may have dropped the dirty pages, and a second call could report success
+    // (fsync(2)). The file stays uncommitted, so that the destructor removes it.
     void sync() {
         flush();
         buffer.reset();
@@ -164,14 +178,18 @@ struct AtomicFile::State {
     void commit() {
         LM_CHECK(!committed, "{}: committed twice", path);
         if (fd.valid()) sync();
-        // From here on the content is durable. A crash before the rename leaves the temporary,
+        // The content is durable now. A crash before the rename leaves the temporary,
         // which stale_temporaries() finds.
+        // rename() replaces atomically: readers see the old or the new file. rename_new() fails if
+        // the name exists.
         if (overwrite == Overwrite::yes) {
             checked::rename(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {
             created_meanwhile(path);
         }
-        committed = true;  // the temporary name is gone, whatever fsync reports
+        committed = true;  // the temporary name does not exist any more, whatever fsync() reports
+        // Without this the new directory entry may be lost in a power cut, and with Overwrite::yes
+        // the old file would be back.
         checked::fsync_parent_of(path);
     }
 };
@@ -242,6 +260,7 @@ struct AtomicDirectory::State {
     State(const State&) = delete;
     State& operator=(const State&) = delete;
 
+    // A leftover of an interrupted run with the same suffix is removed first.
     void create(std::string_view suffix) {
         temporary = fmt::format("{}.tmp.{}", path, suffix);
         refuse_existing(path, overwrite, true);
@@ -252,8 +271,14 @@ struct AtomicDirectory::State {
 
     void commit() {
         LM_CHECK(!committed, "{}: committed twice", path);
+        // Files first, then their directories: an entry is durable only with its directory. A crash
+        // before the rename leaves the temporary directory, which create() with the same suffix
+        // removes.
         sync_tree(temporary);
         const bool replace = overwrite == Overwrite::yes && exists(path);
+        // rename() cannot replace a directory that is not empty, so the two names are exchanged: at
+        // every moment the final name has a complete directory. A crash after the exchange leaves
+        // the old content under the temporary name.
         if (replace) {
             checked::exchange_directories(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {

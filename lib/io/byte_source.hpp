@@ -10,7 +10,7 @@
 
 namespace lm::io {
 
-// A descriptor, its name in messages, and one block of bytes that can be looked at before they are
+// A descriptor, its name in messages, and one block of bytes that can be inspected before they are
 // consumed: a pipe cannot be read twice.
 class ByteSource {
   public:

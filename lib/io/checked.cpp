@@ -21,6 +21,7 @@
 namespace lm::io {
 namespace {
 
+// Returns the remedy for an errno that the user can do something about.
 std::string_view remedy(int error_number) {
     switch (error_number) {
         case ENOSPC:
@@ -62,6 +63,7 @@ auto retried(Call call) {
     }
 }
 
+// Through syscall(): the wrapper exists only since glibc 2.28.
 int renameat2(const std::string& from, const std::string& to, unsigned flags) {
     return static_cast<int>(
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
@@ -72,6 +74,9 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
               parent_of(path));
 }
 
+// Returns whether a rename or link failed because the file system lacks the operation: EINVAL
+// (flags of renameat2(), rename(2)), ENOSYS (old kernel), EOPNOTSUPP and EPERM (no hard links,
+// link(2)), EMLINK (too many links).
 bool unsupported(int error_number) {
     return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP ||
            error_number == EPERM || error_number == EMLINK;
@@ -127,6 +132,7 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
         const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
         if (n < 0 && errno == EINVAL && may_be_invalid && action == fault::Action::none)
             return false;
+        // A short write is continued; POSIX allows 0 only when the device is full.
         if (n <= 0) system_error(path, "write", n == 0 ? ENOSPC : errno);
         bytes = bytes.subspan(static_cast<size_t>(n));
         offset += n;
@@ -156,6 +162,8 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
     loff_t from = 0;
     loff_t to = offset;
     if (faulted("write", path)) system_error(path, "write", errno);
+    // Within the kernel first: no copy through user space, and shared blocks on btrfs, XFS and
+    // NFS 4.2.
     while (from < n) {
         const ssize_t got = retried([&] {
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
@@ -164,7 +172,7 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
         if (got == 0)
             run_error(
                 source_path,
-                "became shorter while it was being copied: copy it again when nobody writes to it");
+                "became shorter while it was being copied: stop its writer and copy it again");
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
             system_error(path, "write", errno);
         break;  // copy_file_range() does not support these file systems: copy below
@@ -177,7 +185,7 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
         if (got == 0)
             run_error(
                 source_path,
-                "became shorter while it was being copied: copy it again when nobody writes to it");
+                "became shorter while it was being copied: stop its writer and copy it again");
         write_at(fd, path, std::span(block).first(static_cast<size_t>(got)), to);
         from += got;
         to += got;

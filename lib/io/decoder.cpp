@@ -21,7 +21,7 @@ constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
-// What all decoders share: counting, verification and the errors, which name the position.
+// Base class of the decoders: counting, verification, and errors that name the position.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -30,6 +30,8 @@ class SourceStream : public InputStream {
     i64 verified_bytes() const override { return verified_; }
     int descriptor() const override { return source_.fd(); }
 
+    // A decoder returns as few bytes per call as one block of input gives: repeat until `out` is
+    // full.
     i64 read(std::span<std::byte> out) override {
         size_t filled = 0;
         while (filled < out.size()) {
@@ -85,6 +87,8 @@ class SourceStream : public InputStream {
     i64 verified_ = 0;
 };
 
+// Uncompressed data: the bytes that peek() has read first, then reads directly into the caller's
+// buffer.
 class PlainStream final : public SourceStream {
   public:
     explicit PlainStream(ByteSource source) : SourceStream(std::move(source), Compression::none) {}
@@ -106,6 +110,9 @@ class PlainStream final : public SourceStream {
     }
 };
 
+// RFC 1952. A member is a header, deflate data, CRC-32 and length; inflate() checks both and
+// returns Z_STREAM_END at the end of a member, so only complete members are verified. The next
+// member needs inflateReset().
 class GzipStream final : public SourceStream {
   public:
     GzipStream(ByteSource source, bool continued)
@@ -146,6 +153,7 @@ class GzipStream final : public SourceStream {
     }
 
     size_t inflate_some(std::span<const std::byte> in, std::span<std::byte> out) {
+        // Cleared before inflate(): a file that ends after this call ends within a member.
         between_members_ = false;
         z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
         z_.avail_in = static_cast<uInt>(in.size());
@@ -158,7 +166,8 @@ class GzipStream final : public SourceStream {
         if (result == Z_STREAM_END) {
             verified(n);
             end_member();
-        } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        } else if (result != Z_OK &&
+                   result != Z_BUF_ERROR) {  // Z_BUF_ERROR: needs more input or output
             fail(result);
         }
         return n;
@@ -220,6 +229,8 @@ class XzStream final : public SourceStream {
             lzma_.avail_in = in.size();
             lzma_.next_out = reinterpret_cast<u8*>(out.data());
             lzma_.avail_out = out.size();
+            // With LZMA_CONCATENATED only LZMA_FINISH lets the decoder end: more streams could
+            // follow.
             const lzma_ret result = lzma_code(&lzma_, in.empty() ? LZMA_FINISH : LZMA_RUN);
             source_.consume(in.size() - lzma_.avail_in);
             ended_ = result == LZMA_STREAM_END;
@@ -261,6 +272,9 @@ class XzStream final : public SourceStream {
     bool ended_ = false;
 };
 
+// RFC 8878. ZSTD_decompressStream() returns 0 at the end of a frame, after it has checked the
+// content checksum if the frame has one; other results are hints of the size of the next input.
+// Skippable frames give no content.
 class ZstdStream final : public SourceStream {
   public:
     ZstdStream(ByteSource source, bool continued)
@@ -268,6 +282,7 @@ class ZstdStream final : public SourceStream {
           context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
           any_frame_(continued) {
         LM_CHECK(context_ != nullptr, "ZSTD_createDCtx() returned a null pointer");
+        // zstd refuses windows above 128 MiB by default (ZSTD_d_windowLogMax).
         ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
     }
 

@@ -24,7 +24,7 @@ enum class Action { none, fail, short_write, kill, cached_only };
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
 
-// Applies `action` to the `at`-th operation from now on, for tests in the same process;
+// Applies `action` to the `at`-th operation after this call, for tests in the same process;
 // Action::none disarms.
 void arm(Action action, i64 at);
 

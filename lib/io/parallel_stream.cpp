@@ -22,7 +22,7 @@ namespace {
 struct Block {
     enum class Kind {
         content,
-        end,    // of the file
+        end,    // the file has ended
         serial  // no complete unit at `begin`: a serial decoder continues there
     };
 
@@ -69,6 +69,8 @@ class RingStream : public InputStream {
                 break;
             }
             Block& block = wait_full();
+            // The block stays full. Bytes that this call has copied are lost with the exception:
+            // the stream must not be read again.
             if (block.error) std::rethrow_exception(block.error);
             if (block.kind == Block::Kind::serial) {
                 serial_ = continue_at(block.begin);
@@ -180,7 +182,7 @@ class RingStream : public InputStream {
 
     std::vector<Block> ring_;
     std::mutex fill_mutex_;  // held around fill(); locked before mutex_
-    std::mutex mutex_;       // of n_filled_, n_emptied_, stopped_, ended_ and Block::full
+    std::mutex mutex_;       // guards n_filled_, n_emptied_, stopped_, ended_ and Block::full
     std::condition_variable changed_;
     i64 n_filled_ = 0, n_emptied_ = 0;
     bool stopped_ = false, ended_ = false;

@@ -52,7 +52,7 @@ ByteSource source_at(const std::string& path, i64 begin) {
 using namespace std::string_view_literals;
 
 constexpr int max_unit_threads = 4;         // each decompresses more than one encoder consumes
-constexpr i64 unit_memory = i64{12} << 20;  // of one unit: compressed and decompressed
+constexpr i64 unit_memory = i64{12} << 20;  // needed by one unit, compressed and decompressed
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten
 // bytes of its header.

@@ -31,8 +31,8 @@ class InputStream {
     virtual i64 compressed_bytes_read() const = 0;
     // Returns how much of the content read so far is verified by checksums of the format: up to the
     // end of the last complete gzip member or zstd frame with a checksum, or of the last block
-    // where units are decompressed in parallel. Of an xz file nothing until its end, then
-    // everything. Of plain data everything.
+    // where units are decompressed in parallel. An xz file is
+    // verified only at its end; plain data counts as verified.
     virtual i64 verified_bytes() const = 0;
     // Returns the descriptor of the file, for fstat() and the like: reading from it or seeking
     // would lose data.

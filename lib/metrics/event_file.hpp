@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TensorBoard event file: length-prefixed, checksummed records of hand-encoded protobuf
-// (tensorflow/core/util/event.proto). Only scalars and the session mark. A torn last record is
-// tolerated by readers, so the file is only ever appended to.
+// Writes a TensorBoard event file: length-prefixed, checksummed records (TFRecord) of hand-encoded
+// protobuf (tensorflow/core/util/event.proto), with scalars and the session mark only. Readers
+// tolerate a torn last record, so appending is enough.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@
 
 namespace lm::metrics {
 
-// One record with its framing, ready to append.
+// Each function returns one record with its framing, ready to append.
 std::string version_event(double unix_time_s);
-// Tells readers to drop what earlier files of the directory say about `step` and later ones.
+// Makes readers ignore the values of earlier files of the directory for `step` and later steps.
 std::string purge_event(double unix_time_s, i64 step);
 std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, float value);
 
@@ -28,11 +28,11 @@ class EventFile {
     // writes the version record and, with `resume_step`, the purge record. Throws Error(failure).
     static EventFile create(const std::string& directory, std::optional<i64> resume_step);
 
-    // Queued until flush(). Steps must not be negative.
+    // Queues a value until flush(). `step` must not be negative.
     void scalar(i64 step, std::string_view tag, double value);
     i64 queued() const { return n_queued_; }
-    // Appends what is queued in one write. A failure is a warning, and the end of this file: a
-    // training does not stop because of a full disk.
+    // Appends the queued values in one write. A failure is a warning and ends this file: a full
+    // disk must not stop a training.
     void flush();
 
     const std::string& path() const { return path_; }

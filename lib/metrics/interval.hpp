@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulates iterations between two log lines: the loss is the mean over the steps that were made,
-// times are step times only, so that an evaluation or a save does not inflate the next line.
+// Accumulates iterations between two log lines. The loss is the mean over the iterations with an
+// optimizer step. Only step times count, so that an evaluation or a save does not inflate the next
+// line.
 #pragma once
 
 #include <optional>
@@ -10,20 +11,20 @@
 
 namespace lm::metrics {
 
-// One iteration as the loop saw it.
+// The measurements of one iteration.
 struct IterationRecord {
-    double loss = 0;      // of this iteration's global batch
+    double loss = 0;      // mean over the global batch
     bool stepped = true;  // false: the optimizer step was skipped
-    bool finite = true;   // of loss and gradients
-    i64 samples = 0;      // of this iteration
+    bool finite = true;   // loss and gradients are finite
+    i64 samples = 0;
     i64 tokens = 0;
     double elapsed_s = 0;
-    double flops = 0;        // per device, of this iteration; hardware formula
-    double model_flops = 0;  // per device, without recomputation: what MFU counts
+    double flops = 0;        // per device, including recomputation
+    double model_flops = 0;  // per device, without recomputation, as MFU counts
 };
 
-// What an interval has gathered; a checkpoint keeps it, so that the first line of a resumed run is
-// the one that the undisturbed run prints.
+// The sums of an interval. A checkpoint keeps them, so that the first line of a resumed run is the
+// same as that of an uninterrupted run.
 struct IntervalSums {
     i64 n = 0, stepped = 0, not_finite = 0;
     double loss = 0, elapsed_s = 0, samples = 0, tokens = 0, flops = 0, model_flops = 0;

@@ -19,7 +19,7 @@ struct LoggedIteration {
     std::optional<i64> consumed_samples, consumed_tokens, global_batch;
     std::optional<double> flops_per_s;  // per device
     std::optional<double> unix_time_s;  // stamps without a zone count as UTC
-    size_t digest = 0;                  // of the line from "iteration" on
+    size_t digest = 0;                  // hash of the line from "iteration" to its end
 };
 
 // "will use batch size rampup starting from global batch size ..."
@@ -37,10 +37,10 @@ struct LogLine {
         ramp     // the batch ramp
     };
     Kind kind = Kind::other;
-    LoggedIteration iteration;          // of Kind::iteration
-    i64 loaded_iteration = 0;           // of Kind::loaded
-    LoggedRamp ramp;                    // of Kind::ramp
-    std::optional<double> unix_time_s;  // of Kind::start and Kind::clock
+    LoggedIteration iteration;          // valid for Kind::iteration
+    i64 loaded_iteration = 0;           // valid for Kind::loaded
+    LoggedRamp ramp;                    // valid for Kind::ramp
+    std::optional<double> unix_time_s;  // valid for Kind::start and Kind::clock
     // Lines of iterations in it that are cut or mixed with other output, so that a needed field has
     // no valid value.
     i64 n_damaged = 0;

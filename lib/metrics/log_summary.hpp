@@ -20,7 +20,7 @@ struct LogStop {
                              // the first one logged minus an interval
     double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
-    std::optional<double> unix_time_s;  // of the end of the stop
+    std::optional<double> unix_time_s;  // end of the stop
     i64 repeated() const {
         return last_iteration > resumed_after ? last_iteration - resumed_after : 0;
     }
@@ -114,7 +114,7 @@ class LogSummary {
     std::optional<double> tokens_per_sample_;
     LogSums sums_;
     std::deque<Recent> recent_;
-    std::deque<size_t> digests_;  // of the last lines
+    std::deque<size_t> digests_;  // digests of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
     // Since the last logged iteration.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training reports, and its forms: Megatron's log line and validation block (so that
-// existing log tools work) and JSON Lines. The records hold base units; sinks format them.
+// The records that a training reports and their text forms: the log line and validation block of
+// Megatron (so that existing log tools work) and JSON Lines. Records hold base units; sinks format
+// them.
 #pragma once
 
 #include <optional>
@@ -10,56 +11,56 @@
 
 namespace lm::metrics {
 
-// A logged iteration: means over the iterations since the last one (the interval).
+// A logged iteration: means over the interval, the iterations since the previous logged one.
 struct StepRecord {
     i64 iteration = 0;
     i64 total_iterations = 0;
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;
-    double step_s = 0;         // wall time per iteration, evaluations and saves left out
-    double learning_rate = 0;  // of the next iteration, as Megatron prints it
+    double step_s = 0;         // wall time per iteration, without evaluations and saves
+    double learning_rate = 0;  // for the next iteration, as Megatron prints it
     i64 global_batch = 0;
-    std::optional<double> loss;        // mean over the steps that were made; none: no step was made
-    std::optional<double> loss_scale;  // with fp16
-    std::optional<double> grad_norm;   // before clipping
-    std::optional<double> num_zeros;   // with --log-num-zeros-in-grad
+    std::optional<double> loss;         // mean over the iterations with a step; nullopt: none
+    std::optional<double> loss_scale;   // with fp16
+    std::optional<double> grad_norm;    // before clipping
+    std::optional<double> num_zeros;    // with --log-num-zeros-in-grad
     std::optional<double> params_norm;  // with --log-params-norm
     std::optional<i64> seq_length;      // with curriculum learning
-    i64 skipped_iterations = 0;         // in the interval: steps that were not made
-    i64 nan_iterations = 0;             // of them, because of a non-finite loss or gradient
+    i64 skipped_iterations = 0;         // iterations of the interval without a step
+    i64 nan_iterations = 0;             // those with a non-finite loss or gradient
     double samples_per_s = 0;
     double tokens_per_s = 0;
     double flops_per_s = 0;     // per device, by Megatron's formula (cost::iteration_flops)
-    std::optional<double> mfu;  // of the device's dense peak; none where the peak is not known
-    double unix_time_s = 0;     // when it was logged
+    std::optional<double> mfu;  // relative to the dense peak; nullopt: peak unknown
+    double unix_time_s = 0;     // time of logging
 };
 
-// One set, evaluated once.
+// One evaluation of one dataset.
 struct ValidationRecord {
-    std::string name = "validation";  // or the set's own
+    std::string name = "validation";  // or the name of the dataset
     std::string when;                 // "iteration 1000", "the end of training for val data"
     i64 iteration = 0;
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;
     double loss = 0;
-    i64 n_tokens = 0;  // over which the loss is the mean
+    i64 n_tokens = 0;  // number of tokens in the mean
     double elapsed_s = 0;
     double unix_time_s = 0;
 };
 
-double perplexity(double loss);  // exp(min(20, loss)), as Megatron
+double perplexity(double loss);  // exp(min(20, loss)), as in Megatron
 
-// One line each, without the newline; the block is three lines: dashes, text, dashes.
+// Return the text without a newline at the end; the block has three lines: dashes, text, dashes.
 std::string log_line(const StepRecord& record);
 std::string validation_line(const ValidationRecord& record);
 std::string validation_block(const ValidationRecord& record);
 
-// One JSON object, without the newline. Keys of a step: kind "step", time (Unix seconds),
+// Return one JSON object without a newline. Keys of a step: kind "step", time (Unix seconds),
 // iteration, total_iterations, consumed_samples, consumed_tokens, step_s, learning_rate,
 // global_batch_size, lm_loss, loss_scale, grad_norm, num_zeros, params_norm, seq_length,
 // skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu; those that do
-// not apply are left out. Keys of a validation: kind "validation", time, name, iteration,
-// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. What is not finite is null.
+// not apply are omitted. Keys of a validation: kind "validation", time, name, iteration,
+// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Values that are not finite are null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalars of a training under Megatron-DeepSpeed's tags and axes, so that its dashboards and
-// renaming tools go on working: each series by iteration, samples, tokens (training.py,
-// training_log and evaluate_and_print_results). The series by iteration lie in DIR, those by
-// samples, tokens and gigaflos in DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos: the mark that
-// hides what a resumed run replaces holds for all series of a directory, so one directory has one
-// axis.
+// Writes the scalars of a training with the tags and axes of Megatron-DeepSpeed (training.py,
+// training_log() and evaluate_and_print_results()), so that its dashboards and tools work: each
+// series by iteration, samples and tokens. The series by iteration are in DIR, the others in
+// DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos: the purge record of a resumed run holds for
+// all series of a directory, so a directory has one axis.
 #pragma once
 
 #include <optional>
@@ -18,13 +17,13 @@ namespace lm::metrics {
 
 struct TensorBoardOptions {
     std::string directory;
-    // A resumed run's counters at its first iteration: what earlier files say from there on is
-    // hidden.
+    // The counters of a resumed run at its first iteration: readers ignore later values of earlier
+    // files.
     struct Start {
         i64 iteration, samples, tokens;
     };
     std::optional<Start> resume;
-    i64 queue_size = 1000;        // events kept back at most
+    i64 queue_size = 1000;        // maximum number of queued events
     bool batch_size = false;      // --log-batch-size-to-tensorboard
     bool validation_ppl = false;  // --log-validation-ppl-to-tensorboard
     bool timers = false;          // --log-timers-to-tensorboard: iteration-time
@@ -42,9 +41,9 @@ class TensorBoard {
     TensorBoard(TensorBoard&&) = default;
     TensorBoard& operator=(TensorBoard&&) = default;
 
-    // Every iteration; `record.loss` is that iteration's own loss.
+    // Call for every iteration, with the loss of that iteration.
     void iteration(const StepRecord& record);
-    // Every logged iteration: times and rates of the interval. Flushes.
+    // Call for every logged iteration, with times and rates of the interval. Flushes.
     void interval(const StepRecord& record);
     void validation(const ValidationRecord& record);  // flushes
     void flush();

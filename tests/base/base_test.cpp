@@ -12,14 +12,14 @@
 using namespace lm;
 using test::caught;
 
-TEST_CASE("digests are XXH3") {
-    // Of the empty input, from the reference implementation.
+TEST_CASE("digests are XXH3-128") {
+    // Digest of the empty input, from the reference implementation.
     CHECK(hash64("") == 0x2d06800538d394c2);
     CHECK(digest("") == "xxh3:99aa06d3014798d86001c324468d497f");
     CHECK(digest("a") != digest("b"));
 }
 
-TEST_CASE("a digest over pieces is the digest of the whole") {
+TEST_CASE("the digest of several updates is that of all bytes") {
     std::string text;
     for (int i = 0; i < 5000; ++i) text += std::to_string(i);
     Digester digester;
@@ -37,8 +37,8 @@ TEST_CASE("a digest over pieces is the digest of the whole") {
     CHECK(moved.finish() == digest(text));
 }
 
-TEST_CASE("the digest of a large file is the one over its blocks' digests, at any time") {
-    // Values that side files hold.
+TEST_CASE("BlockDigester: the digest over the digests of the blocks, after any update") {
+    // Values of metadata files.
     BlockDigester digester;
     CHECK(digester.finish() == "xxh3-64m:99aa06d3014798d86001c324468d497f");
     std::string block(static_cast<size_t>(BlockDigester::block_bytes), 'x');
@@ -95,7 +95,7 @@ TEST_CASE("errors carry an exit code and one line") {
     CHECK(ours.says("odd"));
 }
 
-TEST_CASE("the log sink gets what is said, and nothing is said without one") {
+TEST_CASE("the log sink gets all messages; without a sink they are dropped") {
     std::vector<std::string> seen;
     set_log_sink([&](Severity severity, std::string_view text) {
         seen.push_back((severity == Severity::warning ? "W " : "N ") + std::string(text));

@@ -29,7 +29,7 @@ u16 nearest(float value, u16 below, Widen widen) {
 
 }  // namespace
 
-TEST_CASE("every 16-bit float survives the way to fp32 and back") {
+TEST_CASE("every 16-bit float is the same after conversion to fp32 and back") {
     for (u32 i = 0; i < 65536; ++i) {
         const auto bits = static_cast<u16>(i);
         if (std::isnan(fp32_from_bf16(bits))) {
@@ -65,7 +65,7 @@ TEST_CASE("bf16 rounds to nearest even") {
     }
 }
 
-TEST_CASE("fp16 rounds to nearest even, subnormal numbers included") {
+TEST_CASE("fp16 rounds to nearest even, also subnormal numbers") {
     CHECK(fp16_from_fp32(1.0F) == 0x3c00);
     CHECK(fp16_from_fp32(65504.0F) == 0x7bff);
     CHECK(fp16_from_fp32(65519.0F) == 0x7bff);

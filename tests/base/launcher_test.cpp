@@ -42,7 +42,7 @@ const std::map<std::string, std::string> srun = {{"SLURM_PROCID", "5"},
 
 }  // namespace
 
-TEST_CASE("a process that no launcher started is alone") {
+TEST_CASE("a process without a launcher is the only rank") {
     const Launched launched = Variables{}.started();
     CHECK(launched.by == Launcher::none);
     CHECK(launched.rank == 0);
@@ -52,7 +52,7 @@ TEST_CASE("a process that no launcher started is alone") {
     CHECK(slurm_job(Variables{}.get()).empty());
 }
 
-TEST_CASE("each launcher tells rank, number of ranks and rank on the host") {
+TEST_CASE("each launcher states rank, number of ranks and rank on the host") {
     struct Case {
         Launcher launcher;
         std::map<std::string, std::string> told;
@@ -79,7 +79,7 @@ TEST_CASE("each launcher tells rank, number of ranks and rank on the host") {
     CHECK(variables.started({}).by == Launcher::none);
 }
 
-TEST_CASE("srun --mpi=pmix tells the number of ranks by the step") {
+TEST_CASE("srun --mpi=pmix: the variables of the step state the number of ranks") {
     Variables variables{srun};
     variables.values["PMIX_RANK"] = "5";
     const Launched launched = variables.started();
@@ -88,7 +88,7 @@ TEST_CASE("srun --mpi=pmix tells the number of ranks by the step") {
     CHECK(launched.in_slurm_step);
 }
 
-TEST_CASE("of several launchers the caller's first one counts") {
+TEST_CASE("of several launchers the first in the caller's list is used") {
     // mpirun within a job of Slurm starts its daemons as a step.
     Variables variables{srun};
     variables.values["OMPI_COMM_WORLD_RANK"] = "11";
@@ -98,18 +98,18 @@ TEST_CASE("of several launchers the caller's first one counts") {
     CHECK(variables.started({Launcher::torchrun}).by == Launcher::none);
 }
 
-TEST_CASE("a job script outside srun is alone") {
+TEST_CASE("a job script outside srun is the only rank") {
     const Variables batch{{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}};
     CHECK(batch.started().by == Launcher::none);
     CHECK(slurm_job(batch.get()) == "7");
 }
 
-TEST_CASE("half of a launcher's variables, or empty ones, are none") {
+TEST_CASE("an incomplete or empty set of variables is ignored") {
     CHECK(Variables{{{"RANK", "3"}}}.started().by == Launcher::none);
     CHECK(Variables{{{"PMI_RANK", "3"}, {"PMI_SIZE", ""}}}.started().by == Launcher::none);
 }
 
-TEST_CASE("variables that contradict themselves are named") {
+TEST_CASE("an error names a variable with an invalid value") {
     CHECK(Variables{{{"RANK", "8"}, {"WORLD_SIZE", "8"}}}.refused(
         "RANK: '8' in the environment is not a number from 0 to 7"));
     CHECK(Variables{{{"RANK", "-1"}, {"WORLD_SIZE", "8"}}}.refused("RANK: '-1'"));
@@ -119,7 +119,7 @@ TEST_CASE("variables that contradict themselves are named") {
     CHECK_THROWS_WITH(rank_on_host(local.get()), Contains("SLURM_LOCALID: 'first'"));
 }
 
-TEST_CASE("ranks of torchrun meet where it says") {
+TEST_CASE("the meeting point of torchrun is MASTER_ADDR and MASTER_PORT") {
     Variables variables{
         {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "6000"}}};
     const Launched launched = variables.started();
@@ -136,7 +136,7 @@ TEST_CASE("ranks of torchrun meet where it says") {
         "MASTER_ADDR: is not set: set it to the address and port where the ranks connect");
 }
 
-TEST_CASE("ranks of srun meet on the step's first host, at the job's port") {
+TEST_CASE("the meeting point of srun is the first host of the step and the port of the job") {
     Variables variables{srun};
     const Launched launched = variables.started();
     const MeetingPoint point = meeting_point(launched, variables.get());
@@ -169,7 +169,7 @@ TEST_CASE("the first host of a node list") {
     CHECK(first_host("") == "");
 }
 
-TEST_CASE("the key of a start is the same in its processes, and another in the next start") {
+TEST_CASE("key_of_start: equal in all processes of a launch, different in the next launch") {
     Variables variables{srun};
     const std::string key = key_of_start(variables.get());
     variables.values["SLURM_PROCID"] = "4";

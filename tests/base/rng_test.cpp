@@ -9,7 +9,7 @@
 
 using namespace lm;
 
-TEST_CASE("philox gives the known answers of Random123") {
+TEST_CASE("philox returns the known answers of Random123") {
     constexpr u64 ones = ~u64{0};
     CHECK(philox(0, 0, 0) == Philox4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
     CHECK(philox(ones, ones, ones) == Philox4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
@@ -36,7 +36,7 @@ TEST_CASE("normal numbers have the moments of a normal distribution") {
     CHECK(std::abs(2 * product / n) < 0.015);
 }
 
-TEST_CASE("uniform numbers lie in [0, 1) and fill it evenly") {
+TEST_CASE("uniform numbers are in [0, 1) and evenly distributed") {
     constexpr int n = 100'000, n_bins = 10;
     int bins[n_bins] = {};
     for (int i = 0; i < n; ++i) {

@@ -26,7 +26,7 @@ TEST_CASE("every task runs exactly once on any number of threads") {
     }
 }
 
-TEST_CASE("run_ranges covers the range in pieces of the grain") {
+TEST_CASE("run_ranges covers the range in parts of the grain") {
     ThreadPool pool(3);
     for (i64 n : {i64{0}, i64{1}, i64{99}, i64{100}, i64{101}}) {
         std::vector<int> hits(static_cast<size_t>(n));
@@ -55,7 +55,7 @@ TEST_CASE("an exception of a task is rethrown after all tasks have ended") {
     CHECK(ended == 3);
 }
 
-TEST_CASE("many tiny runs follow each other") {
+TEST_CASE("many short runs in sequence") {
     ThreadPool pool(4);
     i64 total = 0;
     std::atomic<i64> sum = 0;
@@ -78,14 +78,14 @@ TEST_CASE("plain writes of the tasks are visible after the run") {
         CHECK(values[static_cast<size_t>(task)] == 500 * (task + 1));
 }
 
-TEST_CASE("pools come and go") {
+TEST_CASE("many pools are created and destroyed") {
     for (int i = 0; i < 200; ++i) {
         ThreadPool pool(1 + i % 5);
         if (i % 2 == 0) pool.run(3, [](i64, int) {});
     }
 }
 
-TEST_CASE("on_start runs on every worker but the caller") {
+TEST_CASE("on_start runs on every worker except the caller") {
     static std::atomic<int> started = 0;
     started = 0;
     {

@@ -39,7 +39,7 @@ TEST_CASE("counts") {
     CHECK(parse_count("n", "9223372036854775807") == std::numeric_limits<i64>::max());
 }
 
-TEST_CASE("junk in counts is refused") {
+TEST_CASE("text that is not a count is refused") {
     for (const char* text : {"",
                              " ",
                              "5Mx",
@@ -111,7 +111,7 @@ TEST_CASE("durations") {
     }
 }
 
-TEST_CASE("floating numbers") {
+TEST_CASE("floating-point numbers") {
     CHECK(parse_number("x", "0.1") == 0.1);
     CHECK(parse_number("x", "3e-4") == 3e-4);
     CHECK(parse_number("x", "-2") == -2);
@@ -121,7 +121,7 @@ TEST_CASE("floating numbers") {
     }
 }
 
-TEST_CASE("numbers for people") {
+TEST_CASE("formatting of sizes, counts and durations") {
     CHECK(human_size(0) == "0 B");
     CHECK(human_size(1023) == "1023 B");
     CHECK(human_size(1024) == "1.00 KiB");

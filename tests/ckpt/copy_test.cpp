@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies: whole or not there, verified, going on where a killed one was.
+// Copies of steps: complete or absent, verified, continued after a kill.
 #include "ckpt/copy.hpp"
 
 #include <sys/wait.h>
@@ -52,7 +52,7 @@ bool good(const std::string& step) {
 
 }  // namespace
 
-TEST_CASE("copy: the whole step, and its weights alone") {
+TEST_CASE("copy: the whole step, and the weights only") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const std::string step = save_step(scratch / "a", config, 7, 1);
@@ -83,13 +83,15 @@ TEST_CASE("copy: the whole step, and its weights alone") {
     CHECK(copied.manifest().counters.consumed_samples == 56);
     CHECK(copied.load_fp32("layers.1.mlp.up.weight", SliceKind::weight) ==
           Checkpoint::open(step).load_fp32("layers.1.mlp.up.weight", SliceKind::weight));
-    // Of a step without optimizer state nothing is left out.
+    // A step without optimizer state is copied completely.
     const CopyPlan again = plan_copy(copied, true);
     CHECK(is_copied(again, weights));
     CHECK(again.documents.size() == 2);
 }
 
-TEST_CASE("copy: one that fails or is killed anywhere shows nothing, and is gone on with") {
+TEST_CASE(
+    "copy: after a failure or kill at any operation no step is visible, and the next copy "
+    "continues") {
     const auto config = test::small_model();
     const test::ScratchDirectory source;
     const std::string step = save_step(source / "a", config, 1, 1);
@@ -135,7 +137,7 @@ TEST_CASE("copy: one that fails or is killed anywhere shows nothing, and is gone
     }
 }
 
-TEST_CASE("copy: of what is found only good regions are kept") {
+TEST_CASE("copy: only valid regions of an earlier copy are kept") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const std::string step = save_step(scratch / "a", config, 3, 1);
@@ -148,7 +150,7 @@ TEST_CASE("copy: of what is found only good regions are kept") {
         test::write(temporary + "/" + name, text);
         return text;
     };
-    // Of another step everything but the header, which says the same, is copied again.
+    // The copy of another step keeps only the header, which is the same.
     const std::string weights = leave(other, "weights-00000.safetensors");
     // Part of a file with a flipped bit, a file that is too long, and one that is not wanted.
     std::string optim = leave(step, "optim-00000.safetensors");
@@ -156,7 +158,7 @@ TEST_CASE("copy: of what is found only good regions are kept") {
     optim[optim.size() / 2] = static_cast<char>(optim[optim.size() / 2] ^ 1);
     test::write(temporary + "/optim-00000.safetensors", optim);
     const std::string whole = leave(step, "optim-00001.safetensors");
-    test::write(temporary + "/optim-00001.safetensors", whole + "behind");
+    test::write(temporary + "/optim-00001.safetensors", whole + "after");
     test::write(temporary + "/stray", "x");
     const CopyResult result = copy_all(step, to);
     CHECK(good(to));
@@ -168,23 +170,23 @@ TEST_CASE("copy: of what is found only good regions are kept") {
     CHECK_FALSE(io::exists(temporary));
 }
 
-TEST_CASE("copy: a damaged source, a place that is taken, two at a time") {
+TEST_CASE("copy: a corrupt source, an existing destination, two copies at a time") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const std::string step = save_step(scratch / "a", config, 3, 1);
     const std::string other = save_step(scratch / "other", config, 3, 2);
     const std::string to = scratch / "copied";
     copy_all(other, to);
-    CHECK_THAT(test::error_of([&] { copy_all(step, to); }), Contains("is there already"));
+    CHECK_THAT(test::error_of([&] { copy_all(step, to); }), Contains("exists already"));
     CHECK_FALSE(io::exists(copy_temporary(to)));
 
     const std::string file = step + "/optim-00001.safetensors";
     std::string bytes = test::read(file);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
-    CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
-               Contains("optim-00001.safetensors: tensor layers.1") &&
-                   Contains("do not fit their checksum"));
+    CHECK_THAT(
+        test::error_of([&] { copy_all(step, to, true); }),
+        Contains("optim-00001.safetensors: tensor layers.1") && Contains("checksum mismatch"));
     CHECK(test::read(to + "/index-00000.json") == test::read(other + "/index-00000.json"));
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
@@ -193,7 +195,7 @@ TEST_CASE("copy: a damaged source, a place that is taken, two at a time") {
         auto lock = io::AppendFile::open(copy_temporary(to) + "/lock");
         REQUIRE(lock.lock());
         CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
-                   Contains("another copy to this place is at work"));
+                   Contains("another copy to this place is running"));
     }
     CHECK(copy_all(step, to, true).n_kept > 0);
     CHECK(good(to));

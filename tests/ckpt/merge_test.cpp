@@ -49,7 +49,7 @@ i64 n_wrong(const Checkpoint& checkpoint, const spec::ModelConfig& config, F wan
 
 }  // namespace
 
-TEST_CASE("merge: the average of two layouts, by weights") {
+TEST_CASE("merge: the weighted average of two layouts") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const Checkpoint a = step_of(scratch / "a", config, 10, 1);
@@ -80,7 +80,7 @@ TEST_CASE("merge: the average of two layouts, by weights") {
                   [&](i64 tensor, i64 i) { return static_cast<float>(value(tensor, i, 2)); }) == 0);
 }
 
-TEST_CASE("merge: types of the result") {
+TEST_CASE("merge: element types of the result") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const Checkpoint a = step_of(scratch / "a", config, 1, 1);
@@ -97,7 +97,7 @@ TEST_CASE("merge: types of the result") {
     CHECK(merged({{half}, {a}}, scratch / "mixed").manifest().tensors[0].dtype == DType::fp32);
 }
 
-TEST_CASE("merge: what cannot be averaged") {
+TEST_CASE("merge: values that cannot be averaged are refused") {
     const test::ScratchDirectory scratch;
     auto config = test::small_model();
     const Checkpoint a = step_of(scratch / "a", config, 1, 1);

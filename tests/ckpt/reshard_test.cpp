@@ -30,7 +30,7 @@ i64 n_different(const Checkpoint& a, const Checkpoint& b) {
 
 }  // namespace
 
-TEST_CASE("reshard: every number and the run's state are the same, whichever the layouts") {
+TEST_CASE("reshard: all numbers and the state of the run are the same for any layouts") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const spec::ParallelConfig source =
@@ -63,7 +63,7 @@ TEST_CASE("reshard: every number and the run's state are the same, whichever the
     }
 }
 
-TEST_CASE("reshard: weights alone, and what cannot be") {
+TEST_CASE("reshard: weights only; invalid layouts are refused") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     test::Buffers buffers(config, {});
@@ -88,6 +88,6 @@ TEST_CASE("reshard: weights alone, and what cannot be") {
     test::write(file, bytes);
     const auto damaged = Checkpoint::open(weights.path());
     CHECK_THAT(test::error_of([&] { reshard(damaged, 2, 1, scratch / "c", nullptr); }),
-               Contains("do not fit their checksum"));
+               Contains("checksum mismatch"));
     CHECK(io::list_directory(scratch / "c").empty());
 }

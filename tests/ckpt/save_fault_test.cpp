@@ -17,8 +17,8 @@ using test::Buffers;
 
 namespace {
 
-// What a directory holds after a save that may have been cut: step 1 with salt 1, or step 2 (or a
-// second step 1) with salt 2, never a mix.
+// Checks a directory after a save that may have been interrupted: step 1 with salt 1, or step 2 (or
+// a second step 1) with salt 2, never a mix.
 void check_whole(const std::string& directory, const spec::ModelConfig& config, bool may_be_new) {
     const Checkpoint checkpoint = open(directory);
     const i64 salt = checkpoint.manifest().state.at("salt").get<i64>();

@@ -20,7 +20,7 @@ using test::Buffers;
 namespace {
 
 // All ranks' shards of a (dp, pp, tp) grid as one checkpoint, one writer per rank; the flat buffer
-// of each model-parallel rank is cut over the data-parallel ranks as ZeRO does.
+// of each model-parallel rank is sharded over the data-parallel ranks, as in ZeRO.
 void save_grid(const Generation& generation, const spec::ModelConfig& config,
                const spec::ParallelConfig& parallel, i64 iteration, i64 salt) {
     SaveInfo info = test::info_of(config, iteration);
@@ -50,7 +50,7 @@ void save_grid(const Generation& generation, const spec::ModelConfig& config,
 
 }  // namespace
 
-TEST_CASE("a saved model is loaded bit for bit, with its counters and configuration") {
+TEST_CASE("a saved model is loaded bitwise, with its counters and configuration") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -81,7 +81,7 @@ TEST_CASE("a saved model is loaded bit for bit, with its counters and configurat
     CHECK(checkpoint.load_fp32("embedding.word.weight", SliceKind::master).size() == 101 * 24);
 }
 
-TEST_CASE("any layout loads what any layout wrote") {
+TEST_CASE("any layout loads a checkpoint of any layout") {
     const auto config = test::small_model();
     const std::vector<spec::ParallelConfig> layouts{{.tp = 1, .pp = 1, .dp = 1},
                                                     {.tp = 2, .pp = 1, .dp = 3},
@@ -96,7 +96,7 @@ TEST_CASE("any layout loads what any layout wrote") {
 }
 
 // A rank of a large job must not touch the files of all others.
-TEST_CASE("a share of a step opens the files that a load needs, and no more") {
+TEST_CASE("a share of a step opens only the files that a load needs") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 16};
@@ -111,7 +111,7 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
         n_parts += share.n_parts_read();
         n_files += share.n_files_opened();
     }
-    CHECK(n_parts == 64);  // each part was looked at by one of them
+    CHECK(n_parts == 64);  // each part was read by one of the shares
     CHECK(n_files == all.n_files_opened());
 
     const auto one = Checkpoint::open(path, {63, 64});
@@ -122,13 +122,13 @@ TEST_CASE("a share of a step opens the files that a load needs, and no more") {
             tensor, SliceKind::exp_avg,
             {.box = {Shape{0}, Shape{24}}, .flat_begin = 0, .flat_end = 24, .data = row.data()});
     };
-    load_row("layers.0.attention.norm.weight");  // small: it lies on one or two of the 16
+    load_row("layers.0.attention.norm.weight");  // small: one or two of the 16 have it
     CHECK(one.n_parts_read() <= 1 + 4);
     CHECK(one.n_files_opened() <= n_before + 2);
     test::check_grid(one, config, parallel, 1);
 }
 
-TEST_CASE("parts of several writers, and those of earlier versions, load alike") {
+TEST_CASE("index parts of several writers and of earlier versions load") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -162,7 +162,7 @@ TEST_CASE("parts of several writers, and those of earlier versions, load alike")
     }
 }
 
-TEST_CASE("what a share has not looked at is checked when it is used") {
+TEST_CASE("files outside the share are verified when a load uses them") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     save_grid(claim(scratch.path()), config, {.dp = 4}, 3, 1);
@@ -207,7 +207,7 @@ TEST_CASE("16-bit weights with fp32 masters") {
         Contains("has no exp_avg"));
 }
 
-TEST_CASE("another model is refused with the tensor's name") {
+TEST_CASE("a checkpoint of another model is refused with the name of the tensor") {
     const test::ScratchDirectory scratch;
     auto config = test::small_model();
     Buffers buffers(config, {});
@@ -225,7 +225,7 @@ TEST_CASE("another model is refused with the tensor's name") {
                Contains("layers.0.mlp.up.weight") && Contains("[96, 24]") && Contains("[60, 24]"));
 }
 
-TEST_CASE("every flipped bit is found") {
+TEST_CASE("every flipped bit is detected") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -260,7 +260,7 @@ TEST_CASE("every flipped bit is found") {
     load_all();
 }
 
-TEST_CASE("open() believes only complete steps and says what it does") {
+TEST_CASE("open() opens only complete steps and warns about a fallback") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -269,7 +269,7 @@ TEST_CASE("open() believes only complete steps and says what it does") {
     CHECK_THAT(test::error_of([&] { open(scratch / "none"); }, Exit::usage),
                Contains("does not exist"));
     CHECK_THAT(test::error_of([&] { open(scratch.path()); }, Exit::usage),
-               Contains("holds no checkpoint"));
+               Contains("has no checkpoint"));
     const Generation generation = claim(scratch.path());
     for (const i64 step : {5, 9, 20, 30}) {
         save(generation, test::info_of(config, step), buffers.pieces());
@@ -280,7 +280,7 @@ TEST_CASE("open() believes only complete steps and says what it does") {
     CHECK(open(scratch / "global_step9/").manifest().counters.iteration == 9);
     CHECK(warnings.empty());
 
-    // A rolled-back run: what came after the step in `latest` is the last choice.
+    // After a rollback the steps later than `latest` are the last choice.
     set_latest(scratch.path(), 20);
     io::remove_tree(scratch / "global_step20/manifest.json");
     CHECK(open(scratch.path()).manifest().counters.iteration == 9);
@@ -298,7 +298,7 @@ TEST_CASE("open() believes only complete steps and says what it does") {
     set_log_sink(nullptr);
 }
 
-TEST_CASE("a newer run takes over") {
+TEST_CASE("a newer run supersedes an older one") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});

@@ -42,7 +42,7 @@ const spec::LocalTensor& local_of(const Buffers& buffers, const spec::ModelConfi
 
 }  // namespace
 
-TEST_CASE("verify: a good step, damage in data, numbers that are not finite") {
+TEST_CASE("verify: a valid step, corrupt data, numbers that are not finite") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -79,7 +79,7 @@ TEST_CASE("verify: a good step, damage in data, numbers that are not finite") {
     CHECK_THAT(verify(step, nullptr).problems.at(0), Contains("no manifest.json"));
 }
 
-TEST_CASE("verify: a tensor that is covered twice and not everywhere") {
+TEST_CASE("verify: a tensor with overlapping slices and gaps") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -97,7 +97,7 @@ TEST_CASE("verify: a tensor that is covered twice and not everywhere") {
     CHECK_THAT(result.problems[0], Contains("embedding.word.weight (weight): element 0 is in no"));
 }
 
-TEST_CASE("diff: the same tensors from two layouts are equal, one changed number is found") {
+TEST_CASE("diff: equal tensors of two layouts are equal, one changed number is found") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     Buffers buffers(config, {});
@@ -133,7 +133,7 @@ TEST_CASE("diff: the same tensors from two layouts are equal, one changed number
     CHECK(differences(d, e).at(0).only == "only in " + d);
 }
 
-TEST_CASE("prune: what the rules keep") {
+TEST_CASE("prune: the steps that the rules keep") {
     const std::vector<i64> steps{100, 200, 250, 300, 350, 400};
     CHECK(steps_to_remove(steps, {2, 0, {}}, 400) == std::vector<i64>{100, 200, 250, 300});
     CHECK(steps_to_remove(steps, {0, 200, {}}, 400) == std::vector<i64>{100, 250, 300, 350});
@@ -143,7 +143,7 @@ TEST_CASE("prune: what the rules keep") {
     CHECK(steps_to_remove({}, {1, 0, {}}, std::nullopt).empty());
 }
 
-TEST_CASE("prune: a removal that was interrupted is finished by the next") {
+TEST_CASE("prune: finish_removals completes an interrupted removal") {
     const test::ScratchDirectory scratch;
     for (const char* name : {"global_step1", "global_step2", "global_step3.tmp.removed"}) {
         io::make_directories(scratch / name);

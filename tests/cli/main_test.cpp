@@ -64,9 +64,9 @@ TEST_CASE("errors are one line and the exit code") {
     const Ended verb = run_child({"sub", "--al"}, [] { return 0; });
     CHECK(verb.err == "lm-x: --al: unknown option: did you mean --all?\nTry 'lm-x sub --help'.\n");
 
-    const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is gone"); });
+    const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is missing"); });
     CHECK(failed.code == 3);
-    CHECK(failed.err == "lm-x: a\\nb: is gone\n");
+    CHECK(failed.err == "lm-x: a\\nb: is missing\n");
     const Ended memory = run_child({}, []() -> int { throw std::bad_alloc(); });
     CHECK(memory.code == 3);
     CHECK(memory.err == "lm-x: out of memory\n");
@@ -78,16 +78,16 @@ TEST_CASE("errors are one line and the exit code") {
 TEST_CASE("notes and warnings") {
     const auto body = [] {
         lm::note("--load: nothing there yet: starting from the beginning");
-        lm::warn("x.bin: larger than its index says");
+        lm::warn("x.bin: larger than its index states");
         return 0;
     };
     CHECK(run_child({"--num-workers", "2"}, body).err ==
           "lm-x: note: --num-workers: ignored: data is read by mmap\n"
           "lm-x: note: --load: nothing there yet: starting from the beginning\n"
-          "lm-x: warning: x.bin: larger than its index says\n");
+          "lm-x: warning: x.bin: larger than its index states\n");
 }
 
-TEST_CASE("of many ranks the first one speaks for all about the command line") {
+TEST_CASE("of several ranks only rank 0 prints errors of the command line") {
     const auto as_rank = [](const char* rank, const std::vector<std::string>& arguments) {
         return in_child([&] {
             setenv("OMPI_COMM_WORLD_RANK", rank, 1);
@@ -107,7 +107,7 @@ TEST_CASE("of many ranks the first one speaks for all about the command line") {
     CHECK(as_rank("3", {"--nonsense"}).err.empty());
 }
 
-TEST_CASE("what cannot be written to standard output is an error") {
+TEST_CASE("a failed write to standard output is an error") {
     const auto body = [] {
         lm::cli::write_stdout("data\n");
         return 0;
@@ -134,7 +134,7 @@ TEST_CASE("what cannot be written to standard output is an error") {
     CHECK(error_stays.code == 75);
 }
 
-TEST_CASE("a closed pipe ends a filter quietly") {
+TEST_CASE("a closed pipe ends a filter without a message") {
     const Ended ended = in_child([] {
         std::signal(SIGPIPE, SIG_DFL);
         int fds[2];
@@ -151,7 +151,7 @@ TEST_CASE("a closed pipe ends a filter quietly") {
     CHECK(ended.err.empty());
 }
 
-TEST_CASE("closed descriptors are not taken by files of ours") {
+TEST_CASE("files never get the number of a closed standard descriptor") {
     const Ended ended = in_child([] {
         close(0);
         return run({}, [] { return open("/dev/null", O_RDONLY) > 2 ? 0 : 99; });

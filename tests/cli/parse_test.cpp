@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command line means: values, spellings, order, verbs, and every complaint.
+// Parsing of command lines: values, spellings, order, verbs, and all errors.
 #include <catch2/catch.hpp>
 #include <optional>
 #include <string>
@@ -79,14 +79,14 @@ std::string complaint(Options& options, const Arguments& arguments) {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "nothing given leaves the defaults") {
+TEST_CASE_METHOD(Fixture, "an empty command line keeps the defaults") {
     CHECK(parse({}) == Options::Parsed::run);
     CHECK(args.n == 7);
     CHECK_FALSE(args.maybe.has_value());
     CHECK_FALSE(options.given("--n"));
 }
 
-TEST_CASE_METHOD(Fixture, "values stand behind the name or behind an equals sign") {
+TEST_CASE_METHOD(Fixture, "values follow the name or an equals sign") {
     parse({"--n", "5", "--name=a=b", "--lr=1e-5", "-j", "--text", "", "--maybe", "3"});
     CHECK(args.n == 5);
     CHECK(args.name == "a=b");
@@ -99,13 +99,14 @@ TEST_CASE_METHOD(Fixture, "values stand behind the name or behind an equals sign
     CHECK_FALSE(options.given("--size"));
 }
 
-TEST_CASE_METHOD(Fixture, "an empty value after an equals sign takes nothing else") {
+TEST_CASE_METHOD(Fixture,
+                 "an empty value after an equals sign does not consume the next argument") {
     parse({"--name=", "--n", "3"});
     CHECK(args.name.empty());
     CHECK(args.n == 3);
 }
 
-TEST_CASE_METHOD(Fixture, "numbers as people write them") {
+TEST_CASE_METHOD(Fixture, "numbers with units and underscores") {
     parse({"--n", "5_000_000", "--maybe", "300B", "--size", "2GiB", "--time", "30m", "--counts",
            "5M"});
     CHECK(args.n == 5'000'000);
@@ -115,7 +116,7 @@ TEST_CASE_METHOD(Fixture, "numbers as people write them") {
     CHECK(args.counts == std::vector<i64>{5'000'000});
 }
 
-TEST_CASE_METHOD(Fixture, "negative numbers are values, though counts refuse them") {
+TEST_CASE_METHOD(Fixture, "negative numbers are values, but counts refuse them") {
     parse({"--lr", "-1e-3", "--weights", "-1", "-2", "--ratio", "-.5"});
     CHECK(args.lr == -1e-3);
     CHECK(args.weights == std::vector<double>{-1, -2});
@@ -125,19 +126,19 @@ TEST_CASE_METHOD(Fixture, "negative numbers are values, though counts refuse the
     CHECK_THAT(complaint(options, {"--n", "-5"}), Catch::StartsWith("--n: '-5' is not a count"));
 }
 
-TEST_CASE_METHOD(Fixture, "the last one wins, also for options of several values") {
+TEST_CASE_METHOD(Fixture, "the last occurrence wins, also for options with several values") {
     parse({"--n", "1", "--count=2", "-n", "3", "--input", "a", "b", "--json", "--input", "c"});
     CHECK(args.n == 3);
     CHECK(args.input == Arguments{"c"});
 }
 
-TEST_CASE_METHOD(Fixture, "several values go on to the next option") {
+TEST_CASE_METHOD(Fixture, "several values end at the next option") {
     parse({"--input", "a", "-", "[x]", "%%", "--disable-bias-linear"});
     CHECK(args.input == Arguments{"a", "-", "[x]", "%%"});
     CHECK_FALSE(args.bias);
 }
 
-TEST_CASE_METHOD(Fixture, "unknown options are errors that name the nearest") {
+TEST_CASE_METHOD(Fixture, "unknown options: the error names the nearest one") {
     CHECK(complaint(options, {"--coumt", "4"}) == "--coumt: unknown option: did you mean --count?");
     CHECK(complaint(options, {"--lr_decay_style=x"}) ==
           "--lr_decay_style: unknown option: did you mean --lr-decay-style?");
@@ -148,7 +149,7 @@ TEST_CASE_METHOD(Fixture, "unknown options are errors that name the nearest") {
     CHECK(complaint(options, {"-z"}) == "-z: unknown option");
 }
 
-TEST_CASE("no suggestion leads to a refused option or a far longer one") {
+TEST_CASE("refused and far longer options are not suggested") {
     bool skip = false;
     i64 lr = 0;
     Options options("lm-x", "x");
@@ -166,7 +167,7 @@ TEST_CASE("no suggestion leads to a refused option or a far longer one") {
         "--skip-train-iteration-rage: unknown option: did you mean --skip-train-iteration-range?");
 }
 
-TEST_CASE("options of another program are taken without a note and not shown") {
+TEST_CASE("hidden options of another program are accepted without a note") {
     i64 n = 0, m = 0;
     Options options("lm-x", "x");
     options.value("--n", &n, "N", "count");
@@ -189,7 +190,7 @@ TEST_CASE_METHOD(Fixture, "no abbreviations") {
     CHECK(complaint(options, {"--jso"}) == "--jso: unknown option: did you mean --json?");
 }
 
-TEST_CASE_METHOD(Fixture, "junk in a number names the option") {
+TEST_CASE_METHOD(Fixture, "an invalid number: the error names the option") {
     CHECK_THAT(complaint(options, {"--n", "5x"}), Catch::StartsWith("--n: "));
     CHECK_THAT(complaint(options, {"--lr", "fast"}), Catch::StartsWith("--lr: "));
     CHECK_THAT(complaint(options, {"--size", "2Q"}), Catch::StartsWith("--size: "));
@@ -204,8 +205,8 @@ TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") 
     CHECK(complaint(options, {"--name", "--"}) == "--name: needs a value (NAME)");
 }
 
-TEST_CASE_METHOD(Fixture, "a flag takes no value") {
-    CHECK(complaint(options, {"--json=yes"}) == "--json: takes no value");
+TEST_CASE_METHOD(Fixture, "a flag has no value") {
+    CHECK(complaint(options, {"--json=yes"}) == "--json: has no value: remove the text after =");
     CHECK(complaint(options, {"--json", "yes"}) == "yes: unexpected operand");
 }
 
@@ -216,7 +217,7 @@ TEST_CASE_METHOD(Fixture, "a wrong choice lists the choices") {
     CHECK(args.style == "linear");
 }
 
-TEST_CASE_METHOD(Fixture, "accepted flags are noted once, with their values skipped") {
+TEST_CASE_METHOD(Fixture, "accepted flags give one note, and their values are skipped") {
     Arguments notes;
     lm::set_log_sink([&notes](lm::Severity severity, std::string_view message) {
         CHECK(severity == lm::Severity::note);
@@ -233,7 +234,7 @@ TEST_CASE_METHOD(Fixture, "accepted flags are noted once, with their values skip
     CHECK(options.given("--num-workers"));
 }
 
-TEST_CASE_METHOD(Fixture, "refused flags say why") {
+TEST_CASE_METHOD(Fixture, "refused flags: the error states the reason") {
     CHECK(complaint(options, {"--use-cpu-initialization"}) ==
           "--use-cpu-initialization: weights do not depend on the device");
     CHECK(complaint(options, {"--expert-parallel", "2"}) ==
@@ -241,7 +242,7 @@ TEST_CASE_METHOD(Fixture, "refused flags say why") {
     CHECK(complaint(options, {"--expert-parallel"}) == "--expert-parallel: there are no experts");
 }
 
-TEST_CASE_METHOD(Fixture, "flags that are not built yet are kept for the program") {
+TEST_CASE_METHOD(Fixture, "flags that are not implemented yet are in given_later()") {
     parse({"--codecarbon-dir", "x", "--async-save", "--codecarbon-dir=y"});
     REQUIRE(options.given_later().size() == 2);
     CHECK(options.given_later()[0].name == "--codecarbon-dir");
@@ -251,13 +252,13 @@ TEST_CASE_METHOD(Fixture, "flags that are not built yet are kept for the program
     CHECK(options.given_later().empty());
 }
 
-TEST_CASE_METHOD(Fixture, "help and version win over what comes later or is unknown") {
+TEST_CASE_METHOD(Fixture, "help and version win over later and unknown options") {
     CHECK(parse({"-h"}) == Options::Parsed::help);
     CHECK(parse({"--nonsense", "--help"}) == Options::Parsed::help);
     CHECK(parse({"--version", "--help"}) == Options::Parsed::version);
 }
 
-TEST_CASE("operands: each gets its least number, the rest go where more are taken") {
+TEST_CASE("operands: each gets its minimum, the first that accepts more gets the rest") {
     std::string out;
     std::vector<std::string> in;
     std::optional<std::string> step;
@@ -325,17 +326,17 @@ TEST_CASE("verbs have their own options") {
           "frobnicate: unknown command: use one of ls, prune");
     CHECK(complaint(options, {}) == "command: missing as first argument: use one of ls, prune");
     CHECK(complaint(options, {"--json", "ls"}) ==
-          "--json: stands before the command: put it behind");
+          "--json: options follow the command: write it after the command");
     CHECK(options.parse({"--version"}) == Options::Parsed::version);
     CHECK(options.chosen_verb() == nullptr);
 }
 
-TEST_CASE("a program may have verbs beside its own work") {
+TEST_CASE("a program may have verbs and operands") {
     std::vector<std::string> input;
     std::string prefix;
     Options options("lm-preprocess", "tokenize");
     options.values("--input", &input, "FILE", "files");
-    options.verb("info", "tell", [] { return 0; }).positional("P", &prefix, "prefix");
+    options.verb("info", "print", [] { return 0; }).positional("P", &prefix, "prefix");
     CHECK(options.parse({"--input", "info"}) == Options::Parsed::run);
     CHECK(input == Arguments{"info"});
     CHECK(options.chosen_verb() == nullptr);
@@ -353,7 +354,7 @@ TEST_CASE("declaring a name twice or without dashes is a bug") {
     CHECK_THROWS_AS(options.given("--nonsense"), lm::Error);
 }
 
-TEST_CASE_METHOD(Fixture, "any command line is understood or refused, nothing else") {
+TEST_CASE_METHOD(Fixture, "any command line is parsed or refused (random command lines)") {
     const Arguments words = {"--n",
                              "--n=",
                              "-n",

@@ -34,7 +34,7 @@ int work(i64 total, bool quiet, double seconds, bool finish = true) {
     return 0;
 }
 
-// What a child with a terminal of `columns` as its standard error writes there.
+// Returns the output of a child whose standard error is a terminal of `columns`.
 std::string on_terminal(unsigned short columns, const std::function<int()>& body) {
     int master = -1;
     struct winsize size = {24, columns, 0, 0};
@@ -61,7 +61,7 @@ size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("on a terminal one line is redrawn at most six times a second and cleared") {
+TEST_CASE("on a terminal one line is redrawn at most six times per second and cleared") {
     const std::string text = on_terminal(80, [] { return work(20'000'000, false, 10); });
     const size_t redraws = count(text, "reading:");
     CHECK(redraws >= 50);
@@ -71,7 +71,7 @@ TEST_CASE("on a terminal one line is redrawn at most six times a second and clea
     CHECK(text.ends_with("\r\x1b[K"));
 }
 
-TEST_CASE("a terminal line is cut to the width by whole fields, without colours") {
+TEST_CASE("a terminal line is cut to the width by whole fields, without colors") {
     const auto line = [](unsigned short columns) {
         const std::string text = on_terminal(columns, [] { return work(20'000'000, false, 1); });
         CHECK(count(text, "\x1b[") == count(text, "\x1b[K"));
@@ -86,7 +86,7 @@ TEST_CASE("a terminal line is cut to the width by whole fields, without colours"
     CHECK(line(10) == "reading");
 }
 
-TEST_CASE("the largest usual figures of lm-preprocess fit in 80 columns") {
+TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
         Progress progress("tokenizing", "B", 2'000'000'000'000, false, test_clock);
@@ -100,7 +100,7 @@ TEST_CASE("the largest usual figures of lm-preprocess fit in 80 columns") {
             "tokenizing:  10 %, 2000 MB/s, 15 min 00 s left, 320.1k docs/s, 272.1M tokens/s\r"));
 }
 
-TEST_CASE("messages and the progress line do not run into each other") {
+TEST_CASE("messages and the progress line do not overwrite each other") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
         Progress progress("saving", "tensors", -1, false, test_clock);
@@ -114,7 +114,7 @@ TEST_CASE("messages and the progress line do not run into each other") {
           "\r\x1b[Ka message\r\nsaving: 5 tensors, 5.0 tensors/s\r\x1b[K");
 }
 
-TEST_CASE("elsewhere there is one plain line a minute and a last one") {
+TEST_CASE("without a terminal: one plain line per minute and a last one") {
     const Ended ended = in_child([] { return work(300'000'000, false, 150); });
     CHECK(ended.err ==
           "reading:  20 % 60.0/300.0 MB, 1.0 MB/s, 4 min 00 s left\n"
@@ -124,7 +124,7 @@ TEST_CASE("elsewhere there is one plain line a minute and a last one") {
     CHECK(ended.out.empty());
 }
 
-TEST_CASE("quiet means nothing") {
+TEST_CASE("quiet: no output") {
     CHECK(in_child([] { return work(300'000'000, true, 150); }).err.empty());
     CHECK(on_terminal(80, [] { return work(300'000'000, true, 150); }).empty());
 }

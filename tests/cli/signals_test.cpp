@@ -10,7 +10,7 @@
 
 using namespace lm::cli;
 
-TEST_CASE("SIGUSR1 and SIGTERM ask for save-and-stop, repeats change nothing") {
+TEST_CASE("SIGUSR1 and SIGTERM request save-and-stop; repeats change nothing") {
     const Ended ended = in_child([] {
         install_stop_signals();
         if (stop_requested() != StopRequest::none || stop_signal_name()) return 1;
@@ -47,7 +47,7 @@ TEST_CASE("a second SIGTERM or SIGINT ends the process, in lm-train SIGINT alone
     }
 }
 
-TEST_CASE("the first SIGINT asks, the second stops at once") {
+TEST_CASE("the first SIGINT requests save-and-stop, the second ends the process") {
     const Ended ended = in_child([] {
         std::signal(SIGINT, SIG_DFL);
         install_stop_signals();
@@ -61,7 +61,7 @@ TEST_CASE("the first SIGINT asks, the second stops at once") {
     CHECK(ended.signal == SIGINT);
 }
 
-TEST_CASE("a SIGINT that was ignored from the start stays ignored") {
+TEST_CASE("a SIGINT that is ignored at the start stays ignored") {
     const Ended ended = in_child([] {
         std::signal(SIGINT, SIG_IGN);
         install_stop_signals();
@@ -72,7 +72,7 @@ TEST_CASE("a SIGINT that was ignored from the start stays ignored") {
     CHECK(ended.code == 0);
 }
 
-TEST_CASE("SIGUSR2 asks for a dump, once") {
+TEST_CASE("SIGUSR2 requests one dump") {
     const Ended ended = in_child([] {
         install_dump_signal();
         if (consume_dump_request()) return 1;
@@ -84,7 +84,7 @@ TEST_CASE("SIGUSR2 asks for a dump, once") {
     CHECK(ended.code == 0);
 }
 
-TEST_CASE("an ignored SIGPIPE leaves an error") {
+TEST_CASE("with SIGPIPE ignored, write() fails") {
     const Ended ended = in_child([] {
         std::signal(SIGPIPE, SIG_DFL);
         ignore_sigpipe();

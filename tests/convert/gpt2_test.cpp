@@ -72,7 +72,7 @@ bool same(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-TEST_CASE("Hugging Face -> native: every number at its place") {
+TEST_CASE("Hugging Face -> native: every number is in its place") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
     const ConversionReport report = from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
@@ -116,7 +116,7 @@ TEST_CASE("Hugging Face -> native: every number at its place") {
           std::vector<float>(bias.begin() + 80, bias.end()));
 }
 
-TEST_CASE("Hugging Face -> native -> Hugging Face: the file we were given, byte for byte") {
+TEST_CASE("Hugging Face -> native -> Hugging Face: the same file, byte for byte") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
@@ -187,7 +187,7 @@ TEST_CASE("16-bit weights are rounded once and widened exactly") {
     }
 }
 
-TEST_CASE("GPT-2's tokenizer goes along when the vocabulary is GPT-2's") {
+TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-2") {
     const test::ScratchDirectory scratch;
     spec::ModelConfig config;
     config.n_layers = 1;
@@ -217,7 +217,7 @@ TEST_CASE("GPT-2's tokenizer goes along when the vocabulary is GPT-2's") {
     CHECK_FALSE(io::exists(scratch / "hf3"));
 }
 
-TEST_CASE("what cannot be converted is refused with the flag or the tensor") {
+TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     const auto refused = [](auto change) {
         auto config = test::small_model();
         change(config);
@@ -251,20 +251,21 @@ TEST_CASE("what cannot be converted is refused with the flag or the tensor") {
     test::write(scratch / "wrong/config.json",
                 R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 40, "n_head": 5,
                     "vocab_size": 77, "n_positions": 13})");
-    CHECK_THAT(import_error("wrong", Exit::failure),
-               Contains("h.0.mlp.c_fc.weight has shape [40,100], config.json needs [40,160]"));
+    CHECK_THAT(
+        import_error("wrong", Exit::failure),
+        Contains("h.0.mlp.c_fc.weight: expected shape [40,160] by config.json, got [40,100]"));
     test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
-    CHECK_THAT(import_error("wrong", Exit::usage), Contains("model_type is 'bert'"));
+    CHECK_THAT(import_error("wrong", Exit::usage), Contains("got 'bert'"));
     io::remove_tree(scratch / "wrong/config.json");
-    CHECK_THAT(import_error("wrong", Exit::usage), Contains("config.json: is missing"));
+    CHECK_THAT(import_error("wrong", Exit::usage), Contains("config.json: does not exist"));
     write_hf(scratch / "evil", "");
     io::remove_tree(scratch / "evil/model.safetensors");
     test::write(scratch / "evil/model.safetensors.index.json",
                 R"({"weight_map": {"wte.weight": "../wrong/model.safetensors"}})");
-    CHECK_THAT(import_error("evil", Exit::failure), Contains("is not the name of a file"));
+    CHECK_THAT(import_error("evil", Exit::failure), Contains("is not a plain file name"));
 }
 
-TEST_CASE("OUT is replaced only with --force, and only when it is a model") {
+TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
@@ -275,15 +276,15 @@ TEST_CASE("OUT is replaced only with --force, and only when it is a model") {
     };
     CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false), Contains("--force"));
     CHECK(convert_error(scratch / "native", scratch / "hf", true) == "no error");
-    CHECK_THAT(convert_error(scratch / "native", scratch / "native", true), Contains("holds"));
+    CHECK_THAT(convert_error(scratch / "native", scratch / "native", true), Contains("contains"));
     io::make_directories(scratch / "home");
     test::write(scratch / "home/thesis.tex", "x");
     CHECK_THAT(convert_error(scratch / "native", scratch / "home", true),
-               Contains("holds no model"));
+               Contains("without a model"));
     CHECK(io::exists(scratch / "home/thesis.tex"));
 }
 
-TEST_CASE("formats are recognised") {
+TEST_CASE("formats are detected") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
     from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
@@ -295,7 +296,7 @@ TEST_CASE("formats are recognised") {
                Contains("neither"));
 }
 
-TEST_CASE("shards are cut as huggingface_hub does") {
+TEST_CASE("shards are the same as those of huggingface_hub") {
     const std::vector<SizedName> tensors{{"a", 5}, {"b", 11}, {"c", 5}, {"d", 1}, {"e", 10}};
     using Shards = std::vector<std::vector<std::string>>;
     CHECK(plan_shards(tensors, 10) == Shards{{"b"}, {"a", "c"}, {"d"}, {"e"}});

@@ -27,7 +27,7 @@ UnshardReport unsharded(const ckpt::Checkpoint& from, const std::string& out, i6
     return unshard(from, {.out = out, .dtype = dtype, .max_shard_bytes = most, .force = force});
 }
 
-// Of the fp32 tensors in `files`: how many, and the elements that are not what fill(1) made.
+// Returns the number of fp32 tensors in `files`, and of elements that differ from those of fill(1).
 std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::ModelConfig& config) {
     const auto table = spec::tensor_table(config);
     i64 n_tensors = 0;
@@ -55,7 +55,7 @@ std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::Mode
 
 }  // namespace
 
-TEST_CASE("unshard: one file, several with an index, and one in the place of the other") {
+TEST_CASE("unshard: one file, several with an index, and replacing one by the other") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const ckpt::Checkpoint step = step_of(scratch / "c", config);
@@ -74,7 +74,7 @@ TEST_CASE("unshard: one file, several with an index, and one in the place of the
 
     CHECK_THAT(test::error_of([&] { unsharded(step, out, 20'000); }, Exit::usage),
                Contains("out/m.safetensors: exists already"));
-    test::write(scratch / "out/m-extra.safetensors", "not ours");
+    test::write(scratch / "out/m-extra.safetensors", "another file");
     UnshardReport many = unsharded(step, out, 20'000, true);
     REQUIRE(many.files.size() > 3);
     CHECK(many.files.back() == out + ".index.json");
@@ -97,7 +97,7 @@ TEST_CASE("unshard: one file, several with an index, and one in the place of the
           std::vector<std::string>{"m-extra.safetensors", "m.safetensors"});
 }
 
-TEST_CASE("unshard: types, and what cannot be") {
+TEST_CASE("unshard: element types; invalid requests are refused") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
     const ckpt::Checkpoint step = step_of(scratch / "c", config);
@@ -116,7 +116,7 @@ TEST_CASE("unshard: types, and what cannot be") {
     CHECK(n_wrong == 0);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "m.bin"); }, Exit::usage),
-               Contains("m.bin: does not end with NAME.safetensors"));
+               Contains("m.bin: expected a name that ends with NAME.safetensors"));
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "no/m.safetensors"); }),
                Contains("does not exist"));
     Buffers buffers(config, {});

@@ -34,14 +34,14 @@ expect 0 '' lm-ckpt verify c --quiet
 cp -r c d
 flip d/global_step12/optim-00000.safetensors
 expect 1 '' lm-ckpt verify d/global_step12 --quiet
-grep -Eq 'optim-00000.safetensors: tensor .*: its bytes do not fit their checksum' out || fail "verify: $(cat out)"
+grep -Eq 'optim-00000.safetensors: tensor .*: checksum mismatch' out || fail "verify: $(cat out)"
 rm d/global_step9/weights-00000.safetensors
 truncate -s -1 d/global_step6/weights-00000.safetensors
 printf global_step77 >d/latest
 expect 1 '' lm-ckpt verify d --quiet --json
 [ "$(jq -s 'map(select(.ok)) | length' out)" = 1 ] || fail "verify --json: $(cat out)"
 expect 1 '' lm-ckpt verify d --quiet
-grep -q 'd/latest: names global_step77, which is not there' out || fail "verify: $(cat out)"
+grep -q 'd/latest: names global_step77, which does not exist' out || fail "verify: $(cat out)"
 
 # A step under another step's name, and a dangling link among the files.
 cp -r c e
@@ -75,20 +75,20 @@ cp -r c whole
 four="c/global_step12 c/global_step3 c/global_step6 c/global_step9"
 all_stay() { [ "$(echo c/global_step*)" = "$four" ] || fail "$*: removed something: $(echo c/global_step*)"; }
 # A step of --keep that does not exist, or is incomplete: nothing is removed.
-expect 2 '^lm-ckpt: --keep: global_step9999 is not in c: nothing was removed' lm-ckpt prune c --keep 9999
-expect 2 '^lm-ckpt: --keep: global_step9999 is not in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
+expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c: nothing was removed' lm-ckpt prune c --keep 9999
+expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
 expect 2 '^lm-ckpt: --keep: global_step9 is not complete in d' lm-ckpt prune d --keep 9
 all_stay --keep
-expect 0 '^lm-ckpt: warning: --keep-every 7: keeps nothing' lm-ckpt prune c --keep-every 7 --dry-run
+expect 0 '^lm-ckpt: warning: --keep-every 7: keeps no step' lm-ckpt prune c --keep-every 7 --dry-run
 # The newest kept step and the step of `latest` are verified before other steps are removed.
 flip c/global_step12/weights-00000.safetensors
-expect 3 '^lm-ckpt: c/global_step12: is the step that would be kept, and is bad: nothing was removed' lm-ckpt prune c --keep-last 1
-grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* do not fit their checksum' err || fail "prune: $(cat err)"
+expect 3 '^lm-ckpt: c/global_step12: is the step to keep, and is corrupt: nothing was removed' lm-ckpt prune c --keep-last 1
+grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* checksum mismatch' err || fail "prune: $(cat err)"
 all_stay "a corrupt step"
 rm -r c; cp -r whole c
 flip c/global_step6/optim-00000.safetensors
 expect 0 '' lm-ckpt latest c 6
-expect 3 '^lm-ckpt: c/global_step6: is the step that would be kept, and is bad' lm-ckpt prune c --keep-last 1
+expect 3 '^lm-ckpt: c/global_step6: is the step to keep, and is corrupt' lm-ckpt prune c --keep-last 1
 all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step6" ] || fail "prune --no-verify: $(echo c/*)"
@@ -100,12 +100,12 @@ grep -q '^would remove global_step9 ' out || fail "prune: $(cat out)"
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3
 grep -Eq '^verified global_step12 \([0-9.]+ KiB in ' out || fail "prune: $(cat out)"
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step3 c/global_step6" ] || fail "prune: $(echo c/*)"
-expect 0 'left as it is' lm-ckpt prune d --keep-last 1 --no-verify
+expect 0 ': kept$' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
 # Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
-expect 2 'holds no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
-expect 3 'holds no checkpoint' lm-ckpt ls empty
+expect 2 'has no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
+expect 3 'has no checkpoint' lm-ckpt ls empty
 expect 2 'is one step' lm-ckpt ls c/global_step3
 echo "lm-ckpt: all as promised"

@@ -18,7 +18,7 @@ expect 0 '' lm-ckpt copy c/global_step3 store/run/ --bwlimit 200MiB
 [ "$(cat store/run/latest)" = global_step6 ] || fail "an older step became latest"
 expect 0 '' lm-ckpt verify store/run --quiet
 expect 0 '' lm-ckpt copy c store/run
-grep -q 'is there already, by its manifest the same' out || fail "copy again: $(cat out)"
+grep -q 'exists already with the same manifest' out || fail "copy again: $(cat out)"
 
 # A run resumed from the copy equals the run.
 lm-train "${args[@]}" --bf16 --load store/run/global_step3 --save again >/dev/null 2>&1
@@ -34,25 +34,25 @@ expect 0 '' lm-ckpt diff c w --weights-only
 expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --bf16 --load w
 expect 0 '' lm-train "${args[@]}" --bf16 --load w --finetune
 # A different step of the same name exists.
-expect 2 '^lm-ckpt: w/global_step6: is there already, another step .*--force' lm-ckpt copy c w
+expect 2 '^lm-ckpt: w/global_step6: exists already and is another step .*--force' lm-ckpt copy c w
 expect 0 '' lm-ckpt copy c w/global_step6 --force
 diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
 [ "$(ls w)" = "$(printf 'global_step6\nlatest')" ] || fail "left behind: $(ls w)"
 
 # A full disk: a clear error, and the same command continues.
-expect 3 'No space left on device: free space' env LM_IO_FAULT=short:7 lm-ckpt copy c full
-grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: holds what was copied' err || fail "full: $(cat err)"
+expect 3 'No space left on device: free space, or' env LM_IO_FAULT=short:7 lm-ckpt copy c full
+grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: keeps the files copied so far' err || fail "full: $(cat err)"
 [ ! -e full/global_step6 ] || fail "a copy that failed has a name"
-expect 3 'holds no checkpoint' lm-ckpt ls full
+expect 3 'has no checkpoint' lm-ckpt ls full
 expect 0 '' lm-ckpt copy c full
-grep -q 'were there already' out || fail "resumed: $(cat out)"
+grep -q 'copied before' out || fail "resumed: $(cat out)"
 # A kill.
 code=0
 (LM_IO_FAULT=kill:8 lm-ckpt copy c killed >/dev/null 2>&1) || code=$?
 [ $code = 137 ] || fail "kill: exit $code"
 [ ! -e killed/global_step6 ] || fail "a copy that was killed has a name"
 expect 0 '' lm-ckpt copy c killed
-grep -q 'were there already' out || fail "resumed: $(cat out)"
+grep -q 'copied before' out || fail "resumed: $(cat out)"
 diff -r c/global_step6 killed/global_step6 || fail "resumed: not the same"
 nothing_under '*.tmp.'
 
@@ -64,9 +64,9 @@ expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: c
 
 # Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt copy nowhere x
-expect 2 'x/global_step7: is another step.s name: SRC is global_step6' lm-ckpt copy c x/global_step7
+expect 2 'x/global_step7: is the name of another step: SRC is global_step6' lm-ckpt copy c x/global_step7
 expect 2 '--bwlimit: must be positive' lm-ckpt copy c x --bwlimit 0
 expect 0 '' lm-ckpt copy c c
-expect 2 'is what should be copied' lm-ckpt copy c/global_step6 c/global_step6 --weights-only
+expect 2 'is the step to copy' lm-ckpt copy c/global_step6 c/global_step6 --weights-only
 expect 2 'is not a directory' lm-ckpt copy c c/latest
 echo "lm-ckpt copy: all as promised"

@@ -40,12 +40,12 @@ expect 0 '' lm-convert mean mean-hf --to hf-gpt2 --check
 # Usage errors; nothing of OUT remains.
 lm-train "${args[@]}" --ffn-hidden-size 64 --save c --save-interval 6 >/dev/null 2>&1
 expect 2 '^lm-ckpt: c/global_step6: ffn_hidden_size is 64, in a/global_step6 it is 128' lm-ckpt merge gone a c
-expect 2 'give at least two' lm-ckpt merge gone a
-expect 2 'weights: has 1 numbers for 2' lm-ckpt merge gone a b --weights 1
-expect 2 'weights: -1 is negative' lm-ckpt merge gone a b --weights 2,-1
-expect 2 'weights: are all 0' lm-ckpt merge gone a b --weights 0,0
-expect 2 'a: is a directory that holds|a: exists|a: holds' lm-ckpt merge a b b
-expect 2 'a: holds a/global_step3: choose another name' lm-ckpt merge a b a/global_step3 --force
+expect 2 'expected at least two checkpoints' lm-ckpt merge gone a
+expect 2 'weights: expected 2 numbers, one for each checkpoint, got 1' lm-ckpt merge gone a b --weights 1
+expect 2 'weights: expected numbers of at least 0, got -1' lm-ckpt merge gone a b --weights 2,-1
+expect 2 'weights: all are 0' lm-ckpt merge gone a b --weights 0,0
+expect 2 'a: is a directory without|a: exists|a: contains' lm-ckpt merge a b b
+expect 2 'a: contains a/global_step3: choose another name' lm-ckpt merge a b a/global_step3 --force
 cp -r a damaged
 flip damaged/global_step6/weights-00000.safetensors
 expect 3 'damaged/global_step6/weights-00000.safetensors: .* checksum mismatch' lm-ckpt merge gone a damaged

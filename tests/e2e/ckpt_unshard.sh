@@ -26,10 +26,10 @@ n=$(find . -name 'm-*-of-*.safetensors' | wc -l)
 [ "$(jq -r '.weight_map[]' m.safetensors.index.json | sort -u | wc -l)" = "$n" ] || fail "$n files: $(cat m.safetensors.index.json)"
 
 # Usage errors; nothing of OUT remains.
-expect 2 'x.bin: does not end with' lm-ckpt unshard c x.bin
+expect 2 'x.bin: expected a name that ends with' lm-ckpt unshard c x.bin
 expect 2 'max-shard-size: must be positive' lm-ckpt unshard c x.safetensors --max-shard-size 0
 expect 3 'cannot write' env LM_IO_FAULT=short:5 lm-ckpt unshard c x.safetensors --max-shard-size 50KB
 flip c/global_step2/weights-00000.safetensors
-expect 3 'weights-00000.safetensors: tensor .* do not fit their checksum' lm-ckpt unshard c x.safetensors --max-shard-size 50KB
+expect 3 'weights-00000.safetensors: tensor .* checksum mismatch' lm-ckpt unshard c x.safetensors --max-shard-size 50KB
 nothing_under x
 echo "lm-ckpt unshard: all as promised"

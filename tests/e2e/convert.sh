@@ -12,7 +12,7 @@ args=(--micro-batch-size 2 --global-batch-size 2 --train-iters 4 --lr 1e-3 --dat
     --eval-interval 100 --eval-iters 1 --log-interval 1)
 lm-train "${model[@]}" "${args[@]}" --save c >/dev/null 2>&1
 
-expect 0 'no tokenizer files' lm-convert c hf --to hf-gpt2
+expect 0 'without tokenizer files' lm-convert c hf --to hf-gpt2
 [ "$(jq -c '[.vocab_size, .n_layer, .n_positions, .eos_token_id, .activation_function]' hf/config.json)" = \
     '[257,2,24,256,"gelu_new"]' ] || fail "config.json: $(cat hf/config.json)"
 expect 0 '' lm-convert hf back --to native --quiet
@@ -40,17 +40,17 @@ lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.l
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
 mkdir home; echo x >home/thesis
-expect 2 'holds no model' lm-convert c home --to hf-gpt2 --force
+expect 2 'without a model' lm-convert c home --to hf-gpt2 --force
 [ -f home/thesis ] || fail "--force removed a directory that is no model"
-expect 2 'c: is native already' lm-convert c x --to native
-expect 2 '--to: must be given' lm-convert c x
+expect 2 'c: has the format native already' lm-convert c x --to native
+expect 2 '--to: is missing: give' lm-convert c x
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
 mkdir llama; echo '{"model_type": "llama"}' >llama/config.json
-expect 2 "llama/config.json: model_type is 'llama', but only gpt2 can be converted" lm-convert llama x --to native
+expect 2 "llama/config.json: expected model_type 'gpt2', got 'llama': only GPT-2 can be converted" lm-convert llama x --to native
 cp -r hf bare; rm bare/model.safetensors
 expect 2 'bare: has neither model.safetensors nor' lm-convert bare x --to native
 cp -r hf cut; truncate -s -10 cut/model.safetensors
-expect 3 'cut/model.safetensors: holds .* cut short' lm-convert cut x --to native
+expect 3 'cut/model.safetensors: expected .* truncated' lm-convert cut x --to native
 LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2
 nothing_under x
 echo "lm-convert: all as promised"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomic files and directories: what is there before, during and after; overwriting; leftovers.
+// Atomic files and directories: the state before, during and after a write; overwriting; leftovers.
 // fault_test.cpp puts a fault at every operation.
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -66,7 +66,7 @@ class SmallDisk {
 
 }  // namespace
 
-TEST_CASE("a file appears at commit and not before") {
+TEST_CASE("a file appears at commit(), not before") {
     const test::TempDir dir;
     const std::string path = dir / "out";
     auto file = io::AtomicFile::create(path, Overwrite::no);
@@ -101,7 +101,7 @@ TEST_CASE("large and small writes keep their order") {
     CHECK(io::read_file(dir / "out") == expected);
 }
 
-TEST_CASE("an abandoned file leaves nothing") {
+TEST_CASE("a file that is not committed leaves no temporary") {
     const test::TempDir dir;
     {
         auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
@@ -129,11 +129,11 @@ TEST_CASE("an existing file is refused without overwrite and replaced with it") 
     CHECK(io::list_directory(dir.path()) == Names{"out"});
 }
 
-TEST_CASE("a file that appears in between is not replaced") {
+TEST_CASE("a file that another process creates before commit() is not replaced") {
     const test::TempDir dir;
     {
         auto file = io::AtomicFile::create(dir / "out", Overwrite::no);
-        file.write("ours");
+        file.write("new");
         put(dir / "out", "theirs");
         const auto error = caught([&] { file.commit(); });
         CHECK(error.code == Exit::failure);
@@ -143,7 +143,7 @@ TEST_CASE("a file that appears in between is not replaced") {
     CHECK(io::list_directory(dir.path()) == Names{"out"});
 }
 
-TEST_CASE("devices, directories and empty names are no output files") {
+TEST_CASE("devices, directories and empty names are refused as output files") {
     const test::TempDir dir;
     CHECK(caught([] {
               io::AtomicFile::create("/dev/null", Overwrite::yes);
@@ -169,7 +169,7 @@ TEST_CASE("two writers of one name do not disturb each other") {
     CHECK(io::list_directory(dir.path()) == Names{"out"});
 }
 
-TEST_CASE("a full disk is named with its remedy, and nothing is left") {
+TEST_CASE("a full disk: the error has a remedy, and no temporary is left") {
     const test::TempDir dir;
     const SmallDisk disk(dir / "disk", 1 << 20);
     if (!disk.mounted()) {
@@ -189,7 +189,7 @@ TEST_CASE("a full disk is named with its remedy, and nothing is left") {
     CHECK(io::read_file(dir / "disk/out") == "old");
 }
 
-TEST_CASE("a directory appears whole at commit") {
+TEST_CASE("a directory appears complete at commit()") {
     const test::TempDir dir;
     {
         auto out = io::AtomicDirectory::create(dir / "step-1/", "7", Overwrite::no);
@@ -205,7 +205,7 @@ TEST_CASE("a directory appears whole at commit") {
     CHECK(io::read_file(dir / "step-1/sub/b") == "2");
 }
 
-TEST_CASE("an abandoned directory leaves nothing, and a leftover is cleared at the start") {
+TEST_CASE("a directory that is not committed is removed, and so is an old temporary") {
     const test::TempDir dir;
     io::make_directories(dir / "out.tmp.7/old");
     {
@@ -235,11 +235,11 @@ TEST_CASE("an existing directory is refused without overwrite and exchanged with
     CHECK(io::list_directory(dir.path()) == Names{"file", "out"});
 }
 
-TEST_CASE("a directory that appears in between is not replaced") {
+TEST_CASE("a directory that another process creates before commit() is not replaced") {
     const test::TempDir dir;
     {
         auto out = io::AtomicDirectory::create(dir / "out", "7", Overwrite::no);
-        put(out.path() + "/ours", "");
+        put(out.path() + "/new", "");
         io::make_directories(dir / "out");
         CHECK(caught([&] { out.commit(); }).says("was created by another program"));
     }
@@ -247,7 +247,7 @@ TEST_CASE("a directory that appears in between is not replaced") {
     CHECK(io::list_directory(dir.path()) == Names{"out"});
 }
 
-TEST_CASE("leftovers of dead processes and old ones of other hosts are stale") {
+TEST_CASE("stale_temporaries: of ended processes of this host, and old ones of other hosts") {
     const test::TempDir dir;
     const std::string path = dir / "out";
     const std::string dead = path + ".tmp." + host() + "." + std::to_string(dead_process());

@@ -44,7 +44,7 @@ inline std::string xz(std::string_view text) {
     return out;
 }
 
-// The format before xz, which knows no checksum.
+// The format before xz, without a checksum.
 inline std::string lzma_alone(std::string_view text) {
     lzma_options_lzma options;
     lzma_stream stream = LZMA_STREAM_INIT;
@@ -82,7 +82,7 @@ inline std::string zstd(std::string_view text, int window_log = 0) {
     return out;
 }
 
-// A BGZF block: a gzip member whose extra field tells its size. `text` is at most 60 KiB.
+// A BGZF block: a gzip member whose extra field states its size. `text` is at most 60 KiB.
 inline std::string bgzf(std::string_view text) {
     const std::string plain = gzip(text);
     constexpr size_t header = 10, extra = 8;

@@ -109,7 +109,7 @@ i64 count_operations(const Scenario& scenario) {
     return static_cast<i64>(io::fault::stop_recording().size());
 }
 
-// What the file system of the scenarios can do; the kernel is made to refuse the rest.
+// The features of the simulated file system; a seccomp filter makes the kernel refuse the others.
 enum class Renames { all, links_only, plain };
 
 void refuse(long system_call, u32 flags_argument, u32 error) {
@@ -201,7 +201,7 @@ TEST_CASE("a kill at any operation leaves the old or the new state, and the next
     }
 }
 
-TEST_CASE("file systems without exclusive rename and exchange are served all the same") {
+TEST_CASE("file systems without exclusive rename and exchange are supported") {
     const std::string name =
         GENERATE("new file", "replaced file", "new directory", "replaced directory");
     const Renames renames = GENERATE(Renames::links_only, Renames::plain);
@@ -241,7 +241,7 @@ TEST_CASE("without exclusive rename an existing file is still not replaced") {
     CHECK(io::read_file(dir / "out") == old_content);
 }
 
-TEST_CASE("a rename to a new name that was killed at any operation is completed by the next one") {
+TEST_CASE("rename_new completes a rename that was killed at any operation") {
     const Renames renames = GENERATE(Renames::all, Renames::links_only, Renames::plain);
     const Scenario scenario = {nothing,
                                [](const std::string& path) {
@@ -266,7 +266,7 @@ TEST_CASE("a rename to a new name that was killed at any operation is completed 
     }
 }
 
-TEST_CASE("a file is durable before it is renamed, and its directory afterwards") {
+TEST_CASE("a file is fsynced before the rename, its directory after it") {
     const test::TempDir dir(test::memory_root());
     io::fault::start_recording();
     io::write_file(dir / "out", "x", Overwrite::no);
@@ -278,7 +278,7 @@ TEST_CASE("a file is durable before it is renamed, and its directory afterwards"
                         "rename " + dir / "out", "fsync " + dir.path()});
 }
 
-TEST_CASE("everything in a directory is durable before it is renamed") {
+TEST_CASE("all files of a directory are fsynced before the rename") {
     const test::TempDir dir(test::memory_root());
     auto out = io::AtomicDirectory::create(dir / "out", "1", Overwrite::no);
     io::make_directories(out.path() + "/sub");
@@ -296,7 +296,7 @@ TEST_CASE("everything in a directory is durable before it is renamed") {
                         "rename " + dir / "out", "fsync " + dir.path()});
 }
 
-TEST_CASE("the environment arms a fault, and a wrong value is a usage error") {
+TEST_CASE("LM_IO_FAULT arms a fault; an invalid value is a usage error") {
     const test::TempDir dir(test::memory_root());
     const auto status_with = [&](const char* value) {
         const pid_t child = ::fork();

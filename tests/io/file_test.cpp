@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading: whole files, exact reads, mappings, directories; and what the errors say.
+// Reading: whole files, exact reads, mappings, directories; and the texts of errors.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ void put(const std::string& path, std::string_view content) {
 
 }  // namespace
 
-TEST_CASE("read_file gives the bytes of a file") {
+TEST_CASE("read_file returns the bytes of a file") {
     const test::TempDir dir;
     const std::string odd("a\0b\n\xff", 5);
     put(dir / "odd", odd);
@@ -78,7 +78,7 @@ TEST_CASE("an Fd closes itself once") {
     CHECK(::close(number) == 0);
 }
 
-TEST_CASE("a mapping shows the file, an empty one is empty") {
+TEST_CASE("a mapping has the bytes of the file; an empty file maps to an empty span") {
     const test::TempDir dir;
     put(dir / "f", "mapped");
     put(dir / "empty", "");
@@ -96,7 +96,7 @@ TEST_CASE("a mapping shows the file, an empty one is empty") {
     CHECK(caught([&] { io::MappedFile::open("/dev/null"); }).says("not a regular file"));
 }
 
-TEST_CASE("directories are listed bytewise and made with their parents") {
+TEST_CASE("directories are listed in bytewise order and created with their parents") {
     const test::TempDir dir;
     io::make_directories(dir / "a/b/c");
     io::make_directories(dir / "a/b/c/");
@@ -113,7 +113,7 @@ TEST_CASE("directories are listed bytewise and made with their parents") {
           }).says("Z: exists and is not a directory"));
 }
 
-TEST_CASE("remove_tree removes a tree and follows no link") {
+TEST_CASE("remove_tree removes a tree and does not follow links") {
     const test::TempDir dir;
     io::make_directories(dir / "tree/sub");
     io::make_directories(dir / "other");

@@ -14,7 +14,7 @@
 using namespace lm;
 using test::caught;
 
-TEST_CASE("a directory stands for the files below it, in bytewise order") {
+TEST_CASE("a directory means the files below it, in bytewise order") {
     const test::TempDir dir;
     for (const char* name : {"d/a", "d/b/c", "d/b/.git", "d/.cache", "d/b-d", "e"}) {
         io::make_directories(std::filesystem::path(dir / name).parent_path());
@@ -44,8 +44,9 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
                                             "corpus.jsonl.00", "empty",      "marked.txt",
                                             "part-00",         "sub/a.z",    "wide.txt"};
     for (const std::string& name : taken) put(name, name == "empty" ? "" : line);
-    put("bad.jsonl", "not JSON at all");  // its name says so: for the reader to tell
-    put("sub/a.z", "PK\x03\x04");         // refused by name
+    put("bad.jsonl",
+        "not JSON at all");        // its name is that of JSON Lines: the reader reports the error
+    put("sub/a.z", "PK\x03\x04");  // refused by name
     put("marked.txt", "\xEF\xBB\xBF\n " + line);
     put("wide.txt", std::string_view("\xFF\xFE{\0\n\0", 6));
     for (const char* name : {"out_text_document.bin", "out_text_document.idx",
@@ -75,7 +76,7 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
     set_log_sink(nullptr);
 }
 
-TEST_CASE("inputs that are not there are usage errors") {
+TEST_CASE("inputs that do not exist are usage errors") {
     const test::TempDir dir;
     io::make_directories(dir / "empty/sub");
     const auto expand = [](const std::string& path) {

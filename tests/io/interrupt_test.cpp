@@ -17,7 +17,7 @@
 using namespace lm;
 using io::Compression;
 
-TEST_CASE("a stream that was interrupted goes on with what comes behind") {
+TEST_CASE("an interrupted stream continues with the next bytes") {
     std::string text;
     for (int i = 0; i < 8'000; ++i) text += std::to_string(i * 7919 % 100'003) + ' ';
     for (const auto kind :

@@ -29,7 +29,7 @@ std::string refusal(const char* key) {
 
 }  // namespace
 
-TEST_CASE("values come out in the type asked for") {
+TEST_CASE("values are returned in the requested type") {
     CHECK(json_get<bool>(document, "flag", "f"));
     CHECK(json_get<int>(document, "small", "f") == 300);
     CHECK(json_get<i64>(document, "negative", "f") == -5);
@@ -45,7 +45,7 @@ TEST_CASE("values come out in the type asked for") {
     CHECK(json_get_or<int>(document, "small", 7, "f") == 300);
 }
 
-TEST_CASE("a wrong type names the file, the key and what stands there") {
+TEST_CASE("a wrong type: the error names file, key and value") {
     CHECK(refusal<int>("absent") == "config.json: 'absent' is missing");
     CHECK(refusal<int>("name") == "config.json: 'name' is not a whole number: got \"gpt2\"");
     CHECK(refusal<int>("whole_real") == "config.json: 'whole_real' is not a whole number: got 2.0");
@@ -60,7 +60,7 @@ TEST_CASE("a wrong type names the file, the key and what stands there") {
     CHECK(caught([] { json_get<int>(io::Json::array(), "x", "f"); }).says("is not an object"));
 }
 
-TEST_CASE("numbers out of the type's range are refused, never wrapped") {
+TEST_CASE("numbers outside the range of the type are refused, never wrapped") {
     CHECK(refusal<u8>("small") == "config.json: 'small' is out of range: expected 0..255, got 300");
     CHECK(refusal<i64>("big").find("out of range") != std::string::npos);
     CHECK(refusal<u64>("negative").find("out of range") != std::string::npos);
@@ -69,7 +69,7 @@ TEST_CASE("numbers out of the type's range are refused, never wrapped") {
     CHECK(refusal<float>("huge_real").find("out of range") != std::string::npos);
 }
 
-TEST_CASE("what is not JSON is an error with the file and the place") {
+TEST_CASE("invalid JSON: the error names file and position") {
     for (const char* text :
          {"", "{", "{\"a\": 1,}", "[1, 2] x", "{\"a\": nan}", "\"\xff\"", "\"\\ud800\""}) {
         const auto error = caught([&] { io::parse_json(text, "f.json"); });
@@ -84,7 +84,7 @@ TEST_CASE("what is not JSON is an error with the file and the place") {
     CHECK(caught([&] { io::read_json(dir / "no"); }).says(dir / "no: cannot open"));
 }
 
-TEST_CASE("a document survives being written and read") {
+TEST_CASE("a document is the same after writing and reading") {
     const test::TempDir dir;
     const std::string text = io::json_text(document);
     CHECK(text.ends_with("}\n"));

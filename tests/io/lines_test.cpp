@@ -31,7 +31,7 @@ TEST_CASE("lines end with newlines, carriage returns, both or the stream") {
     CHECK(lines_of(std::string("a\0b\n", 4)) == std::vector<std::string>{std::string("a\0b", 3)});
 }
 
-TEST_CASE("lines that lie across blocks, and those of any length") {
+TEST_CASE("lines across blocks, and lines of any length") {
     std::string content;
     std::vector<std::string> expected;
     for (size_t n = 1; content.size() < 3'000'000; n = n * 7 % 50021) {

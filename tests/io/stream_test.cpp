@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input streams of every kind: whole, in parts, empty, cut off at every byte, damaged, with garbage
-// behind them, from files and from a pipe that gives one byte at a time.
+// after the data, from files and from a pipe that delivers single bytes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -101,7 +101,7 @@ class PipedInput {
 
 }  // namespace
 
-TEST_CASE("a stream gives the text for any size of the reads") {
+TEST_CASE("a stream returns the text for any size of the reads") {
     const test::TempDir dir;
     const Compression kind = any_kind();
     const std::string text = sample_text(70'000);
@@ -120,7 +120,7 @@ TEST_CASE("a stream gives the text for any size of the reads") {
     CHECK((read_all(*stream, 100) == text));
 }
 
-TEST_CASE("a text longer than the blocks comes out whole") {
+TEST_CASE("a text longer than the blocks is returned completely") {
     const test::TempDir dir;
     const Compression kind = any_kind();
     const std::string text = sample_text(5'000'000);
@@ -149,7 +149,7 @@ TEST_CASE("an empty file is a plain, empty stream") {
     CHECK(read_path(dir / "f").empty());
 }
 
-TEST_CASE("compression is known by content, not by name") {
+TEST_CASE("the content decides the compression, not the name") {
     const test::TempDir dir;
     put(dir / "plain.gz", "{\"text\": \"x\"}\n");
     CHECK(read_path(dir / "plain.gz") == "{\"text\": \"x\"}\n");
@@ -161,7 +161,7 @@ TEST_CASE("compression is known by content, not by name") {
     }
 }
 
-TEST_CASE("a stream cut off at any byte is an error that names the file and the place") {
+TEST_CASE("a stream truncated at any byte: the error names file and position") {
     const test::TempDir dir(test::memory_root());
     const Compression kind = compressed_kind();
     const std::string content = compress(kind, sample_text(300));
@@ -201,7 +201,7 @@ TEST_CASE("garbage after the end is an error") {
     const test::TempDir dir;
     const Compression kind = compressed_kind();
     const std::string content = compress(kind, sample_text(1000));
-    for (std::string_view garbage : {std::string_view("garbage behind it"), std::string_view("g"),
+    for (std::string_view garbage : {std::string_view("garbage after it"), std::string_view("g"),
                                      std::string_view("\0\0\0", 3), std::string_view("\x1f")}) {
         if (garbage[0] == '\0' && kind == Compression::gzip) continue;
         put(dir / "f", content + std::string(garbage));
@@ -209,11 +209,11 @@ TEST_CASE("garbage after the end is an error") {
         CHECK(error.code == Exit::failure);
         CHECK(error.says(dir / "f: "));
     }
-    put(dir / "f", content + "garbage behind it");
+    put(dir / "f", content + "garbage after it");
     CHECK(caught([&] { read_path(dir / "f", 10); }).says("garbage after the end"));
 }
 
-TEST_CASE("zeros that fill up the last block behind gzip data are no garbage") {
+TEST_CASE("zeros after gzip data are allowed as padding") {
     const test::TempDir dir;
     const std::string path = dir / "f";
     for (const int threads : {1, 3}) {
@@ -231,7 +231,7 @@ TEST_CASE("zeros that fill up the last block behind gzip data are no garbage") {
     }
 }
 
-TEST_CASE("what the formats allow between the parts is allowed") {
+TEST_CASE("skippable frames and padding between the parts are allowed") {
     const test::TempDir dir;
     const std::string padding(8, '\0');
     put(dir / "xz", test::xz("a") + padding + test::xz("b") + padding);
@@ -249,8 +249,8 @@ std::string without_digits(std::string text) {
     return text;
 }
 
-// What threads side by side make of a file is what one makes of it: the text, or the error. (The
-// place "before byte N" depends on what was read at once.)
+// Several threads return the same text, or the same error, as one thread. (The
+// position "before byte N" depends on the size of the reads.)
 void check_side_by_side(const std::string& path) {
     std::string want, got;
     const auto one = caught([&] { want = read_path(path); });
@@ -279,7 +279,7 @@ std::string zstd_file(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a BGZF file that lacks its last block gets a warning") {
+TEST_CASE("a BGZF file without its end-of-file block gets a warning") {
     const test::TempDir dir;
     std::vector<std::string> said;
     set_log_sink([&](Severity, std::string_view message) { said.emplace_back(message); });
@@ -299,7 +299,7 @@ TEST_CASE("a BGZF file that lacks its last block gets a warning") {
     set_log_sink(nullptr);
 }
 
-TEST_CASE(".lzma files are read as xz files are") {
+TEST_CASE(".lzma files are read") {
     const test::TempDir dir;
     const std::string text = sample_text(300'000), content = test::lzma_alone(text);
     put(dir / "f", content);
@@ -316,7 +316,7 @@ TEST_CASE(".lzma files are read as xz files are") {
     }
 }
 
-TEST_CASE("units of a file are decompressed side by side") {
+TEST_CASE("units of a file are decompressed in parallel") {
     const test::TempDir dir(test::memory_root());
     const std::string text = sample_text(6'000'000);
     const std::string path = dir / "f";
@@ -351,14 +351,14 @@ TEST_CASE("units of a file are decompressed side by side") {
     CHECK(io::open_stream(path, 3)->read(few) == 10);
 }
 
-TEST_CASE("zstd windows beyond the usual are read") {
+TEST_CASE("zstd windows above the default limit are read") {
     const test::TempDir dir;
     const std::string text = sample_text(200'000);
     put(dir / "f", test::zstd(text, 28));
     CHECK((read_path(dir / "f") == text));
 }
 
-TEST_CASE("an xz file that wants too much memory says how much") {
+TEST_CASE("an xz file that needs too much memory: the error states the need") {
     const test::TempDir dir;
     std::string content = test::xz("x");
     // The block header: its size at 12, the LZMA2 filter as "! 1 dictionary", at last its CRC32.
@@ -374,7 +374,7 @@ TEST_CASE("an xz file that wants too much memory says how much") {
     CHECK(error.says("needs 4.00 GiB, over the limit of 2.00 GiB"));
 }
 
-TEST_CASE("formats that are not supported are refused by name") {
+TEST_CASE("unsupported formats are refused by name") {
     const test::TempDir dir;
     put(dir / "f", "BZh91AY&SY and more");
     const auto error = caught([&] { io::open_stream(dir / "f"); });
@@ -384,7 +384,7 @@ TEST_CASE("formats that are not supported are refused by name") {
     CHECK(caught([&] { io::open_stream(dir / "f"); }).says("zip"));
 }
 
-TEST_CASE("standard input is read, one byte at a time if need be") {
+TEST_CASE("standard input is read, also when it delivers single bytes") {
     const Compression kind = any_kind();
     const std::string text = sample_text(3000);
     for (size_t step : {1, 5, 100'000}) {
@@ -401,7 +401,7 @@ TEST_CASE("standard input is read, one byte at a time if need be") {
     CHECK(caught([] { read_path("-"); }).says("standard input: the "));
 }
 
-TEST_CASE("what is read is verified where a unit ends, and nowhere before") {
+TEST_CASE("content is verified at the end of each unit, not before") {
     const Compression kind = any_kind();
     const std::string first = sample_text(40'000), text = first + sample_text(30'000);
     const std::string content = compress(kind, first) + compress(kind, text.substr(first.size()));
@@ -422,7 +422,7 @@ TEST_CASE("what is read is verified where a unit ends, and nowhere before") {
     }
 }
 
-TEST_CASE("threads verify what one does") {
+TEST_CASE("verified_bytes is the same for any number of threads") {
     const test::TempDir dir(test::memory_root());
     const std::string text = sample_text(6'000'000);
     const std::string large(size_t{40} << 20, 'x');
@@ -451,7 +451,7 @@ TEST_CASE("threads verify what one does") {
     }
 }
 
-TEST_CASE("damaged data is never verified") {
+TEST_CASE("corrupt data is never verified") {
     const test::TempDir dir(test::memory_root());
     const Compression kind = compressed_kind();
     const std::string first = sample_text(2'000'000), second = sample_text(3'000'000);

@@ -50,7 +50,7 @@ std::string only_file(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("checksums and records are TensorBoard's") {
+TEST_CASE("checksums and records have the format of TensorBoard") {
     CHECK(crc32c("123456789") == 0xE3069283U);
     CHECK(hex(version_event(1700000000.0)) ==
           "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e4576656e743a32eced8f9d");
@@ -73,7 +73,7 @@ TEST_CASE("two event files of one directory never share a name") {
     CHECK(count_tag(content(a.path()), "x") == 1);
 }
 
-TEST_CASE("a training's scalars stand under Megatron-DeepSpeed's tags") {
+TEST_CASE("the scalars of a training have the tags of Megatron-DeepSpeed") {
     const test::TempDir dir;
     {
         TensorBoardOptions options;
@@ -124,7 +124,7 @@ TEST_CASE("a training's scalars stand under Megatron-DeepSpeed's tags") {
     CHECK(count_tag(bytes, "lm-loss-validation/arxiv/lm loss validation") == 1);
 }
 
-TEST_CASE("lines of two writers of one log never mix") {
+TEST_CASE("lines of two writers of one log are never mixed") {
     const test::TempDir dir;
     auto a = LineFile::open(dir / "log");
     auto b = LineFile::open(dir / "log");

@@ -29,7 +29,7 @@ struct Warnings {
 
 }  // namespace
 
-TEST_CASE("lines that could not be written are counted, later ones are whole") {
+TEST_CASE("lines that cannot be written are counted, and later lines are complete") {
     const test::TempDir dir;
     Warnings warnings;
     auto log = metrics::LineFile::open(dir / "log");
@@ -51,7 +51,7 @@ TEST_CASE("lines that could not be written are counted, later ones are whole") {
     CHECK(lines[3] == "four");
 }
 
-TEST_CASE("an event file that cannot be written is given up with one warning") {
+TEST_CASE("an event file that cannot be written is closed with one warning") {
     const test::TempDir dir;
     Warnings warnings;
     auto file = metrics::EventFile::create(dir.path(), std::nullopt);

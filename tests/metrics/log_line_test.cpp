@@ -33,7 +33,7 @@ void check_bloom(const LogLine& line) {
 
 }  // namespace
 
-TEST_CASE("Megatron-DeepSpeed's line, whatever stands before it") {
+TEST_CASE("the line of Megatron-DeepSpeed, with any prefix") {
     for (const char* prefix :
          {"", "[default7]:", "1: ", "\x1b[32m", "383: NCCL INFO Channel 00 ", "iteration 3: "}) {
         CAPTURE(prefix);
@@ -41,7 +41,7 @@ TEST_CASE("Megatron-DeepSpeed's line, whatever stands before it") {
     }
 }
 
-TEST_CASE("lines of other ages") {
+TEST_CASE("lines of other versions of Megatron") {
     const LogLine tr1 = read_log_line(
         " iteration   168000/  311541 | consumed samples:    153013584 | elapsed time per "
         "iteration "
@@ -66,7 +66,7 @@ TEST_CASE("lines of other ages") {
     CHECK(*today.iteration.flops_per_s == Approx(12.5e12));
 }
 
-TEST_CASE("a rate tells short steps better than two digits, if it is one") {
+TEST_CASE("the rate gives the time of short steps where it agrees with the printed time") {
     const auto step_s = [](const std::string& elapsed, const std::string& rate) {
         return read_log_line(" iteration 1/ 2 | elapsed time per iteration (s): " + elapsed +
                              " | global batch size: 16 | samples per second: " + rate + " |")
@@ -79,7 +79,7 @@ TEST_CASE("a rate tells short steps better than two digits, if it is one") {
     CHECK(step_s("0.00", "0.000") == 0);
 }
 
-TEST_CASE("what is not finite does no harm where it is not needed") {
+TEST_CASE("values that are not finite are ignored in fields that are not needed") {
     const LogLine line = read_log_line(
         " iteration 10/ 20 | elapsed time per iteration (s): 1.50 | global batch size: 4 | lm "
         "loss: "
@@ -89,7 +89,7 @@ TEST_CASE("what is not finite does no harm where it is not needed") {
     CHECK(!line.iteration.flops_per_s);
 }
 
-TEST_CASE("damaged lines are told") {
+TEST_CASE("damaged lines are counted") {
     for (const char* text : {
              " iteration    12695/  1153",
              " iteration    12695/  115311 | consumed samples:      98",
@@ -112,14 +112,14 @@ TEST_CASE("damaged lines are told") {
     const LogLine line = read_log_line(" iteration    12694/  115311 | consumed sam" + bloom);
     CHECK(line.n_damaged == 1);
     CHECK(line.iteration.iteration == 12695);
-    // Cut behind what is needed.
+    // Cut after the last field that is needed.
     const LogLine cut =
         read_log_line(" iteration 7/ 9 | elapsed time per iteration (s): 1.0 | glo");
     CHECK(cut.kind == Kind::iteration);
     CHECK(!cut.iteration.global_batch);
 }
 
-TEST_CASE("lines of other things") {
+TEST_CASE("other lines are ignored") {
     for (const char* text :
          {"", "iteration", "time (ms)", "saving checkpoint at iteration   1000 to /scratch/ckpt",
           " validation loss at iteration 168000 | lm loss value: 2.342049E+00 | lm loss PPL: "
@@ -174,7 +174,7 @@ TEST_CASE("time stamps") {
     }
 }
 
-TEST_CASE("what lm-train writes is read back") {
+TEST_CASE("the lines of lm-train are parsed") {
     StepRecord record;
     record.iteration = 20;
     record.total_iterations = 100;

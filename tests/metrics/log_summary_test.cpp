@@ -57,7 +57,7 @@ TEST_CASE("a run without stops") {
     CHECK(log.sums().flops / log.sums().flops_s == Approx(100e12));
 }
 
-TEST_CASE("the rate is of the last lines, of one batch size, without the first of a run") {
+TEST_CASE("the rate uses the last lines of one batch size, without the first of a run") {
     LogSummary log({.window = 3, .least_gap_s = 600});
     add(log, {10, 80, 8, 99});
     SECTION("but of that one, if it is all there is") {
@@ -73,7 +73,7 @@ TEST_CASE("the rate is of the last lines, of one batch size, without the first o
     CHECK(log.recent().mean_step_s() == Approx(20));
 }
 
-TEST_CASE("a restart repeats what was done since the checkpoint") {
+TEST_CASE("a restart repeats the iterations since the checkpoint") {
     LogSummary log = new_log();
     add_run(log, 10, 150);
     SECTION("that the log names") {
@@ -100,7 +100,7 @@ TEST_CASE("a restart repeats what was done since the checkpoint") {
     CHECK(log.stops().front().last_iteration == 150);
 }
 
-TEST_CASE("the lines of another rank are no restart") {
+TEST_CASE("the lines of another rank are not a restart") {
     LogSummary log = new_log();
     for (i64 i = 10; i <= 100; i += 10) {
         add(log, {i, i * 8, 8, 2, "[default6]:"});
@@ -112,7 +112,7 @@ TEST_CASE("the lines of another rank are no restart") {
     CHECK(log.last().iteration == 100);
 }
 
-TEST_CASE("time that is missing between stamps") {
+TEST_CASE("a gap in time between stamps") {
     LogSummary log = new_log();
     i64 now = 1000;
     for (i64 i = 10; i <= 100; i += 10) {
@@ -130,7 +130,7 @@ TEST_CASE("time that is missing between stamps") {
     CHECK(*log.wall_s() == Approx(9 * 20 + 3630));
 }
 
-TEST_CASE("time between two jobs, where only their starts and ends have stamps") {
+TEST_CASE("the time between two jobs when only their starts and ends have stamps") {
     LogSummary log = new_log();
     log.add("[after megatron is initialized] datetime: 2026-01-01 00:00:00 ");
     log.add("[before the start of training step] datetime: 2026-01-01 00:01:00 ");
@@ -157,7 +157,7 @@ TEST_CASE("the share of a step that does not grow with the batch") {
     CHECK(!falling.fixed_share(64));
 }
 
-TEST_CASE("memory does not grow with the stops") {
+TEST_CASE("memory does not grow with the number of stops") {
     LogSummary log = new_log();
     for (i64 i = 0; i < 5000; ++i) {
         const double step_s = 1 + 0.001 * static_cast<double>(i);

@@ -34,7 +34,7 @@ StepRecord bloom() {
 
 }  // namespace
 
-TEST_CASE("the log line is that of the 176B run") {
+TEST_CASE("the log line has the form of the 176B run") {
     CHECK(log_line(bloom()) ==
           " iteration    12695/  115311 | consumed samples:      9841584 | consumed tokens:  "
           "20155564032 | elapsed time per iteration (s): 105.22 | learning rate: 5.969E-05 | "
@@ -43,7 +43,7 @@ TEST_CASE("the log line is that of the 176B run") {
           "19.463 | TFLOPs: 149.02 |");
 }
 
-TEST_CASE("fields that apply only sometimes stand in Megatron's order") {
+TEST_CASE("optional fields are in the order of Megatron") {
     StepRecord r = bloom();
     r.loss_scale = 1.0;
     r.params_norm = 1.0;
@@ -58,7 +58,7 @@ TEST_CASE("fields that apply only sometimes stand in Megatron's order") {
           "149.02 | MFU: 0.48 |");
 }
 
-TEST_CASE("a skipped first iteration shows no loss and no gradient norm") {
+TEST_CASE("a skipped first iteration has no loss and no gradient norm") {
     StepRecord r;
     r.iteration = 1;
     r.total_iterations = 508626;
@@ -94,7 +94,7 @@ TEST_CASE("the validation block") {
     CHECK(lm::metrics::perplexity(25) == std::exp(20.0));
 }
 
-TEST_CASE("JSON holds base units and leaves out what does not apply") {
+TEST_CASE("JSON has base units and omits fields that do not apply") {
     StepRecord r = bloom();
     r.unix_time_s = 1700000000.5;
     r.tokens_per_s = 39860.5;
@@ -110,7 +110,7 @@ TEST_CASE("JSON holds base units and leaves out what does not apply") {
     CHECK(to_json(v).find(R"("lm_loss":null)") != std::string::npos);
 }
 
-TEST_CASE("an interval averages what was stepped and times every iteration") {
+TEST_CASE("an interval averages the loss over iterations with a step and times all iterations") {
     Interval interval;
     CHECK(interval.empty());
     IterationRecord a;

@@ -30,7 +30,7 @@ void train(TensorBoard& board, i64 from, i64 to, double offset) {
 
 }  // namespace
 
-TEST_CASE("event files of a run that was resumed at iteration 7", "[.live]") {
+TEST_CASE("event files of a run that resumed at iteration 7", "[.live]") {
     const char* out = std::getenv("LM_TEST_OUT");
     REQUIRE(out != nullptr);
     TensorBoardOptions options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growing files hold what was appended, through the page cache and past it, at every flush.
+// AppendFile: content after every flush, through the page cache and with O_DIRECT.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -26,7 +26,7 @@ void write(io::AppendFile& file, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a file system that refuses writes past the page cache gets them through it") {
+TEST_CASE("a file system without O_DIRECT gets writes through the page cache") {
     const test::TempDir dir;
     for (i64 k = 1; k < 40; ++k) {
         const std::string path = dir / std::to_string(k);
@@ -41,7 +41,7 @@ TEST_CASE("a file system that refuses writes past the page cache gets them throu
     }
 }
 
-TEST_CASE("an appended file holds what was appended") {
+TEST_CASE("an AppendFile holds all appended bytes") {
     const test::TempDir dir;
     for (const io::ReadAgain read_again : {io::ReadAgain::yes, io::ReadAgain::no}) {
         const std::string path = dir / (read_again == io::ReadAgain::no ? "past" : "through");
@@ -61,7 +61,7 @@ TEST_CASE("an appended file holds what was appended") {
         write(file, stretch(1'000'003, 300'000));
         file.sync();
         CHECK(io::read_file(path) == stretch(0, 1'300'003));
-        // Another process goes on with it.
+        // Another process continues the file.
         auto again = io::AppendFile::open(path, read_again);
         CHECK(again.size() == 1'300'003);
         again.truncate(8192);

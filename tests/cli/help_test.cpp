@@ -52,7 +52,7 @@ Options plain_program(Args& args) {
         "--a-name-that-needs-a-line-of-its-own", &args.keys, "KEY",
         "keys of the JSON documents that are read, in this order, from every one of them");
     options.values("--ramp", &args.ramp, "START STEP SAMPLES", "how the batch grows");
-    options.value("--bwlimit", &args.limit, "SIZE", "at most so many bytes a second");
+    options.value("--bwlimit", &args.limit, "SIZE", "maximum bytes per second");
     options.value("--watch", &args.watch, "TIME", "look again after this time");
     options.flag("--json,-j", &args.json, "print JSON Lines on standard output");
     options.value("--tokenizer", &args.prefix, "FILE", "tokenizer.json of a tokenizer");
@@ -60,9 +60,9 @@ Options plain_program(Args& args) {
     options.accepted("--no-bias-gelu-fusion", 0, "what can be fused is fused");
     options.accepted("--valid-num-workers", 1, "data is read by mmap without worker processes");
     options.refused("--moe", 0, "there are no experts");
-    options.positionals("FILE", &args.files, "what is read; - is standard input");
+    options.positionals("FILE", &args.files, "files to read; - is standard input");
     options.positional("STEP", &args.step, "which one; .hidden, 'quoted' and back\\slash");
-    options.epilogue("Examples:\n  lm-demo --json a b\nlm-demo(1) says more.");
+    options.epilogue("Examples:\n  lm-demo --json a b\nlm-demo(1) has the details.");
     return options;
 }
 
@@ -72,10 +72,10 @@ Options verb_program(Args& args) {
     options.exits_with(lm::Exit::run_again);
     for (const char* name : {"params", "memory"}) {
         Options& verb =
-            options.verb(name, std::string("tell the ") + name + " of a model", nullptr);
+            options.verb(name, std::string("print the ") + name + " of a model", nullptr);
         declare_common(verb, args);
     }
-    Options& eta = options.verb("eta", "tell when a run will be done", nullptr);
+    Options& eta = options.verb("eta", "print when a run will end", nullptr);
     eta.exits_with(lm::Exit::answer_is_no, "the run has stopped");
     eta.flag("--json", &args.json, "print JSON");
     eta.value("--plot", &args.prefix, "FILE", "draw it");
@@ -88,7 +88,7 @@ Options verb_program(Args& args) {
     return options;
 }
 
-// What bash offers for `words`, whose last one is being typed; sorted, one a line.
+// Returns the completions of bash for the last of `words`; sorted, one a line.
 std::string offered(const Options& options, const std::string& words) {
     const std::string script =
         bash_completion(options) + "COMP_WORDS=(" + words +
