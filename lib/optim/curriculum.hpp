@@ -21,12 +21,12 @@ struct Curriculum {
     // fixed_discrete: lengths[i] up to iteration max_steps[i]; one more length than steps.
     std::vector<i64> lengths, max_steps;
 
-    // Throws Error(usage) for values that cannot be.
+    // Throws Error(usage) for invalid values.
     void check(i64 seq_length) const;
 
-    // Tokens of each sample in iteration `iteration` (from 1).
+    // Returns the tokens used of each sample in iteration `iteration` (from 1).
     i64 seq_length(i64 iteration) const;
-    // True when all later iterations have the same length as this one.
+    // Returns true when all later iterations have the same length as this one.
     bool finished(i64 iteration) const;
 };
 

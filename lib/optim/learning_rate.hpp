@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a function of progress, as Megatron-LM's OptimizerParamScheduler (and
-// Megatron-DeepSpeed's AnnealingLR for decay by tokens) compute it. Progress counts the samples of
-// the optimizer steps done BEFORE an iteration, so the first iteration runs at rate 0 when there is
-// a warm-up, and the rate that a log line shows is that of the next iteration.
+// The learning rate as a function of training progress, with the same values as Megatron-LM's
+// OptimizerParamScheduler (and Megatron-DeepSpeed's AnnealingLR for decay by tokens). Progress is
+// the number of samples of the optimizer steps before an iteration. So with a warm-up the first
+// iteration has rate 0, and the rate in a log line is that of the next iteration.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@
 namespace lm::optim {
 
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
-enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the end of wsd
+enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the last part of wsd
 
 // "constant", "linear", "cosine", "inverse-square-root", "WSD". Throws Error(usage).
 DecayStyle parse_decay_style(std::string_view text);
@@ -26,15 +26,16 @@ struct LearningRate {
     double init = 0;  // --lr-warmup-init
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;
-    double decay_samples = 0;  // counted from the start of the run, warm-up included
-    // Decay by tokens when > 0: the warm-up is still by samples, warmup_tokens is what they hold.
+    double decay_samples = 0;  // from the start of the run, warm-up included
+    // > 0: decay by tokens. The warm-up is still by samples, which have warmup_tokens tokens.
     double decay_tokens = 0;
     double warmup_tokens = 0;
-    double anneal_samples = 0;  // of WSD: the last part of decay_samples
+    double anneal_samples = 0;  // wsd: the last part of decay_samples
     AnnealStyle anneal = AnnealStyle::exponential;
 
-    // Throws Error(usage) naming the flag.
+    // Throws Error(usage) naming the flag of an invalid value.
     void check() const;
+    // Returns the rate of the iteration after `samples` samples and `tokens` tokens.
     double at(i64 samples, i64 tokens = 0) const;
 };
 

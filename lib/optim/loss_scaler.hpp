@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factor by which fp16 training multiplies the loss, so that small gradients do not vanish
-// (Micikevicius et al. 2018, "Mixed precision training"). Moved as Megatron's DynamicGradScaler
-// does; what to do about a step that overflowed is the trainer's.
+// The loss scale of fp16 training: the factor on the loss that keeps small gradients from becoming
+// zero (Micikevicius et al. 2018, "Mixed precision training"). It changes like that of Megatron's
+// DynamicGradScaler. The trainer decides whether a step overflowed and skips it.
 #pragma once
 
 #include "base/types.hpp"
@@ -9,7 +9,7 @@
 
 namespace lm::optim {
 
-// What a checkpoint keeps, so that a resumed run scales as the undisturbed one.
+// The state that a checkpoint stores, so that a resumed run has the scales of an uninterrupted one.
 struct LossScaleState {
     double scale = 1.0;
     i64 steps_since_overflow = 0;
@@ -19,17 +19,18 @@ struct LossScaleState {
 
 class LossScaler {
   public:
-    LossScaler() = default;  // scale 1 for ever: fp32 and bf16
+    LossScaler() = default;  // constant scale 1: fp32 and bf16
     explicit LossScaler(const spec::LossScaleConfig& config);
 
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
-    // After each step, skipped ones included. An overflow uses up hysteresis and halves the scale
-    // once none is left; only a doubling restores hysteresis.
+    // To be called after each step, also after skipped ones. An overflow decrements the hysteresis
+    // and halves the scale once that is zero. After `window` steps without overflow the scale is
+    // doubled and the hysteresis restored.
     void update(bool overflow);
 
     const LossScaleState& state() const { return state_; }
-    // A fixed scale stays what the flags say.
+    // Sets the state of a dynamic scale. A fixed scale keeps the value of the flags.
     void restore(const LossScaleState& state);
 
   private:

@@ -13,7 +13,7 @@ double clip_coefficient(double norm, double clip) {
 
 namespace {
 
-// Elements of the flat buffer with or without weight decay.
+// Returns the ranges of the flat buffer with, or without, weight decay.
 std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& local : map.layout().tensors) {
@@ -34,8 +34,12 @@ AdamWOptimizer::AdamWOptimizer(const spec::AdamWConfig& config, const model::Par
       gradients_(gradients),
       exp_avg_(exp_avg),
       exp_avg_sq_(exp_avg_sq) {
-    LM_CHECK(exp_avg.numel() == total_size(updated), "moments of other elements");
-    LM_CHECK(bool(masters) == is_half(weights.dtype), "masters are of 16-bit weights");
+    LM_CHECK(
+        exp_avg.numel() == total_size(updated),
+        fmt::format("exp_avg: expected {} elements, got {}", total_size(updated), exp_avg.numel()));
+    LM_CHECK(bool(masters) == is_half(weights.dtype),
+             fmt::format("{} weights: masters are {}", name_of(weights.dtype),
+                         masters ? "present" : "missing"));
     for (const bool decay : {true, false}) {
         const std::vector<Range> ranges = with_decay(map, decay);
         i64 moments = 0;

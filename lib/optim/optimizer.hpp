@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW over a rank's flat parameters with the field's decay rule: weight decay on matrices and
-// embeddings, none on biases and norms (the tensor table says which).
+// AdamW over a rank's flat parameters. Weight decay applies to matrices and embeddings, not to
+// biases and norms (weight_decay of the tensor table, spec/tensor_table.hpp).
 #pragma once
 
 #include "base/range.hpp"
@@ -10,21 +10,24 @@
 
 namespace lm::optim {
 
-// The factor by which gradients of global norm `norm` are multiplied: clip / (norm + 1e-6) when
-// that is below 1 (Megatron's clip_grad_norm_fp32), else 1.
+// Returns the factor for gradients of global norm `norm`: clip / (norm + 1e-6) when that is below
+// 1, else 1 (Megatron's clip_grad_norm_fp32).
 double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {
   public:
-    // `weights` and `gradients` are the flat buffers of `map`. Elements in `updated` are this
-    // rank's to update: masters and moments hold those alone, one range behind the other. Without
-    // masters the weights are fp32 themselves; with them they are 16-bit and get what the masters
-    // are, rounded.
+    // `weights` and `gradients` are the flat buffers of `map`, n elements; `updated` are the ranges
+    // of them that this rank updates, s elements in total. Shapes:
+    //   weights     [n] bf16|fp16|fp32
+    //   gradients   [n] fp32
+    //   masters     [s] fp32, the ranges of `updated` in order; none when weights are fp32
+    //   exp_avg     [s] fp32, exp_avg_sq [s] fp32
+    // With masters, every update writes the rounded masters to the weights.
     AdamWOptimizer(const spec::AdamWConfig& config, const model::ParamMap& map,
                    const std::vector<Range>& updated, device::View weights, device::View masters,
                    device::View gradients, device::View exp_avg, device::View exp_avg_sq);
 
-    // One update, number `step` (from 1), with gradients multiplied by `grad_scale`.
+    // Performs update number `step` (from 1), with gradients multiplied by `grad_scale`.
     void step(device::Context& context, i64 step, double lr, double grad_scale);
 
     const spec::AdamWConfig& config() const { return config_; }
@@ -32,7 +35,11 @@ class AdamWOptimizer {
   private:
     spec::AdamWConfig config_;
     std::vector<device::AdamWPart> parts_;
-    device::View weights_, masters_, gradients_, exp_avg_, exp_avg_sq_;
+    device::View weights_;     // [n] bf16|fp16|fp32
+    device::View masters_;     // [s] fp32, or none
+    device::View gradients_;   // [n] fp32
+    device::View exp_avg_;     // [s] fp32
+    device::View exp_avg_sq_;  // [s] fp32
 };
 
 }  // namespace lm::optim

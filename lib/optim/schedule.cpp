@@ -16,7 +16,7 @@ void check_positive(const char* option, const std::optional<i64>& value) {
     if (value && *value < 1) usage_error(option, "must be at least 1, not {}", *value);
 }
 
-// At most one of these may be given.
+// Throws Error(usage) when more than one of these options is given.
 void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
     const char* first = nullptr;
     for (const auto& [option, is_given] : given) {
@@ -36,7 +36,7 @@ void check_request(const ScheduleRequest& r) {
     check_positive("--lr-decay-tokens", r.decay_tokens);
     if (!r.train_samples && !r.train_iters && !r.train_tokens) {
         usage_error("--train-samples",
-                    "say how long to train: --train-samples, --train-iters or "
+                    "the length of the training is missing: give --train-samples, --train-iters or "
                     "--train-tokens");
     }
     check_one({{"--train-samples", r.train_samples.has_value()},
@@ -89,7 +89,8 @@ bool Schedule::finished(const Counters& done) const {
            (train_tokens_ && done.tokens >= *train_tokens_);
 }
 
-// How many iterations are left when batch and length stay as they are; 0 when they may change.
+// Returns the remaining iterations if batch size and sequence length are constant from `done` on,
+// else 0. Lets run() skip them in one step.
 i64 Schedule::steady_iterations(const Counters& done) const {
     if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
@@ -117,7 +118,8 @@ Counters Schedule::run(i64 max_iterations) const {
     return done;
 }
 
-// Samples that `iterations` iterations take, also beyond the end of the run (decay may be longer).
+// Returns the samples of the first `iterations` iterations, also beyond the end of the run: the
+// decay may be longer than the run.
 i64 Schedule::samples_after_unbounded(i64 iterations) const {
     i64 samples = 0;
     i64 k = 0;
@@ -130,7 +132,7 @@ double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> itera
     return iterations ? static_cast<double>(samples_after_unbounded(*iterations)) : 0.0;
 }
 
-// Tokens consumed when the iterations done hold `samples` samples or more: the end of the warm-up.
+// Returns the tokens consumed after the first iteration at which `samples` samples are consumed.
 double Schedule::tokens_after(double samples) const {
     if (!curriculum_) return samples * static_cast<double>(seq_length_);
     Counters done;
@@ -139,7 +141,7 @@ double Schedule::tokens_after(double samples) const {
 }
 
 void Schedule::set_rate(const ScheduleRequest& request) {
-    if (!request.lr) usage_error("--lr", "the highest learning rate is missing");
+    if (!request.lr) usage_error("--lr", "the maximum learning rate is missing");
     rate_.max = *request.lr;
     rate_.min = request.min_lr;
     rate_.init = request.warmup_init;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a training is and what each iteration of it takes: batch size, sequence length, learning
-// rate, all pure functions of the counters. The flags may count in samples, iterations or tokens;
-// here everything is turned into samples once.
+// The length of a training run, and the batch size, sequence length and learning rate of each
+// iteration, all pure functions of the counters. The flags may count in samples, iterations or
+// tokens; Schedule converts everything to samples once.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@
 
 namespace lm::optim {
 
-// Where a run is: what has been consumed, skipped batches included.
+// Training progress: iterations done, and samples and tokens consumed, those of skipped steps
+// included.
 struct Counters {
     i64 iteration = 0;
     i64 samples = 0;
@@ -22,20 +23,21 @@ struct Counters {
     bool operator==(const Counters&) const = default;
 };
 
-// What the flags say, each in its own unit.
+// The values of the flags, each in its own unit.
 struct ScheduleRequest {
     i64 seq_length = 0;
     spec::BatchRamp ramp;
-    // One of the first two, or tokens alone; tokens may also bound the others.
+    // One of train_samples and train_iters, or train_tokens, or one of the first two with tokens:
+    // the run ends at the first limit.
     std::optional<i64> train_samples, train_iters, train_tokens;
 
     std::optional<double> lr;
     double min_lr = 0, warmup_init = 0;
     DecayStyle decay_style = DecayStyle::linear;
     std::optional<i64> warmup_samples, warmup_iters;              // at most one of these three
-    std::optional<double> warmup_fraction;                        // of the decay
+    std::optional<double> warmup_fraction;                        // fraction of the decay
     std::optional<i64> decay_samples, decay_iters, decay_tokens;  // at most one
-    std::optional<i64> anneal_samples, anneal_iters;              // WSD: one of them
+    std::optional<i64> anneal_samples, anneal_iters;              // WSD: exactly one
     AnnealStyle anneal_style = AnnealStyle::exponential;
 
     std::optional<Curriculum> curriculum;
@@ -43,23 +45,25 @@ struct ScheduleRequest {
 
 class Schedule {
   public:
-    // Throws Error(usage) naming the flag that does not fit.
+    // Throws Error(usage) naming the invalid flag.
     explicit Schedule(const ScheduleRequest& request);
 
-    // Of the iteration that follows `done`.
+    // batch and seq_length return those of the iteration after `done`.
     i64 batch(const Counters& done) const { return ramp_.batch_at(done.samples); }
     i64 seq_length(const Counters& done) const;
-    // The rate of the next iteration, when optimizer steps have taken `stepped_samples` and
-    // `stepped_tokens` (consumed ones less those of steps that were not made).
+    // Returns the rate of the next iteration. stepped_samples and stepped_tokens are those of the
+    // optimizer steps so far: consumed ones without those of skipped steps.
     double rate(i64 stepped_samples, i64 stepped_tokens) const {
         return rate_.at(stepped_samples, stepped_tokens);
     }
-    // Consumed by the next iteration as well.
+    // Returns the counters after the next iteration.
     Counters next(const Counters& done) const;
 
-    // No whole batch is left (samples), or enough iterations or tokens are done.
+    // Returns true when the run ends at `done`: less than a batch of train_samples is left, or
+    // train_iters or train_tokens is reached.
     bool finished(const Counters& done) const;
-    // At the end of the run, and after `iteration` iterations of it (at most to the end).
+    // Return the counters at the end of the run, and after `iteration` iterations (at most at the
+    // end).
     const Counters& end() const { return end_; }
     Counters after(i64 iteration) const { return run(iteration); }
     i64 total_iterations() const { return end_.iteration; }

@@ -11,9 +11,9 @@
 namespace lm::optim {
 namespace {
 
-// The first counters with at least `wanted` samples (or tokens, for a decay by tokens).
+// Returns the first counters with at least `wanted` samples, or tokens for a decay by tokens.
 Counters reach(const Schedule& schedule, i64 Counters::*what, double wanted) {
-    i64 low = 0;  // after(low) is short of it, after(high) is not
+    i64 low = 0;  // binary search: after(low) < wanted <= after(high)
     i64 high = schedule.total_iterations();
     while (high - low > 1) {
         const i64 middle = low + (high - low) / 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule comes to, for the plan that is printed before the first step: the ramp's stages,
-// the learning rate at the points that matter, and everything that will not fit the ranks later.
+// A summary of a schedule for the plan that is printed before the first step: the stages of the
+// batch ramp, the learning rate at its key points, and the data-parallel sizes that fit all
+// batches.
 #pragma once
 
 #include <string>
@@ -10,21 +11,22 @@
 
 namespace lm::optim {
 
-// The rate of the iteration that follows `done`; the log line of done.iteration shows it.
+// The rate of the iteration after `done`; the log line of done.iteration prints it.
 struct RatePoint {
     std::string what;  // "end of the warm-up"
     Counters done;
     double rate = 0;
 };
-// Start, end of the warm-up, middle and end of the decay, end of the training: those that the
-// training reaches, in order.
+// Returns the rates at the start, the end of the warm-up, the middle and the end of the decay, and
+// the end of the training, in order, without the points that the training does not reach.
 std::vector<RatePoint> key_rates(const Schedule& schedule);
 
-// One line a stage of the ramp: "iterations 1 to 4961: batch 16, from sample 0"; none without one.
+// Returns a line for each stage of the ramp: "iterations 1 to 4961: batch 16, from sample 0"; none
+// without a ramp.
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
-// Samples of all validations of a training, as Megatron counts them beforehand (its orders hang on
-// the number): one for each interval begun.
+// Returns the samples of all validations of a training as Megatron computes them in advance, one
+// validation for each interval begun. Megatron's order of the validation samples depends on it.
 i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters);
 
 }  // namespace lm::optim

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's answer to the graphs of attention for an H100 that need not be there: whether it has
-// engines for them. Nothing runs.
+// Asks cuDNN whether it supports the attention graphs on an H100. Needs no GPU: no graph is run.
 #define CATCH_CONFIG_RUNNER
 #include "cuda/cudnn/cudnn_attention.hpp"
 
@@ -16,7 +15,7 @@ namespace {
 
 CudnnPluginEntry entry = nullptr;
 
-// As cuDNN 9.8 and later describe a GPU.
+// The description of a GPU in the format of cuDNN 9.8 and later.
 constexpr const char* h100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900,
     "driverVer": 13000, "totalGlobalMem": 85899345920, "cudaDeviceId": 0, "pciDeviceId": 9008,
     "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
@@ -52,7 +51,7 @@ TEST_CASE("cuDNN has engines for ALiBi and documents", "[cudnn]") {
     CHECK(why_not({backward, true, true, 4, 1024, 16, 4, 128, 0.125F, alibi, documents}) == "");
 }
 
-TEST_CASE("what cuDNN cannot do has a reason", "[cudnn]") {
+TEST_CASE("unsupported problems return a reason", "[cudnn]") {
     CHECK(why_not({true, true, true, 4, 1024, 12, 12, 320, 0.05F}) != "");
     CHECK(why_not({false, true, true, 4, 1024, 12, 12, 65, 0.125F}) != "");
 }

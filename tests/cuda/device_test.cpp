@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device itself: memory, copies, errors; and what the list of operation cases is too small for.
+// The CUDA device: memory, copies, errors; and operations on sizes that the list of operation cases
+// does not have.
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -25,7 +26,7 @@ std::vector<T> host_copy(device::Device& device, const View& view) {
     return values;
 }
 
-// Most tokens are few, as in text, and some are in no row of the table.
+// Returns tokens with a skewed distribution, as in text; some have no row in the table.
 std::vector<i32> skewed_tokens(i64 n, i64 vocab) {
     std::vector<i32> tokens;
     for (i64 i = 0; i < n; ++i) {
@@ -54,9 +55,9 @@ std::vector<float> embedding_gradient(device::Device& device, const std::vector<
 
 }  // namespace
 
-TEST_CASE("memory comes zeroed, is counted, and is copied in pieces", "[device]") {
+TEST_CASE("memory is zeroed, counted, and copied through the staging buffers", "[device]") {
     const auto gpu = open_gpu();
-    constexpr i64 n = (i64{8} << 20) + 12345;  // more than two pieces of the staging memory
+    constexpr i64 n = (i64{8} << 20) + 12345;  // more than both staging buffers
     const device::Buffer buffer = gpu->allocate(2 * n, "test");
     CHECK(gpu->allocated_bytes() == 2 * n);
     CHECK_FALSE(gpu->is_host());
@@ -66,7 +67,7 @@ TEST_CASE("memory comes zeroed, is counted, and is copied in pieces", "[device]"
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<u16>(i * 2654435761U >> 8);
     std::vector<u16> given = values;
     gpu->copy_from_host(view, given.data());
-    std::fill(given.begin(), given.end(), u16{0});  // it may be used again at once
+    std::fill(given.begin(), given.end(), u16{0});  // may be reused on return
     CHECK(host_copy<u16>(*gpu, view) == values);
     CHECK_THROWS_WITH(
         gpu->allocate(i64{1} << 50, "optimizer state"),
@@ -86,15 +87,14 @@ TEST_CASE("many copies of all sizes arrive in order", "[device]") {
         std::vector<u8> values(static_cast<size_t>(size), static_cast<u8>(i + 1));
         gpu->copy_from_host(buffer.view(i * most, DType::uint8, {size}), values.data());
         std::copy(values.begin(), values.end(), expected.begin() + i * most);
-        if (i % 100 == 50) {  // both ways share the pinned memory
+        if (i % 100 == 50) {  // both directions share the staging buffers
             CHECK(host_copy<u8>(*gpu, buffer.view(i * most, DType::uint8, {size})) == values);
         }
     }
     CHECK(host_copy<u8>(*gpu, buffer.view(DType::uint8, {n * most})) == expected);
 }
 
-TEST_CASE("the embedding's gradient is right and has the same bits for many tokens of few kinds",
-          "[ops]") {
+TEST_CASE("the embedding gradient is correct and reproducible for frequent tokens", "[ops]") {
     const auto [n, vocab, width] =
         GENERATE(std::tuple<i64, i64, i64>{5003, 300, 20},
                  std::tuple<i64, i64, i64>{2500, 70000, 7}, std::tuple<i64, i64, i64>{64, 1, 4});
@@ -113,8 +113,8 @@ TEST_CASE("the embedding's gradient is right and has the same bits for many toke
     CHECK(embedding_gradient(*gpu, tokens, dout, vocab, width) == got);
 }
 
-// What lies there is far from the beginning; the emulator has no more memory than is touched.
-TEST_CASE("elements beyond the reach of 32-bit indices are found", "[device]") {
+// The emulator allocates physical memory only for the pages that are accessed.
+TEST_CASE("offsets above 2^31 elements are computed in 64 bits", "[device]") {
     constexpr i64 far = i64{1} << 31;
     setenv("EMULATED_CUDA_MEMORY", "32768", 1);
     const auto gpu = open_gpu();
@@ -183,7 +183,7 @@ TEST_CASE("elements beyond the reach of 32-bit indices are found", "[device]") {
     unsetenv("EMULATED_CUDA_MEMORY");
 }
 
-TEST_CASE("the times of operations come in when the host waits", "[device]") {
+TEST_CASE("op times are added when the host waits", "[device]") {
     const auto gpu = open_gpu();
     const device::Buffer buffer = gpu->allocate(4096, "test");
     const View view = buffer.view(DType::fp32, {1024});
@@ -198,15 +198,15 @@ TEST_CASE("the times of operations come in when the host waits", "[device]") {
     CHECK(times[device::Op::scale].seconds > 0);
 }
 
-// The device is lost afterwards: this case runs in a process of its own.
-TEST_CASE("what goes wrong on the GPU is told with the operation's name", "[.fault]") {
+// The device is unusable afterwards: this case runs in a separate process.
+TEST_CASE("an error on the GPU names the operation", "[.fault]") {
     const auto gpu = open_gpu();
     const device::Buffer buffer = gpu->allocate(4096, "test");
-    View beside = buffer.view(DType::fp32, {1024});
-    beside.data = static_cast<std::byte*>(beside.data) + (i64{1} << 40);
+    View outside = buffer.view(DType::fp32, {1024});
+    outside.data = static_cast<std::byte*>(outside.data) + (i64{1} << 40);
     device::Context context{*gpu, {}};
     const auto use = [&] {
-        device::scale(context, {.x = beside, .factor = 3});
+        device::scale(context, {.x = outside, .factor = 3});
         gpu->synchronize();
     };
     CHECK_THROWS_WITH(use(), Contains("cuda:0: scale: an illegal memory access was encountered "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on a GPU, or the emulated one: whatever is fused or not, aligned or not, measured
-// or not.
+// Linear layers on a GPU or on the emulator: with and without fused epilogues, alignment and
+// autotuning.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -54,7 +54,7 @@ class ChoicesInMemory final : public device::TunedChoices {
 
 }  // namespace
 
-TEST_CASE("products of a library without epilogues", "[ops][at_once]") {
+TEST_CASE("products are correct with a library without epilogues", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     setenv("EMULATED_CUBLASLT_EPILOGUES", "0", 1);
     const auto gpu = train::cuda_plugin().open_device(0);
@@ -62,7 +62,7 @@ TEST_CASE("products of a library without epilogues", "[ops][at_once]") {
     unsetenv("EMULATED_CUBLASLT_EPILOGUES");
 }
 
-TEST_CASE("an error of cuBLASLt is not taken for a missing algorithm", "[ops]") {
+TEST_CASE("a cuBLASLt error is distinguished from a missing algorithm", "[ops]") {
     const auto gpu = train::cuda_plugin().open_device(0);
     if (!Catch::Matchers::Contains("emulated").match(gpu->name())) return;
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
@@ -77,7 +77,7 @@ TEST_CASE("an error of cuBLASLt is not taken for a missing algorithm", "[ops]") 
     with_status("15", "cuBLASLt has no algorithm for a product of");
 }
 
-TEST_CASE("products are chosen apart for the multiprocessors that communication leaves", "[ops]") {
+TEST_CASE("algorithms are chosen separately for each number of reserved SMs", "[ops]") {
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);
     const OpCase op_case = cases_of({"linear_forward"}).front();
@@ -96,11 +96,11 @@ TEST_CASE("products are chosen apart for the multiprocessors that communication 
         chosen_for.insert(at == std::string::npos ? "" : key.substr(at, key.find(',', at) - at));
     }
     CHECK(chosen_for.contains(""));
-    CHECK(chosen_for.size() >= 2);  // of few multiprocessors, half are left either way
-    CHECK(choices.n_found == 0);    // plans were kept
+    CHECK(chosen_for.size() >= 2);  // with few SMs, all numbers leave half of them
+    CHECK(choices.n_found == 0);    // plans were cached
 }
 
-TEST_CASE("operands at any address", "[ops][at_once]") {
+TEST_CASE("operands may have any alignment", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto gpu = train::cuda_plugin().open_device(0);
     for (const OpCase& c : cases_of({"linear_", "activation_", "gated_", "residual_norm_"})) {
@@ -108,7 +108,7 @@ TEST_CASE("operands at any address", "[ops][at_once]") {
     }
 }
 
-TEST_CASE("tuned products are right, and the same bits for all who find the choices",
+TEST_CASE("tuned products are correct, with the same bits on every device that uses the choices",
           "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
@@ -116,7 +116,7 @@ TEST_CASE("tuned products are right, and the same bits for all who find the choi
     const auto first = train::cuda_plugin().open_device(0);
     const auto second = train::cuda_plugin().open_device(0);
     const auto cases = cases_of({"linear_"});
-    // Measuring spoils outputs that are added to; from then on choices stand.
+    // Measuring overwrites outputs, so this run is only for the choices.
     for (device::Device* const gpu : {first.get(), second.get()}) {
         gpu->tune(&choices);
         for (const OpCase& op_case : cases) {
@@ -126,7 +126,7 @@ TEST_CASE("tuned products are right, and the same bits for all who find the choi
     }
     CHECK(choices.kept.size() > 20);
     CHECK(choices.n_found == static_cast<int>(choices.kept.size()));
-    // The library's GELU is by tanh and not as exact as fp32.
+    // The library's GELU is an approximation: it is used for 16-bit types only.
     const auto n_gelu = std::ranges::count_if(choices.kept, [](const auto& kept) {
         return kept.first.find("epilogue gelu") != std::string::npos;
     });
@@ -137,10 +137,10 @@ TEST_CASE("tuned products are right, and the same bits for all who find the choi
         check_against_reference(*first, op_case, type, 0);
         CHECK(run_case(*first, c, type) == run_case(*second, c, type));
     }
-    // What somebody else wrote there is not tried.
+    // An invalid stored choice is an error.
     for (auto& [key, choice] : choices.kept) choice = "fused 1 2 3";
     const auto third = train::cuda_plugin().open_device(0);
     third->tune(&choices);
     CHECK_THROWS_WITH(run_case(*third, prepared(*reference, cases.front(), type), type),
-                      Catch::Contains("is not an algorithm that cuBLASLt takes"));
+                      Catch::Contains("is invalid for this cuBLASLt"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA plugin's tests, for the GPU of this machine or the emulator (LM_PLUGIN_DIR). Exit code
-// 77: skipped, there is no GPU, or not enough of them for any case; the last line says why.
+// Tests of the CUDA plugin, on the GPU of this machine or on the emulator (LM_PLUGIN_DIR). Exit
+// code 77: skipped, because there is no GPU, or too few for any case; the last line has the reason.
 #define CATCH_CONFIG_RUNNER
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 
 int main(int argc, char** argv) {
     std::string why;
-    // As one of several ranks: so are those of the tests of NCCL, which share this process.
+    // As one of two ranks: the NCCL tests of this process have several.
     if (!lm::train::cuda_is_usable(why, 0, 2)) {
         fmt::print("skipped: {}\n", why);
         return 77;
     }
     const int code = Catch::Session().run(argc, argv);
-    why = lm::test::why_nothing_ran();
+    why = lm::test::why_all_skipped();
     if (code != 0 || why.empty()) return code;
     fmt::print("skipped: {}\n", why);
     return 77;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL groups as they must be: the suite of all groups on device memory, ranks as threads with a
-// GPU each. With fewer GPUs than ranks, or no NCCL, a case is left out and says so.
+// The conformance suite of comm groups on NCCL groups in device memory. Ranks are threads with one
+// GPU each. With fewer GPUs than ranks, or without NCCL, cases are skipped.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ using namespace lm;
 
 namespace {
 
-// Each rank with its device and a group of NCCL over the threads' one.
+// Runs body on each rank with its device and an NCCL group over the thread group.
 void run_with_gpus(int n_ranks, double timeout_s,
                    const std::function<void(comm::Group& world, device::Device& device)>& body) {
     const cuda::Plugin& plugin = train::cuda_plugin();
@@ -29,28 +29,30 @@ void run_with_gpus(int n_ranks, double timeout_s,
     });
 }
 
-// Why NCCL cannot be opened, if that is so.
+// Returns the reason when NCCL cannot be opened, else an empty string.
 std::string why_no_nccl() {
     try {
         run_with_gpus(2, 60, [](comm::Group&, device::Device&) {});
     } catch (const Error& error) {
-        if (std::string_view(error.what()).find("cannot be opened") == std::string::npos) throw;
+        if (std::string_view(error.what()).find("cannot open the library") == std::string::npos)
+            throw;
         return error.what();
     }
     return "";
 }
 
-// False, with a word, where a case of `n_ranks` is left out.
+// Returns false and prints the reason when a case of `n_ranks` ranks must be skipped.
 bool can_have(int n_ranks) {
     const int n_gpus = train::cuda_plugin().count_devices(2);
     if (n_gpus < n_ranks) {
-        test::leave_out(fmt::format(
-            "{} ranks want a GPU each, here are {}; two ranks on one GPU: stage `ranks` of gpu.sh",
-            n_ranks, n_gpus));
+        test::skip(
+            fmt::format("expected a GPU for each of {} ranks, got {}; stage `ranks` of "
+                        "tests/gpu.sh runs two ranks on one GPU",
+                        n_ranks, n_gpus));
         return false;
     }
     static const std::string without = why_no_nccl();
-    if (!without.empty()) test::leave_out(without);
+    if (!without.empty()) test::skip(without);
     return without.empty();
 }
 
@@ -66,16 +68,16 @@ void conform(int n_ranks) {
 
 }  // namespace
 
-TEST_CASE("NCCL groups do what all groups do", "[nccl]") {
+TEST_CASE("NCCL groups pass the conformance suite", "[nccl]") {
     const int n_ranks = GENERATE(2, 4);
     if (can_have(n_ranks)) conform(n_ranks);
 }
 
-TEST_CASE("a group of one rank and its GPU does what all groups do, without NCCL", "[one_rank]") {
+TEST_CASE("a group of one rank passes the conformance suite without NCCL", "[one_rank]") {
     conform(1);
 }
 
-TEST_CASE("host memory goes on over the host's group", "[nccl]") {
+TEST_CASE("host memory is carried by the host group", "[nccl]") {
     if (!can_have(2)) return;
     for (const test::ConformanceCase& c : test::conformance_cases()) {
         INFO(c.name);
@@ -84,8 +86,8 @@ TEST_CASE("host memory goes on over the host's group", "[nccl]") {
     }
 }
 
-// The receive would overwrite what is being sent, if it did not wait for the message.
-TEST_CASE("a receive behind a message into the same place", "[nccl]") {
+// If the receive did not wait for the send, it would overwrite the data that is being sent.
+TEST_CASE("a receive after a send of the same memory waits for it", "[nccl]") {
     if (!can_have(2)) return;
     run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
         const int other = 1 - world.rank();
@@ -103,7 +105,7 @@ TEST_CASE("a receive behind a message into the same place", "[nccl]") {
             CHECK(sent.is_stream_ordered());
             received = world.start_receive(x, other, sent);
         } else {
-            sent = world.start_send(x, other);  // before it takes the other's
+            sent = world.start_send(x, other);  // before it receives
             received = world.start_receive(y, other);
         }
         sent.wait();
@@ -113,13 +115,13 @@ TEST_CASE("a receive behind a message into the same place", "[nccl]") {
     });
 }
 
-TEST_CASE("what a group was not prepared for is a bug", "[nccl]") {
+TEST_CASE("an operation that connect() did not announce is a bug", "[nccl]") {
     if (!can_have(2)) return;
     run_with_gpus(2, 60, [](comm::Group& world, device::Device& device) {
         const device::Buffer buffer = device.allocate(64, "a test");
         const device::View x = buffer.view(0, DType::fp32, {16});
-        CHECK_THROWS_WITH(world.all_reduce(x), Catch::Contains("was not prepared"));
+        CHECK_THROWS_WITH(world.all_reduce(x), Catch::Contains("that connect() formed"));
         CHECK_THROWS_WITH(world.start_send(x, 1 - world.rank()),
-                          Catch::Contains("was not prepared"));
+                          Catch::Contains("that connect() formed"));
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of operation cases on a GPU, or on the emulated one.
+// The list of operation cases on a GPU or on the emulator.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -14,13 +14,13 @@ using namespace lm::test;
 
 namespace {
 
-// While one operation is worked on, the cases whose name has LM_TEST_CASES in it.
+// Returns true when the environment's LM_TEST_CASES is unset or part of the case's name.
 bool chosen(const OpCase& op_case) {
     const char* const part = std::getenv("LM_TEST_CASES");
     return part == nullptr || op_case.name.find(part) != std::string::npos;
 }
 
-// LM_TEST_ATTENTION: cudnn or cudnn-deterministic.
+// Opens the GPU. LM_TEST_ATTENTION: cudnn or cudnn-deterministic selects attention by cuDNN.
 std::unique_ptr<device::Device> open_gpu() {
     auto gpu = train::cuda_plugin().open_device(0);
     const char* const attention = std::getenv("LM_TEST_ATTENTION");
@@ -30,7 +30,7 @@ std::unique_ptr<device::Device> open_gpu() {
 
 }  // namespace
 
-// Under a tool that makes them slow, each LM_TEST_EVERY-th of the cases.
+// LM_TEST_EVERY=n runs every n-th case, for tools that make the cases slow.
 TEST_CASE("operations agree with the reference in double precision", "[ops][cases]") {
     const char* const text = std::getenv("LM_TEST_EVERY");
     const int every = text != nullptr ? std::max(1, std::atoi(text)) : 1;
@@ -47,10 +47,10 @@ TEST_CASE("operations agree with the reference in double precision", "[ops][case
     }
 }
 
-// [at_once]: what does not depend on when the GPU does its work.
+// [at_once]: tests that do not depend on when the GPU runs its work.
 
-// The emulator can run blocks and threads in the opposite order; a GPU runs them as it likes.
-TEST_CASE("the same bits in whatever order blocks and threads run", "[ops][at_once]") {
+// The emulator can run blocks and threads in reverse order; the order of a GPU is unspecified.
+TEST_CASE("the bits do not depend on the order of blocks and threads", "[ops][at_once]") {
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);
@@ -74,7 +74,7 @@ TEST_CASE("the same bits in whatever order blocks and threads run", "[ops][at_on
     }
 }
 
-TEST_CASE("a GPU with little shared memory refuses wide heads alone", "[ops][at_once]") {
+TEST_CASE("a GPU with little shared memory rejects only wide heads", "[ops][at_once]") {
     setenv("EMULATED_CUDA_CAPABILITY", "89", 1);
     const auto gpu = train::cuda_plugin().open_device(0);
     if (gpu->name().find("emulated") == std::string::npos) return;
@@ -89,14 +89,15 @@ TEST_CASE("a GPU with little shared memory refuses wide heads alone", "[ops][at_
             continue;
         }
         ++n_refused;
-        CHECK_THROWS_WITH(run_case(*gpu, c, DType::bf16),
-                          Catch::Contains("of shared memory, more than this GPU has"));
+        CHECK_THROWS_WITH(
+            run_case(*gpu, c, DType::bf16),
+            Catch::Contains("of shared memory for each block, more than this GPU has"));
     }
     CHECK(n_refused > 0);
     unsetenv("EMULATED_CUDA_CAPABILITY");
 }
 
-TEST_CASE("an activation made again on a GPU has the same bits", "[ops]") {
+TEST_CASE("a recomputed activation has the same bits on a GPU", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = train::cuda_plugin().open_device(0);

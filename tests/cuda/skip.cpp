@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define CATCH_CONFIG_EXTERNAL_INTERFACES  // of listeners
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // for listeners
 #include "skip.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace lm::test {
 namespace {
 
-int n_left_out = 0;
+int n_skipped = 0;
 int n_run = 0;
 std::string last_reason;
 
@@ -24,14 +24,14 @@ CATCH_REGISTER_LISTENER(Counter)
 
 }  // namespace
 
-void leave_out(const std::string& why) {
-    ++n_left_out;
+void skip(const std::string& why) {
+    ++n_skipped;
     last_reason = why;
-    fmt::print("left out: {}: {}\n", Catch::getResultCapture().getCurrentTestName(), why);
+    fmt::print("case skipped: {}: {}\n", Catch::getResultCapture().getCurrentTestName(), why);
 }
 
-std::string why_nothing_ran() {
-    return n_run == 0 && n_left_out > 0 ? last_reason : "";
+std::string why_all_skipped() {
+    return n_run == 0 && n_skipped > 0 ? last_reason : "";
 }
 
 }  // namespace lm::test

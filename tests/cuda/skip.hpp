@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases that this machine cannot run.
+// Skips test cases that this machine cannot run.
 #pragma once
 
 #include <string>
 
 namespace lm::test {
 
-// Says that what the running case is about is left out, and why.
-void leave_out(const std::string& why);
+// Prints that the running case, or a part of it, is skipped, and why. The caller returns.
+void skip(const std::string& why);
 
-// Why nothing was run: the last reason, if every case that ended was left out from its beginning to
-// its end; else empty.
-std::string why_nothing_ran();
+// Returns the last reason when every case was skipped without any assertion, else an empty string.
+std::string why_all_skipped();
 
 }  // namespace lm::test

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation functions and their gates. A part of all_loops.hpp.
+// Activation functions and gated units. Part of all_loops.hpp.
 //
-// GELU by tanh is computed as x / (1 + exp(-2u)), which does not cancel for negative x: relative
-// error below 1e-6. GELU by erf is x times the normal distribution, whose lower half has no
-// cancellation either.
+// GELU by tanh is computed as x / (1 + exp(-2u)), which has no cancellation for negative x:
+// relative error below 1e-6. GELU by erf is x times the normal distribution function, whose lower
+// half has no cancellation either.
 #pragma once
 
 namespace lm::cpu {
@@ -25,7 +25,7 @@ void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
     });
 }
 
-// gelu' = s + x s (1 - s) 2u', with 1 - s = e s, which does not cancel.
+// gelu' = s + x s (1 - s) 2u', with 1 - s computed as e s, which has no cancellation.
 void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec x = get(pre + i, lanes);
@@ -81,7 +81,7 @@ void swiglu(const float* gate, const float* up, float* y, i64 n) {
     });
 }
 
-// silu' = s (1 + x (1 - s)), and 1 - sigmoid(x) = sigmoid(-x), which does not cancel.
+// silu' = s (1 + x (1 - s)), with 1 - s computed as sigmoid(-x), which has no cancellation.
 void swiglu_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
                      i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {

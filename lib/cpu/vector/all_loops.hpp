@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of vector.hpp over vectors of `width` floats. Included by one source file per
-// instruction set, inside a region compiled for it; that file defines LM_VECTOR_AVX512,
-// LM_VECTOR_AVX2 or neither. Everything is local to that file, and the parts below include nothing:
-// what they use of other headers stands before the region.
+// The inner loops of vector_kernels.hpp over vectors of `width` floats. One source file per
+// instruction set (portable.cpp, x86/) includes this file inside a region that is compiled for that
+// set, and defines LM_VECTOR_AVX512, LM_VECTOR_AVX2 or neither. All functions have internal
+// linkage. The parts below must not include other headers: inline functions of these would be
+// compiled for the instruction set, too, and the linker might choose them for the whole program.
+// The source file includes what they need before the region.
 #include "cpu/vector/registers.hpp"
-// Loads of 16 bits and functions, which the rest uses.
+// Elementary functions and 16-bit loads, which the loops use.
 #include "cpu/vector/functions.hpp"
 #include "cpu/vector/half.hpp"
 // The loops.

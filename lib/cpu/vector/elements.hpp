@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element by element: sums, rotations, dropout, the optimizer. A part of all_loops.hpp.
+// Elementwise loops: scaling, sums, rotations, the optimizer, dropout. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -25,6 +25,7 @@ void scaled_copy(float* y, const float* x, float factor, i64 n) {
                 [&](i64 i, i64 lanes) LM_BODY { put(y + i, get(x + i, lanes) * factor, lanes); });
 }
 
+// Four independent sums hide the latency of the additions; their order is fixed.
 double dot(const float* x, const float* y, i64 n) {
     constexpr i64 half = width / 2;
     HalfDoubleVec sum0{};
@@ -71,8 +72,9 @@ void adamw(const AdamWStep& step, float* master, float* weight, const float* gra
     });
 }
 
-// Blocks first .. first + n - 1 of Philox4x32-10 as 16-bit numbers in element order; one block per
-// 64-bit lane, whose high halves hold rubbish that multiply_words ignores.
+// Computes blocks first .. first + n - 1 of Philox4x32-10 (Salmon et al. 2011) as 16-bit numbers in
+// element order. Each 64-bit lane computes one block. Between rounds the high halves of the lanes
+// contain unused bits, which multiply_words ignores.
 void philox_numbers(u64 key, u64 sample, u64 first, i64 n, u16* numbers) {
     constexpr i64 lanes = width / 2;
     for (i64 block = 0; block < n; block += lanes) {

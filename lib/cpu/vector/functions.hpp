@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp and what is made of it. A part of all_loops.hpp.
+// exp, and functions computed from it. Part of all_loops.hpp.
 //
-// exp: Cody and Waite's reduction and the polynomial of Cephes' expf: below 1.5 ulp from -87.3 to
-// 88.3, zero below (no denormals), saturated above; NaN stays NaN.
+// exp(x) = 2^n exp(r) with n = round(x / ln 2) and r = x - n ln 2: argument reduction of Cody and
+// Waite (ln 2 in two parts), and the polynomial of Cephes' expf for exp(r). Error below 1.5 ulp
+// from -87.3 to 88.3; zero below that range (no denormals), constant above; NaN stays NaN.
 #pragma once
 
 namespace lm::cpu {
@@ -11,7 +12,8 @@ namespace {
 LM_INLINE Vec exponential(Vec x) {
     const Vec lowest = splat(-87.3365F);
     const Vec highest = splat(88.3762F);
-    const Vec magic = splat(12582912.0F);  // 1.5 * 2^23: rounds to an integer in the low bits
+    // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the float.
+    const Vec magic = splat(12582912.0F);
     Vec z = x < lowest ? lowest : x;
     z = z > highest ? highest : z;
     const Vec shifted = fma(z, splat(1.44269504088896341F), magic);
@@ -25,7 +27,7 @@ LM_INLINE Vec exponential(Vec x) {
     p = fma(p, r, splat(1.6666665459e-1F));
     p = fma(p, r, splat(5.0000001201e-1F));
     p = fma(p, r * r, r) + 1.0F;
-    const Vec scaled = (Vec)((IntVec)p + ((IntVec)shifted << 23));
+    const Vec scaled = (Vec)((IntVec)p + ((IntVec)shifted << 23));  // p * 2^n: adds to the exponent
     const Vec flushed = x < lowest ? splat(0.0F) : scaled;
     return x == x ? flushed : x;
 }
@@ -34,7 +36,7 @@ LM_INLINE Vec sigmoid(Vec x) {
     return 1.0F / (1.0F + exponential(-x));
 }
 
-// The normal distribution: its density, and how much of it lies below x.
+// The standard normal distribution: its density at x, and the probability of values below x.
 struct Normal {
     Vec density;
     Vec below;

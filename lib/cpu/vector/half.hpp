@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit storage: loads that widen, stores that round. A part of all_loops.hpp.
+// 16-bit storage: loads that widen to fp32, stores that round. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -8,7 +8,7 @@ namespace {
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
     return (Vec)(__builtin_convertvector(bits, BitsVec) << 16);
 }
-// As bf16_from_fp32 in base/dtype.cpp: to nearest even, NaN stays a quiet NaN.
+// The same as bf16_from_fp32 in base/dtype.cpp: rounds to nearest even; NaN becomes a quiet NaN.
 LM_INLINE ShortVec narrow(Vec x, Bf16) {
     const BitsVec bits = (BitsVec)x;
     const BitsVec rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -55,7 +55,7 @@ LM_INLINE Vec load_part(const Half* p, i64 n) {
     __builtin_memcpy(bits, p, static_cast<size_t>(n) * sizeof(Half));
     return load(reinterpret_cast<const Half*>(bits));
 }
-// One element, of any storage.
+// Returns one element of any storage type as fp32.
 LM_INLINE float value(const float* p) {
     return *p;
 }
@@ -63,7 +63,7 @@ template <typename Half>
 LM_INLINE float value(const Half* p) {
     return load_part(p, 1)[0];
 }
-// n floats from any storage; n is a constant.
+// Copies n elements of any storage type to fp32; n is a compile-time constant when inlined.
 template <typename T>
 LM_INLINE void copy_floats(float* y, const T* x, i64 n) {
     i64 i = 0;

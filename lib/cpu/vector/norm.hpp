@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of LayerNorm or RMSNorm and of its backward. A part of all_loops.hpp.
+// One row of LayerNorm or RMSNorm, forward and backward. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
 namespace {
 
+// Returns residual + factors * branch.
 LM_INLINE Vec row_value(const NormRow& row, i64 i, i64 lanes) {
     if (!row.branch) return get(row.residual + i, lanes);
     Vec value = get(row.branch + i, lanes);
@@ -22,6 +23,7 @@ void norm_row(const NormRow& row, i64 n) {
     if (!row.y) return;
     const auto count = static_cast<float>(n);
     const float mean = row.mean ? horizontal_sum(total) / count : 0.0F;
+    // Lanes beyond the end read as `mean`, so that they add 0 to the sum of squares.
     Vec square{};
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec centred = get(row.sum + i, lanes, mean) - mean;
@@ -36,6 +38,8 @@ void norm_row(const NormRow& row, i64 n) {
     *row.rstd = rstd;
 }
 
+// With g = dy * weight: dsum = dsum_in + rstd * (g - mean(g) - xhat * mean(g * xhat)). RMSNorm has
+// no mean(g) term. dsum may alias dsum_in: the second pass reads each element before it writes it.
 void norm_backward_row(const NormBackwardRow& row, i64 n) {
     Vec sum_g{};
     Vec sum_gx{};

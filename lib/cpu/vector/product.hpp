@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of one thread, small ones in place and large ones on packed operands. A part of
-// all_loops.hpp.
+// Matrix products on one thread: small ones directly on their operands, large ones on packed
+// copies. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -8,6 +8,8 @@ namespace {
 
 // ---- small matrix products ---------------------------------------------------------------------
 
+// c tile of `rows` x `vectors` vectors = (accumulate ? c : 0) + a b over k_end. The accumulators
+// stay in registers during the whole sum. `last`: elements of the last vector.
 template <int rows, int vectors>
 LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, const float* b,
                             i64 ldb, float* c, i64 ldc, bool accumulate, i64 last) {
@@ -38,7 +40,8 @@ LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, con
     }
 }
 
-// All rows of one column panel.
+// Computes all rows of one panel of columns. `whole`: the panel has whole vectors, else `last`
+// columns.
 template <int vectors, bool whole>
 void product_panel(i64 m, i64 k, const float* a, i64 a_row, i64 a_col, const float* b, i64 ldb,
                    float* c, i64 ldc, bool accumulate, i64 last) {
@@ -73,8 +76,9 @@ void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, co
     }
 }
 
-// Transposes `width` vectors in registers: log2(width) rounds in which rows i and i + d exchange
-// the lanes whose number has, or lacks, bit d.
+// Transposes `width` vectors in registers in log2(width) rounds. In the round of d, rows i and i +
+// d exchange lanes: those of row i whose number has bit d, and those of row i + d whose number does
+// not.
 template <int d, int... lane>
 LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
     const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);
@@ -125,14 +129,17 @@ __attribute__((noinline)) void transpose(i64 rows, i64 cols, const T* x, i64 ldx
 
 // ---- large matrix products ---------------------------------------------------------------------
 
-// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): pieces of a
-// and b are packed into strips of tile_rows and strip_cols, which the inner kernel reads in order.
+// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): blocks of a
+// and b are packed into strips of tile_rows rows and strip_cols columns, which the inner kernel
+// reads sequentially. Loops from outside: k in blocks of pack_depth (packs all columns of b), rows
+// in blocks of pack_rows (packs a), strips of b, strips of a.
 constexpr int strip_cols = tile_vectors * width;
-constexpr i64 pack_depth = product_depth;  // a strip of b and one of a fit the first cache
-constexpr i64 pack_rows = product_rows;    // a piece of a fits the second cache
+constexpr i64 pack_depth = product_depth;  // a strip of a and one of b fit into the L1 cache
+constexpr i64 pack_rows = product_rows;    // a block of a fits into the L2 cache
 
-// Whole vectors at stride tile_rows: each store overwrites the surplus lanes of the one before, and
-// the last one's fall on what comes next in `packed`.
+// Packs tile_rows rows. Vectors of `width` lanes are stored at stride tile_rows < width: each store
+// overwrites the unused lanes of the previous one. The last one writes up to width - tile_rows
+// floats beyond the strip, where the next strip follows or product_scratch_floats() has room.
 template <typename T>
 LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
     i64 k = 0;
@@ -153,8 +160,8 @@ LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, flo
     }
 }
 
-// A strip that sticks out of the operand: what is missing is zero. Element (k, i) of the strip is
-// at x[k * k_step + i * i_step].
+// Packs a strip of which the operand has only n of the `strip` rows or columns; the others become
+// zero. Element (k, i) of the strip is x[k * k_step + i * i_step].
 template <typename T>
 LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
                          float* packed) {
@@ -165,12 +172,12 @@ LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i
     }
 }
 
-// Rows that are walked together where an operand is read across its rows: few enough to stay in one
-// set of the first cache when they lie a multiple of 4 KiB apart.
+// Rows that are copied together when an operand is read across its rows: few enough to fit into one
+// set of an 8-way L1 cache when they are a multiple of 4 KiB apart.
 constexpr i64 rows_at_once = 8;
 
-// n rows or columns of `depth` as packed[strip][k][of_strip]; element (k, i) is at
-// x[k * k_step + i * i_step]. turn(x, packed) packs a whole strip whose i_step is not 1.
+// Packs n rows or columns of `depth` as packed[strip][k][of_strip]. Element (k, i) is
+// x[k * k_step + i * i_step]. turn(x, packed) packs a whole strip when i_step is not 1.
 template <i64 of_strip, typename T, typename Turn>
 LM_INLINE void pack(const T* x, i64 k_step, i64 i_step, i64 n, i64 depth, float* packed,
                     Turn turn) {
@@ -212,7 +219,7 @@ void pack_b(const Operands& p, i64 cols, i64 k_begin, i64 depth, float* packed) 
     });
 }
 
-// c[tile_rows, strip_cols] += packed strips.
+// c [tile_rows, strip_cols] = (accumulate ? c : 0) + the product of two packed strips.
 LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, i64 ldc,
                            bool accumulate) {
     Vec sum[tile_rows][tile_vectors];
@@ -242,7 +249,8 @@ LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
-// A tile that sticks out of c goes through a small copy.
+// The same for a tile of which c has only rows x cols: computes it in a small array and copies that
+// part.
 LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, i64 ldc, i64 rows,
                            i64 cols, bool accumulate) {
     float tile[tile_rows * strip_cols];
@@ -255,6 +263,8 @@ LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
+// scratch: packed b [strips of p.n][pack_depth][strip_cols], then packed a. A sum over k is
+// accumulated in c between blocks of pack_depth: its order depends on the shape only.
 template <typename T>
 void product_of(const Operands& p, float* scratch) {
     float* const packed_b = scratch;

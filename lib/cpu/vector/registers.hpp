@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectors of one instruction set, `width` floats wide, and what moves them from and to memory.
-// A part of all_loops.hpp.
+// The vector types of one instruction set, `width` floats wide, and their loads and stores. Part of
+// all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -16,6 +16,8 @@ constexpr int tile_vectors = 2;
 constexpr int width = 4;
 constexpr int tile_vectors = 2;
 #endif
+// Rows of c that a product keeps in registers: 6 x tile_vectors accumulators, tile_vectors of b and
+// one of a fit into 16 (AVX2) or 32 (AVX-512) registers.
 constexpr int tile_rows = 6;
 
 typedef float Vec __attribute__((vector_size(width * 4)));
@@ -37,7 +39,7 @@ LM_INLINE Vec fma(Vec a, Vec b, Vec c) {
 LM_INLINE Vec square_root(Vec x) {
     return (Vec)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
 }
-LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {  // of the low 32 bits
+LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {  // low 32 bits of each, 64-bit products
     return (WordVec)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
 }
 #elif defined(LM_VECTOR_AVX2)
@@ -96,7 +98,7 @@ LM_INLINE void store_part(float* p, Vec v, i64 n) {
     for (i64 i = 0; i < n; ++i) p[i] = v[i];
 }
 
-LM_INLINE Vec larger(Vec a, Vec b) {  // NaN in b stays
+LM_INLINE Vec larger(Vec a, Vec b) {  // propagates NaN of b
     return a > b ? a : b;
 }
 LM_INLINE float horizontal_max(Vec v) {
@@ -126,7 +128,7 @@ LM_INLINE HalfDoubleVec load_double(const float* p) {
     return __builtin_convertvector(v, HalfDoubleVec);
 }
 
-// Calls body(offset, n) for full vectors (n == width, a constant to the compiler) and the rest.
+// Calls body(offset, n) for full vectors, with n a compile-time constant, and for the rest.
 template <typename Body>
 LM_INLINE void for_vectors(i64 n, Body&& body) {
     i64 i = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax of attention, a block of a row at a time, and of the cross-entropy. A part of
-// all_loops.hpp.
+// Softmax of attention, in blocks of a row, and of the cross-entropy. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -27,6 +26,8 @@ LM_INLINE void fill_outside(float* x, i64 n, i64 begin, i64 end, float value) {
 
 constexpr float minus_infinity = -__builtin_inff();
 
+// A block without visible keys changes nothing. Otherwise new_max is finite, so that masked scores
+// (-inf) become exp(-inf) = 0 and never NaN.
 float online_softmax(float* scores, i64 n, i64 begin, i64 end, float slope, float first_index,
                      float* max, float* sum) {
     if (begin >= end) {
@@ -72,8 +73,8 @@ void softmax_backward(float* p, float* dp, const float* factors, float delta, i6
     });
 }
 
-// One piece of a row, which stays in the first cache between the two passes; the online rescaling
-// of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
+// Processes one part of a row, which stays in the L1 cache between the two passes. The rescaling is
+// that of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
 void online_sum(const float* x, i64 n, float* max, double* sum) {
     Vec most = splat(*max);
     for_vectors(n, [&](i64 i, i64 lanes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectorised inner loops, compiled once per instruction set and chosen when the program starts. The
-// code is all_loops.hpp; nothing here knows threads, views or workspaces. Every function's result
-// depends on its arguments alone, on one instruction set.
+// Vectorized inner loops, compiled once for each instruction set and selected when the program
+// starts. The code is in all_loops.hpp. The functions are single-threaded and work on plain arrays;
+// on one instruction set their results depend on their arguments only.
 #pragma once
 
 #include <span>
@@ -13,38 +13,39 @@ namespace lm::cpu {
 
 using device::AdamWStep;
 
-// One row of residual + norm; nullptr where the operation has none. `sum` is never nullptr.
+// One row of residual + norm, [width] fp32 each; optional arrays are nullptr.
 struct NormRow {
-    const float* branch;
-    const float* factors;  // dropout factors of branch
-    const float* residual;
+    const float* branch;    // optional
+    const float* factors;   // dropout factors of branch; optional
+    const float* residual;  // optional
     float* sum;
     const float* weight;
-    const float* bias;
-    float* y;
-    float* mean;  // nullptr: RMSNorm
-    float* rstd;
+    const float* bias;  // optional
+    float* y;           // optional: without it only sum is computed
+    float* mean;        // [1]; nullptr: RMSNorm
+    float* rstd;        // [1]
     float eps;
 };
 
+// One row of its backward, [width] fp32 each.
 struct NormBackwardRow {
     const float* dy;
     const float* sum;
     const float* weight;
     float mean;
     float rstd;
-    bool centred;  // LayerNorm
-    const float* dsum_in;
+    bool centred;          // LayerNorm
+    const float* dsum_in;  // optional
     float* dsum;
-    const float* factors;
-    float* dbranch;
-    float* dweight;  // partial sums of a block of rows, added to
-    float* dbias;
+    const float* factors;  // dropout factors of branch; optional
+    float* dbranch;        // optional
+    float* dweight;        // partial sums of a block of rows, accumulated
+    float* dbias;          // the same; optional
 };
 
-// c[rows, cols] = (accumulate ? c : 0) + a b with a(i, k) at a[i * a_row + k * a_col], b(k, j) at
-// b[k * b_row + j * b_col]; one of a's and one of b's strides is 1. a and b are of `type`, fp32,
-// bf16 or fp16; 16-bit elements are widened when they are packed, sums are fp32.
+// c [m, n] = (accumulate ? c : 0) + a b, with a(i, k) at a[i * a_row + k * a_col] and b(k, j) at
+// b[k * b_row + j * b_col]. One of a's strides and one of b's strides must be 1. a and b are `type`
+// (fp32, bf16 or fp16); 16-bit elements are widened when they are packed, and sums are fp32.
 struct Operands {
     i64 m, n, k;
     const void* a;
@@ -57,8 +58,8 @@ struct Operands {
     DType type = DType::fp32;
 };
 
-// Pieces of a product that are packed at a time, and the floats of scratch that packing takes for
-// `cols` columns.
+// Block sizes of the packed product, and the floats of scratch memory that packing needs for `cols`
+// columns.
 constexpr i64 product_depth = 256;
 constexpr i64 product_rows = 96;
 constexpr i64 product_scratch_floats(i64 cols) {
@@ -68,17 +69,19 @@ constexpr i64 product_scratch_floats(i64 cols) {
 struct VectorKernels {
     const char* name;
 
-    // c[m, n] = (accumulate ? c : 0) + a b, for small operands that lie in the first caches.
-    // a(i, k) is at a[i * a_row + k * a_col]; b and c are row-major.
+    // c [m, n] = (accumulate ? c : 0) + a b, for small operands that are in the L1 or L2 cache.
+    // a(i, k) is a[i * a_row + k * a_col]; b and c are row-major.
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
-    // A large product on one thread, operands packed piece by piece into `scratch`.
+    // A large product; packs blocks of the operands into `scratch`, product_scratch_floats(n)
+    // floats.
     void (*product)(const Operands& operands, float* scratch);
-    // y[cols, rows] = factor * x[rows, cols]^T
+    // y [cols, rows] = factor * x^T for x [rows, cols]
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
-    // Elements [begin, end) of `scores` become exp(score + slope * index - max'), all others of the
-    // n zero, where max' is the running maximum with this row; max and sum (of exponentials) are
-    // updated and the factor that rescales what was summed before is returned.
+    // One block of n scores of an online softmax. Replaces elements [begin, end) by
+    // exp(score + slope * (first_index + i) - max') and all others by 0, where max' is the maximum
+    // of *max and these scores. Updates *max and *sum (of the exponentials) and returns the factor
+    // by which everything summed before must be multiplied.
     float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
                             float first_index, float* max, float* sum);
     // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
@@ -91,15 +94,15 @@ struct VectorKernels {
     void (*multiply)(float* x, const float* factors, i64 n);             // x *= factors
     void (*add)(float* x, const float* y, i64 n);                        // x += y
     void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
-    double (*dot)(const float* x, const float* y, i64 n);                // in double precision
+    double (*dot)(const float* x, const float* y, i64 n);                // summed in fp64
 
-    // GELU by tanh, and by erf: pre += bias (may be nullptr), y = gelu(pre).
+    // GELU by tanh, and by erf: pre += bias (optional), y = gelu(pre).
     void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
     void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
 
-    // y = silu(gate) * up, and its gradients; then the same with GELU by erf for silu.
+    // y = silu(gate) * up, and its gradients; geglu: with GELU by erf instead of silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
     void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup, i64 n);
@@ -109,7 +112,7 @@ struct VectorKernels {
     // (a, b) = (a cos - b sin, b cos + a sin), with sin times `sign`.
     void (*rotate)(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n);
 
-    // 16-bit storage: exact one way, rounded to nearest even the other.
+    // Conversions of 16-bit storage: widen is exact, narrow rounds to nearest even.
     void (*widen_bf16)(float* y, const Bf16* x, i64 n);
     void (*widen_fp16)(float* y, const Fp16* x, i64 n);
     void (*narrow_bf16)(Bf16* y, const float* x, i64 n);
@@ -118,7 +121,7 @@ struct VectorKernels {
     void (*norm_row)(const NormRow& row, i64 width);
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
-    // The next piece of a row: max and the sum of exp(x - max) so far, from -infinity and 0 on.
+    // Adds a part of a row to *max and *sum = sum of exp(x - *max), which start at -infinity and 0.
     void (*online_sum)(const float* x, i64 n, float* max, double* sum);
     void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
 
@@ -131,9 +134,9 @@ struct VectorKernels {
                             float* factors, i64 n);
 };
 
-// The best set for this processor.
+// Returns the best set for this processor.
 const VectorKernels& vector_kernels();
-// All sets that this processor can run, best first; for tests.
+// Returns all sets that this processor can run, best first; for tests.
 std::span<const VectorKernels* const> all_vector_kernels();
 
 // The sets that this build has, one per instruction set; all_vector_kernels() lists those that this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops for AVX2. Only what stands between the pragmas is compiled for it: nothing that
-// a header defines may hold instructions that the processor at hand lacks.
+// The inner loops for AVX2. Only code between the pragmas is compiled for it: inline functions of
+// other headers must not contain instructions that an older processor does not have.
 #include "cpu/vector/vector_kernels.hpp"
 
 #if defined(__x86_64__)
