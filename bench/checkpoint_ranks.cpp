@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of a job of many ranks with a small model: how many files, what a rank of it opens
-// to resume, and how long a tool takes to look at all of it.
-//   checkpoint_ranks DIR DP [STEPS]     8 tensor x 10 pipeline x DP ranks, as many steps
+// Measures checkpoints of a job of many ranks with a small model: the number of files, the files
+// that a rank opens to resume, and the time that a tool needs to read all of it.
+//   checkpoint_ranks DIR DP [STEPS]     8 tensor x 10 pipeline x DP ranks, STEPS checkpoints
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -35,7 +35,7 @@ constexpr std::array kinds{ckpt::SliceKind::weight, ckpt::SliceKind::exp_avg,
 
 std::string save(const ckpt::Generation& generation, const spec::ModelConfig& config,
                  const spec::ParallelConfig& parallel, i64 iteration) {
-    constexpr i64 ranks_of_a_part = 64;  // as lm-train has them
+    constexpr i64 ranks_of_a_part = 64;  // as in lm-train
     ckpt::SaveInfo info;
     info.model = config;
     info.parallel = parallel;
@@ -77,7 +77,7 @@ std::string save(const ckpt::Generation& generation, const spec::ModelConfig& co
     return ckpt::commit_save(generation, info, parts).path;
 }
 
-// What rank `rank` reads to go on in the same layout.
+// Reads the files that rank `rank` needs to resume in the same layout.
 void resume(const std::string& step, const spec::ModelConfig& config,
             const spec::ParallelConfig& parallel, i64 rank) {
     const Stopwatch watch;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives, wall and CPU time of the slowest rank:
+// Measures collectives: wall and CPU time of the slowest rank.
 //   bench_comm threads N     ranks as threads
 //   mpirun -n N bench_comm mpi [M]   comm::Group over MPI; at most M elements a call
-//   mpirun -n N bench_comm raw   MPI's own blocking calls, to compare with
+//   mpirun -n N bench_comm raw   MPI's blocking calls, for comparison
 #include <time.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ struct Rank {
     std::function<void()> barrier;
 };
 
-// The best of several rounds of at most `n` calls and about 0.2 s; every round as slow as its
-// slowest rank.
+// Prints the best of several rounds of at most `n` calls and about 0.2 s. The time of a round is
+// that of its slowest rank.
 void measure(const Rank& r, const char* what, int n, const std::function<void()>& call) {
     constexpr int n_rounds = 5;
     constexpr double round_s = 0.2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of each operation on a GPU in the shapes of a model that bench/cuda.md names, one JSON
-// object a line: {"op", "ms", "mb" (what it must move), "gb_s", "gflop", "tflop_s"}. The median of
-// several runs, timed by the device. bench/gpu.py runs it.
+// Measures each operation on a GPU in the shapes of a model of bench/cuda.md. Prints a JSON object
+// a line: {"op", "ms", "mb" (minimum memory traffic), "gb_s", "gflop", "tflop_s"}, with the median
+// of several runs, timed by the device. bench/gpu.py runs it.
 //     bench_device_ops [--cudnn] gpt2-124m|gpt2-1558m|llama-1b [DIVISOR [GROUP]]
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ const Model models[] = {{"gpt2-124m", 64, 1024, 768, 12, 12, 3072, 124'475'904, 
                         {"gpt2-1558m", 16, 1024, 1600, 25, 25, 6400, 400'000'000, false},
                         {"llama-1b", 4, 4096, 2048, 16, 4, 5632, 400'000'000, true}};
 
-// For a device that is none: what an emulator can do.
+// Returns a model of which all sizes are divided, for the emulated GPU.
 Model divided(Model m, i64 divisor) {
     if (divisor == 1) return m;
     constexpr i64 fewest = 16;
@@ -49,7 +49,7 @@ Model divided(Model m, i64 divisor) {
     return m;
 }
 
-// As much as lm-train's plan has for the model, with that attention.
+// Returns the workspace that lm-train plans for the model with that attention.
 i64 workspace_bytes(const Model& m, spec::GpuAttention attention) {
     spec::ModelConfig config{.n_layers = 1,
                              .hidden = m.hidden,
@@ -80,7 +80,8 @@ class Bench {
     }
     device::Context& context() { return context_; }
 
-    // bf16 of random values, since the power that products take depends on them; fp32 zeros.
+    // half: bf16 with random values, because the power consumption of products, and so the clock
+    // frequency, depends on them. full: fp32 zeros.
     View half(const Shape& shape) {
         const View view = make(shape, DType::bf16);
         const auto piece = static_cast<i64>(noise_.size());
@@ -219,7 +220,8 @@ void attention(Bench& bench) {
     });
 }
 
-// f comes after it; `before` made its input, and its gradient is part of a second backward.
+// `f` is the activation after the layer. `before` is the activation that produced its input; its
+// gradient is fused into a second measurement of backward.
 void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::Activation f,
             device::Activation before) {
     bench.reset();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// encode_speed FILE.jsonl [PASSES [TOKENIZER.json]]: one thread, text in memory. Speed of JSON
-// parsing, splitting and encoding, each alone, in MB/s of text; of processor time, the best of
-// PASSES, the first (cold caches) apart.
+// encode_speed FILE.jsonl [PASSES [TOKENIZER.json]]: measures JSON parsing, pre-tokenization and
+// encoding separately, on one thread with the text in memory, in MB of text per second of CPU time.
+// Prints the first pass (cold caches), and the best of PASSES.
 #include <time.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using namespace lm;
 
 namespace {
 
-// Of this thread: other work on the machine costs less than on a wall clock.
+// Returns the CPU time of this thread, which other work on the machine affects less than wall time.
 double cpu_s() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

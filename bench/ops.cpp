@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of each CPU operation in the shapes of GPT-2 124M (12 heads, 768, vocabulary 50304), B = 4,
-// T = 256, beside what the machine can do in the same run: peak of multiply-adds, copy bandwidth,
-// and oneDNN's whole product with its own threads.
+// Measures each CPU operation in the shapes of GPT-2 124M (12 heads, 768, vocabulary 50304), B = 4,
+// T = 256, and in the same run the limits of the machine: peak of multiply-adds, copy bandwidth,
+// and oneDNN's product of whole matrices with its own threads.
 //     bench_ops [THREADS [FILTER [TYPE]]]
-// TYPE is fp32 (default), bf16 or fp16: what activations and weights are stored in.
-// Times are the best of several runs. On a busy machine read the columns of CPU time (of all
-// threads, divided by their number): waiting for a core is not in them.
+// TYPE is fp32 (default), bf16 or fp16: the type of activations and weights.
+// Times are the best of several runs. On a busy machine use the columns of CPU time (sum over all
+// threads, divided by their number), which exclude waiting for a core.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -76,7 +76,7 @@ class Bench {
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {}
 
     device::Context& context() { return context_; }
-    // Of the compute type, and of fp32 (statistics, gradients of parameters).
+    // make: a view of the compute type. stat: of fp32 (statistics, gradients of parameters).
     View make(const Shape& shape) { return make(shape, type_); }
     View stat(const Shape& shape) { return make(shape, DType::fp32); }
     View make(const Shape& shape, DType dtype) {
@@ -141,7 +141,7 @@ void floors(Bench& bench) {
                         static_cast<size_t>(end - begin) * 4);
         });
     });
-    // A product whose operands stay in the first cache.
+    // A product whose operands stay in the L1 cache.
     bench.flops("floor: small product 60 x 64 x 64 in cache", 2.0 * 60 * 64 * 64 * 2000 * 16, [&] {
         pool.run(16, [&](i64 task, int) {
             float* const base = x.as<float>() + task * 65536;
@@ -155,7 +155,7 @@ void floors(Bench& bench) {
 
 // ---- matrix products ---------------------------------------------------------------------------
 
-// oneDNN's own way with a whole product: plain layouts, its own threads.
+// Measures oneDNN's product of whole matrices: plain layouts, its own threads.
 void whole_product(Bench& bench, const std::string& name, const cpu::Product& p, void* out) {
     if (!bench.wanted(name) || bench.type() == DType::fp16) return;
     using Dims = dnnl::memory::dims;
@@ -230,7 +230,7 @@ void attention(Bench& bench, i64 batch, i64 length, double p) {
     dropout.p = p;
     dropout.sample_ids = ids;
     const std::string shape = fmt::format("B={} T={} p={}", batch, length, p);
-    // Pairs that causality leaves, two products forward, five backward.
+    // (query, key) pairs under the causal mask; two products forward, five backward.
     const double pairs =
         static_cast<double>(batch * H) * static_cast<double>(length * (length + 1) / 2);
     bench.flops("attention_forward " + shape, pairs * 4 * D, [&] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long until the first sample, and at what memory: order_startup DIR DOCUMENTS [stateless|
-// megatron [CACHE]]. Makes DIR/startup.{bin,idx} when missing (20 bytes a document; the .bin is a
-// hole), then opens it and reads samples in the order that is named, which is kept in the directory
-// CACHE when one is given.
+// Measures the time and memory until the first sample: order_startup DIR DOCUMENTS [stateless|
+// megatron [CACHE]]. Creates DIR/startup.{bin,idx} when missing (20 bytes a document; the .bin is a
+// sparse file), then opens it and reads samples in the named order, whose index files are cached in
+// the directory CACHE when that is given.
 #include <sys/resource.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load of rank 0 in a large job without MPI: N ranks that join over TCP, all on this machine,
-// most of them as threads of a few processes.
+// Measures the load of rank 0 of a large job without MPI: N ranks that connect over TCP, all on
+// this machine, most of them as threads of a few processes.
 //   ulimit -s 256; tcp_ranks N
 // Wall and CPU time and memory are those of rank 0's process.
 #include <sys/resource.h>

@@ -82,7 +82,7 @@ struct Head {
 
     const Args& a;
     i64 sample, head, length, width, stride, group;
-    i64 q_offset, k_offset, v_offset;  // of token 0 in qkv
+    i64 q_offset, k_offset, v_offset;  // offsets of token 0 in qkv
     float slope;
     DropoutMask mask;
     const i32* starts = nullptr;

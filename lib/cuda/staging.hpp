@@ -30,7 +30,7 @@ class Staging {
         cudaEvent_t free = nullptr;  // recorded after the last copy that used the buffer
     };
     std::array<Buffer, 2> buffers_;
-    size_t next_ = 0;  // of to_device(): offset of the next free byte, counted through all buffers
+    size_t next_ = 0;  // for to_device(): offset of the next free byte, counted through all buffers
 };
 
 }  // namespace lm::cuda

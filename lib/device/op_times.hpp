@@ -23,7 +23,7 @@ std::string_view name_of(Op op);
 struct OpTime {
     i64 calls = 0;
     double seconds = 0;
-    double flops = 0;  // of matrix products and attention; 0 for the others
+    double flops = 0;  // matrix products and attention; 0 for other operations
 };
 
 struct OpTimes {

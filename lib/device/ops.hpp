@@ -139,7 +139,7 @@ struct ResidualNormForward {
     double eps = 1e-5;
     View branch{};    // [N, C] bf16|fp16|fp32; optional: without it sum = residual
     View residual{};  // [N, C] bf16|fp16|fp32; optional: without it sum = dropout(branch)
-    Dropout dropout;  // of branch; width C
+    Dropout dropout;  // applied to branch; width C
     View sum{};       // [N, C] bf16|fp16|fp32; may alias residual or branch; optional: not stored
     View weight{};    // [C] bf16|fp16|fp32; none together with y: only the sum is computed
     View bias{};      // [C] bf16|fp16|fp32; optional
@@ -193,7 +193,7 @@ struct AttentionForward {
     double scale = 0;
     View doc_start{};     // [B, T] int32: first key visible to a query, not decreasing; optional: 0
     View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2021); optional
-    Dropout dropout;      // of the probabilities
+    Dropout dropout;      // applied to the probabilities
 };
 
 struct AttentionBackward {
@@ -354,7 +354,7 @@ struct Scale {
     X(cast, Cast)                                   \
     X(scale, Scale)
 
-// References, not pointers: a backend that leaves one out does not compile.
+// References, not pointers: a backend without one of the operations does not compile.
 struct OpTable {
 #define LM_OP_MEMBER(name, Args) void (&name)(Context&, const Args&);
     LM_OPS(LM_OP_MEMBER)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of every instruction set that this processor has, and both codes of matrix
-// products, against plain double precision.
+// The inner loops of every instruction set of this processor, and both implementations of matrix
+// products, against fp64.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Floats random_floats(i64 n, u64 key) {
     return x;
 }
 
-// Numbers as they are stored in some type, and what they are.
+// Numbers stored in some type, and their values.
 struct Stored {
     Stored(const Floats& x, DType dtype) : type(dtype) {
         for (const float value : x) {
@@ -51,7 +51,7 @@ struct Stored {
 
 constexpr DType storage_types[] = {DType::fp32, DType::bf16, DType::fp16};
 
-// Element (i, j) of the product of a and b as Operands describes them.
+// Returns element (i, j) of the product that Operands describes.
 double product_at(const Operands& p, const Floats& a, const Floats& b, const float* before, i64 i,
                   i64 j) {
     double sum = p.accumulate ? before[i * p.ldc + j] : 0.0;
@@ -104,7 +104,7 @@ void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_tur
 
 }  // namespace
 
-TEST_CASE("packed products of odd sizes", "[ops]") {
+TEST_CASE("packed products of odd sizes are correct", "[ops]") {
     for (const VectorKernels* const kernels : all_vector_kernels()) {
         for (const DType type : storage_types) {
             for (const bool accumulate : {false, true}) {
@@ -122,7 +122,7 @@ TEST_CASE("packed products of odd sizes", "[ops]") {
     }
 }
 
-TEST_CASE("small products and transposes", "[ops]") {
+TEST_CASE("small products and transposes are correct", "[ops]") {
     for (const VectorKernels* const kernels : all_vector_kernels()) {
         for (const i64 n : {1, 5, 16, 37, 64}) {
             const i64 m = 13;
@@ -165,7 +165,7 @@ TEST_CASE("the exponential is accurate over the whole range", "[ops]") {
         }
         INFO(kernels->name);
         CHECK(worst < 1.5 * 0x1p-23);
-        // Below the smallest normal number: zero. NaN stays.
+        // Results below the smallest normal number are zero. NaN stays NaN.
         Floats special{-90.0F, -INFINITY, NAN};
         kernels->softmax_gradient(special.data(), 3, 0.0F, 1.0F);
         CHECK(special[0] == 0.0F);
@@ -182,7 +182,7 @@ using Backward = void (*)(const float*, float*, i64);
 void check_gelu(device::Activation kind, Forward forward, Backward backward) {
     double error = 0;
     double slope_error = 0;
-    double relative = 0;  // of the values that are small for negative arguments
+    double relative = 0;  // largest relative error of the small values at negative arguments
     for (double value = -12.0; value <= 12.0; value += 0.00171) {
         float pre = static_cast<float>(value);
         float gelu = 0;
@@ -192,7 +192,7 @@ void check_gelu(device::Activation kind, Forward forward, Backward backward) {
         const double difference = std::abs(gelu - activation_value(kind, pre));
         error = std::max(error, difference / std::max(1.0, std::abs(value)));
         slope_error = std::max(slope_error, std::abs(slope - activation_slope(kind, pre)));
-        // Further out, what `double` gives by erf cancels.
+        // Below -4 the expected value itself, by erf in fp64, cancels.
         if (value > -4 && value < -0.01) {
             relative = std::max(relative, difference / -activation_value(kind, pre));
         }
@@ -248,10 +248,10 @@ TEST_CASE("GELU in both forms is accurate over the whole range", "[ops]") {
     }
 }
 
-TEST_CASE("16-bit storage widens and rounds as base/dtype.hpp says", "[ops]") {
+TEST_CASE("16-bit storage widens and rounds like base/dtype.hpp", "[ops]") {
     std::vector<u16> all(65536);
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<u16>(i);
-    // Every 16-bit pattern, what lies between neighbours, ties, and what overflows.
+    // Every 16-bit pattern, values between adjacent ones, ties, and values that overflow.
     Floats x = random_floats(1000, 5);
     for (const u16 bits : all) {
         for (const float value : {fp32_from_bf16(bits), fp32_from_fp16(bits)}) {
@@ -287,7 +287,7 @@ TEST_CASE("16-bit storage widens and rounds as base/dtype.hpp says", "[ops]") {
     }
 }
 
-TEST_CASE("dropout factors are those of the definition", "[ops]") {
+TEST_CASE("dropout factors match their definition", "[ops]") {
     const DropoutMask mask(0.3, 42, 5, 2);
     const u64 sample = (u64{3} << 32) + 11;
     for (const VectorKernels* const kernels : all_vector_kernels()) {
@@ -335,7 +335,7 @@ TEST_CASE("the packed product and oneDNN agree", "[ops]") {
     }
 }
 
-TEST_CASE("an operation that needs more workspace than there is says so", "[ops]") {
+TEST_CASE("an operation with too little workspace is a bug", "[ops]") {
     const auto device = make_device(1);
     const device::Buffer workspace = device->allocate(64, "workspace");
     const device::Buffer data = device->allocate(4096, "data");

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The machine code of the CUDA plugin's kernels: no memory of threads' own (spilled or indexed registers), accesses of
+"""Checks the machine code of the CUDA plugin's kernels: no local memory (spilled or indexed registers), accesses of
 16 bytes where kernels are bound by memory, tensor cores and asynchronous copies in attention, no atomics on floats.
 
 Usage: machine_code.py liblm_cuda.so [DIRECTORY...]
-cuobjdump is $CUOBJDUMP, or in the PATH, or in one of the directories (PyPI has it and the nvdisasm that it needs as
-nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm). Exit code 77: there is none.
+cuobjdump is $CUOBJDUMP, or in the PATH, or in one of the directories (PyPI packages: nvidia-cuda-cuobjdump, and
+nvidia-cuda-nvdisasm, which it needs). Exit code 77: no cuobjdump.
 """
 import os
 import re
@@ -19,8 +19,8 @@ TENSOR_CORES, MATRIX_LOAD, COPY = r"HMMA\.", r"LDSM\.", r"LDGSTS\."
 LOCAL = r"(LDL|STL)\b"
 FLOAT_ATOMIC = r"(RED|ATOMG?|ATOMS)\.\S*F(16|32|64)"
 
-# The source file, the kernel (as mangled: its name, then template arguments), and instructions that it must have.
-# Of kernels in two widths, the wide one (8 elements; 4 of fp32 activations).
+# Source file, kernel (mangled: its name, then template arguments), and instructions that it must contain. Kernels with
+# two widths are checked in the wide one (8 elements; 4 for activations in fp32).
 REQUIRED = [
     ("activation", r"activate_kernelI(f\w*Li4|\w+Li8)", (WIDE_LOAD, WIDE_STORE)),
     ("activation", r"activate_backward_kernelI(f\w*Li4|\w+Li8)", (WIDE_LOAD, WIDE_STORE)),
@@ -46,7 +46,7 @@ REQUIRED = [
     ("residual_norm_backward", r"parameter_gradientsI\w+Li8", (WIDE_LOAD,)),
     ("rotary", r"rotary_kernelI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
 ]
-# fp32 attention is exact: no products of rounded operands.
+# Attention in fp32 must not use tensor cores, which would round its operands.
 FORBIDDEN = [("", r"", LOCAL), ("", r"", FLOAT_ATOMIC), ("attention_fp32_forward", r"", TENSOR_CORES),
              ("attention_fp32_backward", r"", TENSOR_CORES)]
 
@@ -56,9 +56,9 @@ def find_cuobjdump(directories):
     path = os.pathsep.join([os.environ.get("PATH", ""), *directories])
     found = shutil.which(wish or "cuobjdump", path=path)
     if not found:
-        print("skipped: there is no cuobjdump")
+        print("skipped: no cuobjdump: set CUOBJDUMP to its path")
         sys.exit(77)
-    os.environ["PATH"] = os.pathsep.join([os.path.dirname(found), path])  # it looks for nvdisasm there
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(found), path])  # cuobjdump searches it for nvdisasm
     return found
 
 
@@ -76,21 +76,21 @@ def kernels_of(cuobjdump, library):
         elif match := re.match(r"arch = (sm_\w+)", line):
             architecture = match[1]
     if process.wait() != 0:
-        sys.exit(f"{cuobjdump} fails")
+        sys.exit(f"{cuobjdump} failed")
     return kernels
 
 
 def own_memory(cuobjdump, library):
-    """Functions with a stack or local memory, each with what is said of it."""
+    """Returns the functions with a stack or local memory, each with its resource usage."""
     text = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True, check=True)
     usage = re.findall(r"Function (\S+):\s+(REG:.*)", text.stdout)
     if not usage:
-        sys.exit("cuobjdump tells no resource usage")
+        sys.exit("cuobjdump --dump-resource-usage printed no function")
     return [f"{name}: {used}" for name, used in usage if not re.search(r"STACK:0 .*LOCAL:0\b", used)]
 
 
 def is_kernel(function, file, pattern):
-    """A function of an unnamed namespace is mangled with the name of its file."""
+    """Returns true when the kernel is of that file: an unnamed namespace is mangled with the name of its file."""
     in_file = rf"_\d+_{file}_cu_" if file else ""
     return re.search(rf"{in_file}\w*?{pattern}" if in_file else pattern, function)
 
@@ -102,7 +102,7 @@ def has(instructions, pattern):
 def main():
     library, *directories = sys.argv[1:]
     if not os.path.exists(library):
-        print(f"skipped: there is no {library}")
+        print(f"skipped: {library} does not exist")
         sys.exit(77)
     cuobjdump = find_cuobjdump(directories)
     problems = own_memory(cuobjdump, library)
@@ -111,7 +111,7 @@ def main():
     for (architecture, function), instructions in kernels.items():
         by_architecture[architecture][function] = instructions
     if not by_architecture:
-        sys.exit("there is no machine code")
+        sys.exit(f"{library}: contains no machine code")
     for architecture, functions in by_architecture.items():
         for file, pattern, required in REQUIRED:
             chosen = [f for f in functions if is_kernel(f, file, rf"\d{pattern}")]

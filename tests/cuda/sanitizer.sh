@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The operations on the GPU under compute-sanitizer, where both are there: accesses, then barriers and shared memory.
-# Usage: sanitizer.sh TEST_CUDA [TOOL...]; LM_TEST_EVERY=1 takes all cases, in place of so many that each tool is done
-# within minutes.
+# Runs the operation cases on a GPU under the tools of compute-sanitizer. Exit code 77: no GPU or no compute-sanitizer.
+# Usage: sanitizer.sh TEST_CUDA [TOOL...]. By default each tool runs a part of the cases, so that it ends within
+# minutes; LM_TEST_EVERY=1 runs all.
 set -euo pipefail
 test_cuda=$1
 shift
@@ -13,7 +13,7 @@ code=0
 [ $code != 77 ] || { "$test_cuda" --list-tags; exit 77; }
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -z "$sanitizer" ]; then
-    echo "skipped: there is no compute-sanitizer"
+    echo "skipped: no compute-sanitizer"
     exit 77
 fi
 for tool in "$@"; do

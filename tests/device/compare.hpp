@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of an operation case against expected ones.
+// Compares the results of an operation case with expected ones.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ inline double largest(const std::vector<double>& values) {
     return most;
 }
 
-// Largest error of each expected tensor, relative to its largest magnitude.
+// Checks that the largest error of each expected tensor, relative to its largest magnitude, is at
+// most bound(tensor).
 inline void compare(const std::string& name, const Values& got, const Values& expected,
                     const std::function<double(const std::string&)>& bound) {
     for (const auto& [tensor, values] : expected) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case of one operation: its tensors by name, the call, and what it is compared with. The list
-// (cases/op_cases.cpp) drives every check of every backend; run_case() takes any Device.
+// A test case of an operation: its tensors by name, the call, and the expected results. The list of
+// cases (cases/op_cases.cpp) is used by every test of every backend; run_case() accepts any Device.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace lm::test {
 
-// compute and stat are f32 on a backend under test, f64 on the reference in double precision.
+// `compute` is the compute type of a run; `stat` is fp32, or fp64 when the compute type is.
 enum class Kind { compute, stat, f64, i32, i64 };
 enum class Role { input, output, updated };
 
@@ -22,10 +22,10 @@ struct Tensor {
     Kind kind = Kind::compute;
     Role role = Role::input;
     Shape shape;
-    std::vector<double> values;  // of inputs and updated tensors
+    std::vector<double> values;  // for inputs and updated tensors
 };
 
-// Tensors by name; one that the case does not have is "none".
+// Tensors by name; the view is empty for a name that the case does not have.
 class Views {
   public:
     device::View operator[](const std::string& name) const {
@@ -44,14 +44,15 @@ struct OpCase {
     std::string name;  // "linear_forward n=3 ..."
     std::vector<Tensor> tensors;
     std::function<void(device::Context&, const Views&)> call;
-    // Largest error of each output, relative to its largest magnitude, against double precision.
+    // Largest allowed error of each output, relative to its largest magnitude, against fp64.
     double bound = 1e-5;
-    // Statistics are of values that were rounded to the compute type first.
+    // Statistics are computed from values that were rounded to the compute type before.
     bool rounds_first = false;
-    // The outputs in double precision, written another way than the loops of the backend.
+    // Computes the outputs in fp64 by other formulas than the loops of the backend.
     std::function<Values(const Values&)> formula = {};
-    // Backward operations: what ran before, whose tensors of the same name replace this case's
-    // values; pairs (forward output, its incoming gradient), (forward input, its gradient here).
+    // Backward operations: the forward case, whose tensors replace the values of those with the
+    // same name here; pairs (forward output, its incoming gradient); pairs (forward input, its
+    // gradient).
     std::shared_ptr<OpCase> forward = {};
     std::vector<std::pair<std::string, std::string>> upstream = {};
     std::vector<std::pair<std::string, std::string>> gradients = {};
@@ -60,21 +61,21 @@ struct OpCase {
     Values values() const;
 };
 
-// Outputs and updated tensors after the call. Throws std::runtime_error when the operation wrote
-// beside an output, changed an input, or left an element of an output unwritten. `type` is what the
-// compute type stands for. Tensors lie `shift` elements past an aligned address.
+// Runs the case with compute type `type` and returns outputs and updated tensors. Throws
+// std::runtime_error when the operation wrote outside of an output, changed an input, or left an
+// element of an output unwritten. Tensors begin `shift` elements after an aligned address.
 Values run_case(device::Device& device, const OpCase& op_case, DType type, i64 shift = 0);
 
-// The case with the tensors of its forward operation computed by `reference` in double precision,
-// then every value rounded as `type` rounds it (statistics to f32 where `type` is 16-bit).
+// Returns the case with the tensors of its forward operation computed by `reference` in fp64, and
+// with every value rounded to `type` (statistics to fp32 when `type` is 16-bit).
 OpCase prepared(device::Device& reference, const OpCase& op_case, DType type);
 
-// The largest error allowed of a tensor when the compute type is `type`: the case's own, and one
-// rounding of the result where it is kept in 16 bits.
+// Returns the largest allowed error of a tensor with compute type `type`: the bound of the case,
+// plus one rounding when the tensor is stored in 16 bits.
 double bound_of(const OpCase& op_case, const std::string& tensor, DType type);
 
 const std::vector<OpCase>& op_cases();
-// y = activation(x) of [n, m].
+// Returns a case of y = activation(x), x [n, m].
 OpCase activation_case(i64 n, i64 m, device::Activation activation);
 
 }  // namespace lm::test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of operation cases, run in every way: reference loops against formulas in double
-// precision, gradients against finite differences, fast versions against the reference, the same
-// bits for any number of threads.
+// Runs the list of operation cases on the CPU: reference loops against formulas in fp64, gradients
+// against finite differences, fast versions against the reference, equal bits for every thread
+// count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ double objective(device::Device& reference, const OpCase& backward, const OpCase
     return sum;
 }
 
-// Central differences for some elements of each input, in double precision.
+// Compares some elements of each gradient with central differences, in fp64.
 void check_gradient(device::Device& reference, const OpCase& op_case) {
     OpCase backward = prepared(reference, op_case, DType::fp64);
     const Values results = run_case(reference, backward, DType::fp64);
@@ -93,7 +93,7 @@ TEST_CASE("fast versions agree with the reference in double precision", "[ops]")
     }
 }
 
-TEST_CASE("the same bits for 1, 2 and 3 threads", "[ops]") {
+TEST_CASE("results have the same bits for 1, 2 and 3 threads", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto one = cpu::make_device(1);
@@ -108,7 +108,7 @@ TEST_CASE("the same bits for 1, 2 and 3 threads", "[ops]") {
     }
 }
 
-TEST_CASE("an activation made again has the same bits", "[ops]") {
+TEST_CASE("a recomputed activation has the same bits", "[ops]") {
     const auto [kernels, type] = GENERATE(
         std::pair{cpu::Kernels::reference, DType::fp32}, std::pair{cpu::Kernels::fast, DType::fp32},
         std::pair{cpu::Kernels::fast, DType::bf16}, std::pair{cpu::Kernels::fast, DType::fp16});

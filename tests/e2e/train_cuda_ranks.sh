@@ -105,7 +105,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, and
     # while gradients are reduced and weights gathered: not in the micro-batches between, nor with tensor parallelism alone.
     products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
-    [ "$(products)" = "product for 2 multiprocessors " ] || fail "links: $(products)"
+    [ "$(products)" = "product for 2 SMs " ] || fail "links: $(products)"
     # A kernel that is loaded at its first call waits for the GPU, which may wait for another rank's message.
     grep -Lx 'kernels are loaded: EAGER' events.* >lazy || true
     [ ! -s lazy ] || fail "kernels are loaded late: $(cat lazy)"
@@ -113,7 +113,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     grep -qx 'kernels are loaded: LAZY' alone_events.* || fail "one rank loads all kernels: $(head -n 3 alone_events.*)"
     rm events.*
     EMULATED_CUDA_LOG=$PWD/events layout quiet_dp.log 2 "${zero[@]}"
-    [ "$(products)" = "product product for 2 multiprocessors " ] || fail "data parallelism: $(products)"
+    [ "$(products)" = "product product for 2 SMs " ] || fail "data parallelism: $(products)"
     rm events.*
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}"
     [ "$(products)" = "product " ] || fail "tensor parallelism: $(products)"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences that grow: lengths by iteration, and what they do to tokens, the end of a training and
-// its learning rate.
+// Curriculum learning: sequence lengths by iteration, and their effect on tokens, on the end of a
+// training and on its learning rate.
 #include "optim/curriculum.hpp"
 
 #include <catch2/catch.hpp>
@@ -43,7 +43,7 @@ ScheduleRequest tr8b() {
 
 }  // namespace
 
-TEST_CASE("curriculum lengths") {
+TEST_CASE("curriculum lengths of each kind") {
     const auto c = linear(64, 2048, 36'000, 8);
     for (const auto& [step, length] : std::vector<std::pair<i64, i64>>{{1, 64},
                                                                        {100, 64},

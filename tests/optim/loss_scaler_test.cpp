@@ -18,7 +18,7 @@ using namespace lm::optim;
 
 namespace {
 
-// Scales after each step of a script: 'x' an overflow, '.' a good step.
+// Returns the scales after each step of a script: 'x' is an overflow, '.' a step without one.
 std::vector<double> run(const spec::LossScaleConfig& config, const std::string& script) {
     LossScaler scaler(config);
     std::vector<double> scales;
@@ -29,13 +29,13 @@ std::vector<double> run(const spec::LossScaleConfig& config, const std::string& 
     return scales;
 }
 
-// The rule as sentences over the whole history, without counters that are carried along: the scale
-// halves at an overflow when, with it, at least `hysteresis` overflows have come since the last
-// doubling; it doubles when the good steps since the last overflow or doubling are `window`.
+// The rule computed from the whole history, without counters. An overflow halves the scale when it
+// is at least the `hysteresis`-th one since the last doubling. The scale doubles after `window`
+// steps without overflow since the last overflow or doubling.
 std::vector<double> by_history(const spec::LossScaleConfig& config, const std::string& script) {
     std::vector<double> scales;
     double scale = config.initial;
-    size_t last_doubling = 0;  // one past its step
+    size_t last_doubling = 0;  // the index after its step
     for (size_t i = 0; i < script.size(); ++i) {
         const std::string since = script.substr(last_doubling, i + 1 - last_doubling);
         if (script[i] == 'x') {
@@ -62,7 +62,7 @@ TEST_CASE("three overflows from 2^32, as Megatron logs them") {
     CHECK(run({}, "xxx") == std::vector<double>{4294967296.0, 2147483648.0, 1073741824.0});
 }
 
-TEST_CASE("hysteresis comes back with a doubling only") {
+TEST_CASE("only a doubling restores the hysteresis") {
     const spec::LossScaleConfig config{.initial = 1024, .window = 3, .hysteresis = 2};
     CHECK(run(config, "x..x...xx") ==
           std::vector<double>{1024, 1024, 1024, 512, 512, 512, 1024, 1024, 512});
@@ -73,7 +73,7 @@ TEST_CASE("the scale never falls below its minimum") {
     CHECK(run(config, "xxx..x") == std::vector<double>{2, 2, 2, 2, 4, 2});
 }
 
-TEST_CASE("series of overflows move the scale as megatron-core's scaler") {
+TEST_CASE("series of overflows change the scale like megatron-core's scaler") {
     const std::string path = LM_TEST_DIR "/golden/text/loss-scales.jsonl";
     std::istringstream lines(io::read_file(path));
     int n_series = 0;
@@ -105,7 +105,7 @@ TEST_CASE("random series of overflows follow the rule") {
     }
 }
 
-TEST_CASE("a fixed scale stays, whatever happens and whatever a checkpoint says") {
+TEST_CASE("a fixed scale is changed neither by overflows nor by a checkpoint") {
     LossScaler scaler({.fixed = 12.0});
     CHECK_FALSE(scaler.dynamic());
     scaler.update(true);
@@ -114,7 +114,7 @@ TEST_CASE("a fixed scale stays, whatever happens and whatever a checkpoint says"
     CHECK(scaler.scale() == 12.0);
 }
 
-TEST_CASE("a restored scaler goes on as the undisturbed one") {
+TEST_CASE("a restored scaler continues like an uninterrupted one") {
     const spec::LossScaleConfig config{.initial = 256, .window = 4, .hysteresis = 2};
     const std::string script = "x...x....x..xx....x";
     const std::vector<double> whole = run(config, script);
@@ -130,7 +130,7 @@ TEST_CASE("a restored scaler goes on as the undisturbed one") {
     }
 }
 
-TEST_CASE("scales that make no sense are refused by flag") {
+TEST_CASE("invalid scales are errors that name the flag") {
     const auto refused = [](const spec::LossScaleConfig& config, const std::string& flag) {
         try {
             LossScaler scaler(config);

@@ -39,7 +39,7 @@ TEST_CASE("the key rates of the 176B run") {
     CHECK(points[4].done == schedule.end());
 }
 
-TEST_CASE("points that the training does not reach, or reaches at once, are left out") {
+TEST_CASE("points that the training does not reach, or that coincide, are omitted") {
     ScheduleRequest r = bloom();
     r.ramp.start = 0;
     r.train_samples = 204'800;
@@ -52,7 +52,7 @@ TEST_CASE("points that the training does not reach, or reaches at once, are left
     CHECK(key_rates(Schedule(r)).size() == 2);
 }
 
-TEST_CASE("a decay by tokens is followed in tokens") {
+TEST_CASE("the points of a decay by tokens are found by tokens") {
     ScheduleRequest r = bloom();
     r.decay_samples.reset();
     r.decay_tokens = 100'000'000'000;
@@ -62,7 +62,7 @@ TEST_CASE("a decay by tokens is followed in tokens") {
     CHECK(points[3].done.tokens < 100'000'000'000 + 2048 * 2048);
 }
 
-TEST_CASE("the ramp's stages") {
+TEST_CASE("describe_ramp lists the stages") {
     const auto lines = describe_ramp(Schedule(bloom()));
     REQUIRE(lines.size() == 117);
     CHECK(lines.front() == "iterations 1 to 439: batch 192, from sample 0");
@@ -74,7 +74,7 @@ TEST_CASE("the ramp's stages") {
     CHECK(describe_ramp(Schedule(r)).empty());
 }
 
-TEST_CASE("samples of all validations") {
+TEST_CASE("the samples of all validations are Megatron's") {
     ScheduleRequest r;
     r.seq_length = 2048;
     r.ramp.global_batch = 288;

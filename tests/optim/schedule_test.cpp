@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worked numbers of published trainings: iterations, consumed samples and learning rates as
-// their logs printed them.
+// Schedules of published training runs: iterations, consumed samples and learning rates as in their
+// logs.
 #include "optim/schedule.hpp"
 
 #include <fmt/format.h>
@@ -118,7 +118,7 @@ TEST_CASE("stages of the ramps") {
 TEST_CASE("consumed samples as the logs printed them") {
     const Schedule tr1(tr1_13b());
     CHECK(tr1.after(168000).samples == 153'013'584);
-    CHECK(tr1.after(8641).samples >= 216'320);  // the warm-up, which was meant to take 2000
+    CHECK(tr1.after(8641).samples >= 216'320);  // the warm-up, planned for 2000 iterations
     CHECK(tr1.after(8640).samples < 216'320);
     CHECK(tr1.after(2000).samples == 32'000);
 
@@ -197,20 +197,20 @@ TEST_CASE("learning rates of the 104B runs") {
     request.warmup_samples = 216'320;
     request.decay_samples = 126'953'125;
     const Schedule tr8(request);
-    // Iteration 3848: consumed samples say 2.105E-05; the log says 2.102E-05, because seven batches
-    // of 16 had been skipped for their loss scale and moved no learning rate.
+    // Iteration 3848: 2.105E-05 by consumed samples. The log has 2.102E-05, because seven batches
+    // of 16 had been skipped for loss scale overflows and did not advance the learning rate.
     CHECK(logged(tr8.rate(75'888, 0)) == "2.105E-05");
     CHECK(logged(tr8.rate(75'888 - 7 * 16, 0)) == "2.102E-05");
-    // Iterations 12000 and 12001, between which the decay was changed.
+    // Iterations 12000 and 12001; the decay was changed between them.
     CHECK(logged(tr8.rate(1'519'744, 0)) == "5.999E-05");
     request.decay_samples = 12'695'312;
     request.min_lr = 6e-7;
     CHECK(logged(Schedule(request).rate(1'519'744, 0)) == "5.842E-05");
-    // 100 iterations of the full batch with which the moments were warmed up again.
+    // 100 iterations with the full batch, in which the moments were warmed up again.
     CHECK(tr8.after(16'900).samples == 7'799'008);
 }
 
-TEST_CASE("iterations count as whole batches") {
+TEST_CASE("iterations are converted to whole batches") {
     ScheduleRequest r = request(288, 0);
     r.train_samples.reset();
     r.train_iters = 50;
@@ -225,7 +225,7 @@ TEST_CASE("iterations count as whole batches") {
     CHECK_FALSE(schedule.finished({49, 14'112, 0}));
 }
 
-TEST_CASE("a partial last batch is not made; tokens are reached or passed") {
+TEST_CASE("a partial last batch is not run; the token limit is reached or exceeded") {
     const Schedule samples(request(100, 1050));
     CHECK(samples.end() == Counters{10, 1000, 1000 * 2048});
     CHECK(samples.learning_rate().decay_samples == 1050);
@@ -243,7 +243,7 @@ TEST_CASE("a partial last batch is not made; tokens are reached or passed") {
     CHECK(Schedule(r).total_iterations() == 71'526);  // 71525.57 batches of 2048 x 2048
 }
 
-TEST_CASE("iterations with a ramp are the batches really made") {
+TEST_CASE("iterations with a ramp are converted by their batch sizes") {
     auto r = ramped(10, 10, 100, 40, 0);
     r.train_samples.reset();
     r.train_iters = 20;
@@ -260,7 +260,7 @@ TEST_CASE("iterations with a ramp are the batches really made") {
     CHECK(schedule.learning_rate().decay_samples == static_cast<double>(done.samples));
 }
 
-TEST_CASE("one step at a time reaches every counter that the plan names") {
+TEST_CASE("next() reaches the same counters as after()") {
     const Schedule schedule(bloom176());
     Counters done;
     while (!schedule.finished(done)) {
@@ -304,7 +304,7 @@ TEST_CASE("the other decay styles") {
     CHECK(Schedule(r).learning_rate().warmup_samples == 250);
 }
 
-TEST_CASE("flags that exclude each other or make no sense are named") {
+TEST_CASE("an error names the flag that is invalid or excluded by another") {
     auto r = request(10, 1000);
     r.train_iters = 5;
     CHECK_THROWS_WITH(Schedule(r),

@@ -4,7 +4,7 @@
 // set, and defines LM_VECTOR_AVX512, LM_VECTOR_AVX2 or neither. All functions have internal
 // linkage. The parts below must not include other headers: inline functions of these would be
 // compiled for the instruction set, too, and the linker might choose them for the whole program.
-// The source file includes what they need before the region.
+// The source file includes the necessary headers before the region.
 #include "cpu/vector/registers.hpp"
 // Elementary functions and 16-bit loads, which the loops use.
 #include "cpu/vector/functions.hpp"

@@ -161,7 +161,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     for (int stage = 0; step.head < in_group; stage ^= 1) {
         const Step next = next_of(step);
         load_step(next, stage ^ 1);
-        wait_for_copies<1>();  // of all but the next stage
+        wait_for_copies<1>();  // all copies except those of the next stage
         __syncthreads();
         const AttentionHead<T> head(input, sample, group * in_group + step.head);
         const QueryNumbers numbers = numbers_at(stage);

@@ -19,7 +19,7 @@ using Weights = u32[m_tiles][k_steps][4];
 
 // Rows of `width` elements in shared memory. Piece c of row r is stored at position c ^ (r % 8) of
 // its row (an XOR swizzle). ldmatrix reads the same piece of eight consecutive rows at a time: the
-// swizzle puts these into eight different groups of four banks, so that there is no bank conflict.
+// swizzle puts these into eight different groups of four banks, which avoids bank conflicts.
 // The stride is a multiple of 64 elements (128 bytes, all 32 banks).
 template <typename T, int width>
 struct Tile {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graphs of attention for cuDNN's frontend, and the plans made of them, one for each problem.
+// Builds the attention graphs for cuDNN's frontend, and one plan for each problem.
 #include "cuda/cudnn/cudnn_attention.hpp"
 
 #include <cudnn_frontend.h>
@@ -19,7 +19,8 @@ using fe::graph::Tensor_attributes;
 
 enum Tensor : i64 { q = 1, k, v, out, lse, dout, dq, dk, dv, slopes, starts };
 
-// Heads of one part of a tensor whose tokens are `row` elements apart.
+// Returns the attributes of the heads of q, k, v or out [B, heads, T, D], in a tensor whose tokens
+// are `row` elements apart.
 Tensor_attributes heads_of(const CudnnProblem& p, Tensor name, i64 heads, i64 row) {
     return Tensor_attributes()
         .set_uid(name)
@@ -37,9 +38,10 @@ Tensor_attributes lse_of(const CudnnProblem& p) {
 
 using TensorPointer = std::shared_ptr<Tensor_attributes>;
 
-// What is done with the scores [B, H, T, T], scaled already: ALiBi's slope * (key - query) is
-// added, and keys before a query's document begins or behind it are hidden. It is made as the
-// frontend makes its own ALiBi and causal masks (utils/attn_score_modifiers.h), from our slopes.
+// Adds operations on the scaled scores [B, H, T, T] to the graph: adds ALiBi's slope * (key -
+// query), and masks keys before the query's document and after the query. The operations are those
+// of the frontend's own ALiBi and causal masks (utils/attn_score_modifiers.h), but with given
+// slopes.
 class ScoreMask {
   public:
     ScoreMask(Graph& graph, const CudnnProblem& p) {
@@ -98,7 +100,7 @@ class ScoreMask {
     TensorPointer starts_;
 };
 
-// Each query sees the keys up to it, and what else the problem says.
+// Sets the causal mask, or ScoreMask for problems with ALiBi or documents.
 template <typename Attributes>
 void set_mask(Attributes& attributes, Graph& graph, const CudnnProblem& p) {
     if (p.alibi || p.documents) {
@@ -109,7 +111,7 @@ void set_mask(Attributes& attributes, Graph& graph, const CudnnProblem& p) {
     }
 }
 
-// Gives a tensor that the graph makes its place in memory.
+// Makes a tensor an output of the graph, with the id, shape and strides of `place`.
 void put(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_attributes& place) {
     tensor->set_output(true)
         .set_uid(place.get_uid())
@@ -150,7 +152,8 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
     put(dv_made, heads_of(p, dv, p.n_groups, row));
 }
 
-// Without operations: those take over what the graph knows of the device when they are added.
+// Returns a graph without operations. Device properties must be set before operations are added,
+// which copy them.
 std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
     auto graph = std::make_unique<Graph>();
     graph->set_io_data_type(p.bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
@@ -159,7 +162,8 @@ std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
     return graph;
 }
 
-// Up to the question which engines there are; `handle` none: for the device the graph was told.
+// Builds the graph up to the check for supporting engines. Returns an empty string or the reason.
+// handle nullptr: for the device properties of the graph.
 std::string find_engines(Graph& graph, cudnnHandle_t handle) {
     fe::error_t status = graph.validate();
     if (status.is_good()) status = graph.build_operation_graph(handle);
@@ -174,7 +178,7 @@ struct Plan {
     std::string why;
 };
 
-// One process computes on one GPU.
+// The plans of this process, which uses one GPU.
 struct Plans {
     std::mutex mutex;
     cudnnHandle_t handle = nullptr;

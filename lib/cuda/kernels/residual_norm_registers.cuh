@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
         if (!ahead && on) pieces.read(a, block, row);
         Piece<T> dsum_in[steps] = {};
         StepValues values[steps] = {};
-        float sums[2] = {0.0F, 0.0F};  // of g and g * xhat
+        float sums[2] = {0.0F, 0.0F};  // sums of g and of g * xhat
 #pragma unroll
         for (int s = 0; s < steps; ++s) {
             if (!on || !has_column(a, s)) continue;

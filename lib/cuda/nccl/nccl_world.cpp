@@ -15,7 +15,7 @@ using comm::Operation;
 namespace {
 
 constexpr const char* warming_up = "warming up";
-constexpr auto interval = std::chrono::milliseconds(100);  // of the monitor's polls
+constexpr auto interval = std::chrono::milliseconds(100);  // interval of the monitor's polls
 // Attempts without a pause, before until() yields its core.
 constexpr int eager_attempts = 1000;
 constexpr auto pause_between_attempts = std::chrono::microseconds(50);

@@ -21,7 +21,7 @@ namespace emulator {
 namespace {
 
 constexpr size_t most_threads = 1024;
-constexpr size_t most_shared_bytes = 232448;  // of one block on an H100
+constexpr size_t most_shared_bytes = 232448;  // limit for a block on an H100
 constexpr int lanes_of_warp = 32;
 
 enum class State { ready, at_barrier, in_warp, done };
@@ -31,7 +31,7 @@ struct Thread {
     State state = State::ready;
     uint3 index{};
     Where where{};
-    // In a function of the warp.
+    // While in a warp function.
     Resolve resolve = nullptr;
     unsigned mask = 0;
     void* data = nullptr;
@@ -149,8 +149,8 @@ class Block {
         if (problem_.empty()) check_shared_guards();
     }
 
-    // Runs each warp as far as it can go without the others, so that a missing barrier is not
-    // hidden by warps that keep step; false when all are done.
+    // Runs each warp as far as possible without the others: with warps in lockstep, a missing
+    // barrier would not show. Returns false when all threads are done.
     bool run_ready(bool reverse) {
         bool ran = false;
         const size_t n_warps = (n_threads_ + lanes_of_warp - 1) / lanes_of_warp;
@@ -162,7 +162,7 @@ class Block {
         return release_barrier();
     }
 
-    // Gives every lane that can run a turn; false when none can.
+    // Runs every lane that is ready once. Returns false when none is.
     bool run_warp(size_t first, bool reverse) {
         bool ran = false;
         const size_t n_lanes = std::min<size_t>(lanes_of_warp, n_threads_ - first);
@@ -177,7 +177,8 @@ class Block {
         return ran;
     }
 
-    // Nobody is ready: all wait at the barrier, or all are done, or something is wrong.
+    // Called when no thread is ready: all wait at the barrier, or all are done, or there is an
+    // error.
     bool release_barrier() {
         size_t n_waiting = 0;
         size_t n_done = 0;
@@ -185,8 +186,8 @@ class Block {
             const Thread& thread = threads_[i];
             current_ = i;
             if (thread.state == State::in_warp) {
-                report(thread, fmt::format("waits in a function of its warp for lanes of mask "
-                                           "{:#010x} that do not come",
+                report(thread, fmt::format("waits in a warp function for lanes of mask {:#010x} "
+                                           "that do not arrive",
                                            thread.mask));
                 return true;
             }
@@ -199,7 +200,7 @@ class Block {
             if (n_done > 0) {
                 current_ = i;
                 report(thread, fmt::format("waits at __syncthreads() with {} threads, but {} have "
-                                           "left the kernel",
+                                           "returned from the kernel",
                                            n_waiting - 1, n_done));
                 return true;
             }
@@ -220,8 +221,8 @@ class Block {
                 shared_[guard + shared_bytes_ + i] == std::byte{0xff}) {
                 continue;
             }
-            problem_ = fmt::format("a kernel writes beside its {} bytes of dynamic shared memory",
-                                   shared_bytes_);
+            problem_ = fmt::format(
+                "a kernel writes outside of its {} bytes of dynamic shared memory", shared_bytes_);
             return;
         }
     }
@@ -246,12 +247,15 @@ Block& this_block() {
 
 std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
                      const std::function<void()>& thread) {
-    if (shared_bytes > most_shared_bytes) return "more shared memory than a block can have";
+    if (shared_bytes > most_shared_bytes) {
+        return fmt::format("shared memory of a block: expected at most {} bytes, got {}",
+                           most_shared_bytes, shared_bytes);
+    }
     std::string problem;
     const bool whole = catching_faults(
         [&] { problem = this_block().run_grid(grid, block, shared_bytes, thread); });
     if (whole) return problem;
-    return fmt::format("a kernel touches {}, where no device memory is (block {}, {}, {})",
+    return fmt::format("a kernel accesses {}, which is not device memory (block {}, {}, {})",
                        fault_address(), blockIdx.x, blockIdx.y, blockIdx.z);
 }
 

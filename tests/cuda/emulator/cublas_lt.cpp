@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulated cuBLASLt: what is asked for and refused, and when. It knows what lib/cuda uses. There
-// are three algorithms, which add in different orders and so differ in their bits; one of them
-// needs workspace. As in the library, an algorithm is good for operands as aligned as the search
-// was told, and nobody looks at a bias's alignment before it is too late.
-// EMULATED_CUBLASLT_EPILOGUES=0: the heuristics know none but the default one.
+// Emulated cuBLASLt: the functions that lib/cuda uses, with the checks of the library's
+// documentation. There are three algorithms. They add in different orders, so that their results
+// differ in the last bits; one of them needs workspace. As in the library, an algorithm supports
+// the alignment that the search was given, and a misaligned bias is found only when the product
+// runs. EMULATED_CUBLASLT_EPILOGUES=0: the heuristics support the default epilogue only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace emulator::cublas_lt;
 
-// ---- What the opaque structs hold --------------------------------------------------------------
+// ---- Content of the opaque structs -------------------------------------------------------------
 
 template <typename Opaque, typename Content>
 class As {
@@ -34,7 +34,7 @@ class As {
         opaque->data[0] = mark;
         std::memcpy(opaque->data + 1, &content, sizeof content);
     }
-    // False: never initialised.
+    // Returns false when the struct was never initialized.
     static bool get(const Opaque* opaque, Content& content) {
         if (opaque == nullptr || opaque->data[0] != mark) return false;
         std::memcpy(static_cast<void*>(&content), opaque->data + 1, sizeof content);
@@ -59,7 +59,7 @@ cublasStatus_t take(T& target, const void* value, size_t bytes) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// ---- A product and what is wrong with it -------------------------------------------------------
+// ---- Checks of a product -----------------------------------------------------------------------
 
 cublasStatus_t read_problem(Problem& p, cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                             cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -83,7 +83,7 @@ cublasStatus_t read_problem(Problem& p, cublasLtHandle_t handle, cublasLtMatmulD
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// The table of types in the documentation of cublasLtMatmul(), and the epilogues.
+// Checks the types against the table in the documentation of cublasLtMatmul(), and the epilogue.
 cublasStatus_t supported(const Problem& p) {
     const bool same = p.a.type == p.b.type;
     const bool to_fp32 = p.d.type == CUDA_R_32F;
@@ -106,7 +106,8 @@ cublasStatus_t supported(const Problem& p) {
     return known && bias && matrix ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// The widest access that a matrix as aligned as `bytes` allows in all of its columns.
+// Returns the widest access that is aligned in all columns of a matrix whose address is aligned to
+// `bytes`.
 uint32_t widest_access(uint32_t bytes, const Layout& x) {
     uint32_t width = 16;
     const auto step = static_cast<uint64_t>(x.ld) * size_of(x.type);
@@ -126,10 +127,11 @@ bool in_memory(const void* data, cudaDataType type, int64_t elements) {
     return emulator::is_device(data, static_cast<size_t>(elements) * size_of(type));
 }
 
-// The documentation of cublasLtMatmul(): from 12.9 on, whether or not the algorithm takes any.
+// Required by the documentation of cublasLtMatmul() since 12.9, also for algorithms without
+// workspace.
 constexpr uint64_t workspace_alignment = 256;
 
-// What a kernel would find at run time: it ends in an error of the whole device.
+// Returns an error that a kernel would find at run time, which is an error of the whole device.
 const char* run_time_fault(const Call& c) {
     const Operation& o = c.p.operation;
     const bool biased = o.biased();
@@ -146,7 +148,7 @@ const char* run_time_fault(const Call& c) {
         (!summed || in_memory(o.bias, type, c.p.n)) &&
         (!o.has_matrix() || in_memory(o.aux, type, c.p.n * o.aux_ld)) &&
         (c.algorithm.workspace == 0 || emulator::is_device(c.workspace, c.algorithm.workspace));
-    return inside ? nullptr : "cuBLASLt: an operand lies outside of device memory";
+    return inside ? nullptr : "cuBLASLt: an operand is outside of device memory";
 }
 
 }  // namespace
@@ -225,8 +227,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
         case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: {
             int32_t all = 0;
             cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0);
-            status = take(o.multiprocessors, value, bytes);
-            const bool there = o.multiprocessors >= 0 && o.multiprocessors <= all;
+            status = take(o.sms, value, bytes);
+            const bool there = o.sms >= 0 && o.sms <= all;
             if (!there) status = CUBLAS_STATUS_INVALID_VALUE;
             break;
         }
@@ -273,7 +275,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return status;
 }
 
-// Deep sums are split where that is allowed, as the library likes to do.
+// For large k, prefers the algorithm that splits the sum (split-K) if the preferences allow it,
+// like the library.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -347,8 +350,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
         read_problem(call.p, handle, operation, a_layout, b_layout, c_layout, d_layout);
     if (status == CUBLAS_STATUS_SUCCESS) status = supported(call.p);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    const int32_t n = call.p.operation.multiprocessors;
-    emulator::log(n == 0 ? "product" : fmt::format("product for {} multiprocessors", n));
+    const int32_t n = call.p.operation.sms;
+    emulator::log(n == 0 ? "product" : fmt::format("product for {} SMs", n));
     Algorithm& how = call.algorithm;
     const bool known = AlgorithmOf::get(algorithm, how) &&
                        how.epilogue == call.p.operation.epilogue &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One product of the emulated cuBLASLt, and how it is computed.
+// A product of the emulated cuBLASLt, and its computation.
 #pragma once
 
 #include "cublasLt.h"
@@ -25,7 +25,7 @@ struct Operation {
     void* bias = nullptr;
     void* aux = nullptr;
     int64_t aux_ld = 0;
-    int32_t multiprocessors = 0;  // 0: all
+    int32_t sms = 0;  // 0: all
     bool biased() const {
         return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     }
@@ -61,7 +61,7 @@ struct Call {
     float* workspace;
 };
 
-// Reads and writes device memory.
+// Computes the product in device memory.
 cudaError_t multiply(const Call& call);
 
 }  // namespace emulator::cublas_lt

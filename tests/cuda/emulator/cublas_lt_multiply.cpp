@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain loops with fp32 sums.
+// The emulated products: plain loops with fp32 sums.
 #include "cublas_lt.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void write(void* data, cudaDataType type, int64_t i, float x) {
     }
 }
 
-// Ten bits of mantissa, to nearest.
+// Rounds to TF32: ten bits of mantissa, to nearest.
 float tf32(float x) {
     uint32_t bits = 0;
     std::memcpy(&bits, &x, sizeof bits);
@@ -36,7 +36,7 @@ float tf32(float x) {
     return x;
 }
 
-// values[j * rows + i] = op(x)(i, j), or with `turn` the other way round.
+// Returns values[j * rows + i] = op(x)(i, j), transposed with `turn`.
 std::vector<float> gathered(const void* data, const Layout& x, bool turn, bool rounds) {
     const int64_t rows = turn ? x.cols : x.rows;
     const int64_t cols = turn ? x.rows : x.cols;
@@ -50,20 +50,19 @@ std::vector<float> gathered(const void* data, const Layout& x, bool turn, bool r
     return values;
 }
 
-// GELU by tanh.
+// GELU by tanh, and its derivative.
 float gelu(float x) {
     const float root = std::sqrt(2.0F / 3.14159265358979F);
     return 0.5F * x * (1 + std::tanh(root * (x + 0.044715F * x * x * x)));
 }
 
-// Its derivative.
 float gelu_slope(float x) {
     const float root = std::sqrt(2.0F / 3.14159265358979F);
     const float t = std::tanh(root * (x + 0.044715F * x * x * x));
     return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * root * (1 + 3 * 0.044715F * x * x);
 }
 
-// sums[i] += A(i, k) B(k, column) for k = first, first + step... below end
+// sums[i] += A(i, k) B(k, column) for k = first, first + step, ... below end
 void add_terms(const Call& c, const std::vector<float>& a, const std::vector<float>& b,
                int64_t column, int64_t first, int64_t end, int64_t step, float* sums) {
     const int64_t m = c.p.m;

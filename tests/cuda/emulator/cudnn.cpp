@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for liblm_cudnn.so: attention by its definition, key by key, for what the real one
-// takes. Like cuDNN it wants its workspace aligned, and writes into it.
+// Replaces liblm_cudnn.so: attention by its definition, for the problems that cuDNN supports. Like
+// cuDNN it requires an aligned workspace and overwrites it.
 #include <cmath>
 #include <vector>
 
@@ -19,7 +19,7 @@ using lm::cuda::CudnnTensors;
 constexpr uintptr_t workspace_alignment = 256;
 constexpr i64 taken = i64{1} << 20;
 
-// One head of one sample of a matrix [B, T, row]: the vectors of its tokens.
+// One head of one sample in a matrix [B, T, row].
 class Head {
   public:
     Head(const CudnnProblem& p, void* base, i64 row, i64 batch, i64 head)
@@ -46,13 +46,13 @@ class Head {
     i64 row_;
 };
 
-// What the queries of one head see.
+// The tensors of one (sample, head).
 struct Part {
     Head q, k, v, out;
     float* lse;
     double scale;
-    double slope;           // ALiBi's, 0 without
-    const lm::i32* starts;  // of the queries' documents, null without
+    double slope;           // ALiBi's slope; 0 without it
+    const lm::i32* starts;  // [T]: first key visible to each query, or nullptr
 
     Part(const CudnnProblem& p, const CudnnTensors& t, void* qkv, void* attention, i64 b, i64 h)
         : q(p, qkv, row(p), b, h),
@@ -92,7 +92,7 @@ void forward(const CudnnProblem& p, const Part& part) {
 
 using Sums = std::vector<double>;  // [T, D]
 
-// Adds to the sums of the head's dQ and of its group's dK and dV.
+// Adds the gradients of a head to dQ of the head and to dK and dV of its group.
 void backward(const CudnnProblem& p, const Part& part, const Head& dout, Sums& dq, Sums& dk,
               Sums& dv) {
     const auto at = [&](i64 token, i64 i) { return static_cast<size_t>(token * p.width + i); };
@@ -149,9 +149,9 @@ i64 workspace_bytes(const CudnnProblem&, std::string&) {
 std::string run(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
                 cudaStream_t stream) {
     if (reinterpret_cast<uintptr_t>(workspace) % workspace_alignment != 0) {
-        return "the workspace is not aligned to 256 bytes";
+        return "workspace: expected alignment to 256 bytes";
     }
-    if (!emulator::is_device(workspace, taken)) return "the workspace is too small";
+    if (!emulator::is_device(workspace, taken)) return "workspace: too small, or not device memory";
     const cudaError_t status = emulator::enqueue(stream, [=] {
         emulator::fill_device(workspace, 0xff, taken);
         attend(problem, tensors);

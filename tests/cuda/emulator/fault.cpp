@@ -12,7 +12,7 @@
 namespace emulator {
 namespace {
 
-// Dynamic initialisation has no place in a signal handler.
+// __thread, not thread_local: a signal handler must not trigger dynamic initialization.
 __thread sigjmp_buf* way_out = nullptr;
 __thread const void* address_of_fault = nullptr;
 std::atomic<Describe> describe = nullptr;
@@ -30,14 +30,15 @@ void on_fault(int signal, siginfo_t* info, void*) {
     }
     const Describe ask = describe.load();
     if (const char* const what = ask != nullptr ? ask(info->si_addr) : nullptr) {
-        write_line("emulated CUDA: host code touches ");
+        write_line("emulated CUDA: host code accesses ");
         write_line(what);
         write_line("\n");
     }
-    sigaction(signal, &before_us[signal == SIGBUS ? 1 : 0], nullptr);  // and again, for good
+    sigaction(signal, &before_us[signal == SIGBUS ? 1 : 0],
+              nullptr);  // the next fault ends the process
 }
 
-// The handler needs a stack of its own: a thread's may be what overflowed.
+// The handler needs a separate stack: the fault may be an overflow of the thread's stack.
 void use_own_stack() {
     constexpr size_t bytes = size_t{64} << 10;
     static thread_local std::unique_ptr<std::byte[]> memory;
@@ -49,7 +50,7 @@ void use_own_stack() {
     sigaltstack(&stack, nullptr);
 }
 
-// Each time: a test framework may have put its own handler there.
+// Called each time, because a test framework may have installed its own handler.
 void install() {
     struct sigaction action {};
     action.sa_sigaction = on_fault;

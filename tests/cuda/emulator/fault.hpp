@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory faults: of a kernel they end its launch; of host code that touches device memory they end
-// the process, with a line that says so.
+// Memory faults. A fault in a kernel ends its launch. A fault of host code that accesses device
+// memory ends the process with a message.
 #pragma once
 
 #include <functional>
 
 namespace emulator {
 
-// False when body touched memory that is not there; it was left in the middle then.
+// Calls body. Returns false when it accessed unmapped memory; body was then aborted.
 bool catching_faults(const std::function<void()>& body);
-const void* fault_address();  // of the last one caught on this thread
+const void* fault_address();  // address of the last fault caught on this thread
 
-// Says what lies at an address, for the message; set by memory.cpp.
+// Describes the memory at an address, for the message; set by memory.cpp.
 using Describe = const char* (*)(const void* address);
 void describe_faults_by(Describe describe);
 

@@ -27,7 +27,8 @@ Fiber::~Fiber() {
 
 #if defined(__x86_64__)
 
-// System V ABI: the registers that a call keeps, on the stack that is left; then the other stack.
+// Pushes the callee-saved registers of the System V ABI, switches stacks, and pops those of the
+// other stack.
 extern "C" void emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -94,7 +95,7 @@ void Fiber::begin(void (*main)(void*), void* argument) {
     context_.machine.uc_stack.ss_sp = stack_;
     context_.machine.uc_stack.ss_size = stack_bytes;
     context_.machine.uc_link = nullptr;
-    // makecontext passes ints.
+    // makecontext passes only ints, so that pointers are split.
     const auto f = reinterpret_cast<uintptr_t>(main);
     const auto a = reinterpret_cast<uintptr_t>(argument);
     const auto start = +[](unsigned f0, unsigned f1, unsigned a0, unsigned a1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A flow of control with a stack of its own, entered and left by name: a few instructions on
-// x86-64, ucontext elsewhere.
+// A coroutine with its own stack: enter() resumes it, leave() suspends it. Switching takes a few
+// instructions on x86-64; other processors use ucontext.
 #pragma once
 
 #if !defined(__x86_64__)
@@ -13,7 +13,7 @@ namespace emulator {
 
 class Fiber {
   public:
-    // Where enter() was called.
+    // The state of the code that called enter().
     struct Context {
 #if defined(__x86_64__)
         void* stack = nullptr;
@@ -27,7 +27,7 @@ class Fiber {
     Fiber& operator=(const Fiber&) = delete;
     ~Fiber();
 
-    // main(argument) runs at the next enter(), on an empty stack; it ends by leave_for_good().
+    // The next enter() runs main(argument) on an empty stack; main must end with leave_for_good().
     void begin(void (*main)(void*), void* argument);
     void enter(Context& from);
     void leave(Context& to);  // returns at the next enter()

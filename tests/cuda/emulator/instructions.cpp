@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What single instructions of a GPU do: ldmatrix, mma.m16n8k16 and cp.async, by the PTX ISA's
-// pictures of which lane holds which element.
+// Emulated GPU instructions: ldmatrix, mma.m16n8k16 and cp.async, with the fragment layouts of the
+// PTX ISA.
 #include <cstring>
 #include <deque>
 #include <string>
@@ -21,13 +21,13 @@ uint16_t half_of(uint32_t word, int which) {
     return static_cast<uint16_t>(word >> (16 * which));
 }
 
-// element(matrix, row, column) for each lane: transposed, lane l gets elements (2q, g), (2q+1, g).
+// Lane l gets elements (g, 2q) and (g, 2q+1) of each matrix; transposed: (2q, g) and (2q+1, g).
 void load(void* const (&lanes)[32], bool transposed) {
     uint16_t elements[4][8][8];
     for (int i = 0; i < 32; ++i) {
         const auto& lane = lane_data<MatrixLoad>(lanes, i);
         if (reinterpret_cast<uintptr_t>(lane.row) % 16 != 0) {
-            broken("ldmatrix of a row that is not aligned to 16 bytes", *lane.where);
+            broken("ldmatrix: expected a row aligned to 16 bytes", *lane.where);
         }
         std::memcpy(elements[i / 8][i % 8], lane.row, 16);
     }
@@ -43,7 +43,7 @@ void load(void* const (&lanes)[32], bool transposed) {
     }
 }
 
-// A copy that has begun and is not waited for.
+// A pending asynchronous copy.
 struct Copy {
     void* to;
     const void* from;
@@ -55,7 +55,7 @@ struct Copies {
     std::deque<std::vector<Copy>> groups;  // oldest first
 };
 
-// Of each thread of the block that runs.
+// The copies of each thread of the running block.
 std::vector<Copies>& all_copies() {
     static thread_local std::vector<Copies> copies(1024);
     return copies;
@@ -101,10 +101,10 @@ void MatrixProduct::resolve(void* const (&lanes)[32]) {
 }
 
 void copy_async(void* to, const void* from, int bytes, int size, const Where& where) {
-    if (bytes < 0 || bytes > size) broken("cp.async of more bytes than it copies", where);
+    if (bytes < 0 || bytes > size) broken("cp.async: more source bytes than it copies", where);
     if (reinterpret_cast<uintptr_t>(to) % static_cast<size_t>(size) != 0 ||
         (bytes > 0 && reinterpret_cast<uintptr_t>(from) % static_cast<size_t>(size) != 0)) {
-        broken("cp.async between addresses that are not aligned", where);
+        broken("cp.async: misaligned address", where);
     }
     std::memset(to, 0xff, static_cast<size_t>(size));
     my_copies().open.push_back({to, from, bytes, size});
@@ -133,7 +133,7 @@ std::string unfinished_copies() {
         for (const auto& group : copies.groups) unfinished = unfinished || !group.empty();
         copies = {};
     }
-    return unfinished ? "a thread leaves its kernel with asynchronous copies under way" : "";
+    return unfinished ? "a thread returns from its kernel with pending asynchronous copies" : "";
 }
 
 }  // namespace emulator

@@ -17,10 +17,10 @@ namespace emulator {
 namespace {
 
 constexpr size_t page = 4096;
-constexpr size_t alignment = 256;  // what cudaMalloc promises
+constexpr size_t alignment = 256;  // guaranteed by cudaMalloc
 constexpr int canary = 0xc5;
-// From here on an allocation takes memory only where it is touched, and begins as zeros instead of
-// NaN: room for what lies beyond the reach of 32-bit indices.
+// Allocations of this size and more use physical memory only for accessed pages, and are zero
+// instead of NaN: for tests of offsets above 2^31.
 constexpr size_t sparse_bytes = size_t{1} << 30;
 
 struct Allocation {
@@ -45,7 +45,7 @@ class Memory {
 
     Memory() { describe_faults_by(describe); }
 
-    // The end of the data is as near to the guard page as the alignment lets it.
+    // Places the end of the data as near to the guard page as the alignment allows.
     void* allocate(size_t bytes) {
         const std::lock_guard lock(mutex_);
         if (bytes > total() - used_) return nullptr;
@@ -56,7 +56,7 @@ class Memory {
         Allocation a{static_cast<std::byte*>(raw) + page, page_bytes,
                      page_bytes - up(bytes, alignment), bytes};
         mprotect(a.pages, page_bytes, PROT_READ | PROT_WRITE);
-        madvise(a.pages, page_bytes, MADV_HUGEPAGE);  // opening and closing goes page by page
+        madvise(a.pages, page_bytes, MADV_HUGEPAGE);  // fewer pages for mprotect() to change
         std::memset(a.pages, canary, a.front_bytes);
         std::memset(a.data() + bytes, canary, a.back_bytes());
         if (bytes < sparse_bytes) std::memset(a.data(), 0xff, bytes);
@@ -117,12 +117,12 @@ class Memory {
             return n == 0;
         };
         if (whole(a.pages, a.front_bytes) && whole(a.data() + a.bytes, a.back_bytes())) return;
-        fmt::print(stderr, "emulated CUDA: something wrote beside an allocation of {} bytes\n",
+        fmt::print(stderr, "emulated CUDA: a write outside of an allocation of {} bytes\n",
                    a.bytes);
         std::abort();
     }
 
-    // Called by the fault handler: no lock, which the thread may hold.
+    // Called by the fault handler, so without the lock, which the thread may hold.
     static const char* describe(const void* address) {
         const auto* const at = static_cast<const std::byte*>(address);
         for (const auto& [data, a] : instance().allocations_) {
@@ -173,7 +173,7 @@ void fill_device(void* target, int value, size_t bytes) {
 
 void device_memory(size_t& free, size_t& total) {
     total = Memory::total();
-    // By other processes, and the driver itself.
+    // Memory of other processes and of the driver.
     const char* const taken = std::getenv("EMULATED_CUDA_TAKEN");
     const size_t others = taken != nullptr ? std::strtoull(taken, nullptr, 10) << 20 : 0;
     free = total - std::min(total, Memory::instance().used() + others);

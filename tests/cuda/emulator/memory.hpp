@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Device memory": mapped without any access, except while something of the emulator's GPU runs. So
-// host code that touches it dies in the tests instead of on the cluster. Around each allocation lie
-// pages that nobody may touch; the bytes between it and them are checked when it is freed.
+// Emulated device memory. It is mapped without access rights except while emulated GPU work runs,
+// so that host code which accesses it fails in the tests. Each allocation has a guard page without
+// access at either end; the bytes between allocation and guard pages are checked when it is freed.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@
 
 namespace emulator {
 
-// nullptr: more than there is (EMULATED_CUDA_MEMORY, in MiB). Filled with 0xff, NaN as floats; from
-// 1 GiB on with zeros, and of these no more is taken than is touched.
+// Allocates memory filled with 0xff (NaN as floats). Returns nullptr when EMULATED_CUDA_MEMORY
+// (MiB) would be exceeded. Allocations of 1 GiB and more are zero, and physical memory is used only
+// for pages that are accessed.
 void* allocate_device(size_t bytes);
-// As memset, of an allocation's part; zeros give memory back.
+// As memset, for a part of an allocation. Filling with zeros releases physical memory.
 void fill_device(void* target, int value, size_t bytes);
-// False: not an allocation. Ends the process when something wrote beside it.
+// Returns false when `data` is not an allocation. Ends the process when the bytes around it were
+// overwritten.
 bool free_device(void* data);
-// Whether [data, data + bytes) lies in one allocation.
+// Returns true when [data, data + bytes) is within one allocation.
 bool is_device(const void* data, size_t bytes);
 void device_memory(size_t& free, size_t& total);
 
@@ -24,7 +26,7 @@ void* allocate_pinned(size_t bytes);
 bool free_pinned(void* data);
 bool is_pinned(const void* data);
 
-// Device memory can be used while one of these lives, on any thread.
+// Device memory is accessible on all threads while a Window exists.
 class Window {
   public:
     Window();

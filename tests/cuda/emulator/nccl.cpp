@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's functions. What it forbids is found and told on stderr: host pointers, views of other
-// sizes on other ranks, a communicator used while it is in progress, after its end, or in two
-// streams.
+// Emulated NCCL functions. Uses that NCCL forbids are reported on stderr: host pointers, different
+// sizes on different ranks, a communicator used while an operation on it is in progress, after it
+// was destroyed, or in two streams.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -34,16 +34,17 @@ ncclResult_t misuse(ncclResult_t result, const std::string& what) {
 }
 
 thread_local bool in_group = false;
-thread_local std::optional<bool> group_is_blocking;  // what the group's first communicator is
+thread_local std::optional<bool> group_is_blocking;  // kind of the group's first communicator
 
-// A group has communicators of one kind (NCCL 2.20, group.cc, ncclAsyncLaunch).
+// All communicators of a group call must be blocking, or all nonblocking (NCCL 2.20, group.cc,
+// ncclAsyncLaunch).
 bool joins_group(ncclComm_t comm) {
     if (!in_group || !lives(comm)) return true;
     if (!group_is_blocking) group_is_blocking = comm->blocking;
     return *group_is_blocking == comm->blocking;
 }
 
-// May it be used?
+// Returns ncclSuccess when the communicator may be used.
 ncclResult_t check(ncclComm_t comm) {
     if (!lives(comm)) return misuse(ncclInvalidArgument, "a communicator that has ended");
     const std::lock_guard lock(comm->mutex);
@@ -89,7 +90,7 @@ Frame collective(Exchange exchange, size_t count, ncclDataType_t dtype, ncclRedO
     return frame;
 }
 
-// The whole and this rank's part of it lie apart, or the part in its place.
+// Returns true when the part does not overlap the whole, or is this rank's part of it.
 bool placed(const void* whole, const void* part, size_t part_bytes, ncclComm_t comm) {
     const auto* const begin = static_cast<const std::byte*>(whole);
     const auto* const at = static_cast<const std::byte*>(part);
@@ -203,11 +204,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
         const std::lock_guard lock(comm->mutex);
         busy = !comm->under_way.empty() && comm->state == ncclSuccess;
     }
-    if (busy) misuse(ncclInvalidUsage, "a communicator destroyed with operations under way");
+    if (busy) misuse(ncclInvalidUsage, "a communicator destroyed with pending operations");
     return ncclCommAbort(comm);
 }
 
-// Not deleted: what waits in streams still names it.
+// Does not delete the communicator: work in streams may still refer to it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (!joins_group(comm)) {
         return misuse(ncclInvalidArgument, "blocking and nonblocking communicators in one group");
@@ -219,7 +220,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// Only the ends of communicators are put into groups, and those here need nothing of each other.
+// lib/cuda uses group calls only to destroy communicators, which the emulator does one by one.
 ncclResult_t ncclGroupStart() {
     in_group = true;
     group_is_blocking.reset();

@@ -22,9 +22,9 @@ using emulator::Started;
 namespace {
 
 std::mutex comms_mutex;
-std::set<ncclComm_t> comms;  // that live
+std::set<ncclComm_t> comms;  // not destroyed
 
-// What wants connections of its own: messages none beyond the first.
+// Returns a number for the algorithm of an operation; messages have one for all sizes.
 uint64_t algorithm_of(const Started& started) {
     const Frame& f = started.frame;
     if (f.exchange == Exchange::message) return 0;
@@ -123,7 +123,7 @@ cudaError_t ncclComm::finish(Started& started) {
     post(started);
     Frame waiting = started.frame;
     waiting.type = FrameType::waiting;
-    tell(waiting, {});  // too late at times: the hub then knows of no such exchange
+    tell(waiting, {});  // the exchange may have ended before: then the hub ignores this
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return started.complete || ended; });
     if (!started.complete || started.out == nullptr) return cudaSuccess;
@@ -159,7 +159,7 @@ ncclResult_t ncclComm::start(std::shared_ptr<Started> started) {
     {
         const std::lock_guard lock(mutex);
         under_way[key] = started;
-        if (!blocking) state = ncclInProgress;  // until somebody asks
+        if (!blocking) state = ncclInProgress;  // until ncclCommGetAsyncError()
     }
     const int64_t place = emulator::enqueue_exchange(
         started->stream, [this, started] { return finish(*started); },

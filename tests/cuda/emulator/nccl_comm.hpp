@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member of emulated communicators. Connections are made when they are needed first, as NCCL
-// makes them for an algorithm, which it picks by kind, type and size: by a call that returns when
-// the other members have come to it, too. Here every power of two has an algorithm of its own.
+// A rank's communicator. Like NCCL, it makes the connections of an algorithm in the first call that
+// uses it, which returns when the other members have made the same call. NCCL chooses algorithms by
+// kind, type and size; here every power of two of the size has its own algorithm.
 #pragma once
 
 #include <condition_variable>
@@ -26,16 +26,16 @@ struct Started {
     size_t in_bytes = 0;
     void* out = nullptr;
     cudaStream_t stream = nullptr;
-    int64_t place = 0;  // in the stream
+    int64_t place = 0;  // number in the stream
     bool posted = false;
     bool complete = false;
     Bytes result;
 };
 
-// Communicators stay in memory when they end: what waits in streams still names them.
+// Destroyed communicators stay in memory, because work in streams may still refer to them.
 ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs, bool blocking);
 bool lives(ncclComm_t comm);
-bool forget(ncclComm_t comm);  // false: it does not live
+bool forget(ncclComm_t comm);  // returns false when it was destroyed before
 
 }  // namespace emulator
 
@@ -54,38 +54,38 @@ struct ncclComm {
     bool joined = false;
     bool ended = false;
     std::string error;
-    cudaStream_t stream = nullptr;  // of the first operation
+    cudaStream_t stream = nullptr;  // stream of the first operation
     int socket = -1;
-    std::vector<int> others;  // sockets to hubs of which nothing but their having come is wanted
+    std::vector<int> others;                 // sockets to the other hubs, used only to join
     std::map<uint32_t, uint64_t> n_started;  // by channel
-    std::set<Key> connected;                 // channels, and for what
+    std::set<Key> connected;                 // channel and algorithm
     std::map<Key, std::shared_ptr<Started>> under_way;
-    std::set<Key> hurried;  // others wait for these
+    std::set<Key> hurried;  // operations that other members wait for
     struct {
         ncclComm_t* target = nullptr;
         ncclComm_t comm = nullptr;
         bool blocking = false;
-    } part;  // of a split: where it goes, and what it is
+    } part;  // the result of a split
     std::mutex sending;
     std::thread reader, runner;
 
-    // The first hub carries what is exchanged; all must know all members.
+    // Joins all hubs; the first one carries the data.
     void join(const std::vector<std::string>& hubs);
     void leave();
     bool tell(const Frame& frame, const Bytes& bytes);
     ncclResult_t start(std::shared_ptr<Started> started);
-    // Sends this rank's part. Runs in the stream's order, once.
+    // Sends this rank's part, once, in stream order.
     void post(Started& started);
 
   private:
     cudaError_t finish(Started& started);
-    // In the caller's thread, as NCCL does it.
+    // In the caller's thread, like NCCL.
     void connect(const Started& started);
 
-    // The GPU's part: what goes on while the host does other things.
+    // The threads below do the work that a GPU would do while the host continues.
     void read();
-    // Runs the stream of an operation that others wait for, as a GPU would have done by then.
+    // Runs the stream up to an operation that other members wait for.
     void run_hurried();
-    // The answer to a split: "RANK SIZE HUB".
+    // Handles the result of a split: "RANK SIZE HUB".
     void take_part(const Started& split);
 };

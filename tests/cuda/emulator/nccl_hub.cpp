@@ -44,7 +44,7 @@ bool receive_all(int socket, void* data, size_t bytes) {
     return true;
 }
 
-// An abstract address: nothing is left in the file system.
+// Returns an abstract socket address, which has no file.
 sockaddr_un address_of(const std::string& name, socklen_t& length) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -60,11 +60,10 @@ std::string text_of(const Frame& f) {
                        f.count, f.dtype, f.op, f.root);
 }
 
-std::atomic<int> n_elsewhere = 0;  // members in other processes that this one's hubs serve
+std::atomic<int> n_elsewhere = 0;  // members in other processes that use hubs of this process
 
-// At the end of the process members elsewhere may still be waiting for their results; they go when
-// they have them, or fail. One that does neither is stuck, and not waited for in earnest: whoever
-// ends a job that fails waits so long for him.
+// At the end of the process, waits until members in other processes have received their results and
+// closed their connections. The wait is limited: a member that hangs must not block this process.
 struct LastResults {
     ~LastResults() {
         for (int i = 0; i < 200 && n_elsewhere > 0; ++i) {
@@ -97,7 +96,7 @@ class Hub {
     };
     using Key = std::pair<uint32_t, uint64_t>;
 
-    // All have come, and all have gone.
+    // Returns true when all members have joined and all have left.
     bool left() const { return size_ > 0 && n_gone_ == size_; }
 
     void read_one(int socket) {
@@ -114,7 +113,7 @@ class Hub {
         if (frame.type == FrameType::hello) return greet(socket, frame);
         if (frame.type == FrameType::connect) return connect_members(frame);
         const Key key{frame.channel, frame.number};
-        if (frame.type == FrameType::waiting && !meetings_.contains(key)) return;  // it is over
+        if (frame.type == FrameType::waiting && !meetings_.contains(key)) return;  // it has ended
         Meeting& meeting = meetings_[key];
         if (frame.type == FrameType::waiting) {
             meeting.waiting.insert(frame.rank);
@@ -140,7 +139,7 @@ class Hub {
         }
     }
 
-    // A call that connects returns when all whom it connects are in it.
+    // A connecting call returns when all members that it connects have called it.
     void connect_members(const Frame& frame) {
         const Key key{frame.channel, frame.number};
         std::set<int>& come = connecting_[key];
@@ -232,7 +231,7 @@ class Hub {
         }
     }
 
-    // Each gets its new rank, the part's size, and the name of the part's hub.
+    // Sends each member its new rank, the part's size, and the name of the part's hub.
     void split(const Key& key, const Meeting& meeting) {
         std::map<int, std::vector<Frame>> parts;
         for (const auto& [rank, frame] : meeting.posts) parts[frame.color].push_back(frame);
@@ -251,10 +250,10 @@ class Hub {
     int size_ = 0;
     int n_gone_ = 0;
     std::vector<int> sockets_;
-    std::set<int> elsewhere_;     // those of members in other processes
+    std::set<int> elsewhere_;     // sockets of members in other processes
     std::map<int, int> members_;  // sockets by rank
     std::map<Key, Meeting> meetings_;
-    std::map<Key, std::set<int>> connecting_;  // by channel, and what is connected
+    std::map<Key, std::set<int>> connecting_;  // by channel and algorithm
 };
 
 template <typename T>

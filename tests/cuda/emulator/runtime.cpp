@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, memory, errors and launches of the emulated runtime. What the machine is like comes from
-// the environment: EMULATED_CUDA_DEVICES (8), EMULATED_CUDA_MEMORY (MiB, 8192), EMULATED_CUDA_ERROR
-// (what the driver answers: when devices are counted, or when one is taken, whichever the real one
-// finds it at), EMULATED_CUDA_CAPABILITY (90).
+// Devices, memory, errors and launches of the emulated CUDA runtime. Environment variables describe
+// the machine: EMULATED_CUDA_DEVICES (8), EMULATED_CUDA_MEMORY (MiB, 8192),
+// EMULATED_CUDA_CAPABILITY (90), EMULATED_CUDA_ERROR (an error of the driver, returned by the call
+// that returns it on a real machine: the count of devices, or the selection of one).
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -19,12 +19,12 @@ using emulator::noted;
 namespace {
 
 constexpr size_t granted_shared_bytes = 48 << 10;
-// What a kernel may have statically, which the emulator does not know.
+// Static shared memory that a kernel may have; the emulator does not know its real size.
 constexpr size_t static_shared_bytes = 4 << 10;
 
 thread_local int current_device = 0;
 std::mutex functions_mutex;
-std::map<const void*, size_t> shared_bytes_of;  // asked for by cudaFuncSetAttribute
+std::map<const void*, size_t> shared_bytes_of;  // set by cudaFuncSetAttribute
 
 int number_of(const char* variable, int otherwise) {
     const char* const text = std::getenv(variable);
@@ -93,8 +93,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 namespace {
 
-// EMULATED_CUDA_ERROR, where it is one of those that a context meets (cudaSetDevice() makes it), or
-// one of those that the driver meets before.
+// Returns EMULATED_CUDA_ERROR when it is an error of creating a context (cudaSetDevice()), or of
+// the calls before that, depending on `context`.
 cudaError_t error_of(bool context) {
     const auto error = static_cast<cudaError_t>(number_of("EMULATED_CUDA_ERROR", 0));
     const bool late = error == cudaErrorDevicesUnavailable || error == cudaErrorMemoryAllocation;

@@ -34,24 +34,25 @@ bool delays() {
 
 }  // namespace
 
-// The numbers of a stream's pieces of work count from 1. Work that waits for others (an event of
-// another stream, the other ranks of a collective) has `ready`: while that says no, the stream
-// stands there, unless somebody waits for it. Threads that enqueue never wait for one that runs.
+// Items of a stream are numbered from 1. An item that waits for something else (an event of another
+// stream, the other ranks of a collective) has `ready`. While that returns false, the stream does
+// not advance, unless a thread waits for it. Threads that enqueue never wait for a thread that runs
+// items.
 struct CUstream_st {
     struct Item {
         Work run;
-        std::function<bool()> ready;  // begins what it can; true: run() will not block. Or none.
+        std::function<bool()> ready;  // starts the work; true: run() will not block. Optional
     };
     int device = 0;
     std::mutex mutex;
     std::condition_variable changed;
-    std::thread::id runner;  // the thread that runs the queue's head; none
+    std::thread::id runner;  // the thread that runs the first item, if any
     std::deque<Item> queue;
     std::atomic<int64_t> n_enqueued = 0;
     std::atomic<int64_t> n_done = 0;
 
-    // Runs up to `number`, waiting for what is not ready. While another thread runs the queue, that
-    // one may get there, or wait for this thread: it is not waited for longer than necessary.
+    // Runs items up to `number`, and blocks in items that are not ready. When another thread runs
+    // the queue, waits until that has reached `number` or stops.
     void run_until(int64_t number) {
         std::unique_lock lock(mutex);
         while (n_done < number && !queue.empty()) {
@@ -62,7 +63,7 @@ struct CUstream_st {
             }
         }
     }
-    // As far as it goes without waiting, at most `most` pieces.
+    // Runs items up to `number` that do not block, at most `most`.
     void try_until(int64_t number, int64_t most) {
         std::unique_lock lock(mutex);
         for (; n_done < number && most > 0 && !queue.empty() && is_free(); --most) {
@@ -84,7 +85,7 @@ struct CUstream_st {
     bool is_free() const { return runner == std::thread::id(); }
 
     bool run_head(std::unique_lock<std::mutex>& lock, bool wait) {
-        const Item& head = queue.front();  // stays where it is: only the runner takes it out
+        const Item& head = queue.front();  // stays valid: only the runner removes it
         runner = std::this_thread::get_id();
         lock.unlock();
         const bool runs = lost == cudaSuccess;
@@ -104,8 +105,8 @@ struct CUstream_st {
     }
 };
 
-// What was recorded last. Shared with the work that waits for it: an event may be recorded again,
-// or destroyed, meanwhile.
+// The last recording of an event. Shared with the work that waits for it, because the event may be
+// recorded again or destroyed meanwhile.
 struct CUevent_st {
     struct Point {
         CUstream_st* stream = nullptr;
@@ -134,7 +135,7 @@ CUstream_st* stream_of(cudaStream_t stream) {
     return &legacy[current_device()];
 }
 
-// Of the calling thread's device.
+// Runs all streams of the calling thread's device.
 void run_all() {
     std::vector<CUstream_st*> all;
     {
@@ -154,7 +155,7 @@ cudaError_t copy_now(void* target, const void* source, size_t bytes) {
     return cudaSuccess;
 }
 
-// Which sides are device memory must be what `kind` says.
+// Returns true when source and target are in the memory that `kind` states.
 bool kind_holds(const void* target, const void* source, size_t bytes, cudaMemcpyKind kind) {
     const bool to_device = emulator::is_device(target, bytes);
     const bool from_device = emulator::is_device(source, bytes);
@@ -180,7 +181,7 @@ namespace emulator {
 cudaError_t enqueue(cudaStream_t stream, Work work) {
     if (lost != cudaSuccess) return noted(lost);
     CUstream_st* const target = stream_of(stream);
-    if (stream == nullptr) run_all();  // the legacy stream waits for all others, and they for it
+    if (stream == nullptr) run_all();  // the legacy stream synchronizes with all others
     target->add([work = std::move(work)] {
         const Window window;
         return work();
@@ -259,7 +260,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return noted(cudaSuccess);
 }
 
-// Not deleted: events may still name it.
+// Does not delete the stream: events may still refer to it.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (stream == nullptr) return noted(cudaErrorInvalidResourceHandle);
     stream->run_until(stream->n_enqueued);
@@ -331,7 +332,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     return noted(cudaSuccess);
 }
 
-// Asking again and again must come to an end: each question lets one more piece of work run.
+// Each query runs one more item, so that polling an event ends.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (lost != cudaSuccess) return noted(lost);
     const auto point = event->point;
@@ -352,8 +353,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     return noted(cudaSuccess);
 }
 
-// From pageable memory the bytes are taken at once, to it the call waits, as the CUDA Runtime API
-// ("API synchronization behavior") says.
+// From pageable memory, the bytes are copied before the call returns; to pageable memory, the call
+// blocks until the copy is done (CUDA Runtime API, "API synchronization behavior").
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
     if (bytes == 0) return noted(cudaSuccess);

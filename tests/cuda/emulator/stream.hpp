@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: queues of work. By default work runs when it is enqueued, which is one order that CUDA
-// allows; with EMULATED_CUDA_DELAY=1 it runs as late as CUDA allows: when an event, a wait or a
-// synchronisation asks for it. What was ordered by luck alone gives other results then.
+// allows. With EMULATED_CUDA_DELAY=1 it runs as late as CUDA allows: when an event, a wait or a
+// synchronization needs it. Code that depends on a missing synchronization then computes different
+// results.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +13,27 @@
 
 namespace emulator {
 
-// Work of a stream; device memory can be used while it runs. What it returns becomes the device's
-// error, which every later call returns. A library call of the emulator (cuBLASLt, NCCL) uses this
-// too.
+// Enqueues work in a stream; device memory is accessible while it runs. An error that it returns
+// becomes the device's error, which every later call returns. The emulated libraries (cuBLASLt,
+// NCCL) use this, too.
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 
-// Work that waits for others, as a collective does; the work's number in its stream. `ready` begins
-// what can be begun and says whether run() would not block. Neither has a window on device memory.
+// Enqueues work that waits for other ranks, such as a collective, and returns its number in the
+// stream. `ready` starts the work as far as possible and returns true when run() would not block.
+// Device memory is not accessible in either.
 int64_t enqueue_exchange(cudaStream_t stream, std::function<cudaError_t()> run,
                          std::function<bool()> ready);
 void run_until(cudaStream_t stream, int64_t number);
 
-// A line to the file EMULATED_CUDA_LOG: what must not come in the middle of a step (memory, NCCL's
-// communicators and first operations), and products, by which steps show.
+// Writes a line to the file EMULATED_CUDA_LOG. Logged are events that must not occur within a
+// training step (allocations, NCCL communicators and connections), and products, which show the
+// steps.
 void log(const std::string& line);
 
-// The device's error, or `status`, kept for cudaGetLastError() when there is one.
+// Returns the device's error or else `status`, and stores an error for cudaGetLastError().
 cudaError_t noted(cudaError_t status);
-// Prints what the emulator found, and gives the error that CUDA would: the device is lost.
+// Prints an error that the emulator found, and returns the CUDA error with which the device is
+// lost.
 cudaError_t device_lost(cudaError_t status, const char* what);
 
 }  // namespace emulator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator finds what it promises to find: planted faults of kernels, streams and host code.
+// The emulator detects planted faults of kernels, streams and host code.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +28,8 @@ std::string run(unsigned threads, size_t shared_bytes, const Body& body) {
     return emulator::run_grid(dim3(2), dim3(threads), shared_bytes, body);
 }
 
-// The exit status of `body` in a child; 128 + a signal's number.
+// Returns the exit status of `body` in a child process, or 128 + the number of the signal that
+// ended it.
 template <typename Body>
 int in_child(const Body& body) {
     const pid_t child = fork();
@@ -50,7 +51,7 @@ void scale_kernel(float* x, int n) {
 
 }  // namespace
 
-TEST_CASE("barriers and warps that everybody comes to", "[emulator]") {
+TEST_CASE("barriers and warp functions that all threads reach", "[emulator]") {
     int sum = 0;
     CHECK(run(96, 0, [&sum] {
               const int total = block_reduce<96, Add>(static_cast<int>(threadIdx.x));
@@ -66,17 +67,17 @@ TEST_CASE("barriers and warps that everybody comes to", "[emulator]") {
     CHECK(bits == 0xaaaaaaaaU);
 }
 
-TEST_CASE("threads that do not come are named", "[emulator]") {
+TEST_CASE("threads that do not arrive are reported", "[emulator]") {
     CHECK_THAT(run(64, 0,
                    [] {
                        if (threadIdx.x != 3) __syncthreads();
                    }),
-               Contains("waits at __syncthreads()") && Contains("1 have left the kernel"));
+               Contains("waits at __syncthreads()") && Contains("1 have returned from the kernel"));
     CHECK_THAT(run(32, 0,
                    [] {
                        if (threadIdx.x < 16) __shfl_xor_sync(all_lanes, 1, 1);
                    }),
-               Contains("lanes of mask 0xffffffff that do not come"));
+               Contains("lanes of mask 0xffffffff that do not arrive"));
     CHECK_THAT(run(48, 0, [] { __syncwarp(); }),
                Contains("a mask names a lane that does not exist"));
     CHECK_THAT(run(32, 0,
@@ -84,7 +85,7 @@ TEST_CASE("threads that do not come are named", "[emulator]") {
                        if (threadIdx.x < 16) __shfl_sync(0xffffU, 1, 20);
                    }),
                Contains("takes from a lane that is not in its mask"));
-    // A barrier on one side, a warp's function on the other.
+    // Some threads wait at a barrier, the others in a warp function.
     CHECK_THAT(run(32, 0,
                    [] {
                        if (threadIdx.x == 0) {
@@ -93,15 +94,15 @@ TEST_CASE("threads that do not come are named", "[emulator]") {
                            __syncwarp();
                        }
                    }),
-               Contains("do not come"));
+               Contains("do not arrive"));
 }
 
-TEST_CASE("writes beside dynamic shared memory and device memory", "[emulator]") {
+TEST_CASE("writes outside of dynamic shared memory and device memory are reported", "[emulator]") {
     CHECK(run(32, 128, [] { dynamic_shared<float>()[threadIdx.x] = 1; }) == "");
     CHECK_THAT(run(32, 124, [] { dynamic_shared<float>()[threadIdx.x] = 1; }),
-               Contains("beside its 124 bytes"));
+               Contains("outside of its 124 bytes"));
     auto* const x = static_cast<float*>(emulator::allocate_device(1000));
-    CHECK_THAT(run(32, 0, [x] { x[threadIdx.x == 5 ? 100000 : 0] = 1; }), Contains("touches"));
+    CHECK_THAT(run(32, 0, [x] { x[threadIdx.x == 5 ? 100000 : 0] = 1; }), Contains("accesses"));
     CHECK(emulator::free_device(x));
     CHECK(in_child([] {
               auto* const bytes = static_cast<char*>(emulator::allocate_device(100));
@@ -113,15 +114,15 @@ TEST_CASE("writes beside dynamic shared memory and device memory", "[emulator]")
           }) == 128 + SIGABRT);
 }
 
-TEST_CASE("host code that touches device memory dies", "[emulator]") {
+TEST_CASE("host code that accesses device memory is killed", "[emulator]") {
     CHECK(in_child([] {
               const auto* const x = static_cast<volatile char*>(emulator::allocate_device(100));
               _exit(x[0]);
           }) == 128 + SIGSEGV);
 }
 
-// A missing barrier: each thread reads what its neighbour writes.
-TEST_CASE("a missing barrier shows in the other order of threads", "[emulator]") {
+// A missing barrier: each thread reads the element that the next one writes.
+TEST_CASE("a missing barrier changes results in the reverse order of threads", "[emulator]") {
     const auto sum = [](bool reverse) {
         if (reverse) setenv("EMULATED_CUDA_REVERSE", "1", 1);
         int total = 0;
@@ -136,7 +137,7 @@ TEST_CASE("a missing barrier shows in the other order of threads", "[emulator]")
     CHECK(sum(false) != sum(true));
 }
 
-TEST_CASE("work that nothing orders runs late", "[emulator]") {
+TEST_CASE("work without a synchronization is delayed", "[emulator]") {
     CHECK(in_child([] {
               setenv("EMULATED_CUDA_DELAY", "1", 1);
               cudaStream_t compute, other;

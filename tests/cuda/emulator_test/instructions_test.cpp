@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's single instructions against plain loops: a product of matrices whose sides come
-// from shared memory in either order, and copies that are late.
+// The emulated instructions against plain loops: matrix products with operands from shared memory
+// in both orders, and asynchronous copies.
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -13,7 +13,7 @@ using namespace lm::cuda;
 
 namespace {
 
-// Device memory with the values of a host vector, and back.
+// Device memory with the values of a host vector.
 template <typename T>
 class OnDevice {
   public:
@@ -96,7 +96,7 @@ void check_product(bool b_by_depth) {
     }
 }
 
-// What thread 0 sees of four floats before and after it waits for the earlier of two copies.
+// Thread 0 reads four floats before and after it waits for the first of two copies.
 __global__ void copies_kernel(const float* from, float* seen) {
     float* const shared = dynamic_shared<float>();
     copy_async_16(shared, from, 12);
@@ -112,14 +112,14 @@ __global__ void copies_kernel(const float* from, float* seen) {
 
 }  // namespace
 
-TEST_CASE("fragments of matrices lie in lanes as the PTX ISA says", "[emulator]") {
+TEST_CASE("matrix fragments have the lane layout of the PTX ISA", "[emulator]") {
     for (const bool b_by_depth : {false, true}) {
         check_product<bf16>(b_by_depth);
         check_product<fp16>(b_by_depth);
     }
 }
 
-TEST_CASE("asynchronous copies are there when they are waited for", "[emulator]") {
+TEST_CASE("asynchronous copies are complete after the wait", "[emulator]") {
     const OnDevice<float> from({1, 2, 3, 4, 5});
     const OnDevice<float> seen(std::vector<float>(15));
     launch(nullptr, copies_kernel, dim3(1), dim3(1), 64, from.data(), seen.data());
@@ -134,5 +134,5 @@ TEST_CASE("asynchronous copies are there when they are waited for", "[emulator]"
 TEST_CASE("pairs are rounded and packed with the first in the low half", "[emulator]") {
     CHECK(pack(bf16{}, 1.0F, -2.0F) == 0xc0003f80U);
     CHECK(pack(fp16{}, 1.0F, -2.0F) == 0xc0003c00U);
-    CHECK(pack(bf16{}, 1.00390625F, 1.01171875F) == 0x3f823f80U);  // halves go to even
+    CHECK(pack(bf16{}, 1.00390625F, 1.01171875F) == 0x3f823f80U);  // ties round to even
 }

@@ -21,7 +21,7 @@ struct CrossEntropyCase {
     std::string shape() const {
         return fmt::format("n={} V={} valid={} start={} scale={}", n, vocab, valid, start, scale);
     }
-    // The target's column here; -1: another share holds it.
+    // Returns the target's column on this rank, -1 when another rank has it.
     i64 column(double target) const {
         const i64 i = static_cast<i64>(target) - start;
         return i >= 0 && i < valid ? i : -1;
@@ -56,7 +56,7 @@ OpCase stats_case(const CrossEntropyCase& c) {
     return f;
 }
 
-// Rows whose largest logit is here, elsewhere, and of a share without a valid column.
+// Rows whose largest logit is on this rank, on another rank, and a rank without valid columns.
 OpCase rescale_case(const CrossEntropyCase& c) {
     Tensor local_max = stat_in("local_max", {c.n});
     Tensor row_sum = updated("row_sum", {c.n});

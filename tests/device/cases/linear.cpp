@@ -69,7 +69,7 @@ OpCase linear_forward_case(const LinearCase& c) {
     return f;
 }
 
-// Gradients by w and bias, of the product alone.
+// Gradients of w and bias, without an activation.
 OpCase linear_weight_case(const LinearCase& c, const OpCase& forward, bool accumulate) {
     OpCase w;
     w.name = fmt::format("linear_backward_weight {} accumulate={}", c.shape(), accumulate);
@@ -88,8 +88,8 @@ OpCase linear_weight_case(const LinearCase& c, const OpCase& forward, bool accum
     return w;
 }
 
-// Gradient by the input x = activation(pre) of the layer, through that activation: the forward
-// case here is activation, then product.
+// Gradient of pre, where x = activation(pre) is the input of the layer: the forward case computes
+// the activation, then the product.
 OpCase linear_input_case(const LinearCase& c, const OpCase& forward) {
     OpCase b;
     b.name = "linear_backward_input " + c.shape();
@@ -140,7 +140,7 @@ void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, Activation activat
     list.push_back(linear_input_case(c, forward));
 }
 
-void add_linear_again(OpList& list, i64 n, i64 m, i64 k, bool bias, Activation activation) {
+void add_linear_recomputed(OpList& list, i64 n, i64 m, i64 k, bool bias, Activation activation) {
     list.push_back(linear_forward_case({n, m, k, bias, activation, true}));
 }
 

@@ -55,7 +55,7 @@ Values norm_formula(const NormCase& c, const Values& v) {
     return result;
 }
 
-// Without a norm: what joins a stage's output.
+// Without a norm: the residual sum at the end of a pipeline stage.
 void add_join_backward(OpList& list, const NormCase& c, const OpCase& forward) {
     const Shape full{c.rows(), c.width};
     OpCase b;

@@ -72,7 +72,7 @@ std::vector<double> read(const std::byte* source, DType dtype, i64 n) {
     return read_as<i64>(source, n);
 }
 
-// All tensors of a case in one buffer with guards between them.
+// The position of a tensor in the buffer of a case, which has guard bytes between the tensors.
 struct Place {
     const Tensor* tensor;
     DType dtype;
@@ -112,7 +112,7 @@ void check_bytes(const OpCase& c, const std::vector<std::byte>& before,
     }
 }
 
-// A workspace full of NaN: an operation must not read what it did not write.
+// Returns a workspace filled with NaN: an operation must not read bytes that it has not written.
 device::View poisoned(device::Device& device, const device::Buffer& buffer) {
     const std::vector<unsigned char> bytes(static_cast<size_t>(buffer.bytes()), 0xff);
     const device::View view = buffer.view(DType::uint8, {buffer.bytes()});
@@ -120,7 +120,7 @@ device::View poisoned(device::Device& device, const device::Buffer& buffer) {
     return view;
 }
 
-// The tensors of a forward operation, computed once for all types.
+// Returns the tensors of a forward operation, computed once for all types.
 const Values& forward_values(device::Device& reference, const std::shared_ptr<OpCase>& forward) {
     static std::map<std::shared_ptr<OpCase>, Values> all;
     const auto found = all.find(forward);
@@ -160,7 +160,7 @@ Values run_case(device::Device& device, const OpCase& c, DType type, i64 shift) 
         }
     }
     const device::Buffer buffer = device.allocate(bytes, "op test");
-    // Double precision is for the reference loops, which use none.
+    // fp64 runs on the reference loops, which use no workspace.
     const i64 workspace_bytes = type == DType::fp64 ? 64 : i64{16} << 20;
     const device::Buffer workspace = device.allocate(workspace_bytes, "op test workspace");
     device.copy_from_host(buffer.view(DType::uint8, {bytes}), before.data());

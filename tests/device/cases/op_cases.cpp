@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of cases: every operation in shapes that no block, vector or tile divides, and with
-// every option on and off.
+// The list of cases: every operation with sizes that are not multiples of a block, vector or tile,
+// and with every option on and off.
 #include "device/cases/op_list.hpp"
 
 namespace lm::test {
@@ -22,7 +22,7 @@ OpList all_cases() {
             add_linear(list, 3, 5, 7, bias, activation);
             add_linear(list, 67, 37, 29, bias, activation);
         }
-        add_linear(list, 261, 391, 40, true, activation);  // more than one tile each way
+        add_linear(list, 261, 391, 40, true, activation);  // several tiles in both dimensions
     }
     add_linear(list, 1030, 8, 16, true, Activation::none);  // many blocks of rows
     for (const Activation gate : {Activation::swiglu, Activation::geglu}) {
@@ -44,7 +44,7 @@ OpList all_cases() {
             add_norm(list, {.batch = 1, .length = 3, .width = 768, .norm = norm, .p = p});
             add_norm(list, {.batch = 3, .length = 37, .width = 64, .norm = norm, .p = p});
         }
-        // Rows of several steps of a block, and longer than what it keeps.
+        // Rows of several steps of a block, and rows that do not fit into shared memory.
         for (const i64 width : {2304, 4104, 8200, 50000}) {
             add_norm(list, {.batch = 1, .length = 3, .width = width, .norm = norm, .p = 0.1});
         }
@@ -57,7 +57,7 @@ OpList all_cases() {
         add_norm(list, {.batch = 2, .length = 7, .width = 9, .y = false, .p = p});
         add_norm(list, {.batch = 2, .length = 40, .width = 67, .y = false, .p = p});
     }
-    // Rows of a part of the samples.
+    // Rows that are a part of the samples (sequence parallelism).
     for (const bool y : {false, true}) {
         add_norm(
             list,
@@ -71,11 +71,11 @@ OpList all_cases() {
         add_attention(list, {2, 131, 2, 1, 16, true, true, p});
         add_attention(list, {1, 193, 1, 1, 128, false, true, p});
     }
-    // What cuDNN can do, too.
+    // Cases that cuDNN supports, too.
     add_attention(list, {2, 200, 6, 2, 64, false, false, 0.0});
     add_attention(list, {1, 130, 4, 4, 128, false, false, 0.0});
     add_attention(list, {1, 200, 2, 2, 64, true, false, 0.1});
-    // Narrower and wider heads than most, odd numbers of heads, queries that share their keys.
+    // Narrow and wide heads, odd numbers of heads, grouped queries.
     add_attention(list, {1, 150, 6, 2, 32, true, true, 0.2});
     add_attention(list, {1, 97, 2, 1, 256, true, true, 0.1});
     add_attention(list, {2, 72, 3, 3, 256, false, true, 0.0});
@@ -90,21 +90,21 @@ OpList all_cases() {
         add_simple(list, n);
     }
     add_adamw(list, 4096, 300, true, 3);
-    // Later ones come here: data are numbered.
+    // Add new cases below: random values depend on the position in the list.
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         for (const i64 width : {2304, 4104}) {
             add_norm(list, {.batch = 1, .length = 2, .width = width, .norm = norm});
         }
     }
     add_attention(list, {1, 270, 2, 1, 64, true, false, 0.0});
-    add_embedding(list, 1500, 2, 5, false, 0);  // tokens that many rows have
+    add_embedding(list, 1500, 2, 5, false, 0);  // tokens that occur in many rows
     add_embedding(list, 4500, 300, 8, true, 0);
     for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
         for (const bool bias : {false, true}) {
-            add_linear(list, 19, 48, 24, bias, activation);  // a GPU can fuse GELU into these rows
-            add_linear_again(list, 3, 5, 7, bias, activation);
-            add_linear_again(list, 67, 37, 29, bias, activation);
-            add_linear_again(list, 19, 48, 24, bias, activation);
+            add_linear(list, 19, 48, 24, bias, activation);  // sizes for which a GPU can fuse GELU
+            add_linear_recomputed(list, 3, 5, 7, bias, activation);
+            add_linear_recomputed(list, 67, 37, 29, bias, activation);
+            add_linear_recomputed(list, 19, 48, 24, bias, activation);
         }
     }
     return list;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each adds to the list the cases of one operation, forward and backward, in one shape.
+// Functions that add the cases of an operation, forward and backward, with one shape to the list.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,9 @@ using OpList = std::vector<OpCase>;
 
 void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i64 start);
 void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
-// Whose activation is made again.
-void add_linear_again(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
+// A linear layer whose activation is recomputed.
+void add_linear_recomputed(OpList& list, i64 n, i64 m, i64 k, bool bias,
+                           device::Activation activation);
 void add_gated(OpList& list, i64 n, i64 width, device::Activation gate);
 void add_rotary(OpList& list, i64 batch, i64 length, i64 heads, i64 width, i64 rest, bool inverse);
 
@@ -23,7 +24,7 @@ struct NormCase {
     device::Norm norm = device::Norm::layer_norm;
     bool branch = true, residual = true, sum = true, y = true, bias = true;
     double p = 0;
-    i64 first_row = 0, n_rows = 0;  // of the samples' rows; 0: all
+    i64 first_row = 0, n_rows = 0;  // part of the samples' rows; n_rows 0: all
 
     i64 rows() const { return n_rows > 0 ? n_rows : batch * length; }
     device::Dropout dropout(const Views& v) const;
@@ -37,7 +38,7 @@ struct AttentionCase {
 };
 void add_attention(OpList& list, const AttentionCase& c);
 
-// The logits are columns [start, start + vocab) of the whole, `valid` of them tokens.
+// The logits are columns [start, start + vocab) of all; the first `valid` of them are tokens.
 void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, double scale);
 void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step);
 void add_sums(OpList& list, i64 n, bool accumulate);

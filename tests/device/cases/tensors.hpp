@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cases of all operations are made of: tensors by role, with random values. The values
-// follow from the order in which tensors are made; a list begins with restart_values().
+// Tensors of operation cases, by role, with random values. The values depend on the order in which
+// tensors are created; a list starts with restart_values().
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ std::vector<double> random_values(i64 n, double scale = 1.0);
 Tensor in(const std::string& name, const Shape& shape, double scale = 1.0);
 Tensor out(const std::string& name, const Shape& shape, Kind kind = Kind::compute);
 Tensor updated(const std::string& name, const Shape& shape, Kind kind = Kind::stat);
-// An input of statistics.
+// An input of kind `stat`.
 Tensor stat_in(const std::string& name, const Shape& shape);
 Tensor integers(const std::string& name, Kind kind, const std::vector<double>& values);
-// [n] of i32 in [begin, end).
+// [n] int32 in [begin, end).
 Tensor random_integers(const std::string& name, i64 n, i64 begin, i64 end);
-// Indexes beyond 32 bits.
+// [batch] int64; indices above 2^32.
 Tensor sample_ids(i64 batch);
 
-// Dropout of layer 3 for the samples "sample_ids", and its factor for one element.
+// Returns the dropout of layer 3 for the samples "sample_ids", and its factor for one element.
 device::Dropout dropout_of(double p, const Views& views, i32 site);
 double dropout_factor(double p, i32 site, double sample, i64 element);
 

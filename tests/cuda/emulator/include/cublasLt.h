@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's cublasLt.h: what lib/cuda uses of cuBLASLt, with the names and numbers of the real
-// one. What is missing does not compile; what is asked in a way that the library's documentation
-// does not allow gets the status that the documentation says.
+// The emulator's cublasLt.h: the part of cuBLASLt that lib/cuda uses, with its names and values.
+// Other uses do not compile. Calls that the library's documentation forbids return the documented
+// status.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's cuda_runtime.h: the part of CUDA that lib/cuda uses, for the host compiler.
-// Kernels become ordinary functions whose threads run as fibers of the calling thread; what a name
-// means is as the CUDA Runtime API and the CUDA C++ Programming Guide say. What is missing does not
-// compile.
+// Kernels are ordinary functions, whose threads run as fibers of the calling thread. The behavior
+// is that of the CUDA Runtime API and the CUDA C++ Programming Guide. Other uses do not compile.
 #pragma once
 
 #include <cfloat>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulator's kernels may use: qualifiers, indices, barriers, warp functions and
-// arithmetic. The barriers and warp functions find threads that do not come
+// The device functions of emulated kernels: qualifiers, indices, barriers, warp functions and
+// arithmetic. Barriers and warp functions detect threads that do not arrive
 // (tests/cuda/emulator/block.hpp).
 #pragma once
 
@@ -36,9 +36,9 @@ using Where = std::source_location;
 
 void block_barrier(const Where& where);
 
-// A function of a whole warp: every lane of `mask` brings its data; when the last one has come,
-// `resolve` gets them all (null: not in the mask) and fills in the answers. All bring the same
-// function and mask.
+// A warp function. Every lane of `mask` passes its data; when the last one has arrived, `resolve`
+// is called with the data of all lanes (nullptr: not in the mask) and writes the results. All lanes
+// must pass the same function and mask.
 using Resolve = void (*)(void* const (&lanes)[32]);
 void warp_collective(Resolve resolve, unsigned mask, void* data, const Where& where);
 int lane();
@@ -114,7 +114,7 @@ inline int __all_sync(unsigned mask, int predicate,
                       const emulator::Where& where = emulator::Where::current()) {
     return emulator::ballot(mask, predicate != 0, where) == mask;
 }
-// The lanes whose value has the same bits.
+// Returns the lanes whose value has the same bits.
 template <typename T>
 unsigned __match_any_sync(unsigned mask, T value,
                           const emulator::Where& where = emulator::Where::current()) {
@@ -168,7 +168,8 @@ template <typename T>
 void __stcs(T* to, T value) {
     *to = value;
 }
-// Blocks run one after the other. Of integers only: sums of floats would depend on the order.
+// Not atomic: blocks run in sequence. For integers only, because sums of floats depend on the
+// order.
 template <typename T>
 T atomicAdd(T* target, T value) {
     static_assert(std::is_integral_v<T>, "results must not depend on the order of threads");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's library_types.h: element types as CUDA's libraries name them.
+// The emulator's library_types.h: the element types of CUDA's libraries.
 #pragma once
 
 enum cudaDataType_t {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's nccl.h: the part of NCCL that lib/cuda uses. Names, values and meaning as in
-// NCCL's API reference; where NCCL leaves something open (when a nonblocking call returns
-// ncclInProgress, how long a send waits for its receive), the strictest is chosen. Ranks join
-// nonblocking, or are told so: one that does not come could not be noticed otherwise.
+// The emulator's nccl.h: the part of NCCL that lib/cuda uses, with the names, values and behavior
+// of NCCL's API reference. Where NCCL leaves the behavior open (when a nonblocking call returns
+// ncclInProgress, how long a send waits for its receive), the emulator chooses the strictest. Ranks
+// must initialize communicators in nonblocking mode: in blocking mode a missing rank could not be
+// detected.
 #pragma once
 
 #include <climits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's version of lib/cuda/kernels/mma.cuh, with the fragment layouts of the PTX ISA
-// (instructions.hpp). Asynchronous copies are late on purpose: their target is NaN until the thread
-// that began them waits for them.
+// (instructions.cpp). Asynchronous copies are delayed on purpose: their target is NaN until the
+// thread that started them waits for them.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's dynamic shared memory: as much as the launch asked for, with guards around it,
+// The emulator's dynamic shared memory: the size that the launch requested, with guards around it,
 // filled with NaN before each block.
 #pragma once
 
