@@ -13,10 +13,13 @@ constexpr std::string_view option = "curriculum_learning";
 
 void check_discrete(const Curriculum& c, i64 seq_length) {
     if (c.lengths.empty() || c.lengths.size() != c.max_steps.size() + 1) {
-        usage_error(option, "fixed_discrete takes one difficulty more than max_step values");
+        usage_error(
+            option,
+            "fixed_discrete: expected one difficulty more than max_step values, got {} and {}",
+            c.lengths.size(), c.max_steps.size());
     }
     if (!std::is_sorted(c.max_steps.begin(), c.max_steps.end())) {
-        usage_error(option, "max_step must not fall");
+        usage_error(option, "max_step must not decrease");
     }
     for (const i64 length : c.lengths) {
         if (length < 1 || length > seq_length) {
@@ -45,15 +48,17 @@ Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_vi
     for (const Curriculum::Kind kind : {fixed_linear, fixed_root, fixed_discrete}) {
         if (text == name_of(kind)) return kind;
     }
-    usage_error(named_by, "'{}' is none of fixed_linear, fixed_root, fixed_discrete", text);
+    usage_error(named_by, "expected fixed_linear, fixed_root or fixed_discrete, got '{}'", text);
 }
 
 void Curriculum::check(i64 full_length) const {
     if (kind == Kind::fixed_discrete) return check_discrete(*this, full_length);
-    if (total_steps < 1) usage_error(option, "total_curriculum_step must be at least 1");
-    if (difficulty_step < 1) usage_error(option, "difficulty_step must be at least 1");
+    if (total_steps < 1)
+        usage_error(option, "total_curriculum_step must be at least 1, not {}", total_steps);
+    if (difficulty_step < 1)
+        usage_error(option, "difficulty_step must be at least 1, not {}", difficulty_step);
     if (kind == Kind::fixed_root && root_degree < 1) {
-        usage_error(option, "root_degree must be at least 1");
+        usage_error(option, "root_degree must be at least 1, not {}", root_degree);
     }
     if (min < difficulty_step || min > max) {
         usage_error(option,

@@ -37,7 +37,7 @@ DecayStyle parse_decay_style(std::string_view text) {
     if (text == "inverse-square-root") return DecayStyle::inverse_square_root;
     if (text == "WSD") return DecayStyle::wsd;
     usage_error("--lr-decay-style",
-                "'{}' is none of constant, linear, cosine, inverse-square-root, WSD", text);
+                "expected constant, linear, cosine, inverse-square-root or WSD, got '{}'", text);
 }
 
 std::string_view name_of(DecayStyle style) {
@@ -75,18 +75,20 @@ AnnealStyle parse_anneal_style(std::string_view text) {
     for (const AnnealStyle style : {linear, cosine, exponential, minus_sqrt}) {
         if (text == name_of(style)) return style;
     }
-    usage_error("--lr-wsd-decay-style", "'{}' is none of linear, cosine, exponential, minus_sqrt",
-                text);
+    usage_error("--lr-wsd-decay-style",
+                "expected linear, cosine, exponential or minus_sqrt, got '{}'", text);
 }
 
 void LearningRate::check() const {
     if (!(min >= 0)) usage_error("--min-lr", "{} is negative", min);
     if (!(max >= min)) usage_error("--lr", "{} is below --min-lr {}", max, min);
     if (!(init <= max)) usage_error("--lr-warmup-init", "{} is above --lr {}", init, max);
-    if (warmup_samples < 0) usage_error("--lr-warmup-samples", "must not be negative");
+    if (warmup_samples < 0)
+        usage_error("--lr-warmup-samples", "must not be negative, but is {:.0f}", warmup_samples);
     if (decay_tokens > 0) {
         if (style == DecayStyle::wsd || style == DecayStyle::inverse_square_root) {
-            usage_error("--lr-decay-tokens", "works with --lr-decay-style linear or cosine");
+            usage_error("--lr-decay-tokens", "needs --lr-decay-style linear or cosine, not {}",
+                        name_of(style));
         }
         if (warmup_tokens >= decay_tokens) {
             usage_error("--lr-decay-tokens", "{:.0f} ends before the warm-up, which takes {:.0f}",
@@ -95,7 +97,8 @@ void LearningRate::check() const {
         return;
     }
     if (style == DecayStyle::constant) return;
-    if (decay_samples <= 0) usage_error("--lr-decay-samples", "must be positive");
+    if (decay_samples <= 0)
+        usage_error("--lr-decay-samples", "must be positive, but is {:.0f}", decay_samples);
     if (warmup_samples >= decay_samples) {
         usage_error("--lr-decay-samples",
                     "the decay ends at {:.0f} samples, before the end of the warm-up at {:.0f}",

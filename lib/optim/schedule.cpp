@@ -27,7 +27,7 @@ void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
 }
 
 void check_request(const ScheduleRequest& r) {
-    if (r.seq_length < 1) usage_error("--seq-length", "must be at least 1");
+    if (r.seq_length < 1) usage_error("--seq-length", "must be at least 1, not {}", r.seq_length);
     check_positive("--train-samples", r.train_samples);
     check_positive("--train-iters", r.train_iters);
     check_positive("--train-tokens", r.train_tokens);
