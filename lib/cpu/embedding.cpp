@@ -105,7 +105,8 @@ void embedding_forward(device::Context& context, const EmbeddingForward& a) {
 
 void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     if (!is_fast_type(a.dout.dtype)) no_such_type(a.dout.dtype);
-    constexpr i64 columns = 64;  // columns of a task: four whole cache lines, so that threads share none
+    constexpr i64 columns =
+        64;  // columns of a task: four whole cache lines, so that threads share none
     const i64 width = a.dtable[1];
     const Source dout(a.dout);
     pool_of(context).run_ranges(width, columns, [&](i64 begin, i64 end, int) {

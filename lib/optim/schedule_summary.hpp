@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A summary of a schedule for the plan that is printed before the first step: the stages of the
-// batch ramp, the learning rate at its key points, and the data-parallel sizes that fit all
-// batches.
+// batch ramp, and the learning rate at its key points.
 #pragma once
 
 #include <string>
