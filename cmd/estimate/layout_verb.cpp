@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate layout: the ways to cut a model and its batch over so many GPUs that fit in their
-// memory, the fastest first.
+// lm-estimate layout: the layouts of a training on N GPUs that fit into their memory, with their
+// step times, fastest first. Searches TP, PP, DP, micro-batch size and recomputation.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -46,7 +46,7 @@ struct Task {
     i64 batch = 0;
     std::optional<i64> tp, pp, micro_batch;  // when the flags give them
     std::vector<spec::Recompute> recomputes;
-    std::optional<i64> samples;  // of the training
+    std::optional<i64> samples;  // samples of the training
     bool overlaps = false;
 };
 
@@ -54,7 +54,7 @@ struct Candidate {
     spec::ParallelConfig parallel;
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;
-    i64 bytes = 0;  // of the largest rank, with NCCL and the allowance
+    i64 bytes = 0;  // memory of the largest rank, with NCCL and the allowance
     cost::StepTime time;
 };
 

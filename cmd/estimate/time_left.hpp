@@ -16,7 +16,7 @@ struct Left {
     std::optional<i64> samples;  // none: the log shows neither samples nor batches
 };
 
-// Returns what is left of the training. The totals are those of --train-samples, --train-iters and
+// Returns the rest of the training. The totals are those of --train-samples, --train-iters and
 // --train-tokens, whichever ends first, else the total iterations of the log. The ramp is that of
 // the flags, else that of the log; without a ramp the batch size does not change. `name` is the
 // name of the log in messages. Throws Error(usage) when the log does not show what a flag counts.

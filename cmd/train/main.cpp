@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens from lm-preprocess");
     config::TrainFlags flags;
     config::add_train_options(options, flags);
-    options.exits_with(Exit::done, "finished now or before, or stopped by --exit-iteration or --exit-samples");
+    options.exits_with(Exit::done,
+                       "finished now or before, or stopped by --exit-iteration or --exit-samples");
     for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
         options.exits_with(code);
     }

@@ -187,7 +187,7 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // gradient_accumulation_steps is redundant beside a batch size and is checked against it; with
+    // gradient_accumulation_steps is redundant with a batch size and is checked against it; with
     // a batch ramp it has no meaning. The caller checks that it fits the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";

@@ -16,7 +16,7 @@ struct DeviceFlags {
     bool deterministic_mode = false;
     bool allow_tf32 = false;
     std::string autotune;        // directory; empty: no measurements
-    std::optional<i64> threads;  // of each rank
+    std::optional<i64> threads;  // CPU threads of each rank
 
     spec::GpuAttention attention() const;
 };

@@ -20,7 +20,7 @@ namespace lm::config {
 // The JSON object that holds a field.
 enum class Block { none, run, parallel, schedule, validation, checkpoints, stopping, logging };
 
-// What a resumed run does when the field's value differs from that in the checkpoint.
+// The reaction of a resumed run when the field's value differs from that in the checkpoint.
 enum class OnResume {
     noted,         // prints a note
     ignored,       // nothing: a resumed run does not use the value
@@ -101,7 +101,7 @@ io::OrderedJson json_of(const std::optional<Value>& value) {
 }
 
 // Adds the fields of `block` to `json` in the order of the table. `derived` has the values of
-// derived fields by key; one that it does not have is left out.
+// derived fields by key; a missing one is omitted.
 template <typename Section>
 void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
               const Section& section, const io::OrderedJson& derived) {

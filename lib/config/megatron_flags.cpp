@@ -16,7 +16,7 @@ struct Family {
     const char* flags;
 };
 
-// Accepted without effect; the text says what lm-train does instead.
+// Accepted without effect; the text states what lm-train does instead.
 constexpr Family accepted[] = {
     {"the launcher determines how ranks communicate",
      "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "

@@ -34,7 +34,7 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Tells which flags were given on the command line; none without a command line.
+// Knows which flags were given on the command line; none without a command line.
 class Given {
   public:
     explicit Given(const ModelFlags& flags) : options_(flags.options) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say what a model is: declared here once for lm-train and lm-estimate, with
+// The flags of a model: declared here once for lm-train and lm-estimate, with
 // Megatron's names and defaults.
 #pragma once
 
@@ -43,7 +43,7 @@ struct ModelFlags {
     i64 vocab_divisible_by = 128;
     std::optional<i64> pad_vocab_to;
     i64 seed = 1234;
-    const cli::Options* options = nullptr;  // tells which flags were given: these override a preset
+    const cli::Options* options = nullptr;  // knows which flags were given: they override a preset
 };
 
 // The fields that are printed and compared on resume.

@@ -96,7 +96,7 @@ spec::Precision resolve_precision(const PrecisionFlags& flags) {
     if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
     if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
         usage_error("--fp32-residual-connection",
-                    "the residual stream has the type of the weights: leave it out, or train in "
+                    "the residual stream has the type of the weights: omit it, or train in "
                     "fp32");
     }
     if (flags.fp16) return {DType::fp16};

@@ -28,8 +28,8 @@ struct CheckpointFlags {
 
 struct StoppingFlags {
     std::optional<i64> exit_interval;   // iterations of this run
-    std::optional<i64> exit_iteration;  // of the whole training
-    std::optional<i64> exit_samples;    // of the whole training
+    std::optional<i64> exit_iteration;  // counted over the whole training
+    std::optional<i64> exit_samples;    // counted over the whole training
     std::optional<double> exit_duration_min;
     std::string kill_switch, save_switch;  // files
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
@@ -43,7 +43,7 @@ struct LoggingFlags {
     bool timers = false, batch_size = false, validation_ppl = false;  // in TensorBoard
 };
 
-// What the program does instead of a training, or beside it.
+// Actions of the program instead of a training or in addition to it.
 struct ActionFlags {
     bool dry_run = false;
     std::optional<i64> world_size;

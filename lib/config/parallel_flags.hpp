@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say how a model is divided over ranks, with Megatron's names and defaults.
+// The flags that divide a model over ranks, with Megatron's names and defaults.
 #pragma once
 
 #include <optional>

@@ -26,7 +26,7 @@ struct ScheduleFlags {
     std::optional<i64> global_batch;        // samples
     std::vector<i64> rampup;                // START INCREMENT SAMPLES
     std::optional<i64> micro_batch;         // samples
-    std::optional<i64> accumulation_steps;  // of a DeepSpeed file, which must fit the others
+    std::optional<i64> accumulation_steps;  // micro-batches per step, by the DeepSpeed file
     std::optional<double> lr;
     double min_lr = 0.0;
     std::string lr_decay_style = "linear";

@@ -10,7 +10,7 @@ namespace lm::spec {
 // gelu. Gated linear units (Shazeer 2020, "GLU variants improve transformer"): swiglu gates by
 // silu(x) = x / (1 + exp(-x)), geglu by gelu_erf.
 enum class Activation {
-    none,  // of an operation alone: a model has one of the others
+    none,  // for operations only: a model has one of the others
     gelu_tanh,
     gelu_erf,
     swiglu,
@@ -19,7 +19,7 @@ enum class Activation {
 
 std::string_view name_of(Activation value);
 
-// True for a gated linear unit, which has a gate projection beside the up projection.
+// True for a gated linear unit, which has a gate projection in addition to the up projection.
 constexpr bool is_gated(Activation activation) {
     return activation == Activation::swiglu || activation == Activation::geglu;
 }

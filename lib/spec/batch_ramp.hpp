@@ -21,7 +21,7 @@ struct RampStep {
 struct BatchRamp {
     i64 start = 0;  // 0: no ramp
     i64 increment = 0;
-    i64 samples = 0;  // after so many the batch has its full size
+    i64 samples = 0;  // the batch has its full size after this number
     i64 global_batch = 1;
 
     // Throws Error(usage) naming --rampup-batch-size or --global-batch-size.

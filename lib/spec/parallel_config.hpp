@@ -21,9 +21,9 @@ struct Recompute {
     i64 n_layers = 1;
 };
 
-// What pipeline stages have in equal amounts. layers: transformer layers; layers_and_embedding: the
-// same, where embedding and head count as a layer each (DeepSpeed's 'type:transformer|embedding');
-// parameters: elements of the tensors.
+// The quantity that pipeline stages have in equal amounts. layers: transformer layers;
+// layers_and_embedding: the same, where embedding and head count as a layer each (DeepSpeed's
+// 'type:transformer|embedding'); parameters: elements of the tensors.
 enum class PipelineBalance { layers, layers_and_embedding, parameters };
 
 struct ParallelConfig {
@@ -33,7 +33,7 @@ struct ParallelConfig {
     i64 vocab_divisible_by = 128;    // --make-vocab-size-divisible-by; times tp
     i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: vocab_divisible_by decides
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
-    i64 n_chunks = 1;                // of each stage; more than 1: interleaved schedule
+    i64 n_chunks = 1;                // chunks of each stage; more than 1: interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
     Recompute recompute = {};
     int zero_stage = 0;  // 1: data-parallel ranks share fp32 masters and moments

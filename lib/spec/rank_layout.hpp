@@ -35,7 +35,7 @@ struct LocalTensor {
 
 struct RankLayout {
     std::vector<LocalTensor> tensors;  // in table order, ascending offsets
-    i64 n_elements = 0;                // of the flat buffer, alignment gaps included
+    i64 n_elements = 0;                // elements of the flat buffer with alignment gaps
 };
 
 // Blocks of adjacent tensors start at multiples of this many elements; gaps are zero.

@@ -8,7 +8,7 @@
 namespace lm::spec {
 namespace {
 
-// Builds the table in the order in which parameters lie in memory.
+// Builds the table in the order of parameters in memory.
 class TableBuilder {
   public:
     explicit TableBuilder(const ModelConfig& config)

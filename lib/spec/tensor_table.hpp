@@ -28,7 +28,7 @@ struct TensorSpec {
     std::string name;  // "layers.3.attention.query.weight"
     Shape shape;       // global, vocabulary unpadded
     Init init = Init::normal;
-    double init_std = 0;  // of Init::normal
+    double init_std = 0;  // standard deviation of Init::normal
     bool weight_decay = false;
     Cut cut;
     Place place = Place::layer;

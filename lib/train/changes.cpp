@@ -38,8 +38,7 @@ class Changes {
                         "same tokenizer in different files",
                         saved.digest, now.digest);
         }
-        note("{}: the tokenizer was {}, is {} from here on", checkpoint_.path(), saved.digest,
-             now.digest);
+        note("{}: the tokenizer was {}, is {} now", checkpoint_.path(), saved.digest, now.digest);
     }
 
     void check_schedule(const io::Json& saved, const io::OrderedJson& now) const {
@@ -74,8 +73,7 @@ class Changes {
         } else if (changes_samples(rule) && !config_.checkpoints.override_data) {
             refuse_data(flag_of(key), was, is);
         }
-        note("{}: was {} when the checkpoint was written, is {} from here on", flag_of(key), was,
-             is);
+        note("{}: was {} when the checkpoint was written, is {} now", flag_of(key), was, is);
     }
 
     // The end of the decay has no effect on a constant learning rate.

@@ -18,7 +18,7 @@ std::string GpuMemory::str() const {
     const double difference =
         100 * (static_cast<double>(in_use) / static_cast<double>(planned()) - 1);
     return fmt::format(
-        "memory: the driver says {}, the plan {}, difference {:+.1f} %: buffers {}, at the start "
+        "memory: {} by the driver, {} by the plan, difference {:+.1f} %: buffers {}, at the start "
         "{} of {} allowed for{}",
         human_size(in_use), human_size(planned()), difference, human_size(buffers),
         human_size(at_start), human_size(cost::cuda_allowance_bytes),

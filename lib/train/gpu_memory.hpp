@@ -10,17 +10,16 @@ namespace lm::train {
 
 // Bytes of one GPU.
 struct GpuMemory {
-    i64 buffers = 0;   // of the memory plan
+    i64 buffers = 0;   // bytes of the memory plan
     i64 nccl = 0;      // estimate
     i64 at_start = 0;  // in use before the buffers: driver context, libraries, other processes
     i64 in_use = 0;    // now, by the driver
-    i64 total = 0;     // of the GPU; 0: no driver
+    i64 total = 0;     // all memory; 0: no driver
 
     i64 planned() const { return buffers + nccl + at_start; }
     // The most that lm-estimate expects, with its allowance for context and libraries.
     i64 allowed() const;
-    // Returns "memory: the driver says 12.1 GiB, the plan 12.0 GiB, difference +0.8 %: buffers
-    // ...".
+    // Returns "memory: 12.1 GiB by the driver, 12.0 GiB by the plan, difference +0.8 %: ...".
     std::string str() const;
 };
 

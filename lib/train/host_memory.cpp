@@ -12,8 +12,8 @@ namespace lm::train {
 namespace {
 
 struct Need {
-    cost::MemoryPlan rank;  // of the stage with the most memory
-    i64 host = 0;           // of all ranks on this host
+    cost::MemoryPlan rank;  // plan of the stage with the most memory
+    i64 host = 0;           // bytes of all ranks on this host
 };
 
 Need need_of(const TrainerConfig& trainer, i64 ranks_here) {

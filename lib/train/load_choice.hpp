@@ -11,8 +11,8 @@ namespace lm::train {
 
 // Returns the checkpoint of --load, or nullopt when the run starts at iteration 0. Throws
 // Error(usage) when --load names a step that does not exist, has files but no checkpoint of a run,
-// or does not exist and --fresh is not given; throws Error(failure) when none of its steps is
-// complete.
+// or does not exist and --fresh is not given; throws Error(failure) when it has no
+// complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags);
 
 // Throws Error(usage) when --save has steps and the run does not resume from one of them: it would

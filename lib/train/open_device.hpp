@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the device of --device. CUDA is a plugin, liblm_cuda.so beside this library, which is
-// opened for --device cuda, and for --device auto when there is an NVIDIA driver.
+// Opens the device of --device. CUDA is a plugin, liblm_cuda.so in the directory of this library,
+// which is opened for --device cuda, and for --device auto when there is an NVIDIA driver.
 #pragma once
 
 #include <memory>

@@ -38,7 +38,7 @@ struct LoopRules {
     std::optional<i64> save_interval;
     std::vector<spec::SaveRange> save_schedule;
     std::optional<i64> exit_interval;   // iterations of this run
-    std::optional<i64> exit_iteration;  // of the whole training
+    std::optional<i64> exit_iteration;  // counted over the whole training
     std::optional<i64> exit_samples;    // consumed by the whole training
     std::optional<double> exit_duration_s;
     std::optional<i64> check_replicas;  // iterations between two checks
@@ -48,7 +48,7 @@ struct LoopRules {
 // The state of the loop after an iteration.
 struct Situation {
     optim::Counters done;
-    i64 run_iterations = 0;  // of this process
+    i64 run_iterations = 0;  // iterations of this process
     double elapsed_s = 0;    // since the process started
     bool finished = false;   // the schedule has ended
     bool stop_signal = false;

@@ -84,7 +84,7 @@ void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
     config.data.test_samples = config.validation_samples;
 }
 
-// Resolves the flags section by section; adds everything that does not fit to `problems`.
+// Resolves the flags section by section; adds all errors to `problems`.
 class Resolver {
   public:
     Resolver(const config::TrainFlags& flags, i64 n_ranks, Problems& problems)
@@ -274,7 +274,7 @@ class Resolver {
     spec::Precision precision_;
     spec::ParallelConfig parallel_;
     i64 per_replica_ = 1;      // ranks of one replica of the model
-    i64 n_micro_batches_ = 1;  // of a full batch on one replica
+    i64 n_micro_batches_ = 1;  // micro-batches of a full batch on one replica
     std::optional<optim::Schedule> schedule_;
 };
 

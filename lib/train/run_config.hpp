@@ -19,12 +19,12 @@ struct RunConfig {
     TrainerConfig trainer;       // model, parallelism, optimizer, precision, device
     data::DataConfig data;       // without paths: mock data
     bool share_index = false;    // ranks of a host share the index in the default directory
-    i64 validation_samples = 0;  // of each set in one validation
+    i64 validation_samples = 0;  // samples of each set in one validation
     bool reset_position_ids = false;
     bool eod_mask_loss = false;
     optim::Schedule schedule;
     std::optional<i64> check_replicas;  // iterations between two checks
-    ckpt::TokenizerInfo tokenizer;      // of the data
+    ckpt::TokenizerInfo tokenizer;      // tokenizer of the data
     config::ValidationFlags validation;
     config::CheckpointFlags checkpoints;
     config::StoppingFlags stopping;
@@ -39,7 +39,7 @@ struct RunConfig {
 // not fit.
 RunConfig resolve(const config::TrainFlags& flags, std::string command_line, i64 n_ranks = 1);
 
-// The same for a plan: adds everything that does not fit to `problems`. Returns nullopt when model
+// The same for a plan: adds all errors to `problems`. Returns nullopt when model
 // or schedule cannot be resolved.
 std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
                                  i64 n_ranks, Problems& problems);

@@ -13,14 +13,14 @@
 
 namespace lm::train {
 
-// What a training needs of the tokenizer, which it never runs.
+// The facts on the tokenizer that a training needs; it never tokenizes.
 struct Vocabulary {
     std::optional<i64> size;
     std::optional<i64> eod;
     std::string digest;
 };
 
-// Returns what the flags say of the datasets; sample counts and sequence length are not set yet.
+// Returns the datasets of the flags; sample counts and sequence length are not set yet.
 data::DataConfig data_config(const config::DataFlags& flags, u64 seed);
 
 // Throws Error(usage) unless either datasets or --mock-data are given.

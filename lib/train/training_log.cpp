@@ -115,7 +115,7 @@ void TrainingLog::print(const std::string& lines) {
         }
     } catch (const Error& error) {
         stdout_works_ = false;
-        warn("{}: no log lines are written there from here on", error.what());
+        warn("{}: no further log lines are written there", error.what());
     }
     if (log_file_) log_file_->write(lines);
 }

@@ -153,7 +153,7 @@ run same.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3
 ! grep 'when the checkpoint was written' same.log.err || fail "a change that is none"
 run changed.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3 --rampup-batch-size 2 2 12 --lr 2e-3 \
     --override-opt_param-scheduler --skip-train-iteration-range 5-6 --curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
-for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, is \[2,2,12\] from here on' \
+for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, is \[2,2,12\] now' \
     'lr: was 0.003 when' 'skip-train-iteration-range: was not given when .*, is \["5-6"\]' 'curriculum-learning-type: was not given'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
@@ -170,7 +170,7 @@ for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale 512
-grep -q 'note: --loss-scale: was not given when .*, is 512.0 from here on' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
+grep -q 'note: --loss-scale: was not given when .*, is 512.0 now' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
 run changed.log lm-train "${args[@]}" --train-iters 20 --eval-iters 0 --bf16 --load scale --exit-iteration 3
 for text in 'fp16: was true when' 'bf16: was false when'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
