@@ -20,7 +20,7 @@ constexpr i64 cuda_logits_bytes = i64{1} << 30;
 struct StepShape {
     i64 micro_batch = 1;          // B
     i64 seq_length = 0;           // T
-    i64 n_micro_batches = 1;      // of a step on one rank; a pipeline has several in flight
+    i64 n_micro_batches = 1;      // micro-batches of a step on one rank
     DType compute = DType::fp32;  // type of activations; statistics are fp32
     i64 logits_bytes = cpu_logits_bytes;
     i64 rows() const { return micro_batch * seq_length; }
@@ -66,11 +66,11 @@ LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 l
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use
-// the same memory one after the other, so their offsets are equal.
+// the same memory in turn, so their offsets are equal.
 struct PlacedActivation {
     std::string name;
-    i64 chunk = -1;  // of the stage; -1: all chunks share it
-    i64 slot = -1;   // of the chunk's micro-batches in flight; -1: all share it
+    i64 chunk = -1;  // chunk of the stage; -1: all chunks share it
+    i64 slot = -1;   // slot of the chunk's micro-batches in flight; -1: all share it
     i64 layer = -1;  // local layer of a per_layer activation
     Shape shape;
     DType dtype = DType::fp32;

@@ -10,7 +10,7 @@ namespace lm::cost {
 
 // The device that computes; its workspace is part of the plan.
 struct Processor {
-    i64 n_threads = 1;  // of the CPU
+    i64 n_threads = 1;  // threads of the CPU
     bool cuda = false;
     spec::GpuAttention attention = spec::GpuAttention::flash;
     i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }

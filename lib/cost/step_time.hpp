@@ -18,9 +18,9 @@ struct GpuNode {
 
 struct StepBatch {
     i64 micro_batch = 1;
-    i64 n_micro_batches = 1;  // of a step in one pipeline
+    i64 n_micro_batches = 1;  // micro-batches of a step in one pipeline
     i64 seq_length = 0;
-    i64 element_bytes = 2;  // of activations and weights
+    i64 element_bytes = 2;  // bytes of an element of activations and weights
 };
 
 struct StepTime {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of the workspace, which operations use one after the other: the maximum over all
+// Bytes of the workspace, which operations use in turn: the maximum over all
 // operations.
 #pragma once
 

@@ -106,12 +106,12 @@ Exit TrainingLoop::run() {
         note("the training is finished already, after iteration {}", progress_.done.iteration);
         return Exit::done;
     }
-    Stop stop = should_stop(rules_, situation());
+    Stop stop = should_stop(rules_, loop_state());
     while (stop == Stop::no) {
         if (!skip()) iterate();
         recorder_.enter("log");
         if (dump_requested_.exchange(false)) dump();
-        const Situation now = situation();
+        const LoopState now = loop_state();
         stop = should_stop(rules_, now);
         if (should_log(rules_, now)) report_.log(progress_.done, next_rate());
         if (should_check_replicas(rules_, now)) check_replicas();
@@ -199,7 +199,7 @@ void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
 
 // Returns the same on all ranks: a signal to any of them counts, files and time are those of rank
 // 0.
-Situation TrainingLoop::situation() {
+LoopState TrainingLoop::loop_state() {
     const auto present = [this](const std::string& file) {
         return is_rank0() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
     };

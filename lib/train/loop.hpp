@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop around Trainer::step: data, logs, saves, validation and stopping. What to do
 // when is decided by the pure functions of train/rules.hpp. All ranks decide alike, because their
-// state is the same and situation() combines signals, files and time of all ranks.
+// state is the same and loop_state() combines signals, files and time of all ranks.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ class TrainingLoop {
     double next_rate() const;
     void advance(bool updated);
     void check_finite(i64 iteration, const StepResult& result);
-    Situation situation();
+    LoopState loop_state();
     void dump() const;
     void check_replicas();
     void save();

@@ -66,31 +66,31 @@ const IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
     return nullptr;
 }
 
-bool should_check_replicas(const LoopRules& rules, const Situation& now) {
+bool should_check_replicas(const LoopRules& rules, const LoopState& now) {
     return due(rules.check_replicas, now.done.iteration);
 }
 
-bool should_log(const LoopRules& rules, const Situation& now) {
+bool should_log(const LoopRules& rules, const LoopState& now) {
     return now.done.iteration % rules.log_interval == 0 || now.finished;
 }
 
-bool should_save(const LoopRules& rules, const Situation& now) {
+bool should_save(const LoopRules& rules, const LoopState& now) {
     if (!rules.saves) return false;
     return due(rules.save_interval, now.done.iteration) ||
            due(rules.save_schedule, now.done.iteration) || now.save_switch ||
            should_stop(rules, now) != Stop::no;
 }
 
-bool should_evaluate(const LoopRules& rules, const Situation& now) {
+bool should_evaluate(const LoopRules& rules, const LoopState& now) {
     if (time_is_over(should_stop(rules, now))) return false;
     return rules.evaluates && (now.done.iteration % rules.eval_interval == 0 || now.finished);
 }
 
-bool should_test(const LoopRules& rules, const Situation& now) {
+bool should_test(const LoopRules& rules, const LoopState& now) {
     return rules.tests && should_stop(rules, now) == Stop::finished;
 }
 
-Stop should_stop(const LoopRules& rules, const Situation& now) {
+Stop should_stop(const LoopRules& rules, const LoopState& now) {
     if (now.kill_switch) return Stop::kill_switch;
     if (now.finished) return Stop::finished;
     if (rules.exit_iteration && now.done.iteration >= *rules.exit_iteration) {

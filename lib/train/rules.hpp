@@ -46,7 +46,7 @@ struct LoopRules {
 };
 
 // The state of the loop after an iteration.
-struct Situation {
+struct LoopState {
     optim::Counters done;
     i64 run_iterations = 0;  // iterations of this process
     double elapsed_s = 0;    // since the process started
@@ -58,14 +58,14 @@ struct Situation {
 
 // The copies on different ranks are compared before the save of the same iteration, so that no
 // damaged state is saved.
-bool should_check_replicas(const LoopRules& rules, const Situation& now);
-bool should_log(const LoopRules& rules, const Situation& now);
+bool should_check_replicas(const LoopRules& rules, const LoopState& now);
+bool should_log(const LoopRules& rules, const LoopState& now);
 // True at the save interval or schedule; a run that stops saves as well.
-bool should_save(const LoopRules& rules, const Situation& now);
+bool should_save(const LoopRules& rules, const LoopState& now);
 // False when the run stops because its time is over: signal, duration, kill switch.
-bool should_evaluate(const LoopRules& rules, const Situation& now);
+bool should_evaluate(const LoopRules& rules, const LoopState& now);
 // True once, at the end of the training after the last validation.
-bool should_test(const LoopRules& rules, const Situation& now);
+bool should_test(const LoopRules& rules, const LoopState& now);
 // Returns the skipped range that contains `iteration`, or nullptr.
 const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
 
@@ -84,7 +84,7 @@ enum class Stop {
 // training, then reasons to run the same command again. It is also asked before the first
 // iteration, where every reason but the duration may hold: each run makes at least one iteration,
 // so that a series of jobs cannot restart for ever without progress.
-Stop should_stop(const LoopRules& rules, const Situation& now);
+Stop should_stop(const LoopRules& rules, const LoopState& now);
 Exit exit_code(Stop stop);
 // Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
 std::string stopped_text(i64 iteration, i64 total);

@@ -8,8 +8,8 @@ using namespace lm::train;
 
 namespace {
 
-Situation after(i64 iteration) {
-    Situation now;
+LoopState after(i64 iteration) {
+    LoopState now;
     now.done = {iteration, 8 * iteration, 80 * iteration};
     now.run_iterations = iteration;
     return now;
@@ -28,7 +28,7 @@ struct Done {
     bool operator==(const Done&) const = default;
 };
 
-Done decide(const LoopRules& r, const Situation& now) {
+Done decide(const LoopRules& r, const LoopState& now) {
     return {should_log(r, now), should_save(r, now), should_evaluate(r, now)};
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("an iteration outside of all intervals triggers nothing") {
 }
 
 TEST_CASE("the end logs, saves and evaluates") {
-    Situation now = after(37);
+    LoopState now = after(37);
     now.finished = true;
     CHECK(decide(rules(), now) == Done{true, true, true});
     CHECK(should_stop(rules(), now) == Stop::finished);
@@ -55,7 +55,7 @@ TEST_CASE("the end logs, saves and evaluates") {
 TEST_CASE("the test sets are evaluated at the end of the training only") {
     LoopRules r = rules();
     r.tests = true;
-    Situation now = after(100);
+    LoopState now = after(100);
     CHECK_FALSE(should_test(r, now));
     now.stop_signal = true;
     CHECK_FALSE(should_test(r, now));
@@ -91,7 +91,7 @@ TEST_CASE("each way to stop has its exit code, and saves first") {
         Stop stop;
         Exit code;
         LoopRules rules;
-        Situation now;
+        LoopState now;
     };
     std::vector<Case> cases;
     const auto add = [&](Stop stop, Exit code) -> Case& {
@@ -119,7 +119,7 @@ TEST_CASE("each way to stop has its exit code, and saves first") {
 TEST_CASE("--exit-interval counts this run, --exit-iteration the whole training") {
     LoopRules r = rules();
     r.exit_interval = 900;
-    Situation now = after(1000);
+    LoopState now = after(1000);
     now.run_iterations = 899;
     CHECK(should_stop(r, now) == Stop::no);
     now.run_iterations = 900;
@@ -133,7 +133,7 @@ TEST_CASE("--exit-interval counts this run, --exit-iteration the whole training"
 TEST_CASE("a duration that is over before the first iteration allows that one") {
     LoopRules r = rules();
     r.exit_duration_s = 1;
-    Situation now = after(0);
+    LoopState now = after(0);
     now.elapsed_s = 100;
     CHECK(should_stop(r, now) == Stop::no);
     now.run_iterations = 1;
@@ -141,7 +141,7 @@ TEST_CASE("a duration that is over before the first iteration allows that one") 
 }
 
 TEST_CASE("a run that stops because its time is over does not evaluate") {
-    Situation now = after(100);
+    LoopState now = after(100);
     now.stop_signal = true;
     CHECK(decide(rules(), now) == Done{true, true, false});
     now.stop_signal = false;
@@ -153,7 +153,7 @@ TEST_CASE("a run that stops because its time is over does not evaluate") {
 TEST_CASE("of several reasons to stop, the most final one counts") {
     LoopRules r = rules();
     r.exit_interval = r.exit_iteration = 10;
-    Situation now = after(10);
+    LoopState now = after(10);
     now.stop_signal = now.kill_switch = now.finished = true;
     CHECK(should_stop(r, now) == Stop::kill_switch);
     now.kill_switch = false;
@@ -165,7 +165,7 @@ TEST_CASE("of several reasons to stop, the most final one counts") {
 }
 
 TEST_CASE("the save switch saves without stopping") {
-    Situation now = after(7);
+    LoopState now = after(7);
     now.save_switch = true;
     CHECK(should_save(rules(), now));
     CHECK(should_stop(rules(), now) == Stop::no);
