@@ -60,6 +60,7 @@ void be_rank(const comm::Meeting& meeting) {
     measure(tells, "join", 1, [&] {
         joined =
             std::make_unique<comm::TcpWorld>(meeting, comm::LaunchOptions{.timeout_s = timeout_s});
+        joined->join();
     });
     comm::Group& world = joined->world();
     std::array<double, 4> values{};

@@ -74,7 +74,9 @@ std::unique_ptr<Launch> join_without_mpi(const LaunchOptions& options) {
     if (launched.size > 1 && options.rendezvous) {
         const MeetingPoint point = meeting_point(launched);
         const Meeting meeting{launched.rank, launched.size, point.host, point.port, point.token};
-        return std::make_unique<TcpWorld>(meeting, options);
+        auto world = std::make_unique<TcpWorld>(meeting, options);
+        world->join();
+        return world;
     }
     if (launched.size > 1 && launched.by == Launcher::torchrun) {
         usage_error("WORLD_SIZE", "there are {} ranks, but on CPUs they need MPI: use mpirun",

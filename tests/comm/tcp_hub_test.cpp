@@ -79,6 +79,7 @@ TEST_CASE("all ranks join") {
     const std::string host_name = GENERATE("127.0.0.1", "::1", "localhost");
     const Meeting meeting{.rank = 0, .size = 9, .host = host_name, .token = "a"};
     TcpHub hub(meeting, 20);
+    hub.start();
     for (const std::string& error : join(hub, meeting, all_ranks(9), 20)) CHECK(error.empty());
 }
 
@@ -96,6 +97,7 @@ TEST_CASE("processes join, also before the hub listens") {
     }
     usleep(100'000);
     TcpHub hub(meeting, 20);
+    hub.start();
     CHECK(error_of([&] { (void)join_hub(meeting, 20); }).empty());
     for (const pid_t child : children) {
         int status = -1;
@@ -107,6 +109,7 @@ TEST_CASE("processes join, also before the hub listens") {
 TEST_CASE("all ranks that joined get the names of the missing ones") {
     const Meeting meeting{.rank = 0, .size = 64, .host = "127.0.0.1", .token = "c"};
     TcpHub hub(meeting, 3);
+    hub.start();
     const std::vector<std::string> errors = join(hub, meeting, {0, 6}, 3);
     CHECK_THAT(errors[0], Contains("timed out after 3 s waiting for ranks 1-5, 7-63 of 64"));
     CHECK(errors[1] == errors[0]);
@@ -124,6 +127,7 @@ TEST_CASE("an unreachable hub is an error with its reason") {
 TEST_CASE("strangers, garbage and other jobs are dropped") {
     const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .token = "e"};
     TcpHub hub(meeting, 20);
+    hub.start();
     std::vector<Socket> open;
     open.push_back(stranger(hub.port(), "GET / HTTP/1.1\r\n\r\n"));
     open.push_back(stranger(hub.port(), ""));
@@ -147,6 +151,7 @@ TEST_CASE("strangers, garbage and other jobs are dropped") {
 TEST_CASE("a rank of a job of another size is refused") {
     const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .token = "f"};
     TcpHub hub(meeting, 20);
+    hub.start();
     Meeting larger = as_rank(hub, meeting, 5);
     larger.size = 16;
     CHECK_THAT(error_of([&] { (void)join_hub(larger, 5); }),
@@ -157,6 +162,7 @@ TEST_CASE("a rank of a job of another size is refused") {
 TEST_CASE("a rank that was restarted takes its former place") {
     const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .token = "g"};
     TcpHub hub(meeting, 20);
+    hub.start();
     const pid_t first = fork();
     if (first == 0) {
         (void)error_of([&] { (void)join_hub(as_rank(hub, meeting, 1), 20); });
@@ -171,6 +177,7 @@ TEST_CASE("a rank that was restarted takes its former place") {
 TEST_CASE("of two processes with one rank the earlier one is refused") {
     const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .token = "h"};
     TcpHub hub(meeting, 20);
+    hub.start();
     // Which one is the earlier depends on the scheduler. Rank 0 joins after both.
     std::vector<std::string> errors;
     std::thread both([&] { errors = join(hub, meeting, {1, 1}, 20); });
@@ -186,6 +193,7 @@ TEST_CASE("of two processes with one rank the earlier one is refused") {
 TEST_CASE("ranks that connect at the same time all join at their first attempt") {
     const Meeting meeting{.rank = 0, .size = 700, .host = "127.0.0.1", .token = "i"};
     TcpHub hub(meeting, 60);
+    hub.start();
     for (const std::string& error : join(hub, meeting, all_ranks(700), 60)) CHECK(error.empty());
     CHECK(hub.n_accepted() == meeting.size);
 }
@@ -196,10 +204,12 @@ TEST_CASE("a job with more ranks than rank 0 may open files is refused at once")
     if (child == 0) {
         const rlimit few{512, 1024};
         setrlimit(RLIMIT_NOFILE, &few);
-        const std::string why = error_of(
-            [] { TcpHub hub({.rank = 0, .size = 10'000, .host = "127.0.0.1", .token = "j"}, 20); });
+        const std::string why = error_of([] {
+            TcpHub({.rank = 0, .size = 10'000, .host = "127.0.0.1", .token = "j"}, 20).start();
+        });
         const bool clear = why.find("may open 1024 files: raise the hard limit") != why.npos;
         TcpHub hub({.rank = 0, .size = 300, .host = "127.0.0.1"}, 20);
+        hub.start();
         rlimit raised{};
         getrlimit(RLIMIT_NOFILE, &raised);
         _exit(clear && raised.rlim_cur > 512 && raised.rlim_cur <= 1024 ? 0 : 1);

@@ -60,7 +60,9 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
     : options_(options),
       exceptions_at_start_(std::uncaught_exceptions()),
       host_(host_name()),
-      sent_(max_pending_answers) {
+      sent_(max_pending_answers) {}
+
+void MpiWorld::join() {
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init");
     job_is_over = false;
@@ -86,6 +88,7 @@ MpiWorld::MpiWorld(const LaunchOptions& options)
 }
 
 MpiWorld::~MpiWorld() {
+    if (!answering_.joinable()) return;  // join() was not called, or has failed
     const bool failing = failed_.load() || std::uncaught_exceptions() > exceptions_at_start_;
     if (!failing) {
         try {
@@ -277,7 +280,9 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
 namespace {
 
 std::unique_ptr<Launch> open_world(const LaunchOptions& options) {
-    return std::make_unique<MpiWorld>(options);
+    auto world = std::make_unique<MpiWorld>(options);
+    world->join();
+    return world;
 }
 
 }  // namespace

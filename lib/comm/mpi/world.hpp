@@ -34,6 +34,8 @@ class MpiWorld final : public Launch {
   public:
     explicit MpiWorld(const LaunchOptions& options);
     ~MpiWorld() override;
+    // Called once, before all others: initializes MPI. Collective over the job.
+    void join();
     Group& world() override { return *group_; }
     std::string describe() const override;
 

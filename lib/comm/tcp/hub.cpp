@@ -41,20 +41,24 @@ TcpHub::TcpHub(const Meeting& meeting, double timeout_s)
     : meeting_(meeting),
       timeout_s_(timeout_s),
       deadline_(timeout_s),
-      listener_(listen_on(meeting.port)),
       ranks_(static_cast<size_t>(meeting.size)),
       hosts_(ranks_.size(), "an unknown host") {
-    meeting_.port = port_of(listener_);
-    allow_connections(meeting_.size + max_strangers);
-    poller_.add(listener_.fd());
     std::vector<int>& all = groups_[0];
     all.resize(ranks_.size());
     std::iota(all.begin(), all.end(), 0);
+}
+
+void TcpHub::start() {
+    listener_ = listen_on(meeting_.port);
+    meeting_.port = port_of(listener_);
+    allow_connections(meeting_.size + max_strangers);
+    poller_.add(listener_.fd());
+    deadline_ = Deadline(timeout_s_);
     thread_ = std::thread([this] { serve(); });
 }
 
 TcpHub::~TcpHub() {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
 }
 
 bool TcpHub::over() const {

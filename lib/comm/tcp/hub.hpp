@@ -28,14 +28,16 @@ namespace lm::comm {
 
 class TcpHub {
   public:
-    // Listens at meeting.port when it returns; ranks have `timeout_s` to connect. Throws
-    // Error(failure) when the port is not available, or the limit on open files is too low.
+    // Ranks have `timeout_s` to connect, from start() on.
     TcpHub(const Meeting& meeting, double timeout_s);
     // Blocks until all ranks have disconnected.
     ~TcpHub();
     TcpHub(const TcpHub&) = delete;
     TcpHub& operator=(const TcpHub&) = delete;
 
+    // Listens at meeting.port when it returns, and starts the hub's thread. Throws Error(failure)
+    // when the port is not available, or the limit on open files is too low.
+    void start();
     int port() const { return meeting_.port; }
     i64 n_accepted() const { return n_accepted_.load(); }  // connections so far
     void stop() { stop_.store(true); }                     // ends the thread without waiting

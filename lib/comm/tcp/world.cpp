@@ -27,9 +27,12 @@ std::chrono::duration<double> duration(double seconds) {
 }  // namespace
 
 TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
-    : meeting_(meeting), options_(options), exceptions_at_start_(std::uncaught_exceptions()) {
+    : meeting_(meeting), options_(options), exceptions_at_start_(std::uncaught_exceptions()) {}
+
+void TcpWorld::join() {
     if (rank() == 0) {
         hub_ = std::make_unique<TcpHub>(meeting_, options_.timeout_s);
+        hub_->start();
         meeting_.port = hub_->port();
     }
     try {
@@ -44,6 +47,7 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
 }
 
 TcpWorld::~TcpWorld() {
+    if (!thread_.joinable()) return;  // join() was not called, or has failed
     // In order: all ranks meet in a barrier, so that none ends while others still need its hub.
     bool failing = failed_ || std::uncaught_exceptions() > exceptions_at_start_;
     try {

@@ -33,10 +33,11 @@ namespace lm::comm {
 
 class TcpWorld final : public Launch {
   public:
-    // Blocks until all ranks have joined. Throws Error(failure) naming the missing ranks after
-    // options.timeout_s. Collective.
     TcpWorld(const Meeting& meeting, const LaunchOptions& options);
     ~TcpWorld() override;
+    // Called once, before all others. Blocks until all ranks have joined. Throws Error(failure)
+    // naming the missing ranks after options.timeout_s. Collective.
+    void join();
     Group& world() override { return *group_; }
     std::string describe() const override;
     std::optional<std::string> ended_before(const std::string& reason) noexcept override;
