@@ -29,7 +29,8 @@ class Attention {
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
     View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
-    // The gradients of all parameters. Returns that of x, [R, C] compute, in scratch.dnorm.
+    // Computes the gradients of all parameters. Returns that of x, [R, C] compute, in
+    // scratch.dnorm.
     // dbranch: [R, C] compute; x: [R, C] compute, as in forward().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const AttentionActivations& act) const;

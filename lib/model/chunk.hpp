@@ -11,7 +11,7 @@
 
 namespace lm::model {
 
-// Which micro-batch of the step a call is about.
+// The micro-batch that a call computes.
 struct MicroBatch {
     int slot = 0;          // its activations are slot(slot)
     bool training = true;  // dropout is on
@@ -64,28 +64,29 @@ class GptChunk {
     }
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
 
-    // From the inputs, or the stage's input, to the final norm's output, or the stage's output.
+    // Computes the final norm's output, or the stage's output, from the inputs, or the stage's
+    // input.
     void forward(device::Context& context, const MicroBatch& micro_batch);
 
-    // Chunks with the head: adds the weighted sum of the token losses to step_sums[loss_sum], the
-    // same on all tensor ranks.
+    // Adds the weighted sum of the token losses to step_sums[loss_sum], the same on all tensor
+    // ranks. Only for chunks with the head, after forward().
     void loss(device::Context& context, const MicroBatch& micro_batch);
-    // The same, and the head's backward: gradients of the projection and of the final norm's
-    // output, times `grad_scale`. See model/head.hpp for why the two are one.
+    // The same, and computes the gradients of the projection and of the final norm's output, times
+    // `grad_scale`: the head's backward. model/head.hpp states why the two are one.
     void loss_and_gradient(device::Context& context, const MicroBatch& micro_batch,
                            double grad_scale);
 
-    // From the gradient of the final norm's output, or of the stage's output, to the gradients of
-    // all parameters and of the stage's input. After the `last` micro-batch tensor-replicated
-    // parameters have the same gradient on all tensor ranks.
+    // Computes the gradients of all parameters and of the stage's input, from the gradient of the
+    // final norm's output, or of the stage's output. After the `last` micro-batch
+    // tensor-replicated parameters have the same gradient on all tensor ranks.
     void backward(device::Context& context, const MicroBatch& micro_batch);
 
     // Connects the tensor group for the collectives of a step. Overwrites activations and
     // gradients, which hold zeros before and afterwards. Collective over the tensor group.
     void warm_up() const;
 
-    // Logits of rows [begin, end) of the micro-batch in `slot` into out [end - begin, V] compute,
-    // after forward(). Not with sequence parallelism.
+    // Writes the logits of rows [begin, end) of the micro-batch in `slot`, after forward(), to
+    // out [end - begin, V] compute. Not with sequence parallelism.
     void logits(device::Context& context, int slot, i64 begin, i64 end, const View& out) const;
 
   private:

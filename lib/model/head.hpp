@@ -27,11 +27,12 @@ class Head {
     // Adds the weighted sum of the token losses to step_sums[loss_sum], the same on all tensor
     // ranks. x: [R, C] compute, the final norm's output.
     void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
-    // The same, and act.dx and the weight's gradient, both times `grad_scale`. x: [R, C] compute.
+    // The same, and computes act.dx and the weight's gradient, both times `grad_scale`. x: [R, C]
+    // compute.
     void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
                            double grad_scale) const;
 
-    // Logits of the rows x [M, C] compute into out [M, V] compute.
+    // Writes the logits of the rows x [M, C] compute to out [M, V] compute.
     void logits(const Pass& pass, const View& x, const View& out) const;
 
   private:

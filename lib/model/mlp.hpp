@@ -31,10 +31,11 @@ class Mlp {
     // Returns the branch, [R, C] compute, in scratch.branch.
     View forward_down(const Pass& pass, const MlpActivations& act) const;
 
-    // `activated` from `up`, with the bits of forward_up(): selective recomputation.
+    // Recomputes `activated` from `up`, with the bits of forward_up() (selective recomputation).
     void recompute_activation(const Pass& pass, const MlpActivations& act) const;
 
-    // The gradients of all parameters. Returns that of x, [R, C] compute, in scratch.dnorm.
+    // Computes the gradients of all parameters. Returns that of x, [R, C] compute, in
+    // scratch.dnorm.
     // dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const MlpActivations& act) const;

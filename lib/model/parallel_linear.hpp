@@ -9,7 +9,8 @@
 
 namespace lm::model {
 
-// Column-parallel: `args` with x [R, K] compute, the rows of this rank.
+// Computes a column-parallel layer. args.x: [R, K] compute, the rows of this rank; the other
+// arguments as in device::linear_forward.
 void column_linear_forward(const Pass& pass, device::LinearForward args);
 
 struct ColumnLinearGradient {
@@ -19,7 +20,7 @@ struct ColumnLinearGradient {
     View dw;     // [M, C] fp32
     View dbias;  // [M] fp32, or none
 };
-// The gradients of weight and bias; returns the gradient of x, [R, C], in scratch.dnorm.
+// Computes the gradients of weight and bias. Returns the gradient of x, [R, C], in scratch.dnorm.
 // Overlaps gathering x and summing its gradient over the tensor ranks with the two GEMMs.
 View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad);
 
@@ -28,7 +29,7 @@ struct RowLinear {
     View w;     // [C, K] compute
     View bias;  // [C] compute, or none
 };
-// Returns x w^T + bias, [R, C], in scratch.branch.
+// Computes a row-parallel layer. Returns x w^T + bias, [R, C], in scratch.branch.
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
 struct RowLinearGradient {
@@ -38,7 +39,7 @@ struct RowLinearGradient {
     View dbias;                         // [C] fp32, or none
     device::LinearBackwardInput input;  // all but dy, which has the rows of all ranks
 };
-// The gradients of weight, bias and input.
+// Computes the gradients of weight, bias and input.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);
 
 }  // namespace lm::model
