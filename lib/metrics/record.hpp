@@ -60,7 +60,8 @@ std::string validation_block(const ValidationRecord& record);
 // global_batch_size, lm_loss, loss_scale, grad_norm, num_zeros, params_norm, seq_length,
 // skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu; those that do
 // not apply are omitted. Keys of a validation: kind "validation", time, name, iteration,
-// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Values that are not finite are null.
+// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Values that are not finite
+// are null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
 
