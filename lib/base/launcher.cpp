@@ -58,7 +58,7 @@ i64 number_of(const Environment& get, const char* name, i64 low, i64 high) {
     i64 value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
-        usage_error(name, "'{}' in the environment is not a number from {} to {}", low, high, text);
+        usage_error(name, "'{}' in the environment is not a number from {} to {}", text, low, high);
     }
     return value;
 }
