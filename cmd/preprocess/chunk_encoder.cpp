@@ -64,7 +64,7 @@ void ChunkEncoder::encode(ChunkResult& result, const std::function<void(size_t)>
     for (size_t k = 0; k < result.keys.size(); ++k) {
         KeyTokens& key = result.keys[k];
         key.clear();
-        key.ids.hand_over_at(KeyTokens::most_bytes, [&key, k, hand_over] {
+        key.ids.consume_at(KeyTokens::most_bytes, [&key, k, hand_over] {
             key.find_largest();
             hand_over(k);
         });

@@ -14,8 +14,8 @@
 namespace lm::text {
 namespace {
 
-// Which tokens text becomes without being looked for: the single bytes and what merges make. With
-// ignore_merges it is all whose bytes may be a pre-token.
+// Returns which ids BPE can produce: those of single bytes and the results of merges; with
+// ignore_merges also every token whose bytes are valid UTF-8, as those of a pre-token are.
 std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
                                  const std::array<i32, 256>& byte_ids,
                                  std::span<const std::string> tokens) {
@@ -28,9 +28,10 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     return reachable;
 }
 
-// The bytes of added tokens are their content. Where the vocabulary has that too, it spells bytes
-// there ("Ġ" is a space), which the id stands for in all text but that content: those stay, as in
-// Hugging Face tokenizers, as long as any text has them; else the token is no longer spelled.
+// Replaces the bytes of each added token by its content. If the content is in the vocabulary too,
+// the id already has bytes: those that the content spells in the byte map ("Ġ" is a space). As in
+// Hugging Face tokenizers, the id keeps these bytes if BPE can produce it; otherwise it is no
+// longer `spelled`, so that no pre-token is encoded to it.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
                std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;
@@ -51,7 +52,7 @@ void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& ori
         const char raw = static_cast<char>(byte);
         if (byte_ids[static_cast<size_t>(byte)] < 0) {
             run_error(origin,
-                      "has no token for the byte {:#04x} ('{}'): cut short, or not byte-level BPE",
+                      "no token for the byte {:#04x} ('{}'): truncated, or not byte-level BPE",
                       byte, token_of_bytes({&raw, 1}));
         }
     }
@@ -59,13 +60,13 @@ void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& ori
 
 void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
     constexpr size_t most_ids = BpeModel::no_id - 1, most_merges = BpeModel::no_rank - 1;
-    if (n_ids > most_ids) run_error(origin, "has {} ids: more than {}", n_ids, most_ids);
+    if (n_ids > most_ids) run_error(origin, "{} ids exceed the limit of {}", n_ids, most_ids);
     if (n_merges > most_merges)
-        run_error(origin, "has {} merges: more than {}", n_merges, most_merges);
+        run_error(origin, "{} merges exceed the limit of {}", n_merges, most_merges);
 }
 
-// With ignore_merges: of the tokens that are `spelled`, as a pre-token of text may be, those that
-// their own bytes do not merge into.
+// For ignore_merges: adds the tokens that BPE does not produce from their own bytes. Only a token
+// that is `spelled` can equal a pre-token.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int most_threads = 4;
@@ -93,7 +94,7 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     std::vector<bool> spelled(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
         std::optional<std::string> bytes = bytes_of_token(tokens[id]);
-        // With characters outside the byte map (a special token) it stands for its own bytes.
+        // A special token with characters outside the byte map stands for its own bytes.
         if (!bytes) continue;
         spelled[id] = !bytes->empty();
         if (bytes->size() == 1) byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(id);
@@ -121,7 +122,7 @@ TextSteps make_text_steps(BpeTokenizerParts& parts) {
             parts.prefix_space,      std::move(parts.prefix),     std::move(parts.suffix)};
 }
 
-// Everything that decides the ids.
+// Digests everything that determines the ids. Datasets store the digest: its input must not change.
 class PartsDigester {
   public:
     std::string digest(const BpeTokenizerParts& parts, const BpeModel& model) {
@@ -195,9 +196,9 @@ std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
 
 std::string_view BpeTokenizer::token(i32 id) const {
     if (id < 0 || id >= vocab_size()) {
-        run_error(origin_, "there is no id {}: the vocabulary has {}", id, vocab_size());
+        run_error(origin_, "id {} is out of range: the vocabulary has {}", id, vocab_size());
     }
-    if (model_.token(id).empty()) run_error(origin_, "no token has the id {}", id);
+    if (model_.token(id).empty()) run_error(origin_, "id {} has no token", id);
     return model_.token(id);
 }
 

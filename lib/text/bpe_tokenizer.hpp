@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte-level BPE tokenizer that all file formats end in, and the checks they share.
+// The byte-level BPE tokenizer. The loaders of all file formats construct it.
 #pragma once
 
 #include <optional>
@@ -19,15 +19,15 @@ namespace lm::text {
 
 struct BpeTokenizerParts {
     std::string type;
-    std::string origin;  // the file to name in errors about the vocabulary
+    std::string origin;  // the file that errors about the vocabulary name
     BpeFiles files;
     PretokenizerRule rule = PretokenizerRule::gpt2;
-    bool ignore_merges = false;  // ignore_merges: a pre-token that is a token stays whole
+    bool ignore_merges = false;  // a pre-token that is a token gets its id without merging
     std::optional<i32> eod;
-    std::vector<AddedToken> added;  // ids whose content is literal, not byte-mapped
+    std::vector<AddedToken> added;  // their content is literal, not byte-mapped
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
-    bool prefix_space = false;        // before the text, and behind each added token
+    bool prefix_space = false;        // before the text and after each added token
     std::vector<i32> prefix, suffix;  // ids around every text
 };
 

@@ -41,7 +41,9 @@ class ByteTokenizer : public Tokenizer {
     }
     std::string_view token(i32 id) const override {
         if (id == end_of_document) return {};
-        if (id < 0 || id > end_of_document) run_error("ByteTokenizer", "there is no id {}", id);
+        if (id < 0 || id > end_of_document)
+            run_error("ByteTokenizer", "id {} is out of range: expected 0 to {}", id,
+                      end_of_document);
         return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
     }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* end_of_document = "<|endoftext|>";
 
-// Tokens as the file spells them, by id.
+// Returns the tokens by id, spelled as in the file.
 std::vector<std::string> read_vocab(const std::string& path) {
     const std::string text = io::read_file(path);
     simdjson::dom::parser parser;
@@ -29,19 +29,21 @@ std::vector<std::string> read_vocab(const std::string& path) {
         for (const auto field : vocabulary)
             entries.emplace_back(field.key, field.value.get_int64());
     } catch (const simdjson::simdjson_error& e) {
-        run_error(path, "is not a vocabulary (a JSON object of token: id), or is cut short: {}",
+        run_error(path, "not a vocabulary (a JSON object of token: id), or truncated: {}",
                   e.what());
     }
     std::vector<std::string> tokens(entries.size());
     std::vector<bool> seen(entries.size());
     for (const auto& [token, id] : entries) {
         if (id < 0 || id >= static_cast<i64>(entries.size())) {
-            run_error(path, "id {} of token '{}' is out of range: there are {} entries", id, token,
-                      entries.size());
+            run_error(path,
+                      "id {} of token '{}' is out of range: expected less than {}, the number of "
+                      "entries",
+                      id, token, entries.size());
         }
         const auto index = static_cast<size_t>(id);
         if (seen[index])
-            run_error(path, "id {} stands twice ('{}' and '{}')", id, tokens[index], token);
+            run_error(path, "duplicate id {} (tokens '{}' and '{}')", id, tokens[index], token);
         seen[index] = true;
         tokens[index] = token;
     }
@@ -60,21 +62,22 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
-// Whether the token is two others put together, as all that merges make are.
+// Whether the token is the concatenation of two others, as every result of a merge is.
 bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     for (size_t i = 1; i < token.size(); ++i)
         if (index.find(token.substr(0, i)) >= 0 && index.find(token.substr(i)) >= 0) return true;
     return false;
 }
 
-// The tokens of more than one symbol that no merge makes, those that are spelled "<...>" apart.
+// Returns the tokens of more than one symbol that are the result of no merge, except those spelled
+// "<...>".
 std::vector<size_t> find_without_merge(const BpeFiles& files) {
     std::vector<bool> made(files.tokens.size());
     for (const Merge& merge : files.merges) made[static_cast<size_t>(merge.result)] = true;
     std::vector<size_t> without_merge;
     for (size_t id = 0; id < files.tokens.size(); ++id) {
         const std::string& token = files.tokens[id];
-        // One symbol is one code point below U+0800: at most two bytes.
+        // A symbol is one code point below U+0800: at most two bytes.
         const bool one_symbol = token.size() <= 1 || (token.size() == 2 && (token[0] & 0x80) != 0);
         const bool special = token.starts_with('<') && token.ends_with('>');
         if (!one_symbol && !special && !made[id]) without_merge.push_back(id);
@@ -82,9 +85,10 @@ std::vector<size_t> find_without_merge(const BpeFiles& files) {
     return without_merge;
 }
 
-// A few tokens without a merge are special ones ("[PAD]"). A merges file that was cut short at the
-// end of a line shows here and nowhere else: it lacks the merge of the token behind the last that
-// is made. That of another vocabulary lacks many.
+// Throws if the merges do not belong to the vocabulary. A few tokens without a merge are special
+// tokens ("[PAD]"). A merges file truncated at the end of a line is detected only here: it lacks
+// the merge of the token whose id follows the last result. A file for another vocabulary lacks more
+// than 1 % of the tokens.
 void check_complete(const BpeFiles& files, const TokenIndex& index,
                     const std::string& merges_path) {
     const std::vector<size_t> without_merge = find_without_merge(files);
@@ -101,13 +105,13 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
     const size_t first = is_cut ? behind : without_merge.front();
     if (is_cut || n_lost * 100 > files.tokens.size()) {
         run_error(merges_path,
-                  "no merge makes '{}' (id {}) of the vocabulary: the file is cut short, "
-                  "or belongs to another vocabulary",
+                  "no merge results in token '{}' (id {}): truncated, or made for another "
+                  "vocabulary",
                   files.tokens[first], first);
     }
     warn(
-        "{}: no merge makes {} of the tokens, first '{}' (id {}): special tokens, which text never "
-        "becomes",
+        "{}: {} tokens are the result of no merge, the first is '{}' (id {}): used as special "
+        "tokens, which no text encodes to",
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 
@@ -123,7 +127,7 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     if (!lines.empty() && lines[0].starts_with("#version")) {
         n = 1;
     } else {
-        warn("{}: the first line is not '#version...'; it is read as a merge, Megatron drops it",
+        warn("{}: the first line is not '#version...': read as a merge, which Megatron drops",
              merges_path);
     }
     MergeReader reader(index, files.tokens.size(), vocab_path);
@@ -133,13 +137,15 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
         const size_t space = lines[n].find(' ');
         if (space == std::string_view::npos ||
             lines[n].find(' ', space + 1) != std::string_view::npos) {
-            run_error(where(), "a merge is two tokens with one space between, not '{}'", lines[n]);
+            run_error(where(), "expected two tokens separated by one space, got '{}'", lines[n]);
         }
         reader.add(lines[n].substr(0, space), lines[n].substr(space + 1), where);
     }
     if (!text.empty() && !text.ends_with('\n')) {
-        warn("{}: the last line has no end: cut short? It is used; Megatron would drop it",
-             merges_path);
+        warn(
+            "{}: no newline at the end: possibly truncated; the last line is used, Megatron drops "
+            "it",
+            merges_path);
     }
     files.merges = reader.finish();
     check_complete(files, index, merges_path);

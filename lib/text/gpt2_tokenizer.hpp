@@ -9,9 +9,10 @@
 
 namespace lm::text {
 
-// GPT-2's files. Throws Error(failure) naming the file and line for everything that is not right: a
-// file that is cut short, ids or merges that stand twice, a byte without a token, a merge of tokens
-// that the vocabulary lacks, a vocabulary of other merges.
+// Loads the two files and checks every entry: a truncated or edited file must not yield other ids.
+// Throws Error(failure) with the file and line for a truncated file, a duplicate id or merge, a
+// byte without a token, a merge of tokens that are not in the vocabulary, and files that do not
+// belong together.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
                                                      const std::string& merges_path,
                                                      SpecialInText special);

@@ -8,13 +8,13 @@ namespace lm::text {
 
 // realloc moves the pages of a large block instead of copying them.
 void IdBuffer::grow(size_t n_bytes) {
-    if (take_ && used_ > 0 && used_ + n_bytes > most_) {
-        take_();
-        handed_over_ += size();
+    if (consume_ && used_ > 0 && used_ + n_bytes > most_) {
+        consume_();
+        n_consumed_ += size();
         used_ = 0;
         if (n_bytes <= capacity_) return;
     }
-    const size_t doubled = take_ ? std::min(2 * capacity_, most_) : 2 * capacity_;
+    const size_t doubled = consume_ ? std::min(2 * capacity_, most_) : 2 * capacity_;
     const size_t capacity = std::max(used_ + n_bytes, doubled);
     void* larger = std::realloc(bytes_.get(), capacity);
     if (larger == nullptr) throw std::bad_alloc();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids one behind the other, all of 16 or all of 32 bits, in memory that grows as they come, or that
-// is handed over whenever so much of it is full.
+// A growing array of ids of 16 or 32 bits, or a buffer of bounded size whose content a consumer
+// receives when it is full.
 #pragma once
 
 #include <cstdlib>
@@ -16,39 +16,39 @@ namespace lm::text {
 
 class IdBuffer {
   public:
-    explicit IdBuffer(bool wide) : wide_(wide) {}  // 32 bits
+    explicit IdBuffer(bool wide) : wide_(wide) {}  // wide: ids of 32 bits
 
     bool wide() const { return wide_; }
     i64 size() const { return static_cast<i64>(used_ / width()); }
-    i64 count() const { return handed_over_ + size(); }  // since clear()
-    size_t capacity() const { return capacity_; }        // bytes
+    i64 count() const { return n_consumed_ + size(); }  // ids since clear()
+    size_t capacity() const { return capacity_; }       // bytes
     std::span<const std::byte> bytes() const { return {bytes_.get(), used_}; }
 
-    // Id is u16 or i32, as wide() says.
+    // Id is u16 or i32, according to wide().
     template <typename Id>
     std::span<const Id> ids() const {
         return {reinterpret_cast<const Id*>(bytes_.get()), used_ / sizeof(Id)};
     }
 
-    // Whenever `n_bytes` would not be enough `take` is called, and the ids are gone after it. What
-    // a single call asks for may be more.
-    void hand_over_at(size_t n_bytes, std::function<void()> take) {
+    // Limits the buffer to `n_bytes`: before it would grow beyond them, `consume` is called, and
+    // then the ids are removed. A single append() of more than `n_bytes` still fits.
+    void consume_at(size_t n_bytes, std::function<void()> consume) {
         most_ = n_bytes;
-        take_ = std::move(take);
+        consume_ = std::move(consume);
     }
 
-    // Behind the last id, for `n` more; until the next call that is not const. The memory comes
-    // from malloc, so it is aligned for any id.
+    // Returns memory for `n` ids after the last one, valid until the next non-const call. malloc
+    // aligns it for any id.
     template <typename Id>
     Id* room(i64 n) {
         reserve(static_cast<size_t>(n) * sizeof(Id));
         return reinterpret_cast<Id*>(bytes_.get() + used_);
     }
-    // `n` of those for which room() was asked have been written.
+    // Appends the first `n` ids that were written to room().
     void add(i64 n) { used_ += static_cast<size_t>(n) * width(); }
 
-    // `write` gets room for `most` ids, here and in any buffer of that width or of a larger one,
-    // and returns where it stopped.
+    // Calls write(Id*) with room for `most` ids and appends the ids up to the pointer that it
+    // returns. A buffer of 32-bit ids widens ids of 16 bits.
     template <typename Id, typename Write>
     void append(i64 most, Write write) {
         if (wide_ && sizeof(Id) == sizeof(u16)) {
@@ -58,7 +58,7 @@ class IdBuffer {
             widen(wide, n);
             add(n);
         } else {
-            LM_CHECK(wide_ == (sizeof(Id) == sizeof(i32)), "ids do not fit 16 bits");
+            LM_CHECK(wide_ == (sizeof(Id) == sizeof(i32)), "ids of 32 bits in a buffer of 16 bits");
             Id* const begin = room<Id>(most);
             add(write(begin) - begin);
         }
@@ -75,11 +75,11 @@ class IdBuffer {
         add(1);
     }
 
-    void clear() {  // the memory stays
+    void clear() {  // keeps the memory
         used_ = 0;
-        handed_over_ = 0;
+        n_consumed_ = 0;
     }
-    void release();  // the memory, too
+    void release();  // clear(), and frees the memory
 
   private:
     size_t width() const { return wide_ ? sizeof(i32) : sizeof(u16); }
@@ -87,7 +87,7 @@ class IdBuffer {
         if (used_ + n_bytes > capacity_) grow(n_bytes);
     }
     void grow(size_t n_bytes);
-    // `n` ids of 16 bits at the front of the memory become ids of 32, from the back.
+    // Widens `n` ids of 16 bits at the start of the memory to 32 bits in place, last one first.
     static void widen(i32* ids, i64 n);
 
     bool wide_;
@@ -96,9 +96,9 @@ class IdBuffer {
     };
     std::unique_ptr<std::byte[], Free> bytes_;
     size_t used_ = 0, capacity_ = 0;
-    i64 handed_over_ = 0;
+    i64 n_consumed_ = 0;
     size_t most_ = 0;
-    std::function<void()> take_;
+    std::function<void()> consume_;
 };
 
 }  // namespace lm::text

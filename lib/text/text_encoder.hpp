@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a text around byte-level BPE, in the order of Hugging Face tokenizers: added
-// tokens out of the raw text, the normalizer on what lies between them, added tokens out of that,
-// a space before what is left, BPE, and the ids of the template around all of it.
+// Encodes a text in the order of Hugging Face tokenizers: finds added tokens in the raw text,
+// normalizes the text between them, finds added tokens in the normalized text, prepends a space,
+// encodes by byte-level BPE, and adds the ids of the template at both ends.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,20 @@
 namespace lm::text {
 
 struct TextSteps {
-    AddedTokenMatcher raw;
+    AddedTokenMatcher raw;  // finds tokens in the raw text
     Normalizer normalizer;
-    AddedTokenMatcher normalized;  // of normalized content
-    bool prefix_space = false;
-    std::vector<i32> prefix, suffix;
+    AddedTokenMatcher normalized;     // finds tokens in the normalized text
+    bool prefix_space = false;        // prepend a space to each text that BPE encodes
+    std::vector<i32> prefix, suffix;  // ids around every text
 
-    bool is_trivial() const {  // the text goes to BPE as it is
+    bool is_trivial() const {  // BPE gets the text unchanged
         return raw.empty() && normalizer.empty() && normalized.empty() && !prefix_space &&
                prefix.empty() && suffix.empty();
     }
 };
 
-// `plain` encodes what is left; `steps` must outlive the encoder.
+// Returns an encoder that runs `steps`, which must outlive it, and encodes the text between added
+// tokens with `plain`.
 std::unique_ptr<Encoder> make_text_encoder(const TextSteps& steps, std::unique_ptr<Encoder> plain);
 
 }  // namespace lm::text

@@ -18,7 +18,7 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
 }
 
-// All names that Megatron's versions have had for it.
+// The names that Megatron versions use for it.
 bool is_hf(const std::string& type) {
     return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
 }
@@ -33,19 +33,20 @@ void check_type(const std::string& type) {
 
 void refuse_files(const TokenizerChoice& choice, const std::string& type) {
     if (choice.vocab_file || choice.merge_file) {
-        usage_error("--tokenizer-type", "{} reads no --vocab-file and no --merge-file", type);
+        usage_error("--tokenizer-type",
+                    "{} does not read --vocab-file or --merge-file: remove them", type);
     }
 }
 
 void require(const std::string& path) {
     if (!io::exists(path))
-        usage_error(path, "does not exist: tokenizers are read from files, nothing is fetched");
+        usage_error(path, "does not exist: give a local file, tokenizers are not downloaded");
 }
 
 std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
     if (choice.vocab_file.has_value() != choice.merge_file.has_value()) {
         usage_error(choice.vocab_file ? "--merge-file" : "--vocab-file",
-                    "is missing: vocabulary and merges belong together");
+                    "is missing: --vocab-file and --merge-file need each other");
     }
     const SpecialInText special = special_of(choice, SpecialInText::plain);
     for (const auto& file : {choice.vocab_file, choice.merge_file}) {
@@ -66,12 +67,12 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     if (is_hf(type)) {
         refuse_files(choice, type);
         if (!choice.model)
-            usage_error("--tokenizer-model", "is missing: {} wants a tokenizer.json", type);
+            usage_error("--tokenizer-model", "is missing: {} needs a tokenizer.json", type);
         require(*choice.model);
         return load_hf_tokenizer(*choice.model, special_of(choice, SpecialInText::parse));
     }
     if (choice.model)
-        usage_error("--tokenizer-model", "belongs to --tokenizer-type HFTokenizer, not to {}",
+        usage_error("--tokenizer-model", "is an option of --tokenizer-type HFTokenizer, not of {}",
                     type);
     if (type == "GPT2BPETokenizer") return load_gpt2(choice);
     refuse_files(choice, type);

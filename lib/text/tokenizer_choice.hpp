@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokenizer a command line means: the same rules for every program that takes these options.
+// Loads the tokenizer that a command line selects. All programs with these options share the rules.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,13 @@ struct TokenizerChoice {
     std::optional<std::string> special;     // --special-in-text plain|parse
 };
 
-// With nothing chosen: GPT-2 from the tables installed with the toolkit. Throws Error(usage) for a
-// combination that makes no sense, Error(failure) for files that are not right.
+// Returns the chosen tokenizer; without any choice GPT-2 from the installed tables. Throws
+// Error(usage) for options that exclude each other, Error(failure) for invalid files.
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 
-// Megatron's padding: the next multiple of `divisible_by`, or `pad_to` when given (then it must not
-// be smaller than the vocabulary and a multiple of `divisible_by`). Throws Error(usage).
+// Returns the padded vocabulary size as Megatron computes it: the next multiple of `divisible_by`,
+// or `pad_to`, which must be a multiple of `divisible_by` and at least `vocab_size`. Throws
+// Error(usage).
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to);
 
 }  // namespace lm::text

@@ -78,7 +78,7 @@ expect 2 "output-prefix: 'din/' is a directory" lm-preprocess merge --output-pre
 [ -z "$(ls din)" ] || fail "written into din: $(ls din)"
 expect 2 "tokenizer-type: 'Llama2Tokenizer' is not one of" lm-preprocess --input a.jsonl --output-prefix x \
     --tokenizer-type Llama2Tokenizer --tokenizer-model t
-expect 2 'meta-llama/X: does not exist: tokenizers are read from files, nothing is fetched' lm-preprocess --input a.jsonl \
+expect 2 'meta-llama/X: does not exist: give a local file, tokenizers are not downloaded' lm-preprocess --input a.jsonl \
     --output-prefix x --tokenizer-type HFTokenizer --tokenizer-model meta-llama/X
 
 # --resume over complete outputs of another run: an error, and no new files.
@@ -219,7 +219,7 @@ grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fa
 [ ! -s err ] || fail "--quiet: $(cat err)"
 share=$here/../../share/tokenizers/gpt2
 head -c 300000 "$share/vocab.json" > cutvocab.json
-expect 3 'cutvocab.json: .*cut short' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
+expect 3 'cutvocab.json: .*truncated' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
 expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 

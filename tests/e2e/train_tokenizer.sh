@@ -45,7 +45,7 @@ expect 0 'pieces seen . times or less may be missing' lm-preprocess train-tokeni
 [ "$(lm-preprocess encode --append-eod --tokenizer-model few <<<'' | tr -d '\n')" = 2 ] || fail "end of document of few"
 expect 2 '--vocab-size: 100 is not between 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \
     --output x --special-tokens '<a>' '<b>' '<c>'
-expect 2 "'a' stands twice" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
+expect 2 "'a' is a duplicate" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
 { cat a.jsonl; echo '{"text": 7}'; } >bad.jsonl
 expect 3 'bad.jsonl:4001:10: ' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x
 expect 0 'bad.jsonl:4001:10: .*skipped' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x --on-bad-line skip

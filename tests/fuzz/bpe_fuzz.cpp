@@ -188,7 +188,7 @@ void check_text(const BpeModel& model, const std::string& text, PretokenizerRule
     const Ids expected = slow.of_text(rule, text);
     const auto encoder = lm::text::make_bpe_encoder(model, rule);
     require(lm::test::ids_of(*encoder, text) == expected);
-    require(lm::test::ids_handed_over(*encoder, text) == expected);
+    require(lm::test::ids_consumed(*encoder, text) == expected);
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ inline std::vector<i32> ids_of(text::Encoder& encoder, std::string_view text) {
 }
 
 // Through a buffer that hands them over whenever it holds a few.
-inline std::vector<i32> ids_handed_over(text::Encoder& encoder, std::string_view text) {
+inline std::vector<i32> ids_consumed(text::Encoder& encoder, std::string_view text) {
     std::vector<i32> ids;
     text::IdBuffer buffer(true);
     const auto take = [&] {
         const std::span<const i32> some = buffer.ids<i32>();
         ids.insert(ids.end(), some.begin(), some.end());
     };
-    buffer.hand_over_at(100, take);
+    buffer.consume_at(100, take);
     const i64 n = encoder.encode(text, buffer);
     take();
     LM_CHECK(n == std::ssize(ids) && n == buffer.count(), "ids are lost");

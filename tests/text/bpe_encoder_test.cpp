@@ -111,7 +111,7 @@ void check_texts(const BpeModel& model) {
         for (int times = 0; times < 2; ++times) {
             INFO(n_words << " words, the " << times << "th time");
             CHECK((test::ids_of(*encoder, text) == want));
-            CHECK((test::ids_handed_over(*encoder, text) == want));
+            CHECK((test::ids_consumed(*encoder, text) == want));
         }
     }
 }

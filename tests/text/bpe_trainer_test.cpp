@@ -139,7 +139,7 @@ TEST_CASE("no merge spells a special token") {
     trainer.add("<s>", 100);
     const TrainedBpe bpe = trainer.train(400, 1);
     CHECK(bpe.tokens.size() == 258);  // "<s" or "s>", and then no more
-    CHECK_THROWS_WITH(BpeTrainer({"a"}), Catch::Contains("'a' stands twice"));
+    CHECK_THROWS_WITH(BpeTrainer({"a"}), Catch::Contains("'a' is a duplicate"));
 }
 
 TEST_CASE("counts do not depend on the number of threads") {

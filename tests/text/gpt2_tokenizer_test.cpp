@@ -334,18 +334,18 @@ TEST_CASE("damaged tables are refused with the place") {
     using Catch::Contains;
     CHECK_THAT(failure_of(dir + "/none", merges), Contains("/none"));
     CHECK_THAT(failure_of(with(io::read_file(vocab).substr(0, 500'000)), merges),
-               Contains("cut short"));
+               Contains("truncated"));
     CHECK_THAT(failure_of(with(""), merges), Contains("bad: "));
-    CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 0}"), merges), Contains("stands twice"));
+    CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 0}"), merges), Contains("duplicate"));
     CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 7}"), merges), Contains("out of range"));
     CHECK_THAT(failure_of(with("{\"a\": 0, \"b\": 1}"), dir + "/none"), Contains("/none"));
     // At the end of a line, where no line is malformed.
     const std::string all = io::read_file(merges);
     CHECK_THAT(failure_of(vocab, with(all.substr(0, all.find('\n', all.size() / 2) + 1))),
-               Contains("cut short"));
+               Contains("truncated"));
     CHECK_THAT(failure_of(vocab, with(all.substr(0, all.rfind('\n', all.size() - 2) + 1))),
-               Contains("(id 50255)") && Contains("cut short"));
-    CHECK_THAT(failure_of(vocab, with("#version: 0.2\n")), Contains("cut short"));
+               Contains("(id 50255)") && Contains("truncated"));
+    CHECK_THAT(failure_of(vocab, with("#version: 0.2\n")), Contains("truncated"));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\na b c\n")), Contains("bad:2: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nh e\nh e\n")), Contains("bad:3: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nqqq zzz\n")),
@@ -368,8 +368,10 @@ TEST_CASE("a few tokens that no merge makes are special ones") {
         const auto tokenizer = load_gpt2_tokenizer(path, merges, SpecialInText::plain);
         CHECK(tokenizer->vocab_size() == 50258);
         REQUIRE(warnings.size() == 1);
-        CHECK_THAT(warnings[0],
-                   Catch::Contains(fmt::format("1 of the tokens, first '{}' (id 50257)", added)));
+        CHECK_THAT(
+            warnings[0],
+            Catch::Contains(fmt::format(
+                "1 tokens are the result of no merge, the first is '{}' (id 50257)", added)));
         const std::string text = "a [PAD] hellohello b";
         CHECK(tokenizer->encode(text) == gpt2()->encode(text));
     }

@@ -10,7 +10,7 @@
 namespace lm::text {
 namespace {
 
-// The character that ends at `end` > 0.
+// Returns the code point that ends at `end` > 0 and sets `begin` to its offset.
 u32 char_before(std::string_view text, size_t end, size_t* begin) {
     size_t at = end - 1;
     while (at > 0 && end - at < 4 && (static_cast<u8>(text[at]) & 0xC0) == 0x80) --at;
@@ -18,7 +18,7 @@ u32 char_before(std::string_view text, size_t end, size_t* begin) {
     return decode_utf8(text.substr(at, end - at)).code_point;
 }
 
-// Of the bytes that both begin with.
+// Returns the length of the longest common prefix.
 size_t common_length(std::string_view a, std::string_view b) {
     const size_t n = std::min(a.size(), b.size());
     size_t i = 0;
@@ -42,9 +42,11 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore
     }
 }
 
-// What sorts between a string and one that it begins has that beginning too. So a token that `text`
-// begins with is the last one that does not sort behind `text`, or one that this begins with: few
-// comparisons of whole strings, however long these are and however much they have in common.
+// Returns the longest token that is a prefix of `text`; null: none. If p is a prefix of s, every
+// string that sorts between p and s has the prefix p. So each token that is a prefix of `text` is
+// also a prefix of the last token that does not sort after `text`, or is that token. prefix_of_
+// leads to it without further comparisons of whole strings, which may be long and have much in
+// common.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     const auto behind = std::ranges::upper_bound(tokens_, text, {}, &AddedToken::content);
     if (behind == tokens_.begin()) return nullptr;
@@ -82,7 +84,7 @@ size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, siz
         if (class_table()[char_before(whole, begin, &before)] != CharClass::space) return begin;
         begin = before;
     }
-    return least;  // also where the match begins before it
+    return least;  // also if `begin` < `least`
 }
 
 size_t AddedTokenMatcher::strip_after(std::string_view whole, size_t end) {

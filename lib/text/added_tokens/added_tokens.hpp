@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds added tokens ("<|endoftext|>") in text: leftmost first, the longest of those that begin
-// there, as the Aho-Corasick automaton of Hugging Face tokenizers does, and then what its flags
-// say.
+// Finds added tokens ("<|endoftext|>") in text: the leftmost one, and the longest at that position,
+// as the Aho-Corasick automaton of Hugging Face tokenizers does. Then applies the flags of the
+// token.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace lm::text {
 struct AddedToken {
     std::string content;  // not empty
     i32 id;
-    bool special = true;       // --special-in-text plain leaves it alone
-    bool normalized = false;   // looked for in normalized text instead of raw text
-    bool single_word = false;  // only where no word character stands next to it
-    bool lstrip = false;       // swallows the whitespace before it
-    bool rstrip = false;       // swallows the whitespace behind it
+    bool special = true;       // text with --special-in-text plain
+    bool normalized = false;   // found in the normalized text instead of the raw text
+    bool single_word = false;  // found only if no word character is next to it
+    bool lstrip = false;       // removes the whitespace before it
+    bool rstrip = false;       // removes the whitespace after it
 
     bool operator==(const AddedToken&) const = default;
 };
@@ -29,27 +29,27 @@ struct AddedToken {
 class AddedTokenMatcher {
   public:
     AddedTokenMatcher() = default;
-    // With ignore_special the special ones are found, so that no shorter one is found in their
-    // place, but stay text.
+    // With ignore_special, special tokens are matched but stay text: a shorter token inside one of
+    // them must not be found.
     AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore_special);
 
     bool empty() const { return tokens_.empty(); }
 
-    // Calls text(std::string_view) for what lies between tokens, if anything does, and token(i32)
-    // for each token, in order.
+    // Calls text(std::string_view) for each non-empty text between tokens and token(i32) for each
+    // token, in order.
     template <typename Text, typename Token>
     void split(std::string_view whole, Text text, Token token) const {
         size_t done = 0;
-        size_t swallowed = 0;  // the end of the whitespace that the last rstrip saw
+        size_t stripped = 0;  // the end of the whitespace after the last token with rstrip
         for (Match match = find(whole, 0); match.token != nullptr; match = find(whole, match.end)) {
             if (ignored(whole, match)) continue;
             const bool rstrip = match.token->rstrip;
-            if (rstrip && match.end > swallowed) swallowed = strip_after(whole, match.end);
+            if (rstrip && match.end > stripped) stripped = strip_after(whole, match.end);
             const size_t begin =
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
-            const size_t end = rstrip ? std::max(match.end, swallowed) : match.end;
-            // A token in the whitespace that the one before has swallowed counts all the same, as
-            // in Hugging Face tokenizers, unless lstrip leaves nothing of it.
+            const size_t end = rstrip ? std::max(match.end, stripped) : match.end;
+            // As in Hugging Face tokenizers, a token inside the whitespace that the previous token
+            // removed is still found, unless lstrip leaves it empty.
             if (begin >= end) continue;
             if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);
@@ -70,8 +70,10 @@ class AddedTokenMatcher {
     static size_t strip_after(std::string_view whole, size_t end);
 
     bool ignore_special_ = false;
-    std::vector<AddedToken> tokens_;  // by content
-    std::vector<size_t> prefix_of_;  // the longest other token that each begins with; its own: none
+    std::vector<AddedToken> tokens_;  // sorted by content
+    // Index of the longest other token that is a prefix of each token; its own index: there is
+    // none.
+    std::vector<size_t> prefix_of_;
     TokenStarts starts_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in a text one of some strings may begin, by their first two bytes; 32 places at a time
-// where there is AVX2, by a look-up of half bytes (Mula's, as in the matcher Teddy of Hyperscan).
+// Finds the positions of a text where a token can begin, by the first two bytes of all tokens. With
+// AVX2 it tests 32 positions at a time by look-ups of half bytes, as the matcher Teddy of Hyperscan
+// does (Wang et al., NSDI 2019; the look-up is by W. Mula).
 #pragma once
 
 #include <array>
@@ -17,26 +18,27 @@ class TokenStarts {
     TokenStarts();
     void add(std::string_view token);  // not empty
 
-    // The first place from `from` on where a token may begin; npos: there is none. Every token
-    // that is there begins at such a place.
+    // Returns the first position from `from` on where a token can begin; npos: none. It may return
+    // positions without a token, but never skips one with a token.
     size_t find(std::string_view text, size_t from) const;
 
   private:
     size_t find_one_by_one(std::string_view text, size_t from) const;
     size_t find_by_blocks(std::string_view text, size_t& from) const;
 
-    // Bit k of low[n][h] and of high[n][h]: byte n of a token of the k-th group has the half h.
-    // Tokens are in the same group when their first bytes are alike.
+    // Tokens fall into eight groups by their first byte. Bit k of low[h] is set if some token of
+    // group k has a byte whose low half is h; bit k of high[h] likewise for the high half. A byte
+    // can be that of a token in group k only if bit k is set in both.
     struct alignas(16) Halves {
         std::array<u8, 16> low{}, high{};
         void add(u8 byte, u8 group);
         void add_any(u8 group);
     };
-    Halves first_, second_;
-    std::bitset<size_t{1} << 16> pairs_;  // by the first byte << 8 | the second
+    Halves first_, second_;               // first and second byte of the tokens
+    std::bitset<size_t{1} << 16> pairs_;  // by first byte << 8 | second byte
     std::bitset<256> alone_;              // tokens of one byte
     std::bitset<256> leads_;              // first bytes
-    std::optional<char> only_lead_;       // where there is one only
+    std::optional<char> only_lead_;       // set if all tokens have the same first byte
     bool by_blocks_;
 };
 

@@ -11,7 +11,12 @@
 namespace lm::text {
 namespace {
 
-// Id is the type the cache stores and the output has: u16 when the vocabulary allows.
+// Id is the type of ids in the caches and in the output: u16 if the vocabulary allows.
+//
+// A batch of pre-tokens is encoded in spans. Short pre-tokens and long ones (more than 15 bytes) in
+// the cache are copied. A new long pre-token is cut where no merge crosses (BpeModel::may_join),
+// and its parts are found or merged together with those of other new long pre-tokens
+// ("gathered"). A pre-token that cannot be gathered ends the span and is encoded separately.
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
@@ -34,17 +39,17 @@ class BpeEncoder : public Encoder {
   private:
     using Batch = PretokenBatch<Id>;
 
-    // A long pre-token of a batch that the cache does not know; its parts are gathered.
+    // A long pre-token of the batch that is not in the cache and whose parts are gathered.
     struct NewLong {
         u32 index;
-        i64 first_part, end_part;
-        size_t n_ids;  // 0: not known yet
+        i64 first_part, end_part;  // range in parts_
+        size_t n_ids;              // 0: not encoded yet
     };
 
-    // Some pre-tokens are split, then their places fetched, then more split: memory is not asked
-    // for faster than it answers.
+    // Splits 128 pre-tokens at a time and prefetches their cache places: the prefetches of one
+    // round complete while the next pre-tokens are split.
     bool fill_batch(std::string_view text) {
-        constexpr i64 some = 128;
+        constexpr i64 some = 128;  // the least capacity that Pretokenizer::next() accepts
         batch_.clear();
         while (batch_.n + some <= Batch::capacity) {
             const i64 n = pretokenizer_->next(batch_.ends + batch_.n, some);
@@ -54,7 +59,7 @@ class BpeEncoder : public Encoder {
         return batch_.n > 0;
     }
 
-    // New long pre-tokens that cannot be gathered stand between spans of all others.
+    // Encodes the batch in spans between the new long pre-tokens that cannot be gathered.
     void encode_batch(std::string_view text, IdBuffer& out) {
         i64 begin = 0;
         for (const u32 i : batch_.longs()) {
@@ -66,7 +71,7 @@ class BpeEncoder : public Encoder {
         encode_span(text, begin, batch_.n, out);
     }
 
-    // What was gathered in a span goes first: a batch of its own, and into the caches.
+    // Encodes the pre-tokens [i, n). Encodes the gathered parts first, as a batch of their own.
     void encode_span(std::string_view text, i64 i, i64 n, IdBuffer& out) {
         if (i == n) return;
         encode_gathered(text);
@@ -86,15 +91,15 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Room for the ids of pre-tokens `i` to before `n`.
+    // Returns the largest number of ids of the pre-tokens [i, n): one for each byte.
     static i64 most_ids(const Batch& batch, i64 i, i64 n) {
-        constexpr i64 slack = 16;  // which copies of ids may overwrite
+        constexpr i64 slack = 16;  // copies of ids may write this many more
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
-    // Puts the parts of a new long pre-token behind those of others, to be looked up and merged
-    // together. It is cut where no merge ever crosses, so that the parts may come out of the caches
-    // again. False: it is very long, or encode_parts() has to look at its parts.
+    // Appends the parts of a new long pre-token to those of others. Returns false, and appends
+    // nothing, if it is too long, or if a part equals a token of ignore_merges: that id is valid
+    // for a whole pre-token only, and encode_parts() must handle it.
     bool gather(std::string_view text, u32 index) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (pretoken.size() > longest_gathered) return false;
@@ -121,8 +126,7 @@ class BpeEncoder : public Encoder {
         return !model_->may_join(static_cast<u8>(pretoken[i - 1]), static_cast<u8>(pretoken[i]));
     }
 
-    // Whether the pre-token, or one of the parts from n_parts_ to before `n`, has an id that its
-    // bytes do not merge into.
+    // Whether the pre-token or one of its parts [n_parts_, n) equals a token of ignore_merges.
     bool has_whole(std::string_view pretoken, i64 n) const {
         bool found = model_->find_whole(pretoken) >= 0;
         for (i64 i = n_parts_; i < n; ++i) {
@@ -132,7 +136,8 @@ class BpeEncoder : public Encoder {
         return found;
     }
 
-    // `text` is that of the batch.
+    // Encodes the gathered parts, joins their ids for each pre-token in new_long_ids_, and inserts
+    // these into the cache. `text` is the text of the batch.
     void encode_gathered(std::string_view text) {
         if (n_parts_ == 0) return;
         const std::string_view gathered(gathered_, sizeof gathered_);
@@ -157,7 +162,7 @@ class BpeEncoder : public Encoder {
         n_parts_ = 0;
     }
 
-    // A long pre-token that is not gathered.
+    // Encodes a long pre-token that is not gathered.
     void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (const i32 whole = model_->find_whole(pretoken); whole >= 0) return out.push(whole);
@@ -170,12 +175,13 @@ class BpeEncoder : public Encoder {
                        [&](Id* to) { return std::copy(ids.begin(), ids.end(), to); });
     }
 
-    // The caches do not know very long parts. Of a whole pre-token they say what it becomes, not
-    // what a part does that looks like it.
+    // Encodes a pre-token part by part, in batches. Parts that are too long for the caches are
+    // merged directly, and so are parts that equal a token of ignore_merges: the caches contain the
+    // ids of such a text as a whole pre-token.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;
-        u32 begin = 0;  // of a part
+        u32 begin = 0;  // begin of the current part
         i64 n = 0;
         for (u32 i = 1; i <= pretoken.size(); ++i) {
             if (i < pretoken.size() && !may_cut(pretoken, i)) continue;
@@ -203,18 +209,18 @@ class BpeEncoder : public Encoder {
     }
 
     static constexpr size_t gathered_bytes = size_t{1} << 14;
-    static constexpr size_t longest_gathered = 1024;  // as many parts at most
+    static constexpr size_t longest_gathered = 1024;  // so it has at most as many parts
 
     const BpeModel* model_;
     std::unique_ptr<Pretokenizer> pretokenizer_;
     PretokenIds<Id> ids_;
     Batch batch_{ids_.cache()}, parts_{ids_.cache()};
-    // Of a span.
-    char gathered_[gathered_bytes + MediumIds::longest +
-                   16];  // what is behind is readable, for any part
-    i64 n_parts_ = 0;    // gathered
+    // The gathered pre-tokens of a span. Bytes after each part must be readable, as PretokenMerger
+    // requires.
+    char gathered_[gathered_bytes + MediumIds::longest + 16];
+    i64 n_parts_ = 0;
     std::vector<NewLong> new_longs_;
-    std::vector<Id> new_long_ids_;  // of all of them
+    std::vector<Id> new_long_ids_;  // ids of all new_longs_
     IdBuffer alone_{sizeof(Id) == sizeof(i32)};
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes plain text (added tokens and normalizers are the business of text_encoder.hpp):
-// pre-tokens by the pre-tokenizer, then ids out of a cache keyed by the pre-token's own bytes
-// (pretoken_cache.hpp), or by the merge algorithm when they are not there.
+// Encodes plain text by byte-level BPE: cuts it into pre-tokens and finds the ids of each in a
+// cache (pretoken_cache.hpp), or by the merge algorithm. text_encoder.hpp handles added tokens and
+// normalizers.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lm::text {
 
-// Encodes with `model`, which must outlive the encoder.
+// Returns an encoder for `model`, which must outlive it.
 std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule);
 
 }  // namespace lm::text

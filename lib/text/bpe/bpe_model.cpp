@@ -26,14 +26,15 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
       results_(merges_.size() + 1),
       byte_ranks_(size_t{1} << 16),
       ranks_(keys_of(merges_)) {
-    LM_CHECK(tokens_.size() < no_id, "a vocabulary of 2 million ids or more");
-    LM_CHECK(merges_.size() < no_rank, "4 million merges or more");
+    LM_CHECK(tokens_.size() < no_id, "expected less than {} ids, got {}", no_id, tokens_.size());
+    LM_CHECK(merges_.size() < no_rank, "expected less than {} merges, got {}", no_rank,
+             merges_.size());
     if (!merges_.empty()) first_result_ = merges_[0].result;
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const Merge& merge = merges_[rank];
         results_[rank] = merge.result;
         if (merge.result != first_result_ + static_cast<i32>(rank)) in_rank_order_ = false;
-        // The joint is what counts: the pairs inside left and right have merges of their own.
+        // Only the joint is new: the pairs of bytes inside left and right have merges of their own.
         const auto a = static_cast<u8>(token(merge.left).back());
         const auto b = static_cast<u8>(token(merge.right).front());
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;

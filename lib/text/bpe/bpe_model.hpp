@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE: the merge table and the exact encoding of one pre-token (Sennrich et al. 2016, in
-// the byte-level form of GPT-2). Merges the adjacent pair of lowest rank, leftmost first, one at a
-// time, as Hugging Face tokenizers does; O(n log n) in the length of the pre-token.
+// The tokens and merges of byte-level BPE (Sennrich et al. 2016, in the byte-level form of GPT-2)
+// in tables for fast look-ups. Immutable, shared by all threads.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +27,11 @@ class BpeModel {
   public:
     static constexpr int rank_bits = PairTable::rank_bits, id_bits = PairTable::id_bits;
     static constexpr u32 no_rank = PairTable::no_rank;
-    static constexpr i32 no_id = (1 << id_bits) - 1;  // merges with nothing
+    static constexpr i32 no_id = (1 << id_bits) - 1;  // an id without merges
 
-    // `tokens`[id] are the bytes of each id (empty: the id is not used); `byte_ids` the id of each
-    // single byte; `merges` in order of rank, without duplicates, every id in range.
+    // tokens[id] are the bytes of each id, empty for an unused one; byte_ids[b] is the id of the
+    // single byte b; `merges` are in order of rank, without duplicates, and all their ids are in
+    // range.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
              std::vector<Merge> merges);
 
@@ -41,10 +41,11 @@ class BpeModel {
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
     const i32* byte_ids() const { return byte_ids_.data(); }
 
-    // The rank of the merge of a pair, or no_rank; rank r makes the token result(r).
+    // Returns the rank of the merge of a pair, or no_rank. The merge of rank r results in
+    // result(r).
     u32 rank(i32 left, i32 right) const { return ranks_.find(PairTable::key_of(left, right)); }
     const PairTable& ranks() const { return ranks_; }
-    // The same for 16 bits; nullptr: these are too many.
+    // The same table in 16 bits; nullptr if the ids or ranks exceed 16 bits.
     const NarrowPairTable* narrow_ranks() const {
         return narrow_ranks_ ? &*narrow_ranks_ : nullptr;
     }
@@ -56,29 +57,29 @@ class BpeModel {
         return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
     }
 
-    // The id whose bytes are `pre-token`, or -1; of those that add_whole_token() named: with
-    // ignore_merges, the tokens that their own bytes do not merge into.
+    // Returns the id of the token that add_whole_token() added and that equals `pretoken`, or -1.
     i32 find_whole(std::string_view pretoken) const {
         if (!may_be_whole_[look_of(pretoken)]) return -1;
         const auto at = whole_.find(pretoken);
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_tokens() const { return !whole_.empty(); }
+    // For ignore_merges: a pre-token that equals token(id) gets this id. Needed only for tokens
+    // that their own bytes do not merge into.
     void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;
     }
 
-    // Whether some merged token has the byte `b` right after the byte `a`. Where it is false, no
-    // merge ever crosses, and a pre-token may be cut there without changing its ids.
+    // Whether some merge joins a token that ends with the byte `a` and one that begins with `b`. If
+    // not, no merge crosses from `a` to `b`, and cutting a pre-token there does not change its ids.
     bool may_join(u8 a, u8 b) const {
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         return (joins_[bit >> 6] >> (bit & 63) & 1) != 0;
     }
 
   private:
-    // By length, first and last byte: pre-tokens that look like none of whole_ are not sought
-    // there.
+    // Hashes length, first and last byte, as a filter: most pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |
                          static_cast<u32>(static_cast<u8>(pretoken.front())) << 8 |
@@ -93,12 +94,12 @@ class BpeModel {
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
     HugeArray<i32> results_;     // by rank
-    HugeArray<u32> byte_ranks_;  // of pairs of single bytes
+    HugeArray<u32> byte_ranks_;  // ranks of pairs of bytes, by left << 8 | right
     PairTable ranks_;
     std::optional<NarrowPairTable> narrow_ranks_;
-    bool in_rank_order_ = true;  // the results are first_result_ and those after it
+    bool in_rank_order_ = true;  // the merge of rank r results in first_result_ + r
     i32 first_result_ = 0;
-    std::array<u64, 1024> joins_{};
+    std::array<u64, 1024> joins_{};  // may_join(), a bit for each pair of bytes
     std::unordered_map<std::string_view, i32> whole_;
     std::bitset<size_t{1} << 16> may_be_whole_;
 };

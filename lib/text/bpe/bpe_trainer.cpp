@@ -16,12 +16,12 @@ BpeTrainer::BpeTrainer(const std::vector<std::string>& special)
     const auto add_token = [&](const std::string& token) {
         const auto id = static_cast<i32>(trained_.tokens.size());
         if (!ids_.emplace(token, id).second)
-            usage_error("special token", "'{}' stands twice, or is the token of a byte", token);
+            usage_error("special token", "'{}' is a duplicate, or the token of a byte", token);
         trained_.tokens.push_back(token);
         return id;
     };
     for (const std::string& token : special) add_token(token);
-    // The bytes in the order of the characters that stand for them.
+    // The bytes in the order of their characters in the byte map.
     std::array<int, 256> bytes;
     std::iota(bytes.begin(), bytes.end(), 0);
     std::ranges::sort(bytes, {}, [](int byte) { return char_of_byte(static_cast<u8>(byte)); });
@@ -57,7 +57,8 @@ void BpeTrainer::push(u32 pair) {
     if (p.count > 0) queue_.push({p.count, p.left, p.right, pair});
 }
 
-// A pair occurs more often or less, in `word`.
+// Changes the count of a pair by `by`, for an occurrence in `word`. A raised count is pushed at the
+// end of the step; the queue keeps entries with outdated, higher counts, which train() corrects.
 void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     const u32 index = pair_of(left, right);
     Pair& pair = pairs_[index];
@@ -69,7 +70,8 @@ void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     raised_.push_back(index);
 }
 
-// The token that a merge makes, which may be there already; -1 if it would be a special one.
+// Returns the id of the result of a merge, adding the token if it is new; -1 if it is a special
+// token.
 i32 BpeTrainer::result_of(const Pair& pair) {
     const std::string token = trained_.tokens[static_cast<size_t>(pair.left)] +
                               trained_.tokens[static_cast<size_t>(pair.right)];
@@ -126,7 +128,7 @@ TrainedBpe BpeTrainer::train(i64 vocab_size, i64 min_frequency,
         const Candidate top = queue_.top();
         queue_.pop();
         const Pair& pair = pairs_[top.pair];
-        if (top.count != pair.count) {  // it has fallen since it was pushed
+        if (top.count != pair.count) {  // the count has decreased since the push
             push(top.pair);
             continue;
         }

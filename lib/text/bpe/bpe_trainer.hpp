@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training byte-level BPE (Sennrich et al. 2016, algorithm 1, over distinct pre-tokens with
-// counts): again and again the adjacent pair that occurs most often becomes a token; of equal pairs
-// the one of the smallest ids. Pairs wait in a priority queue, and a merge touches only the
-// pre-tokens that hold it. The tokens are those of Hugging Face's BpeTrainer.
+// Trains byte-level BPE (Sennrich et al. 2016, algorithm 1) on distinct pre-tokens with counts:
+// repeatedly merges the adjacent pair with the highest count into a token; of equal counts the pair
+// with the smallest ids. A priority queue holds the pairs, and a merge visits only the pre-tokens
+// that contain the pair. The result equals that of Hugging Face's BpeTrainer.
 #pragma once
 
 #include <functional>
@@ -18,41 +18,42 @@
 namespace lm::text {
 
 struct TrainedBpe {
-    std::vector<std::string> tokens;  // as files spell them: special ones, 256 bytes, merged ones
+    std::vector<std::string>
+        tokens;  // as files spell them: special tokens, 256 bytes, results of merges
     std::vector<Merge> merges;
-    i64 corpus_tokens = 0;  // what all that was added comes to
+    i64 corpus_tokens = 0;  // number of tokens of the pre-tokens that were added
 };
 
 class BpeTrainer {
   public:
-    // The special tokens get the first ids. No merge ever spells one of them, so that text alone
-    // cannot make it.
+    // Special tokens get the first ids. No merge results in one of them, so that no text encodes to
+    // it.
     explicit BpeTrainer(const std::vector<std::string>& special);
 
     void add(std::string_view pretoken, i64 count);
 
-    // Merges until there are `vocab_size` tokens, or no pair occurs `min_frequency` times.
-    // `progress` hears of the number of tokens now and then. Call it once.
+    // Merges until there are `vocab_size` tokens or no pair occurs `min_frequency` times. Calls
+    // progress() with the number of tokens after each merge. To be called once.
     TrainedBpe train(i64 vocab_size, i64 min_frequency,
                      const std::function<void(i64)>& progress = nullptr);
 
   private:
     struct Word {
-        u64 begin;  // in symbols_
+        u64 begin;  // offset in symbols_
         u32 size;
     };
     struct Pair {
         i32 left, right;
         i64 count = 0;
-        std::vector<u32> words;  // that hold it, or once did
-        i64 raised = -1;         // the last step in which the count rose
+        std::vector<u32> words;  // words that contain the pair, or did so earlier
+        i64 raised = -1;         // the last step that raised the count
         bool merged = false;
     };
     struct Candidate {
         i64 count;
         i32 left, right;
         u32 pair;
-        bool operator<(const Candidate& other) const {  // comes after `other`
+        bool operator<(const Candidate& other) const {  // has lower priority than `other`
             if (count != other.count) return count < other.count;
             if (left != other.left) return left > other.left;
             return right > other.right;
@@ -74,12 +75,12 @@ class BpeTrainer {
 
     std::vector<i32> symbols_;
     std::vector<Word> words_;
-    std::vector<i64> counts_;  // of words_
+    std::vector<i64> counts_;  // occurrences of each word
     std::vector<Pair> pairs_;
     std::unordered_map<u64, u32> pair_ids_;
     std::priority_queue<Candidate> queue_;
-    std::vector<u32> raised_;  // pairs whose count rose in this step
-    i64 step_ = 0;
+    std::vector<u32> raised_;  // pairs whose count this step raised
+    i64 step_ = 0;             // number of merges
 };
 
 }  // namespace lm::text

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's way to write bytes as visible characters in vocab.json and merges.txt: 0x21-0x7E,
-// 0xA1-0xAC and 0xAE-0xFF stand for themselves, the other 68 bytes in ascending order for U+0100...
+// The byte map of GPT-2, which spells bytes as visible characters in vocab.json and merges.txt: the
+// bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF map to the code points of the same value, the other 68
+// bytes in ascending order to U+0100 and the following ones.
 #pragma once
 
 #include <optional>
@@ -13,8 +14,8 @@ namespace lm::text {
 
 u32 char_of_byte(u8 byte);
 
-// The bytes that `token` spells; nullopt when a character stands for no byte (or is not valid
-// UTF-8).
+// Returns the bytes that `token` spells; nullopt if it contains a character outside the byte map or
+// invalid UTF-8.
 std::optional<std::string> bytes_of_token(std::string_view token);
 std::string token_of_bytes(std::string_view bytes);
 

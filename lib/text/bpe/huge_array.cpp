@@ -18,7 +18,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-// Aligned to huge pages, without which the first and last of them would be small ones.
+// The array is aligned to huge pages: otherwise its ends would lie on small pages.
 void* map_zeroed(std::size_t bytes) {
     const std::size_t wanted = rounded(bytes);
     void* mapped = ::mmap(nullptr, wanted + huge_page, PROT_READ | PROT_WRITE,
@@ -27,9 +27,9 @@ void* map_zeroed(std::size_t bytes) {
     char* const begin = static_cast<char*>(mapped);
     char* const aligned = begin + (huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page);
     ::munmap(begin, static_cast<std::size_t>(aligned - begin));
-    const std::size_t behind = huge_page - static_cast<std::size_t>(aligned - begin);
-    if (behind > 0) ::munmap(aligned + wanted, behind);
-    ::madvise(aligned, wanted, MADV_HUGEPAGE);  // a wish; small pages serve too
+    const std::size_t excess = huge_page - static_cast<std::size_t>(aligned - begin);
+    if (excess > 0) ::munmap(aligned + wanted, excess);
+    ::madvise(aligned, wanted, MADV_HUGEPAGE);  // advice: its failure is harmless
     return aligned;
 }
 

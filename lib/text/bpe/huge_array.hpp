@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zeroed array straight from the system, on huge pages where it grants them: tables that are hit
-// at random would otherwise spend their time in page walks.
+// A zeroed array from mmap, on huge pages if the system provides them. Tables with random access
+// would otherwise lose most of their time to TLB misses.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From pairs of tokens to the ranks of their merges: a perfect hash (perfect_hash.hpp). One small
-// array and one slot are all that a look-up reads, and GPT-2's 50,000 merges take half a megabyte.
+// Maps pairs of tokens to the ranks of their merges by perfect hashing (perfect_hash.hpp). A
+// look-up reads one pilot and one slot, with no probing: nearly all pairs of a text have no merge,
+// and their look-ups cost the same.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 
 namespace lm::text {
 
+// For ids of 21 bits and ranks of 22. The 50,000 merges of GPT-2 take half a megabyte. A slot holds
+// key << rank_bits | rank: XOR with a sought key leaves the rank, or at least no_rank.
 class PairTable {
   public:
     static constexpr int rank_bits = 22, id_bits = 21;
@@ -21,18 +24,17 @@ class PairTable {
         return static_cast<u64>(static_cast<u32>(left)) << id_bits | static_cast<u32>(right);
     }
 
-    // The rank of a key is where it stands; all are different.
+    // The rank of a key is its index in `keys`. All keys are different.
     explicit PairTable(std::span<const u64> keys);
 
-    // A look-up in two steps, between which the memory of others may be fetched too.
+    // A look-up in two steps: between them the slots of several look-ups can be prefetched.
     struct Probe {
         const u64* slot;
         u64 wanted;
         void prefetch() const { __builtin_prefetch(slot); }
-        // The rank, or some number above all ranks.
+        // Returns the rank, or a number of at least no_rank.
         u64 rank_or_more() const { return *slot ^ wanted; }
-        // The rank, or no_rank. No branches: most pairs never merge, but which ones nobody can
-        // predict.
+        // Returns the rank, or no_rank. Without a branch, which would be unpredictable.
         u32 rank() const { return static_cast<u32>(std::min<u64>(rank_or_more(), no_rank)); }
     };
     Probe probe(u64 key) const {
@@ -42,9 +44,9 @@ class PairTable {
     u32 find(u64 key) const { return probe(key).rank(); }
 
   private:
-    static constexpr u64 empty = ~u64{0};
+    static constexpr u64 empty = ~u64{0};  // the key of (no_id, no_id), which is never sought
 
-    // A product's halves together: every bit of the key reaches every bit of the hash.
+    // XORs both halves of a product, so that every bit of the hash depends on every bit of the key.
     static u64 hash_of(u64 wanted) {
         const auto product = static_cast<unsigned __int128>(wanted) * 0x9E3779B97F4A7C15ULL;
         return static_cast<u64>(product >> 64) ^ static_cast<u64>(product);
@@ -58,34 +60,35 @@ class PairTable {
     }
     bool build(std::span<const u64> keys, size_t n_slots);
 
-    HugeArray<u64> slots_;  // 42 bits of the pair, 22 of the rank
+    HugeArray<u64> slots_;
     HugeArray<u8> pilots_;  // by bucket
     size_t slot_mask_ = 0;
     int bucket_shift_ = 0;
 };
 
-// PairTable for ids and ranks of 16 bits, in four bytes a slot: of GPT-2's merges a quarter of a
-// megabyte. The hash is a bijection of the 32 bits of a pair, and a slot keeps its upper half only:
-// that names the bucket and so the pilot, and with them where the slot lies tells the lower half
-// (quotienting, Knuth 1973, section 6.4, exercise 13). The test is exact.
+// PairTable for ids and ranks of 16 bits. With four bytes a slot, the merges of GPT-2 take a
+// quarter of a megabyte. The hash is a bijection of the 32 bits of a pair, and a slot holds the
+// upper half of the hash and the rank. The test is still exact (quotienting, Knuth, TAOCP 3,
+// section 6.4, exercise 13): the upper half determines the bucket and so the pilot, and among
+// hashes with equal upper halves the position of the slot determines the lower half.
 class NarrowPairTable {
   public:
     static constexpr size_t n_slots = size_t{1} << 16;
-    static constexpr u32 none = 0xFFFF;  // no rank, and no id
+    static constexpr u32 none = 0xFFFF;  // stands for no rank and for no id
 
     static u32 key_of(u32 left, u32 right) { return left << 16 | right; }
 
-    // The rank of a key is where it stands; all are different. There is none of 0xFFFF.
+    // The rank of a key is its index in `keys`. All keys are different; no id is `none`.
     explicit NarrowPairTable(std::span<const u32> keys);
 
-    // False: too many for a table of this size.
+    // False if there are too many keys for a table of this size.
     bool ok() const { return ok_; }
 
     struct Probe {
         const u32* slot;
         u32 upper;
         void prefetch() const { __builtin_prefetch(slot); }
-        // The rank, or some number above `none`.
+        // Returns the rank, or a number of at least `none`.
         u32 rank_or_more() const { return *slot ^ upper; }
     };
     Probe probe(u32 key) const {
@@ -97,12 +100,15 @@ class NarrowPairTable {
     static constexpr int bucket_shift = 18;
     static constexpr u32 upper_half = 0xFFFF'0000;
 
-    // Odd multiplications and a shift to the right can all be undone (as in MurmurHash3).
+    // A bijection, as multiplication by an odd number and XOR with a right shift are (the finalizer
+    // of MurmurHash3).
     static u32 hash_of(u32 key) {
         const u32 once = key * 0x85EB'CA6BU;
         return (once ^ once >> 16) * 0xC2B2'AE35U;
     }
-    // Of keys of one bucket, those whose upper halves are equal have different lower ones.
+    // hash >> 15 | 1 depends on the upper half of the hash only. So for hashes with equal upper
+    // halves, which have the same pilot, the slot is the lower half plus a constant: distinct
+    // slots.
     static size_t place_of(u32 hash, u32 pilot) {
         return (hash + pilot * (hash >> 15 | 1)) % n_slots;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches from pre-tokens to their ids, of fixed size, keyed by the pre-token's own bytes so that a
-// hit is certain. Short pre-tokens (up to 15 bytes): half a line of 64 bytes each. Longer ones:
-// four lines each.
+// Caches from pre-tokens to ids, of fixed size. The key is the bytes of the pre-token, not a hash,
+// so that a hit is exact. An entry for a pre-token of up to 15 bytes takes half a cache line, one
+// for a longer pre-token four lines.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace lm::text {
 
-// The ids of a short pre-token, in 16 bytes: seven of 16 bits or five of 24.
+// The ids of a short pre-token in 16 bytes: seven of 16 bits or five of 24.
 template <typename Id>
 class PackedIds;
 
@@ -23,12 +23,12 @@ template <>
 class PackedIds<u16> {
   public:
     static constexpr u32 most = 7;
-    static constexpr u32 elsewhere = 0xFFFF;  // a count that says where they are not
+    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry that does not contain the ids
 
     u32 count() const { return count_; }
-    // 16 bytes may be written, whatever the count.
+    // Writes 16 bytes, for any count.
     void copy_to(u16* out) const { std::memcpy(out, this, sizeof *this); }
-    // `count` is at most `most`, or `elsewhere`; as many ids as there may be are readable.
+    // `count` is at most `most`, or `elsewhere`. `most` ids must be readable, for any count.
     void set(const i32* ids, u32 count) {
         for (u32 i = 0; i < most; ++i) ids_[i] = static_cast<u16>(ids[i]);
         count_ = static_cast<u16>(count);
@@ -46,7 +46,7 @@ class PackedIds<i32> {
     static constexpr u32 elsewhere = 0xFF;
 
     u32 count() const { return bytes_[15]; }
-    // 20 bytes may be written.
+    // Writes 20 bytes, for any count.
     void copy_to(i32* out) const {
         for (u32 i = 0; i < most; ++i) {
             u32 id;
@@ -63,15 +63,15 @@ class PackedIds<i32> {
     u8 bytes_[16];
 };
 
-// A pre-token lies at the place that its hash names, or at that place's neighbour in the same line.
-// Who asks for many pre-tokens looks at their places first.
+// A pre-token is at the place that its hash selects, or at its neighbour in the same cache line. A
+// caller with many pre-tokens compares all keys at their places first, in one vectorised loop.
 template <typename Id>
 class PretokenCache {
   public:
     static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
 
     struct alignas(32) Entry {
-        PretokenKey key;  // a tag of 0 (memory as it comes) equals no pre-token
+        PretokenKey key;  // length 0, as in zeroed memory, equals no pre-token
         PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);
@@ -82,14 +82,14 @@ class PretokenCache {
     const Entry* place_of(u32 hash) const { return &entries_[hash % n_places]; }
     const Entry* neighbour_of(const Entry* place) const { return &entries_[index_of(place) ^ 1]; }
 
-    // nullptr: not here.
+    // Returns the entry of the pre-token, or nullptr.
     const Entry* find(const Entry* place, const PretokenKey& key) const {
         if (place->key == key) return place;
         const Entry* const neighbour = neighbour_of(place);
         return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // If the pre-token lies beside its place, it goes there.
+    // Moves the pre-token to its place if it is at the neighbour: frequent ones are found faster.
     void bring(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];
@@ -115,12 +115,12 @@ class LongPretokenCache {
 
     LongPretokenCache() : entries_(n_places) {}
 
-    // Whatever the pre-token is longer than that is not what its place holds.
+    // Hashes at most the first 112 bytes: no longer pre-token is in the cache.
     static u32 place_of(std::string_view pretoken) {
         return static_cast<u32>(hash64(pretoken.substr(0, longest)) % n_places);
     }
 
-    // Two lines have all of most pre-tokens.
+    // Prefetches two lines: they contain all of most entries.
     void prefetch(u32 place) const {
         __builtin_prefetch(&entries_[place]);
         __builtin_prefetch(reinterpret_cast<const char*>(&entries_[place]) + 64);
@@ -132,8 +132,8 @@ class LongPretokenCache {
                std::memcmp(entry.bytes, pretoken.data(), pretoken.size()) == 0;
     }
 
-    // Writes the ids of a pre-token and returns how many; 0: not here. 32 bytes may be overwritten
-    // whatever there is.
+    // Writes the ids of a pre-token and returns their number; 0: not found. May write 32 bytes, for
+    // any number of ids.
     size_t find(u32 place, std::string_view pretoken, Id* out) const {
         if (!has(place, pretoken)) return 0;
         const Entry& entry = entries_[place];
@@ -143,7 +143,7 @@ class LongPretokenCache {
         return entry.count;
     }
 
-    // What is too long is not kept.
+    // Ignores a pre-token that is too long for an entry.
     void insert(u32 place, std::string_view pretoken, const Id* ids, size_t count) {
         Entry& entry = entries_[place];
         if (pretoken.size() > longest || pretoken.size() + count * sizeof(Id) > sizeof entry.bytes)
@@ -156,8 +156,8 @@ class LongPretokenCache {
 
   private:
     struct alignas(64) Entry {
-        u16 length, count;  // no length: nothing is here
-        char bytes[252];    // the pre-token, its ids
+        u16 length, count;  // length 0: empty
+        char bytes[252];    // the pre-token, then its ids
     };
     static_assert(sizeof(Entry) == 256);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each distinct pre-token of a corpus occurs, counted by many threads in bounded memory:
-// what training a tokenizer starts from. The counts do not depend on the number of threads.
+// Counts the distinct pre-tokens of a corpus, by many threads in bounded memory. Training of a
+// tokenizer starts from these counts. They do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace lm::text {
 
-// An open-addressing table from pre-tokens to counts; their bytes lie one after the other.
+// A table from pre-tokens to counts with open addressing. The bytes of all pre-tokens are in one
+// string.
 class PretokenTable {
   public:
     void add(std::string_view pretoken, u64 hash, i64 n);
@@ -32,7 +33,7 @@ class PretokenTable {
   private:
     struct Slot {
         u64 hash;
-        u64 begin;  // in bytes_
+        u64 begin;  // offset in bytes_
         i64 count;  // 0: free
         u32 size;
     };
@@ -46,12 +47,13 @@ class PretokenTable {
     i64 n_ = 0;
 };
 
-// Rounds of work: in a round every worker counts alone, at its end the counts are put together. If
-// the caller cuts rounds by the input alone, so is everything else.
+// Works in rounds. In a round each worker counts into tables of its own; at the end of the round
+// the tables are merged. The counts depend on the rounds: the caller must cut rounds by the input
+// alone.
 class PretokenCounter {
   public:
-    // When more than `most_pieces` distinct ones are there at the end of a round, the rarest are
-    // forgotten until at most half of that are left.
+    // If a round ends with more than `most_pretokens` distinct pre-tokens, the rarest are dropped
+    // until at most half of that number remain.
     PretokenCounter(int n_workers, i64 most_pretokens);
 
     void add(int worker, std::string_view pretoken) {
@@ -60,8 +62,9 @@ class PretokenCounter {
     }
     void end_round(ThreadPool& pool);
 
-    i64 size() const;                            // distinct pre-tokens, as of the last round
-    i64 dropped_count() const { return rare_; }  // pre-tokens seen at most so often may be missing
+    i64 size() const;  // distinct pre-tokens at the end of the last round
+    // Pre-tokens with at most this count may be missing.
+    i64 dropped_count() const { return rare_; }
 
     // Calls use(pre-token, count) for every pre-token.
     template <typename Use>

@@ -9,7 +9,7 @@
 namespace lm::text {
 namespace {
 
-constexpr u32 short_limit = 48;  // above it the heap wins over scanning; positions fit 6 bits
+constexpr u32 short_limit = 48;  // beyond it the heap is faster than scans; a position has 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
 
 }  // namespace
@@ -28,12 +28,14 @@ std::span<const i32> PretokenEncoder::encode(std::string_view pretoken) {
     return ids_;
 }
 
-// Whether two tokens beside each other stay as they are. A sequence of tokens is what its bytes
-// become as soon as that is true of every two neighbours, whatever the merges: as long as no merge
-// crosses from one token into the next, each token's bytes are merged as if they were alone, and of
-// two neighbours the one whose next merge has the lower rank goes first, as if both were alone. A
-// first merge across would have been the lowest of these two as well.
-bool PretokenEncoder::meet(i32 left, i32 right) {
+// Whether the bytes of two adjacent tokens encode to these two tokens. A sequence of tokens is the
+// encoding of its bytes if that holds for every two neighbours, for any merges: Suppose BPE encodes
+// the whole and consider its first merge that crosses from one token into the next. Until then the
+// bytes of each token were merged as if they were alone, and the merges of the two neighbours in
+// the same order as in the encoding of the two alone, as both take the lower rank first. So this
+// merge would have been the lowest there too, and the two tokens alone would not encode to
+// themselves.
+bool PretokenEncoder::are_final(i32 left, i32 right) {
     const std::string both = std::string(model_->token(left)) + std::string(model_->token(right));
     const std::span<const i32> ids = encode(both);
     return ids.size() == 2 && ids[0] == left && ids[1] == right;
@@ -44,9 +46,9 @@ void PretokenEncoder::begin_window(std::string_view pretoken, size_t window) {
     ids_of_window_.assign(ids.begin(), ids.end());
 }
 
-// The window was encoded on its own; its last tokens, which the text behind it may change, are
-// taken away, and where it is cut the tokens on both sides must meet. Returns where that is, with
-// the ids of the window that follows; 0: there is no such place.
+// Cuts the window, whose ids are in ids_of_window_. The following text may change its last tokens,
+// so removes tokens from its end until the tokens on both sides of the cut are_final(). Returns the
+// offset of the cut, with the ids of the window that begins there in following_; 0: no cut found.
 size_t PretokenEncoder::cut_window(std::string_view pretoken, size_t window) {
     constexpr int most_tries = 8;
     const size_t least = window / 2, most = window - window / 8;
@@ -60,7 +62,7 @@ size_t PretokenEncoder::cut_window(std::string_view pretoken, size_t window) {
         if (size < least || ids_of_window_.empty()) return 0;
         const std::span<const i32> ids = encode(pretoken.substr(size, window));
         following_.assign(ids.begin(), ids.end());
-        if (meet(ids_of_window_.back(), following_.front())) return size;
+        if (are_final(ids_of_window_.back(), following_.front())) return size;
     }
     return 0;
 }
@@ -75,15 +77,16 @@ void PretokenEncoder::encode_part(std::string_view part) {
     }
 }
 
-// Nothing moves: tokens stay where their first byte was, linked by next and previous. The smallest
-// of (rank, position) is the next merge, so the minimum needs no branches.
+// Scans all pairs for each merge. A token stays at the position of its first byte; `next` and
+// `previous` link the tokens. The next merge is the minimum of rank << 6 | position, which takes no
+// branches.
 void PretokenEncoder::encode_short(std::string_view part) {
     constexpr u32 none = ~0U;
     const auto pack = [](u32 rank_of_pair, u32 i) {
         return rank_of_pair == BpeModel::no_rank ? none : rank_of_pair << 6 | i;
     };
     i32 ids[short_limit];
-    u32 pairs[short_limit];  // of the token at i and the one after it
+    u32 pairs[short_limit];  // rank << 6 | i of the token at i and the next one
     u8 next[short_limit + 1], previous[short_limit + 1];
     const auto n = static_cast<u32>(part.size());
     const auto byte = [&](u32 i) { return static_cast<u8>(part[i]); };
@@ -111,6 +114,7 @@ void PretokenEncoder::encode_short(std::string_view part) {
     for (u32 i = 0; i < n; i = next[i]) ids_.push_back(ids[i]);
 }
 
+// Looks up the pair of `left` and the next token, and pushes it if it merges.
 void PretokenEncoder::push_pair(u32 left) {
     Node& node = nodes_[left];
     node.rank = node.next == nowhere ? BpeModel::no_rank : rank(node.id, nodes_[node.next].id);
@@ -119,6 +123,7 @@ void PretokenEncoder::push_pair(u32 left) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
+// Keeps the pairs in a heap.
 void PretokenEncoder::encode_long(std::string_view part) {
     const auto n = static_cast<u32>(part.size());
     nodes_.resize(n);
@@ -139,7 +144,7 @@ void PretokenEncoder::encode_long(std::string_view part) {
         heap_.pop_back();
         ++operations_;
         const auto left = static_cast<u32>(top);
-        // A pair that has changed since it was pushed carries another rank, or none.
+        // Lazy deletion: a pair that has changed since it was pushed has another rank, or none.
         if (nodes_[left].rank != static_cast<u32>(top >> 32)) continue;
         const u32 right = nodes_[left].next;
         nodes_[left].id = model_->result(nodes_[left].rank);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exact encoding of one pre-token of any length.
+// Encodes one pre-token of any length. Merges the adjacent pair of lowest rank, leftmost first, one
+// at a time, as Hugging Face tokenizers does, in O(n log n) time.
 #pragma once
 
 #include <span>
@@ -11,17 +12,17 @@
 
 namespace lm::text {
 
-// Encodes pre-tokens; holds scratch memory, so one per thread.
+// Holds scratch memory: each thread has its own.
 class PretokenEncoder {
   public:
-    // Parts longer than `window` bytes are encoded window by window: small ones stay in the nearest
+    // Pre-tokens longer than `window` bytes are encoded in windows, whose data stays in the L1
     // cache.
     explicit PretokenEncoder(const BpeModel& model, size_t window = 1024)
         : model_(&model), window_(window) {}
 
-    // The ids of `pre-token`, valid until the next call.
+    // Returns the ids of `pretoken`, valid until the next call.
     std::span<const i32> encode(std::string_view pretoken);
-    // Hands the ids of `pre-token` to use(span) in order, in the memory that one window needs.
+    // Calls use(span) with the ids of `pretoken` in order, with the memory of one window.
     template <typename Use>
     void encode(std::string_view pretoken, Use use) {
         for (size_t window = window_; pretoken.size() > window;) {
@@ -32,14 +33,15 @@ class PretokenEncoder {
                 ids_of_window_.swap(following_);
                 if (pretoken.size() <= window) return use(std::span<const i32>(ids_of_window_));
             }
-            // No place to cut: perhaps there is one in a larger window.
+            // No position to cut at: a larger window may have one.
             if (window > largest_window) break;
             window *= 16;
         }
         use(encode(pretoken));
     }
 
-    // Pair look-ups and scan steps so far: tests hold it to linear growth.
+    // Returns the number of pair look-ups and scan steps so far. Tests check that it grows
+    // linearly.
     u64 operations() const { return operations_; }
 
   private:
@@ -47,7 +49,7 @@ class PretokenEncoder {
 
     void begin_window(std::string_view pretoken, size_t window);
     size_t cut_window(std::string_view pretoken, size_t window);
-    bool meet(i32 left, i32 right);
+    bool are_final(i32 left, i32 right);
     void encode_part(std::string_view part);
     void encode_short(std::string_view part);
     void encode_long(std::string_view part);
@@ -60,7 +62,7 @@ class PretokenEncoder {
     struct Node {
         i32 id;
         u32 previous, next;
-        u32 rank;  // of the pair (this, next)
+        u32 rank;  // rank of the pair (this, next)
     };
 
     const BpeModel* model_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From pre-tokens, a batch at a time, to their ids: the caches, and what they do not know merged
-// many pre-tokens at once.
+// Finds the ids of pre-tokens a batch at a time: in the caches, and by a merger for all pre-tokens
+// of the batch that are not in them.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace lm::text {
 
-// Of one batch after the other: load() as often as it has room, find(), copy() of all its
-// pre-tokens in their order, keep(). Several batches may be loaded, but only one is between find()
-// and keep().
+// The order of calls for a batch: load() as often as there is room, find(), copy() of all
+// pre-tokens in order, keep(). Several batches may be loaded, but only one may be between find()
+// and keep(): copy() reads cache entries in place, so entries must not move before it.
 template <typename Id>
 class PretokenIds {
   public:
@@ -35,10 +35,12 @@ class PretokenIds {
     const Cache& cache() const { return short_; }
     u64 operations() const { return pretokens_.operations() + merger_->operations(); }
 
-    // Keys and places of the pre-tokens from batch.n on, which becomes `n`; the places are fetched.
+    // Sets keys and places of the pre-tokens [batch.n, n), prefetches the places, and sets batch.n
+    // to `n`.
     void load(std::string_view text, i64 n, Batch& batch) {
         const i64 n_long = batch.n_long;
-        // Near the end of the text 16 bytes may not be readable.
+        // The loops read 16 bytes at each pre-token. The last ones of the text are loaded one by
+        // one.
         i64 i = n;
         while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
         loops_.load(text.data(), batch.n, i, batch, short_);
@@ -53,7 +55,9 @@ class PretokenIds {
             fetch_long(batch, m, batch.pretoken(text, m));
     }
 
-    // Has `at` of the short pre-tokens from `i` to before `n` say where their ids are.
+    // Sets batch.at of the pre-tokens [i, n) to the entries with their ids, or to elsewhere_ for
+    // those that copy() looks up in the cache of long pre-tokens. Merges short pre-tokens that no
+    // cache contains.
     void find(Batch& batch, i64 i, i64 n) {
         n_beside_ = n_fresh_ = n_new_ = 0;
         size_t n_maybe_long = 0;
@@ -88,7 +92,7 @@ class PretokenIds {
         return out;
     }
 
-    // What find() learned goes into the cache, where nothing may move before all is copied.
+    // Inserts the new pre-tokens of find() into the cache. After copy(), as entries move.
     void keep(const Batch& batch) {
         for (const u32 m : std::span(beside_).first(n_beside_))
             short_.bring(short_.neighbour_of(batch.at[m]), batch.keys[m]);
@@ -97,8 +101,8 @@ class PretokenIds {
         }
     }
 
-    // Long pre-tokens of a batch that is loaded. They may be pushed out between all calls; copy()
-    // merges what it does not find.
+    // For long pre-tokens of a loaded batch. Any call may evict them: copy() merges those it does
+    // not find.
     bool knows_long(const Batch& batch, std::string_view text, u32 m) const {
         return long_.has(batch.long_places[m], batch.pretoken(text, m));
     }
@@ -106,8 +110,8 @@ class PretokenIds {
         long_.insert(batch.long_places[m], batch.pretoken(text, m), ids.data(), ids.size());
     }
 
-    // Merges those that are new, and not too long to be merged together; as much is readable at
-    // each as PretokenMerger asks for.
+    // Merges the long pre-tokens of the batch that are not in the cache and have at most
+    // MediumIds::longest bytes. At each, the bytes that PretokenMerger requires must be readable.
     void merge_longs(const Batch& batch, std::string_view text) {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {
@@ -129,7 +133,7 @@ class PretokenIds {
         }
     }
 
-    // Of a pre-token of any length, without the caches.
+    // Appends the ids of a pre-token of any length, without the caches.
     void merge(std::string_view pretoken, IdBuffer& out) {
         pretokens_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) out.push(id);
@@ -140,14 +144,15 @@ class PretokenIds {
     using Entry = typename Cache::Entry;
     using Packed = PackedIds<Id>;
 
-    // A short pre-token that no cache knew.
+    // A short pre-token that was in no cache.
     struct Fresh {
         Entry entry;
-        const Entry* place;  // in the cache
+        const Entry* place;  // its place in the cache
     };
 
-    // Whether a short pre-token is sought among the long ones, which may have more ids. That is
-    // rare but for scripts beyond ASCII and for whitespace.
+    // Whether a short pre-token may be in the cache of long ones because it has too many ids for an
+    // entry of the short cache. True only for non-ASCII text and
+    // whitespace: other text rarely has that number of ids, and is then merged each time.
     static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
@@ -158,7 +163,7 @@ class PretokenIds {
     }
 
     void add_fresh(Batch& batch, u32 m) {
-        // A new word comes more than once.
+        // A new word often occurs several times in a batch: it is merged once.
         u16& latest = latest_[short_.index_of(batch.at[m]) % latest_.size()];
         if (latest < n_fresh_ && fresh_[latest].entry.key == batch.keys[m]) {
             batch.at[m] = &fresh_[latest].entry;
@@ -188,7 +193,7 @@ class PretokenIds {
         }
     }
 
-    // Too many ids for an entry go into the other cache.
+    // Inserts a short pre-token with too many ids for an entry into the cache of long ones.
     void put_elsewhere(std::string_view pretoken, const ShortIds& merged) {
         Id ids[PretokenKey::longest];
         std::copy_n(merged.ids, merged.count, ids);
@@ -220,16 +225,16 @@ class PretokenIds {
     PretokenLoops<Id> loops_ = fastest_loops();
     std::unique_ptr<PretokenMerger> merger_;
     Entry elsewhere_{};
-    // Of a batch.
+    // The state of the batch between find() and keep().
     u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
     size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
     u32 beside_[Batch::capacity];
     Fresh fresh_[Batch::capacity];
-    std::array<u16, 1024> latest_{};    // of fresh_, by place in the cache
-    PretokenKey new_[Batch::capacity];  // those of fresh_ that are to be merged
+    std::array<u16, 1024> latest_{};    // index of the last new pre-token, by place in the cache
+    PretokenKey new_[Batch::capacity];  // keys of those of fresh_ to merge
     u32 fresh_of_new_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
-    std::string_view medium_[most_medium];  // long ones that are to be merged
+    std::string_view medium_[most_medium];  // long ones to merge
     u32 medium_pretokens_[most_medium];
     MediumIds medium_ids_[most_medium];
 };

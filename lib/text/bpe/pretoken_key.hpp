@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a short pre-token as a value.
+// The bytes of a short pre-token as a value of 16 bytes: equal keys mean equal pre-tokens.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 namespace lm::text {
 
 namespace detail {
+// By length: the mask of the bytes, and the length in the last byte.
 struct KeyMasks {
     struct Words {
         u64 low, high;
@@ -28,14 +29,14 @@ struct KeyMasks {
 inline constexpr KeyMasks key_masks;
 }  // namespace detail
 
-// Up to 15 bytes, zero-padded, and their number in the 16th. A longer pre-token gets 0xFF there and
-// equals no shorter one.
+// Up to 15 bytes, zero-padded, and their number in the 16th byte. A longer pre-token has its first
+// 15 bytes and 0xFF: its key equals that of no short one.
 struct alignas(16) PretokenKey {
     static constexpr u32 longest = 15;
 
     u64 low, high;
 
-    // 16 bytes are readable at `pre-token`, whatever its length.
+    // 16 bytes must be readable at `pretoken`, for any length.
     static PretokenKey load(const char* pretoken, u32 length) {
         PretokenKey words;
         std::memcpy(&words, pretoken, 16);
@@ -49,7 +50,7 @@ struct alignas(16) PretokenKey {
         return load(padded, static_cast<u32>(pretoken.size()));
     }
 
-    // One condition: which half of two keys differs nobody can predict.
+    // One branch instead of two, which would be unpredictable.
     bool operator==(const PretokenKey& other) const {
         return ((low ^ other.low) | (high ^ other.high)) == 0;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost loops over pre-tokens: keys and places in the cache, and which are missing there.
-// There is one set of them for any machine, one for AVX2 with AES and one for AVX-512; they differ
-// in speed and in the hash only. Ids are copied out of the cache in one way on all of them.
+// The innermost loops over a batch of pre-tokens: computing keys and cache places, and finding the
+// pre-tokens that are not in the cache. There is a portable set, one for AVX2 with AES, and one for
+// AVX-512. They differ in speed and in the hash only, so the ids are equal on all machines.
 #pragma once
 
 #include <algorithm>
@@ -16,23 +16,23 @@
 
 namespace lm::text {
 
-// Some pre-tokens of a text, back to back.
+// Consecutive pre-tokens of a text, as a structure of arrays for the vectorised loops.
 template <typename Id>
 struct PretokenBatch {
-    // Enough for some dozens that are new, which are merged side by side.
+    // A batch of this size contains some dozens of new pre-tokens, enough to merge them in lanes.
     static constexpr i64 capacity = 2048;
 
-    static constexpr i64 slack = 16;  // loops may look at as many more
+    static constexpr i64 slack = 16;  // the loops may read this many entries beyond the end
 
     i64 n = 0;
-    u32 begin = 0;  // of the first one in the text
+    u32 begin = 0;  // offset of the first pre-token in the text
     alignas(64) u32 ends[capacity + slack];
     alignas(64) PretokenKey keys[capacity + slack];
-    // Where the ids of each are: its place in the cache at first.
+    // The entry with the ids of each; first its place in the cache.
     alignas(64) const typename PretokenCache<Id>::Entry* at[capacity + slack];
     i64 n_long = 0;
-    u32 long_pretokens[capacity];  // those of 16 bytes and more
-    // In the cache of long pre-tokens, of those that may be there.
+    u32 long_pretokens[capacity];  // indices of those of 16 bytes and more
+    // Places in the cache of long pre-tokens, of those that may be in it.
     u32 long_places[capacity];
 
     explicit PretokenBatch(const PretokenCache<Id>& cache) {
@@ -54,21 +54,20 @@ struct PretokenLoops {
 
     const typename Cache::Entry* (*place_of)(const PretokenKey& key, const Cache& cache);
 
-    // Fills in keys and places of the pre-tokens from `i` to before `n`, notes the long ones and
-    // fetches the places. 16 bytes from the beginning of each are readable.
+    // Sets keys and places of the pre-tokens [i, n), appends the long ones to long_pretokens, and
+    // prefetches the places. 16 bytes must be readable at each pre-token.
     void (*load)(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache);
 
-    // Those from `i` to before `n` that are not where `at` says; returns how many. `missing` has
-    // room for the slack too.
+    // Writes the indices in [i, n) of the pre-tokens that are not at their places to `missing`,
+    // which has room for `slack` more, and returns their number.
     i64 (*find_missing)(const Batch& batch, i64 i, i64 n, u32* missing);
 };
 
 template <typename Id>
 PretokenLoops<Id> portable_loops();
 
-// Copies the ids of the pre-tokens from `i` to before `n`, up to the first whose entry counts more
-// ids than an entry can hold; returns which one that is. 16 bytes behind the ids may be
-// overwritten.
+// Copies the ids of the pre-tokens [i, n) up to the first whose entry does not contain them, and
+// returns the index of that one, or n. May write 16 bytes beyond the ids.
 template <typename Id>
 inline i64 copy_ids(const PretokenBatch<Id>& batch, i64 i, i64 n, Id*& out) {
     Id* to = out;

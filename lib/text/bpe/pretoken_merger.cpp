@@ -11,7 +11,8 @@
 namespace lm::text {
 namespace {
 
-constexpr i32 none = static_cast<i32>(BpeModel::no_rank << 4);  // and everything above it
+// A pair is rank << 4 | position. From `none` on it has no rank.
+constexpr i32 none = static_cast<i32>(BpeModel::no_rank << 4);
 
 i32 pack(u32 rank, u32 i) {
     return static_cast<i32>(rank << 4 | i);
@@ -59,15 +60,16 @@ class PortableMerger : public PretokenMerger {
     static constexpr size_t n_lanes = 8;
     static constexpr u32 n_pairs = PretokenKey::longest + 1;
 
-    // Tokens stay where their first byte was, from 1 on, linked by next and previous; before and
-    // behind them stands one that merges with nothing.
+    // A token stays at the position of its first byte, counted from 1; `next` and `previous` link
+    // the tokens. Position 0 and the position after the last token hold no_id, which has no merges,
+    // so that the first and the last token need no special case.
     struct alignas(64) Lane {
-        i32 pairs[n_pairs];  // of the token at i and the one after it: rank << 4 | i
+        i32 pairs[n_pairs];  // pair of the token at i and the next one
         i32 ids[n_pairs + 1];
         u8 next[n_pairs + 1], previous[n_pairs + 1];
         u32 n_bytes;
         size_t pretoken;
-        // The pairs whose ranks have been asked for.
+        // The two pairs of the last merge, whose look-ups are pending: settle() reads the ranks.
         u32 left, before;
         PairTable::Probe left_probe, before_probe;
     };
@@ -101,8 +103,8 @@ class PortableMerger : public PretokenMerger {
         lane.pairs[lane.before] = pack(lane.before_probe.rank(), lane.before);
     }
 
-    // Makes the next merge, the smallest of (rank, position), and asks for the ranks of the two new
-    // pairs; false when there is none.
+    // Does the next merge, the minimum of (rank, position), and starts the look-ups of the two new
+    // pairs. Returns false if no pair has a rank.
     bool step(Lane& lane) {
         operations_ += lane.n_bytes;
         i32 best = none;
@@ -134,7 +136,7 @@ class PortableMerger : public PretokenMerger {
     const BpeModel* model_;
     PretokenEncoder alone_;
     std::array<Lane, n_lanes> lanes_;
-    std::array<Lane*, n_lanes> order_;  // the busy ones first
+    std::array<Lane*, n_lanes> order_;  // the busy lanes first
     u64 operations_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BPE of many pre-tokens at once. Nearly all the time of a single pre-token goes into waiting for
-// the slots of its pairs; here other pre-tokens take their steps meanwhile.
+// BPE of many pre-tokens at once. The time of a single pre-token is mostly the latency of the
+// look-ups of its pairs, each of which depends on the previous merge. A merger interleaves the
+// merges of several pre-tokens, so that their look-ups overlap.
 #pragma once
 
 #include <memory>
@@ -24,14 +25,15 @@ struct alignas(64) MediumIds {
     u32 count;
 };
 
-// The ids of each pre-token are those of PretokenEncoder; no pre-token is empty. One per thread.
+// Results equal those of PretokenEncoder. No pre-token is empty. Each thread has its own.
 class PretokenMerger {
   public:
     virtual ~PretokenMerger() = default;
     virtual void merge(std::span<const PretokenKey> pretokens, ShortIds* out) = 0;
-    // Pre-tokens of up to MediumIds::longest bytes; one byte more than that is readable at each.
+    // Pre-tokens of up to MediumIds::longest bytes. MediumIds::longest + 1 bytes must be readable
+    // at each.
     virtual void merge(std::span<const std::string_view> pretokens, MediumIds* out) = 0;
-    virtual u64 operations() const = 0;  // as of PretokenEncoder
+    virtual u64 operations() const = 0;  // as PretokenEncoder counts them
 };
 
 std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model);  // the fastest

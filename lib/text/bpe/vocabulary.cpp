@@ -14,7 +14,7 @@ TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::string
         const u64 hash = hash64(tokens[id]);
         Slot& slot = slots_[slot_of(tokens[id], hash)];
         if (slot.id >= 0)
-            run_error(path, "token '{}' stands twice (ids {} and {})", tokens[id], slot.id, id);
+            run_error(path, "duplicate token '{}' (ids {} and {})", tokens[id], slot.id, id);
         slot = {static_cast<u32>(hash >> 32), static_cast<i32>(id)};
     }
 }
@@ -42,14 +42,14 @@ std::string MergeReader::not_there(std::string_view token) const {
     return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
 }
 
-// Merges usually make the tokens in the order of their ids, one or several each.
+// Results of merges are usually in the order of ids, with one or several merges for each id.
 i32 MergeReader::find_result() const {
     for (const size_t id : {last_result_, last_result_ + 1})
         if (index_->has(id, both_)) return static_cast<i32>(id);
     return index_->find(both_);
 }
 
-// What is wrong with the merge; empty: nothing, and it is added.
+// Adds the merge and returns an empty string, or returns the error.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
     const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
     const i32 a = index_->find(first);
@@ -63,7 +63,7 @@ std::string MergeReader::try_add(std::string_view left, std::string_view right) 
     i32& last = last_of_[static_cast<size_t>(result)];
     for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
         if (merges_[static_cast<size_t>(m)].left == a)
-            return fmt::format("the merge '{} {}' stands twice", left, right);
+            return fmt::format("duplicate merge '{} {}'", left, right);
     }
     previous_.push_back(last);
     last = static_cast<i32>(merges_.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens and merges that a tokenizer's files list, and the checks that all formats share.
+// The tokens and merges in the files of a tokenizer, and the checks that all file formats share.
 #pragma once
 
 #include <string>
@@ -12,23 +12,23 @@
 
 namespace lm::text {
 
-// Tokens as files spell them (byte-map characters), by id, and the merges between them.
+// The tokens by id, spelled as in the files (in characters of byte_map.hpp), and the merges.
 struct BpeFiles {
     std::vector<std::string> tokens;
     std::vector<Merge> merges;
 };
 
-// From token spelling to id. Keeps references to `tokens`.
+// Maps token spellings to ids. Keeps a reference to `tokens`.
 class TokenIndex {
   public:
-    // Throws Error(failure) naming `path` for a token that stands twice; empty ones are holes.
+    // An empty token is an unused id. Throws Error(failure) with `path` for a duplicate token.
     TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
-    i32 find(std::string_view token) const { return find(seek(token)); }  // -1: not there
+    i32 find(std::string_view token) const { return find(seek(token)); }  // -1: not found
     bool has(size_t id, std::string_view token) const {
         return id < tokens_->size() && (*tokens_)[id] == token;
     }
 
-    // The same in two steps: between them the memory comes that the second one reads.
+    // A look-up in two steps: seek() prefetches the memory that find() reads.
     struct Sought {
         std::string_view token;
         u64 hash;
@@ -41,26 +41,27 @@ class TokenIndex {
         u32 hash;
         i32 id = -1;
     };
-    // That of the token, or the free one where it would be.
+    // Returns the slot of the token, or the free slot for it.
     size_t slot_of(std::string_view token, u64 hash) const;
 
     const std::vector<std::string>* tokens_;
-    std::vector<Slot> slots_;  // a power of two, at most half of them in use
+    std::vector<Slot> slots_;  // open addressing; a power of two, at most half full
 };
 
-// Collects merges in order of rank; refuses duplicates and tokens that the vocabulary lacks.
+// Collects merges in order of rank. Refuses duplicates and tokens that are not in the vocabulary.
 class MergeReader {
   public:
     // `n_tokens` is the size of the vocabulary.
     MergeReader(const TokenIndex& index, size_t n_tokens, std::string vocab_path)
         : index_(&index), vocab_path_(std::move(vocab_path)), last_of_(n_tokens, -1) {}
 
-    // where() names the place of the merge in errors.
+    // Throws Error(failure) with the text of where(), the position in the file.
     template <typename Where>
     void add(std::string_view left, std::string_view right, Where where) {
         if (const std::string wrong = try_add(left, right); !wrong.empty())
             run_error(where(), "{}", wrong);
     }
+    // Returns the merges and ends their collection.
     std::vector<Merge> finish() { return std::move(merges_); }
 
   private:
@@ -72,7 +73,8 @@ class MergeReader {
     std::string vocab_path_;
     std::vector<Merge> merges_;
     size_t last_result_ = 0;
-    // The last merge that makes a token, and those before it: equal merges make the same token.
+    // Lists of merges with equal results, to find duplicates: last_of_[id] is the last merge with
+    // that result, previous_[m] the previous merge with the same result as merge m; -1: none.
     std::vector<i32> last_of_, previous_;
     std::string both_;
 };

@@ -15,12 +15,13 @@
 namespace lm::text {
 namespace {
 
-// Whether a text may be cut before this character and its parts normalized alone. What it becomes
-// must begin with a starter that composes with nothing before it (UAX #15, section 9.1): up to
-// Unicode 9 those that do are marks, or vowels and trailing consonants of Hangul.
+// Whether a text may be cut before this character and its parts normalized separately. Its
+// decomposition must begin with a starter that does not compose with a preceding character (UAX
+// #15, section 9.1). Up to Unicode 9 only marks, and vowels and trailing consonants of Hangul, do
+// compose.
 bool may_cut_before(u32 cp, utf8proc_option_t options) {
-    std::array<i32, 32> chars;  // of the longest decomposition, 18
-    int boundary = 0;           // of no use here
+    std::array<i32, 32> chars;  // the longest decomposition, of U+FDFA, has 18 characters
+    int boundary = 0;           // for grapheme clusters, unused
     const auto n = utf8proc_decompose_char(static_cast<i32>(cp), chars.data(), std::ssize(chars),
                                            options, &boundary);
     if (n < 1 || n > std::ssize(chars)) return false;
@@ -39,13 +40,14 @@ utf8proc_option_t options_of(NormalForm form) {
                                           (compatible ? UTF8PROC_COMPAT : 0));
 }
 
-// The decomposition of every character into `out`, which grows as it must; how many there are.
+// Writes the decomposition of every character to `out`, which grows as needed. Returns the number
+// of code points.
 size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i32>& out) {
     size_t n = 0;
     for (size_t i = 0; i < run.size();) {
         const DecodedChar c = decode_utf8(run.substr(i));
         const auto room = static_cast<utf8proc_ssize_t>(out.size() - n);
-        int boundary = 0;  // of no use here
+        int boundary = 0;  // for grapheme clusters, unused
         const auto size = utf8proc_decompose_char(static_cast<i32>(c.code_point), out.data() + n,
                                                   room, options, &boundary);
         LM_CHECK(size >= 0, utf8proc_errmsg(size));
@@ -59,9 +61,10 @@ size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i3
     return n;
 }
 
-// Marks whose combining class stands above the bits of the code point, stably by class.
+// A mark during sorting: combining class << class_shift | code point.
 constexpr int class_shift = 21;
 
+// Sorts marks by class. Stable: the order of marks of one class has meaning.
 void sort_marks(std::span<i32> marks) {
     constexpr size_t few = 32;
     const auto before = [](i32 a, i32 b) { return (a >> class_shift) < (b >> class_shift); };
@@ -74,7 +77,8 @@ void sort_marks(std::span<i32> marks) {
     }
 }
 
-// UAX #15, canonical ordering. utf8proc's own takes quadratic time.
+// The canonical ordering algorithm (Unicode standard, D109): sorts each run of characters of
+// nonzero combining class. That of utf8proc takes quadratic time.
 void order_marks(std::span<i32> chars) {
     const auto class_at = [&](size_t i) -> i32 {
         return i < chars.size() ? utf8proc_get_property(chars[i])->combining_class : 0;
@@ -88,15 +92,16 @@ void order_marks(std::span<i32> chars) {
     }
 }
 
-// One run into `buffer`, kept from run to run.
+// Appends the normal form of one run. `buffer` is memory that is reused from run to run.
 void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<i32>& buffer,
                    std::string& out) {
     if (buffer.size() < run.size() + 4) buffer.resize(run.size() + 4);
     const size_t n_chars = decompose(run, options, buffer);
-    if (n_chars == buffer.size()) buffer.push_back(0);  // the next call ends it with a zero
+    if (n_chars == buffer.size())
+        buffer.push_back(0);  // utf8proc_reencode writes a zero at the end
     order_marks(std::span(buffer).first(n_chars));
     const auto n = utf8proc_reencode(buffer.data(), static_cast<utf8proc_ssize_t>(n_chars),
-                                     options);  // in place, as UTF-8
+                                     options);  // to UTF-8, in place
     LM_CHECK(n >= 0, utf8proc_errmsg(n));
     out.append(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
 }
@@ -109,10 +114,11 @@ bool stays_alone(u32 cp) {
     return is_newer_than_unicode_9(cp) || cp == before_trailing_consonants;
 }
 
-constexpr size_t long_run = 4096;  // bytes: from here on it is cut where that is possible
+// A run of more bytes is cut at the next character that may_cut_before(). That bounds the buffer.
+constexpr size_t long_run = 4096;
 
-// Feeds a text to utf8proc in runs that do not touch each other. Runs of ASCII are in every normal
-// form; only their last character may go with what follows.
+// Normalizes a text in runs that can be normalized separately. ASCII is in every normal form and is
+// copied; only the last character of a run of ASCII can compose with the next character.
 class RunNormalizer {
   public:
     RunNormalizer(NormalForm form, std::string& out) : options_(options_of(form)), out_(out) {}
@@ -160,8 +166,8 @@ class RunNormalizer {
     utf8proc_option_t options_;
     std::string& out_;
     std::vector<i32> buffer_;
-    size_t begin_ = 0;      // of the run that is not yet in out_
-    bool is_wide_ = false;  // it has characters beyond ASCII
+    size_t begin_ = 0;      // offset of the run that is not yet in out_
+    bool is_wide_ = false;  // the run has characters other than ASCII
 };
 
 }  // namespace

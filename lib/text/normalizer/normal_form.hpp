@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unicode normal forms of UAX #15, by utf8proc, in the time and memory of one run of marks.
+// The Unicode normal forms of UAX #15, by utf8proc. As in Hugging Face tokenizers they are those of
+// Unicode 9: newer characters stay unchanged. ICU is four times as fast, but takes quadratic time
+// for long runs of marks.
 #pragma once
 
 #include <string>
@@ -16,10 +18,10 @@ class TextTooLong : public Error {
     TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
 };
 
-// Appends the normal form of `text`, which is valid UTF-8. Throws TextTooLong.
+// Appends the normal form of `text`, which is valid UTF-8, in O(n log n) time. Throws TextTooLong.
 void append_normal_form(NormalForm form, std::string_view text, std::string& out);
 
-// Throws TextTooLong for more than max_text_bytes.
+// Throws TextTooLong if `text` has more than max_text_bytes.
 void check_normalized_length(const std::string& text);
 
 }  // namespace lm::text

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The normalizers of tokenizer.json that are simple and exact: Unicode normal forms (by utf8proc),
-// lower case, and a few edits of the text. Normal forms are those of Unicode 9, as in Hugging Face
-// tokenizers: newer characters stay as they are.
+// The normalizers of tokenizer.json that can be done exactly: Unicode normal forms, lower case,
+// removal of accents, and literal edits.
 #pragma once
 
 #include <string>
@@ -16,9 +15,10 @@ namespace lm::text {
 struct NormalizerStep {
     enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, replace, prepend };
     Kind kind;
-    std::string pattern = {};        // replace: what is replaced, everywhere; not empty
-    std::string content = {};        // replace: by this; prepend: this, unless the text is empty
-    bool left = true, right = true;  // strip: on which sides
+    std::string pattern = {};  // replace: the literal text to replace, not empty
+    std::string content =
+        {};  // replace: the new text; prepend: the text to prepend, but not to an empty text
+    bool left = true, right = true;  // strip: the sides
 };
 
 class Normalizer {
@@ -26,25 +26,26 @@ class Normalizer {
     Normalizer() = default;
     explicit Normalizer(std::vector<NormalizerStep> steps);
 
-    // Memory that is kept from text to text.
+    // Memory that is reused from text to text.
     struct Buffers {
-        std::string text, next;  // behind one step and the next one
-        std::string whole;       // of a long text that is normalized part by part
+        std::string text, next;  // the results of two consecutive steps
+        std::string whole;       // the result of a long text that is normalized in parts
     };
 
     bool empty() const { return steps_.empty(); }
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
-    // `text` (valid UTF-8) after all steps; it may lie in `buffers`. Memory: the text before a step
-    // and behind it, and for normal forms four times the longest run of marks, or of vowels and
-    // finals of Hangul. Throws TextTooLong when a step makes more than 2 GiB of it.
+    // Returns `text` (valid UTF-8) after all steps. The result is a view of `text` or of `buffers`.
+    // Memory: the text before and after a step, and for normal forms four times the longest run of
+    // marks, or of vowels and trailing consonants of Hangul. Throws TextTooLong if the result of a
+    // step exceeds max_text_bytes.
     std::string_view apply(std::string_view text, Buffers& buffers) const;
 
   private:
     std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
 
     std::vector<NormalizerStep> steps_;
-    bool is_local_ = true;  // parts of a text may be normalized alone (stands_alone)
+    bool is_local_ = true;  // a text may be cut before stands_alone() characters
 };
 
 }  // namespace lm::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular expressions of pre-tokenizers, as tokenizer.json files spell them: what is recognised
-// by its text, and written into the tokenizers that are trained here.
+// The regular expressions of pre-tokenizers, exactly as tokenizer.json files spell them. They are
+// recognised by their text, and written into the files of trained tokenizers.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace lm::text::pattern {
 
 #define LM_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LM_SPACES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
-// Words whose capitals come first: o200k and Tekken. `tail` follows each.
+// Words that begin with capitals: o200k and Tekken. `tail` follows each alternative.
 #define LM_CASED(tail)                                                                     \
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" tail \
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)" tail
@@ -28,15 +28,15 @@ inline constexpr std::string_view tekken =
     LM_CASED("") R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" LM_SPACES;
 inline constexpr std::string_view bloom = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
-// tiktoken's own spelling of Llama-3's and Qwen2's. It means the same: possessive quantifiers only
-// keep from going back what going back would not help, and the whitespace before a last line end
-// may as well hold the others.
+// tiktoken's spelling of the patterns of Llama-3 and Qwen2. It matches the same: the possessive
+// quantifiers forbid only backtracking that could not succeed, and \s* before the last line end
+// matches the other line ends too.
 inline constexpr std::string_view cl100k =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 inline constexpr std::string_view cl100k_one_digit =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 
-// DeepSeek's, one after the other.
+// The patterns of DeepSeek, which apply in sequence.
 inline constexpr std::string_view numbers_by_three = R"(\p{N}{1,3})";
 inline constexpr std::string_view han_and_kana = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
 inline constexpr std::string_view deepseek_v3 =
@@ -48,7 +48,7 @@ inline constexpr std::string_view spaced_letters = R"(\s?\p{L}+)";
 inline constexpr std::string_view spaced_punctuation = R"(\s?\p{P}+)";
 inline constexpr std::string_view han_and_hangul = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
 
-// Falcon's last.
+// The last pattern of Falcon.
 inline constexpr std::string_view three_digits = "[0-9][0-9][0-9]";
 
 #undef LM_CASED

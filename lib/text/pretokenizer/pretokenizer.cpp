@@ -24,7 +24,7 @@ class WholeTextPretokenizer : public Pretokenizer {
     u32 left_ = 0;
 };
 
-// Any rule that tells the end of a pre-token from its beginning.
+// For any rule that computes the end of a pre-token from its beginning.
 template <typename PretokenEnd>
 class RulePretokenizer : public Pretokenizer {
   public:
@@ -99,7 +99,7 @@ std::unique_ptr<Pretokenizer> make_scalar_pretokenizer(PretokenizerRule rule) {
                 return bloom_pretoken_end(chars, begin);
             });
     }
-    bug(__FILE__, __LINE__, "unknown split rule");
+    bug(__FILE__, __LINE__, "unknown pre-tokenizer rule {}", static_cast<int>(rule));
 }
 
 std::unique_ptr<Pretokenizer> make_pretokenizer(PretokenizerRule rule) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretokenizers: cutting text into the pre-tokens that BPE merges within. A pre-tokenizer is a
-// stateful walk over one text in constant memory; one per thread, reused from text to text.
+// Pre-tokenizers cut text into pre-tokens; BPE merges within pre-tokens only. A pre-tokenizer walks
+// over one text at a time in constant memory. Each thread has its own and reuses it.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lm::text {
 
-// Part of a tokenizer's digest: new ones go to the end.
+// The values are in the digests of tokenizers: add new ones at the end.
 enum class PretokenizerRule {
     none,  // the whole text is one pre-token
     // GPT-2: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -18,11 +18,11 @@ enum class PretokenizerRule {
     llama3,  // see rules.hpp
     qwen2,
     bloom,
-    starcoder,  // every number is a pre-token; between them GPT-2's, text by text
-    digits,     // the same with runs of numbers as pre-tokens
+    starcoder,  // every number is a pre-token; the text between two numbers is cut as by gpt2
+    digits,     // as starcoder, with runs of numbers as pre-tokens
     o200k,      // see rules.hpp
     tekken,
-    qwen3_5,  // Qwen2's with marks as letters
+    qwen3_5,  // as qwen2, with marks as letters
     // See staged.hpp.
     deepseek_v3,
     deepseek_coder,
@@ -33,18 +33,17 @@ class Pretokenizer {
   public:
     virtual ~Pretokenizer() = default;
 
-    // `text` stays alive and unchanged until the walk is over; shorter than 4 GiB. It should be
-    // valid UTF-8: bytes that are not count as characters of class "other", and nothing worse
-    // happens.
+    // Begins a walk over `text`, which must stay unchanged until the walk ends and be shorter than
+    // 4 GiB. Invalid UTF-8 is safe: each invalid byte counts as a character of class "other".
     virtual void start(std::string_view text) = 0;
 
-    // Writes the ends of the next pre-tokens, ascending, at most `capacity` (at least 128) of them,
-    // and returns how many; 0 when the walk is over. The first pre-token begins at 0, every other
-    // one where its forerunner ended, the last one ends with the text; no pre-token is empty.
+    // Writes the ends of the next pre-tokens, at most `capacity` (at least 128) of them, in
+    // ascending order, and returns their number; 0 at the end of the walk. Pre-tokens are not empty
+    // and cover the text: the first begins at 0, each other one at the end of the previous one.
     virtual i64 next(u32* ends, i64 capacity) = 0;
 };
 
-// The fastest implementation for this machine, and the portable one.
+// Return the fastest implementation for this machine, and the portable one.
 std::unique_ptr<Pretokenizer> make_pretokenizer(PretokenizerRule rule);
 std::unique_ptr<Pretokenizer> make_scalar_pretokenizer(PretokenizerRule rule);
 

@@ -4,7 +4,7 @@
 namespace lm::text {
 namespace {
 
-// Length of the contraction ('s 't 're 've 'm 'll 'd) that `text` begins with, or 0.
+// Returns the length of the contraction ('s 't 're 've 'm 'll 'd) at the start of `text`, or 0.
 u32 gpt2_contraction(std::string_view text) {
     if (text.size() < 2 || text[0] != '\'') return 0;
     const char a = text[1];
@@ -14,8 +14,8 @@ u32 gpt2_contraction(std::string_view text) {
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// A run of whitespace: all of it at the end of the text, else all but its last character, which is
-// left to the next pre-token; a lone character is a pre-token.
+// Returns the end of \s+(?!\S)|\s+ at a run of whitespace: the end of the run, without its last
+// character if another character follows and the run is longer than one character.
 u32 gpt2_space_run_end(const CharReader& chars, u32 begin) {
     u32 end = begin;
     u32 last = begin;
@@ -30,8 +30,9 @@ bool in_both(CharKind kind) {
     return kind == CharKind::caseless || kind == CharKind::mark;
 }
 
-// The end of U*L+ from `at`, or `at`: past all of U when lower case follows; else U gives back
-// what L+ cannot begin with, the capitals behind the last character that is in both.
+// Returns the end of U*L+ at `at`, or `at` for no match. U* takes all characters of U. If lower
+// case follows, L+ begins there. Else U* backtracks to the last character that is in both U and L,
+// and L+ matches it.
 u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     u32 end = at;
     u32 after_both = at;
@@ -51,7 +52,8 @@ u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     return end;
 }
 
-// The same of U+L* where U*L+ does not match: there L* is empty, and U+ capitals.
+// Returns the end of U+L* at `at`, where U*L+ does not match: then L* is empty and U+ matches
+// capitals only.
 u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     for (Char c = chars.at(at); c.length > 0 && kinds[c.code_point] == CharKind::upper;
          c = chars.at(at))
@@ -59,7 +61,7 @@ u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     return at;
 }
 
-// The word at `begin`, or `begin`.
+// Returns the end of the word at `begin`, or `begin`.
 u32 word_end(const CharReader& chars, u32 begin) {
     const KindTable& kinds = kind_table();
     const Char c = chars.at(begin);

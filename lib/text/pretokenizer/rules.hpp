@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre-tokenizers of tokenizer.json files, as hand-written walks over code points. Each function
-// gives the end of the pre-token that begins at `begin` < text size; all are linear in the text.
-// Reader is CharReader or something faster with the same members.
+// The rules of pre-tokenizers as functions over code points, which replace the regular expressions.
+// Each function returns the end of the pre-token that begins at `begin` < text size. The vectorised
+// pre-tokenizers are tested against them. Each walk takes linear time in the text. Reader is
+// CharReader, or a faster class with the same members.
 #pragma once
 
 #include "text/unicode/char_reader.hpp"
@@ -13,13 +14,13 @@ inline bool is_line_end(const Char& c) {
     return c.length == 1 && (c.code_point == '\r' || c.code_point == '\n');
 }
 
-// The letter that `c` is without regard to case; U+017F is an s too.
+// Returns `c` in lower case, of ASCII and of U+017F, which is an s under (?i:).
 inline u32 folded(const Char& c) {
     if (c.code_point == 0x17F) return 's';
     return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32 : c.code_point;
 }
 
-// End of the contraction that begins at the apostrophe `begin`, or `begin`.
+// Returns the end of the contraction that begins at the apostrophe at `begin`, or `begin`.
 template <typename Reader>
 u32 contraction_end(const Reader& chars, u32 begin) {
     const Char a = chars.at(begin + 1);
@@ -43,8 +44,9 @@ u32 digits_end(const Reader& chars, u32 begin, int most) {
     return end;
 }
 
-// A run of whitespace: up to its last line end if it has one; else all of it at the end of the
-// text, all but the last character before something else, and a lone character as it is.
+// Returns the end of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace: after its last line end if it
+// has one; else the end of the run, without its last character if another character follows and the
+// run is longer than one character.
 template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;
@@ -89,7 +91,7 @@ inline bool in_bloom_word(const Char& c) {
     }
 }
 
-// Whether a match begins at `at`; `*first` is where its first word character stands.
+// Whether a match begins at `at`; sets `*first` to the position of its first word character.
 template <typename Reader>
 bool bloom_match(const Reader& chars, u32 at, u32* first) {
     const Char c = chars.at(at);
@@ -97,7 +99,8 @@ bool bloom_match(const Reader& chars, u32 at, u32* first) {
     return in_bloom_word(*first == at ? c : chars.at(*first));
 }
 
-// Behind the last word character; most are letters and numbers.
+// Returns the end of the word. Most word characters are letters and numbers, which the reader skips
+// fast.
 template <typename Reader>
 u32 bloom_word_end(const Reader& chars, u32 at) {
     for (;;) {
@@ -131,7 +134,7 @@ u32 llama3_pretoken_end(const Reader& chars, u32 begin, int most_digits) {
 }
 
 // BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+  where the inner brackets are a nested class: everything but
-// whitespace, "(", ")", "|" and the punctuation listed. What lies between matches is a pre-token
+// whitespace, "(", ")", "|" and the listed punctuation. The text between two matches is a pre-token
 // too.
 template <typename Reader>
 u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
@@ -142,18 +145,18 @@ u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
     return at;
 }
 
-// The end of the pre-token that begins at `begin` < text size.
+// GPT-2: see PretokenizerRule::gpt2.
 u32 gpt2_pretoken_end(const CharReader& chars, u32 begin);
 
-// StarCoder and SmolLM: each character of class number is a pre-token, and each stretch between two
-// of them is cut as a text of its own, so that spaces before a number stay together.
+// StarCoder and SmolLM: each character of class number is a pre-token. The text between two numbers
+// is cut as a separate text, so that the last space before a number stays with the other spaces.
 u32 starcoder_pretoken_end(const CharReader& chars, u32 begin);
-// The same, but characters of class number that stand together are one pre-token.
+// The same, with each run of characters of class number as one pre-token.
 u32 digits_pretoken_end(const CharReader& chars, u32 begin);
 
 struct CasedRule {
-    bool contractions;  // at the end of words
-    int most_digits;
+    bool contractions;  // matched at the end of words
+    int most_digits;    // longest pre-token of numbers, in characters
 };
 
 // With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C the contractions:

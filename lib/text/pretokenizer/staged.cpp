@@ -11,7 +11,7 @@
 namespace lm::text {
 namespace {
 
-// The end of the pre-token that begins at `begin` < text size.
+// Returns the end of the pre-token that begins at `begin` < text size.
 using Stage = u32 (*)(const CharReader& chars, u32 begin);
 
 class StagedPretokenizer final : public Pretokenizer {
@@ -51,8 +51,8 @@ class StagedPretokenizer final : public Pretokenizer {
     struct Level {
         Stage stage;
         CharReader chars{};
-        u32 offset = 0;    // of this level's text in the whole
-        u32 position = 0;  // in this level's text
+        u32 offset = 0;    // begin of the text of this level in the whole text
+        u32 position = 0;  // in the text of this level
 
         void enter(std::string_view text, u32 at) {
             chars = CharReader(text);
@@ -63,11 +63,11 @@ class StagedPretokenizer final : public Pretokenizer {
     };
 
     std::vector<Level> levels_;
-    size_t deepest_ = 0;  // the level that is at work
+    size_t deepest_ = 0;  // the level that is active
 };
 
-// The match that `match_end` finds at `begin` (it gives `begin` where there is none), or the gap up
-// to the next one.
+// Returns the end of the match at `begin`, or of the gap up to the next match. match_end(at)
+// returns the end of the match at `at`, or `at` for none.
 template <typename MatchEnd>
 u32 match_or_gap(const CharReader& chars, u32 begin, MatchEnd match_end) {
     if (const u32 end = match_end(begin); end > begin) return end;
@@ -77,7 +77,7 @@ u32 match_or_gap(const CharReader& chars, u32 begin, MatchEnd match_end) {
     return at;
 }
 
-// The first position from `at` on whose character is not one that `holds`.
+// Returns the first position from `at` on whose character does not satisfy `holds`.
 template <typename Holds>
 u32 run_end(const CharReader& chars, u32 at, Holds holds) {
     for (Char c = chars.at(at); c.length > 0 && holds(c.code_point); c = chars.at(at))
@@ -96,7 +96,7 @@ u32 spaced_run(const CharReader& chars, u32 begin, Holds holds) {
     });
 }
 
-// A run of characters that `holds`, or of others.
+// Returns the end of a run of characters that all satisfy `holds`, or all do not.
 template <typename Holds>
 u32 alike(const CharReader& chars, u32 begin, Holds holds) {
     const bool first = holds(chars.at(begin).code_point);
@@ -148,7 +148,7 @@ bool is_ascii_letter(u32 cp) {
     return (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z';
 }
 
-// DeepSeek-V3's last pattern. Gaps are numbers and characters of no kind.
+// The last pattern of DeepSeek-V3. Gaps contain numbers and characters without a kind.
 u32 deepseek_match_end(const CharReader& chars, u32 begin) {
     const KindTable& kinds = kind_table();
     const auto kind_at = [&](const Char& c) {
@@ -174,7 +174,8 @@ u32 deepseek_match_end(const CharReader& chars, u32 begin) {
     return kind == CharKind::space ? detail::space_run_end(chars, begin) : begin;
 }
 
-// Behind ByteLevel a character is a byte as GPT-2's map shows it: these are shown as numbers.
+// After ByteLevel a character is the spelling of a byte in the byte map. The spellings of
+// these bytes are numbers.
 bool is_numeric_byte(u8 byte) {
     switch (byte) {
         case 0xB2:
@@ -207,7 +208,8 @@ u32 three_digits(const CharReader& chars, u32 begin) {
     return end;
 }
 
-// Each with the pattern in patterns.hpp that it stands for.
+// Each stage stands for a pattern of patterns.hpp, in the order of known_sequences
+// (pretokenizer_component.cpp).
 constexpr Stage deepseek_v3_stages[] = {
     [](const CharReader& chars, u32 begin) { return numbers_by(chars, begin, 3); },
     [](const CharReader& chars, u32 begin) { return alike(chars, begin, is_han_or_kana); },
@@ -240,7 +242,7 @@ std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule) {
         case PretokenizerRule::falcon:
             return std::make_unique<StagedPretokenizer>(falcon_stages);
         default:
-            bug(__FILE__, __LINE__, "no sequence of stages");
+            bug(__FILE__, __LINE__, "pre-tokenizer rule {} has no stages", static_cast<int>(rule));
     }
 }
 

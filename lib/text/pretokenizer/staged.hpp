@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretokenizers that are sequences of others, each of which cuts the pre-tokens of those before it
-// as if each were a text of its own: DeepSeek's and Falcon's.
+// The pre-tokenizers of DeepSeek and Falcon, which are sequences of stages: each stage cuts every
+// pre-token of the previous stage as a separate text.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lm::text {
 
-// Linear in any text, in constant memory.
+// Takes linear time and constant memory. Throws bug() for a rule without stages.
 std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule);
 
 }  // namespace lm::text

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tokenizer.json: objects whose every key is either known or refused by name.
+// Reads the components of a tokenizer.json. A key is either known or refused by name, never
+// ignored.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,16 +16,16 @@ namespace lm::text {
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> format,
                          Args&&... args) {
-    run_error(path, "{} is not supported (lm-preprocess(1) says what is)",
+    run_error(path, "{} is not supported: lm-preprocess(1) lists what is",
               fmt::format(format, std::forward<Args>(args)...));
 }
 
-// One component ({"type": ..., ...}) of a tokenizer.json.
+// One component of a tokenizer.json, an object {"type": ..., ...}.
 class Component {
   public:
     Component(const io::Json& json, const char* what, const std::string& path)
         : json_(&json), what_(what), path_(&path) {
-        if (!json.is_object()) run_error(path, "a {} is not an object", what);
+        if (!json.is_object()) run_error(path, "the {} is not an object", what);
         type_ = io::json_get_or<std::string>(json, "type", "", path);
     }
 
@@ -39,16 +40,16 @@ class Component {
     const io::Json& array(const char* key) const {
         const auto at = json_->find(key);
         if (at == json_->end() || !at->is_array())
-            run_error(*path_, "{} {} has no list '{}'", what_, type_, key);
+            run_error(*path_, "{} {}: '{}' is missing or not a list", what_, type_, key);
         return *at;
     }
-    // The value of `key`; null when it is not there.
+    // Returns the value of `key`, or null if it is missing.
     const io::Json& get(const char* key) const {
         static const io::Json null;
         const auto at = json_->find(key);
         return at == json_->end() ? null : *at;
     }
-    // A key that is none of `known` might change the ids.
+    // Throws Error(failure) for a key that is not in `known`: it might change the ids.
     void only(std::initializer_list<std::string_view> known) const {
         for (const auto& [key, value] : json_->items()) {
             if (key == "type" || std::ranges::find(known, key) != known.end()) continue;

@@ -24,7 +24,7 @@ constexpr KnownForm known_forms[] = {
     {"StripAccents", NormalizerStep::Kind::strip_accents},
 };
 
-// The literal text of a pattern; a regular expression is refused.
+// Returns the literal text of a pattern. Refuses regular expressions.
 std::string literal_pattern(const Component& part) {
     const Json& pattern = part.get("pattern");
     if (!pattern.is_object() || pattern.size() != 1) part.refuse_type();
@@ -74,7 +74,7 @@ void read_steps(const Json& json, const std::string& path, std::vector<Normalize
 
 i32 template_id(const Json& value, const std::string& path) {
     const i64 id = io::json_as<i64>(value, "an id of the post_processor", path);
-    if (id < 0 || id >= i64{1} << 21) run_error(path, "the post_processor has the id {}", id);
+    if (id < 0 || id >= i64{1} << 21) run_error(path, "post_processor: id {} is out of range", id);
     return static_cast<i32>(id);
 }
 
@@ -98,8 +98,7 @@ Template single_template(const Component& part) {
         const auto name = io::json_get<std::string>(token, "id", part.path());
         const Json& tokens = part.get("special_tokens");
         if (!tokens.is_object() || !tokens.contains(name))
-            run_error(part.path(), "post_processor names '{}', which its special_tokens lack",
-                      name);
+            run_error(part.path(), "post_processor: token '{}' is not in its special_tokens", name);
         for (const Json& id : io::json_get<Json>(tokens.at(name), "ids", part.path()))
             (n_texts > 0 ? result.suffix : result.prefix).push_back(template_id(id, part.path()));
     }
@@ -110,7 +109,7 @@ Template single_template(const Component& part) {
 Template one_post_processor(const Json& json, const std::string& path) {
     const Component part(json, "post_processor", path);
     if (part.type() == "TemplateProcessing") return single_template(part);
-    if (part.type() == "ByteLevel") return {};  // trims offsets
+    if (part.type() == "ByteLevel") return {};  // changes offsets only
     if (part.type() != "BertProcessing" && part.type() != "RobertaProcessing") part.refuse_type();
     return {{pair_id(part, "cls")}, {pair_id(part, "sep")}};
 }
@@ -129,7 +128,8 @@ Template read_post_processor(const Json& json, const std::string& path) {
     if (part.type() != "Sequence") return one_post_processor(json, path);
     part.only({"processors"});
     Template whole;
-    for (const Json& inner : part.array("processors")) {  // each around what those before made
+    for (const Json& inner :
+         part.array("processors")) {  // each adds its ids around those of the previous ones
         const Template one = one_post_processor(inner, path);
         whole.prefix.insert(whole.prefix.begin(), one.prefix.begin(), one.prefix.end());
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The components of a tokenizer.json around its model. Each function does exactly what Hugging Face
-// tokenizers does, or throws Error(failure) that names `path` and what is not supported.
+// The normalizer and the post-processor of a tokenizer.json. Each function reads a component such
+// that the ids equal those of Hugging Face tokenizers, or throws Error(failure) with `path` and the
+// unsupported option.
 #pragma once
 
 #include <string>

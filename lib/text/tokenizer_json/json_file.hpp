@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer.json, parsed. Nearly all of it is the model's vocabulary and merges: these stay as
-// simdjson leaves them, the rest is a small document.
+// A parsed tokenizer.json. Nearly all of it is the vocabulary and the merges of the model: these
+// stay elements of simdjson, the rest becomes a small JSON document.
 #pragma once
 
 #include <simdjson.h>
@@ -14,11 +14,12 @@ namespace lm::text {
 
 class TokenizerJsonFile {
   public:
-    // Throws Error(failure) naming `path`.
+    // Reads and parses `path`. Throws Error(failure) with the path.
     explicit TokenizerJsonFile(const std::string& path);
 
-    const io::Json& rest() const { return rest_; }  // all but the two below
-    // Of the model; nothing where there is none of that type. They live as long as this.
+    const io::Json& rest() const { return rest_; }  // everything except vocab() and merges()
+    // The tables of the model, valid as long as this object; nullopt if they are missing or of
+    // another type.
     const std::optional<simdjson::dom::object>& vocab() const { return vocab_; }
     const std::optional<simdjson::dom::array>& merges() const { return merges_; }
 

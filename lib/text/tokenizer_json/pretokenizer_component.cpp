@@ -13,7 +13,8 @@ namespace {
 
 using io::Json;
 
-// A part as a text: the pattern of a Split that isolates its matches, or one of these.
+// A part is represented by a text: the pattern of a Split that isolates its matches, or one of
+// these.
 constexpr std::string_view each_digit = "Digits with individual_digits";
 constexpr std::string_view digit_runs = "Digits";
 constexpr std::string_view punctuation_runs = "Punctuation with behavior Contiguous";
@@ -55,7 +56,7 @@ bool is_known_part(std::string_view part) {
     });
 }
 
-// Patterns of which every character matches something: no text lies between two matches.
+// Whether every character is in a match of the pattern, so that matches have no text between them.
 bool leaves_no_gap(std::string_view regex) {
     constexpr std::string_view complete[] = {
         pattern::gpt2,  pattern::llama3, pattern::qwen2,  pattern::qwen3_5,
@@ -150,7 +151,7 @@ PretokenizerSettings read_pretokenizer(const Json& json, const std::string& path
     for (const Component& part : parts)
         prefix_space |= part.type() == "ByteLevel" && part.flag("add_prefix_space", true);
     if (prefix_space && parts.size() > 1)
-        refuse(path, "ByteLevel with add_prefix_space beside {}", joined(texts));
+        refuse(path, "ByteLevel with add_prefix_space in a sequence of {}", joined(texts));
     return {known->rule, prefix_space};
 }
 

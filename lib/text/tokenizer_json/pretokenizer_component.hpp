@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre_tokenizer of a tokenizer.json, read and written.
+// Reads and writes the pre_tokenizer of a tokenizer.json.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace lm::text {
 
 struct PretokenizerSettings {
     PretokenizerRule rule;
-    bool prefix_space;
+    bool prefix_space;  // prepend a space to the text
 };
 PretokenizerSettings read_pretokenizer(const io::Json& json, const std::string& path);
 
-// How a tokenizer.json asks for `rule`.
+// Returns the pre_tokenizer component for `rule`.
 io::OrderedJson pretokenizer_json(PretokenizerRule rule);
 io::OrderedJson byte_level_json(bool use_regex);
 

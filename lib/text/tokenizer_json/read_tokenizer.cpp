@@ -32,14 +32,15 @@ class Reader {
 
     BpeTokenizerParts read() {
         if (!json_.is_object() || !json_.contains("model"))
-            run_error(path_, "is not a tokenizer.json: it has no model");
+            run_error(path_, "not a tokenizer.json: the key 'model' is missing");
         const Component whole(json_, "tokenizer", path_);
         check_keys();
         const auto version = io::json_get<std::string>(json_, "version", path_);
-        if (version != "1.0") run_error(path_, "has version {}, only 1.0 is known", version);
+        if (version != "1.0")
+            run_error(path_, "version {} is not supported: expected 1.0", version);
         for (const char* key : {"truncation", "padding"}) {
             if (!whole.get(key).is_null())
-                note("{}: '{}' is not done: every text becomes all of its ids", path_, key);
+                note("{}: '{}' is ignored: every text is encoded in full", path_, key);
         }
         parts_.type = "HFTokenizer";
         parts_.origin = path_;
@@ -63,7 +64,7 @@ class Reader {
     void check_keys() const {
         constexpr std::string_view known[] = {
             "version",    "truncation",    "padding",        "added_tokens", "model",
-            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // which changes no id
+            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // changes no id
         };
         for (const auto& [key, value] : json_.items()) {
             if (std::ranges::find(known, key) == std::end(known))
@@ -73,8 +74,8 @@ class Reader {
 
     void read_model(const Component& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
-        // Every byte has a token (BpeTokenizer sees to it), so that nothing is ever unknown, and
-        // unk_token, fuse_unk and byte_fallback change no id.
+        // unk_token, fuse_unk and byte_fallback change no id: every byte has a token (BpeTokenizer
+        // checks it), so that no text is unknown.
         model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                     "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
         const Json& dropout = model.get("dropout");
@@ -85,10 +86,11 @@ class Reader {
             if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
         }
         parts_.ignore_merges = model.flag("ignore_merges");
-        if (!file_.vocab()) run_error(path_, "'vocab' is not an object of token: id");
+        if (!file_.vocab()) run_error(path_, "'vocab' is missing or not an object of token: id");
         read_vocab(*file_.vocab());
         index_.emplace(parts_.files.tokens, path_);
-        if (!file_.merges()) run_error(path_, "model {} has no list 'merges'", model.type());
+        if (!file_.merges())
+            run_error(path_, "model {}: 'merges' is missing or not a list", model.type());
         read_merges(*file_.merges());
         warn_of_no_merges();
     }
@@ -100,12 +102,12 @@ class Reader {
         parts_.files.merges = reader.finish();
     }
 
-    // Hugging Face tokenizers take it too; but a vocabulary that was learned has lost something.
+    // Hugging Face tokenizers accepts such a file too, but the merges of a large vocabulary were
+    // lost.
     void warn_of_no_merges() const {
         constexpr i64 most_of_bytes = 1024;  // all bytes and many special tokens
         if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > most_of_bytes) {
-            warn("{}: has a vocabulary of {} tokens and no merges: text becomes single bytes",
-                 path_, n_vocab_);
+            warn("{}: {} tokens and no merges: text is encoded as single bytes", path_, n_vocab_);
         }
     }
 
@@ -114,12 +116,13 @@ class Reader {
         tokens.resize(std::min(vocab.size(), static_cast<size_t>(most_ids)));
         for (const auto& [token, value] : vocab) {
             const i64 id = value.is_int64() ? i64{value} : -1;
-            if (id < 0 || id >= most_ids) run_error(path_, "token '{}' has no usable id", token);
+            if (id < 0 || id >= most_ids)
+                run_error(path_, "token '{}': id is not an integer from 0 to 2097151", token);
             ++n_vocab_;
             const auto at = static_cast<size_t>(id);
             if (at >= tokens.size()) tokens.resize(at + 1);
             if (!tokens[at].empty())
-                run_error(path_, "id {} stands twice ('{}' and '{}')", id, tokens[at], token);
+                run_error(path_, "duplicate id {} (tokens '{}' and '{}')", id, tokens[at], token);
             tokens[at] = token;
         }
     }
@@ -132,13 +135,13 @@ class Reader {
             std::string_view left, right;
             if (pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
                 pair.at(1).get(right) != simdjson::SUCCESS)
-                run_error(where(), "is not a pair of tokens");
+                run_error(where(), "not a pair of tokens");
             return merges.add(left, right, where);
         }
         const bool is_text = merge.get(text) == simdjson::SUCCESS;
         const size_t space = text.find(' ');
         if (!is_text || space == text.npos || text.find(' ', space + 1) != text.npos)
-            run_error(where(), "is not a pair of tokens");
+            run_error(where(), "not a pair of tokens");
         merges.add(text.substr(0, space), text.substr(space + 1), where);
     }
 
@@ -153,7 +156,7 @@ class Reader {
         token.single_word = part.flag("single_word");
         token.lstrip = part.flag("lstrip");
         token.rstrip = part.flag("rstrip");
-        if (token.content.empty()) run_error(path_, "an added token is empty");
+        if (token.content.empty()) run_error(path_, "an added token has empty content");
         const auto [known, is_new] = added_.emplace(token.content, parts_.added.size());
         if (is_new) check_id(token.content, id);
         token.id = static_cast<i32>(id);
@@ -162,25 +165,27 @@ class Reader {
         parts_.added.push_back(std::move(token));
     }
 
-    // Hugging Face tokenizers passes over a token that it has.
+    // Hugging Face tokenizers ignores a duplicate. One with other flags or another id is an error
+    // here.
     void check_again(const AddedToken& token, const AddedToken& before) const {
         if (token != before)
-            run_error(path_, "the added token '{}' stands twice, with other flags or another id",
+            run_error(path_, "added token '{}' has a duplicate with other flags or another id",
                       token.content);
     }
 
-    // The vocabulary's id where it has the token, else the next free one: Hugging Face tokenizers
-    // gives that, whatever the file says.
+    // Hugging Face tokenizers ignores the id of the file: an added token gets its id in the
+    // vocabulary, else the next free id. A file with another id is an error here.
     void check_id(const std::string& content, i64 id) {
         const i32 in_vocab = index_->find(content);
         const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
         if (id != expected)
-            run_error(path_, "added token '{}' has id {}, where {} is due", content, id, expected);
+            run_error(path_, "added token '{}': expected id {}, got {}", content, expected, id);
         next_added_ = std::max(next_added_, id + 1);
     }
 
-    // transformers makes an added token of what stands in the vocabulary alone, and a new one,
-    // behind all others, of what does not: that changes what is trained, and is not done.
+    // Adds a token of tokenizer_config.json. Like transformers it makes an added token of a token
+    // that is in the vocabulary only. For one that is not in the vocabulary transformers extends
+    // the vocabulary; here it is ignored, as the vocabulary size of a model must not depend on it.
     void add_named(AddedToken token) {
         if (token.content.empty() || added_.contains(token.content)) return;
         token.id = index_->find(token.content);
@@ -193,8 +198,7 @@ class Reader {
     void check_normalized(const AddedToken& token) const {
         Normalizer::Buffers buffers;
         if (token.normalized && parts_.normalizer.apply(token.content, buffers).empty())
-            refuse(path_, "the added token '{}', of which the normalizer leaves nothing,",
-                   token.content);
+            refuse(path_, "added token '{}', which the normalizer makes empty,", token.content);
     }
 
     void check_template(const Template& around) const {
@@ -202,7 +206,8 @@ class Reader {
         for (const auto* ids : {&around.prefix, &around.suffix}) {
             for (const i32 id : *ids) {
                 if (id >= n)
-                    run_error(path_, "the post_processor has the id {}: there are only {}", id, n);
+                    run_error(path_, "post_processor: id {} is out of range, the tokenizer has {}",
+                              id, n);
             }
         }
     }
@@ -212,11 +217,12 @@ class Reader {
         return at == added_.end() ? std::nullopt : std::optional(parts_.added[at->second].id);
     }
 
-    // What Hugging Face keeps beside tokenizer.json; else the usual names.
+    // Returns the id of eos_token, else of the first usual name that is an added token.
     std::optional<i32> find_eod(const NamedTokens& named) const {
         if (named.eos) {
             if (const auto id = added_id(*named.eos)) return id;
-            run_error(named.eos_path, "eos_token is '{}', which {} has not: give one of its tokens",
+            run_error(named.eos_path,
+                      "eos_token '{}' is not an added token of {}: set it to one of them",
                       *named.eos, path_);
         }
         for (const std::string_view name : end_of_document_names) {
@@ -229,10 +235,10 @@ class Reader {
     TokenizerJsonFile file_;
     const Json& json_;
     BpeTokenizerParts parts_;
-    std::unordered_map<std::string, size_t> added_;  // where each content is in parts_.added
-    std::optional<TokenIndex> index_;                // of the model's tokens
-    i64 n_vocab_ = 0;                                // tokens of the model
-    i64 next_added_ = 0;                             // the id behind the largest added token
+    std::unordered_map<std::string, size_t> added_;  // content to index in parts_.added
+    std::optional<TokenIndex> index_;                // token spellings of the model
+    i64 n_vocab_ = 0;                                // tokens of the model, without holes
+    i64 next_added_ = 0;                             // the largest id of an added token + 1
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face's tokenizer.json for byte-level BPE: everything in it is either done exactly or
-// refused by name; nothing is skipped.
+// Reads Hugging Face's tokenizer.json for byte-level BPE. Each part of the file is either applied
+// exactly or refused by name, never ignored.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace lm::text {
 
-// Hugging Face's tokenizer.json (or the directory it lies in): byte-level BPE with the
-// pre-tokenizers of pretokenizer.hpp, added tokens with their flags, ignore_merges, templates,
-// Unicode normal forms and the other simple normalizers. Throws Error(failure) that names whatever
-// else the file asks for. The end of document is eos_token of a tokenizer_config.json or
-// special_tokens_map.json beside it, else the first of end_of_document_names (special_tokens.hpp)
-// that is an added token. Ids without a token are allowed.
+// Loads a tokenizer.json, or the one in the directory `path`: byte-level BPE with the
+// pre-tokenizers of pretokenizer.hpp, added tokens with their flags, ignore_merges, templates, and
+// the normalizers of normalizer.hpp. Throws Error(failure) with the name of any other option of the
+// file. The end of document is eos_token of tokenizer_config.json or special_tokens_map.json in the
+// same directory, else the first of end_of_document_names (special_tokens.hpp) that is an added
+// token. Ids without a token are allowed.
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
 
 }  // namespace lm::text

@@ -17,22 +17,22 @@ constexpr const char* roles[] = {"bos_token", "eos_token", "unk_token", "sep_tok
                                  "pad_token", "cls_token", "mask_token"};
 constexpr const char* other_tokens = "additional_special_tokens";
 
-// A file beside the tokenizer.json; empty where there is none.
-struct Beside {
+// A file in the directory of the tokenizer.json. A missing file reads as an empty object.
+struct NeighbourFile {
     std::string path;
     Json json = Json::object();
 
-    Beside(const std::string& tokenizer, const char* name)
+    NeighbourFile(const std::string& tokenizer, const char* name)
         : path((std::filesystem::path(tokenizer).parent_path() / name).string()) {
         if (!io::exists(path)) return;
         json = io::read_json(path);
-        if (!json.is_object()) run_error(path, "is not a JSON object");
+        if (!json.is_object()) run_error(path, "not a JSON object");
     }
-    // Null where it says nothing.
+    // Returns the value of `key`, or null if it is missing.
     Json get(const char* key) const { return json.contains(key) ? json[key] : Json(); }
 };
 
-// A text, or an object with flags.
+// Reads a token, which is a string or an object with flags.
 AddedToken token_of(const Json& json, const char* key, const std::string& path) {
     AddedToken token;
     if (json.is_object() && json.contains("content") && json["content"].is_string()) {
@@ -45,27 +45,27 @@ AddedToken token_of(const Json& json, const char* key, const std::string& path) 
     } else if (json.is_string()) {
         token.content = json.get<std::string>();
     } else {
-        run_error(path, "{} is {}: neither a text nor an object with a text 'content'", key,
+        run_error(path, "{}: expected a string or an object with a string 'content', got {}", key,
                   json.dump());
     }
     return token;
 }
 
-void add_others(const Beside& file, std::vector<AddedToken>& tokens) {
+void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
     for (const Json& json : file.get(other_tokens))
         tokens.push_back(token_of(json, other_tokens, file.path));
 }
 
 }  // namespace
 
-// As transformers: special_tokens_map.json, which older versions wrote, counts before
-// tokenizer_config.json, unless that lists the added tokens. Those come first: a token that stands
-// there has the flags from there.
+// As in transformers, special_tokens_map.json, which older versions wrote, overrides
+// tokenizer_config.json unless the latter lists the added tokens. A token in that list has its
+// flags from there: the caller uses the first of equal tokens.
 NamedTokens read_named_tokens(const std::string& path) {
     constexpr const char* list = "added_tokens_decoder";
-    const Beside config(path, "tokenizer_config.json");
+    const NeighbourFile config(path, "tokenizer_config.json");
     NamedTokens named;
-    std::optional<Beside> map;
+    std::optional<NeighbourFile> map;
     if (config.json.contains(list)) {
         for (const Json& json : config.json[list])
             named.tokens.push_back(token_of(json, list, config.path));
@@ -74,7 +74,7 @@ NamedTokens read_named_tokens(const std::string& path) {
     }
     for (const char* role : roles) {
         const bool is_mapped = map && !map->get(role).is_null();
-        const Beside& file = is_mapped ? *map : config;
+        const NeighbourFile& file = is_mapped ? *map : config;
         const Json json = file.get(role);
         if (json.is_null()) continue;
         AddedToken token = token_of(json, role, file.path);

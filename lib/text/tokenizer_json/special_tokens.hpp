@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files beside a tokenizer.json say of special tokens: tokenizer_config.json and
-// special_tokens_map.json, which transformers reads and Hugging Face tokenizers does not know.
+// The special tokens that tokenizer_config.json and special_tokens_map.json define, in the
+// directory of a tokenizer.json. transformers reads these files, Hugging Face tokenizers does not.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,15 @@ namespace lm::text {
 
 struct NamedTokens {
     std::optional<std::string> eos;
-    std::string eos_path;            // of the file that says so
-    std::vector<AddedToken> tokens;  // without ids; some may stand twice
+    std::string eos_path;            // the file that defines eos
+    std::vector<AddedToken> tokens;  // without ids, possibly with duplicates
 };
 
-// Of the tokenizer.json `path`. Throws Error(failure) naming the file that is wrong.
+// Reads the files in the directory of the tokenizer.json `path`. Throws Error(failure) with the
+// path of an invalid file.
 NamedTokens read_named_tokens(const std::string& path);
 
-// The first of these that is an added token is the end of document, where nothing else says so.
+// Without eos the end of document is the first of these names that is an added token.
 inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
                                                              "<|end_of_text|>"};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing a trained tokenizer: vocab.json and merges.txt as GPT-2 has them, tokenizer.json and
+// Formats a trained tokenizer as vocab.json and merges.txt for GPT-2, and as tokenizer.json and
 // tokenizer_config.json for Hugging Face.
 #pragma once
 
@@ -14,12 +14,12 @@
 namespace lm::text {
 
 struct TokenizerDesign {
-    std::vector<std::string> special;  // the first tokens, in this order
+    std::vector<std::string> special;  // they get the first ids, in this order
     PretokenizerRule rule = PretokenizerRule::gpt2;
     std::optional<NormalizerStep::Kind> form;  // one of the four normal forms
 };
 
-// The text of each file.
+// Each function returns the text of one file.
 std::string vocab_json(const TrainedBpe& bpe);
 std::string merges_txt(const TrainedBpe& bpe);
 std::string tokenizer_json(const TrainedBpe& bpe, const TokenizerDesign& design);

@@ -107,7 +107,7 @@ bool is_word_char(u32 cp) {
     return class_table_with_marks()[cp] == CharClass::letter || is_in(other_word_characters, cp);
 }
 
-// Unicode 11 and 12 made a mark of one character and letters of two.
+// Unicode 11 and 12 changed U+111C9 to a mark, and U+1CF2 and U+1CF3 to letters.
 bool is_unicode_9_mark(u32 cp) {
     if (cp == 0x111C9) return false;
     if (cp == 0x1CF2 || cp == 0x1CF3) return true;

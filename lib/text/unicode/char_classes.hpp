@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pre-tokenizers ask of characters: the classes \p{L}, \p{N} and \s (White_Space) that the
-// regular expressions of GPT-2 and its descendants are made of, and finer kinds for some of these.
+// Character classes for pre-tokenizers: \p{L}, \p{N} and \s (White_Space), of which the regular
+// expressions of GPT-2 and its successors consist, and finer kinds for some of them.
 #pragma once
 
 #include <string_view>
@@ -26,10 +26,10 @@ enum class CharKind : u8 {
     symbol
 };
 
-// The version of the Unicode Character Database behind the tables: "16.0.0".
+// Returns the version of the Unicode Character Database that the tables come from: "16.0.0".
 std::string_view unicode_version();
 
-// A value for every code point.
+// A value for every code point, in two levels: equal pages of 256 code points are stored once.
 template <typename Value>
 class CodePointTable {
   public:
@@ -45,21 +45,23 @@ class CodePointTable {
 using ClassTable = CodePointTable<CharClass>;
 using KindTable = CodePointTable<CharKind>;
 
-// Built at the first call; loops take the reference once.
+// The tables are built at the first call. Loops keep the reference.
 const ClassTable& class_table();
-const ClassTable& class_table_with_marks();  // where marks are letters
+const ClassTable& class_table_with_marks();  // marks count as letters
 const KindTable& kind_table();
 
-// What Hugging Face's pre-tokenizer Punctuation means by it: ASCII's and \p{P} of Unicode 8.
+// Whether Hugging Face's pre-tokenizer Punctuation splits at the character: punctuation and symbols
+// of ASCII, and \p{P} of Unicode 8.
 bool is_split_punctuation(u32 code_point);
 
-// A word character, \w as the regular expressions of Rust mean it: what single_word of added tokens
-// asks for.
+// Whether the character is \w in the regular expressions of Rust. The flag single_word of added
+// tokens tests for it.
 bool is_word_char(u32 code_point);
 
 bool is_unicode_9_mark(u32 code_point);
 
-// Marks, characters that normal forms change or move, and parts of such, that came after Unicode 9.
+// Whether the character was added after Unicode 9 and is a mark, a character that normal forms
+// change or reorder, or a part of such a character.
 bool is_newer_than_unicode_9(u32 code_point);
 
 }  // namespace lm::text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading text character by character with its class: what the scalar pre-tokenizers walk on.
+// Reads a text by characters and their classes, for the scalar pre-tokenizers.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace lm::text {
 
 struct Char {
-    u32 code_point;  // U+FFFD for a broken byte
+    u32 code_point;  // U+FFFD for an invalid byte
     u32 length;      // 0 at the end of the text
     CharClass cls;
 };
@@ -32,7 +32,7 @@ class CharReader {
         return {d.code_point, static_cast<u32>(d.length), (*classes_)[d.code_point]};
     }
 
-    // The first position from `position` on whose character is not of class `cls`.
+    // Returns the first position from `position` on whose character is not of class `cls`.
     u32 skip(u32 position, CharClass cls) const {
         for (Char c = at(position); c.length > 0 && c.cls == cls; c = at(position))
             position += c.length;

@@ -24,6 +24,9 @@ LM_AES_INLINE __m128i register_of(const void* bytes) {
     return _mm_load_si128(static_cast<const __m128i*>(bytes));
 }
 
+// A key is one register. Two rounds of AES make every byte of the hash depend on every byte of the
+// key: a round mixes within columns of four bytes and shifts the rows by different numbers of
+// columns (FIPS 197, section 5.1). The constant is a round key, any number with enough set bits.
 LM_AES_INLINE u32 hash_of(__m128i key) {
     const __m128i once = _mm_aesenc_si128(key, _mm_set1_epi64x(0x1F83'D9AB'5BE0'CD19));
     return static_cast<u32>(_mm_cvtsi128_si32(_mm_aesenc_si128(once, key)));
@@ -75,7 +78,7 @@ struct Aes {
     __attribute__((target("avx2,aes,bmi,bmi2,popcnt,avx512f,avx512bw,avx512vl,vaes"), \
                    always_inline)) inline
 
-// The 16 bytes at each of four places of a text.
+// Loads the 16 bytes at each of four offsets of a text.
 LM_VAES_INLINE __m512i four_of(const char* text, u32 a, u32 b, u32 c, u32 d) {
     const auto at = [&](u32 place) { return reinterpret_cast<const __m128i*>(text + place); };
     __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(at(a)));
@@ -84,8 +87,10 @@ LM_VAES_INLINE __m512i four_of(const char* text, u32 a, u32 b, u32 c, u32 d) {
     return _mm512_inserti32x4(four, _mm_loadu_si128(at(d)), 3);
 }
 
-// Their keys: bytes behind the end cleared, the length (0xFF for 16 and more) as the last one.
-// `lengths` are at most 16.
+// Returns the keys of four pre-tokens: clears the bytes after their ends and sets the last byte to
+// the length, or to 0xFF for 16 and more. `lengths` has four numbers of at most 16. lane[i] selects
+// for each 32-bit word the pre-token that it belongs to, so that permutexvar repeats a number four
+// times.
 LM_VAES_INLINE __m512i keys_of(__m512i bytes, __m128i lengths) {
     const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     const __m512i position =
@@ -104,7 +109,7 @@ struct Wide {
     using Cache = PretokenCache<Id>;
     using Batch = PretokenBatch<Id>;
 
-    // Four pre-tokens at a time.
+    // Four pre-tokens at a time; the last one to three are done by Aes::load, with the same hash.
     LM_VAES static void load(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache) {
         const __m512i constant = _mm512_set1_epi64(0x1F83'D9AB'5BE0'CD19);
         const __m256i entries = _mm256_set1_epi64x(reinterpret_cast<long long>(cache.entries()));
@@ -138,14 +143,15 @@ struct Wide {
             batch.long_pretokens[batch.n_long++] = static_cast<u32>(i) + _tzcnt_u32(which);
     }
 
-    // Sixteen at a time, the last ones of them perhaps beyond `n`: whatever `at` and `keys` hold
-    // there, it is readable, and not asked for.
+    // Sixteen at a time. The last ones may be beyond `n`: `at` and `keys` have `slack` valid
+    // entries there, whose results are masked. The compressed store writes 16 indices and advances
+    // by the number found.
     LM_VAES static i64 find_missing(const Batch& batch, i64 i, i64 n, u32* missing) {
         const __m512i steps =
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         i64 found = 0;
         for (; i < n; i += 16) {
-            u32 differ = 0;  // two bits a pre-token
+            u32 differ = 0;  // two bits a pre-token, one for each half of the key
             for (i64 k = 0; k < 16; k += 4) differ |= compare_four(batch, i + k) << (2 * k);
             const u32 which = _pext_u32(differ | differ >> 1, 0x5555'5555) &
                               _bzhi_u32(0xFFFF, static_cast<u32>(std::min<i64>(n - i, 16)));
@@ -167,7 +173,7 @@ struct Wide {
     }
 };
 
-// What clang 14 cannot ask __builtin_cpu_supports for (Intel's manual, volume 2, CPUID).
+// __builtin_cpu_supports of clang 14 has no names for these two (Intel SDM, volume 2, CPUID).
 bool knows_aes() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_AES) != 0;
@@ -212,7 +218,7 @@ bool has_wide_aes() {
 }
 template <typename Id>
 PretokenLoops<Id> aes_loops(bool) {
-    bug(__FILE__, __LINE__, "no AES here");
+    bug(__FILE__, __LINE__, "AES loops on a machine without AES");
 }
 template PretokenLoops<u16> aes_loops(bool);
 template PretokenLoops<i32> aes_loops(bool);

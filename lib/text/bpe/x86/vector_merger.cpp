@@ -20,8 +20,26 @@
 namespace lm::text {
 namespace {
 
-// The table of merges for numbers of 16 or of 32 bits, and those that stand for no token and no
-// rank.
+// The algorithm. A lane holds one pre-token: its tokens, and ranks[i], the rank of the merge of
+// tokens i and i + 1. A step does one merge:
+//   1. Insert the ranks of the two pairs that the previous merge created. Their look-ups were
+//   prefetched
+//      in that step, and the steps of the other seven lanes ran meanwhile, so the slots are in the
+//      cache.
+//   2. Find the minimum of the ranks by a horizontal minimum, and its leftmost position by
+//   comparing all
+//      ranks with it. That is the merge that BPE does next: lowest rank, leftmost first.
+//   3. Replace the left token by the result, and remove the right token and its rank: all elements
+//   after
+//      it move one position to the left (vpcompress, or a shift by one element in the wide
+//      registers).
+//   4. Start the look-ups of (previous token, result) and (result, next token).
+// Invariant between steps: tokens and ranks fill the register from the left without holes; all
+// positions after them hold no_token and no_rank, and so do the elements before and after the
+// register in memory. So the first and the last token need no special case: a pair with no_token
+// has no rank.
+
+// The table of merges for numbers of 16 or of 32 bits, and the values for no token and no rank.
 template <typename Number>
 struct Ranks;
 
@@ -52,7 +70,11 @@ struct Ranks<u32> {
     }
 };
 
-// `width` numbers in registers.
+// Operations on `width` numbers in registers. Bit i of a mask stands for number i.
+//   set: replaces the numbers at the bits `at` by `value`.
+//   remove: removes the number at the one bit `which`; `last` enters at the right end.
+//   equal: the bits of the numbers that equal `value`.
+//   least_of: the minimum, in the lowest element.
 template <typename Number, size_t width>
 struct Words;
 
@@ -71,7 +93,6 @@ struct Words<u16, 16> {
     LM_VBMI2_INLINE static Register set(Register values, u64 at, __m128i value) {
         return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
     }
-    // Those behind the bit `which` move to the left, and `last` comes in behind them.
     LM_VBMI2_INLINE static Register remove(Register values, u64 which, u32 last) {
         return _mm256_mask_compress_epi16(_mm256_set1_epi16(static_cast<short>(last)),
                                           static_cast<__mmask16>(~which), values);
@@ -85,7 +106,7 @@ struct Words<u16, 16> {
     }
 };
 
-// One register of 64 bytes.
+// The same operations on one register of 64 bytes.
 template <typename Number>
 struct Whole;
 
@@ -97,9 +118,12 @@ struct Whole<u16> {
     LM_VBMI2_INLINE static __m512i set(__m512i values, u64 at, __m128i value) {
         return _mm512_mask_broadcastw_epi16(values, static_cast<__mmask32>(at), value);
     }
-    // Those at the bits `which` become the ones behind them, the last one the first of `behind`.
-    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i behind) {
-        const __m512i joined = _mm512_alignr_epi32(behind, values, 1);  // two numbers further
+    // Replaces each number at the bits `which` by its right neighbour; that of the last number is
+    // the first number of `following`. There is no vpalignr by 16-bit elements across lanes, so
+    // alignr by 32 bits and two shifts within 32-bit elements do it.
+    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i following) {
+        const __m512i joined =
+            _mm512_alignr_epi32(following, values, 1);  // the numbers two positions on
         const __m512i shifted =
             _mm512_or_si512(_mm512_srli_epi32(values, 16), _mm512_slli_epi32(joined, 16));
         return _mm512_mask_mov_epi16(values, static_cast<__mmask32>(which), shifted);
@@ -126,8 +150,9 @@ struct Whole<u32> {
     LM_VBMI2_INLINE static __m512i set(__m512i values, u64 at, __m128i value) {
         return _mm512_mask_broadcastd_epi32(values, static_cast<__mmask16>(at), value);
     }
-    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i behind) {
-        return _mm512_mask_alignr_epi32(values, static_cast<__mmask16>(which), behind, values, 1);
+    LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i following) {
+        return _mm512_mask_alignr_epi32(values, static_cast<__mmask16>(which), following, values,
+                                        1);
     }
     LM_VBMI2_INLINE static u64 equal(__m512i values, __m128i value) {
         return _mm512_cmpeq_epi32_mask(values, _mm512_broadcastd_epi32(value));
@@ -146,7 +171,7 @@ struct Whole<u32> {
     }
 };
 
-// All others: some whole registers.
+// Other widths: several whole registers.
 template <typename Number, size_t width>
 struct Words {
     using W = Whole<Number>;
@@ -171,10 +196,10 @@ struct Words {
         return values;
     }
     LM_VBMI2_INLINE static Register remove(Register values, u64 which, u32 last) {
-        const u64 moved = 0 - which;
+        const u64 moved = 0 - which;  // the bit `which` and all higher ones
         for (size_t i = 0; i < n; ++i) {
-            const __m512i behind = i + 1 < n ? values.parts[i + 1] : W::all(last);
-            values.parts[i] = W::shift(values.parts[i], moved >> (i * each), behind);
+            const __m512i following = i + 1 < n ? values.parts[i + 1] : W::all(last);
+            values.parts[i] = W::shift(values.parts[i], moved >> (i * each), following);
         }
         return values;
     }
@@ -190,7 +215,8 @@ struct Words {
     }
 };
 
-// Sixteen bytes and the sixteen that begin with the second of them.
+// Sixteen bytes, and the sixteen bytes from the second of them on: the left and right bytes of all
+// pairs.
 struct Bytes {
     __m128i first, second;
 };
@@ -218,16 +244,16 @@ LM_VBMI2_INLINE void store_sixteen(u32* to, __m512i values) {
     _mm512_store_si512(to, values);
 }
 
-// Tokens and ranks stand from the left on, and nothing around them. ranks[i] is that of tokens i
-// and i + 1.
+// The state of one pre-token. `around` leaves room for one no_token before and after the tokens,
+// with the tokens aligned to a cache line.
 template <typename Number, size_t width>
 struct alignas(64) Lane {
-    static constexpr size_t room = 64 / sizeof(Number);  // for one token, aligned
+    static constexpr size_t room = 64 / sizeof(Number);  // elements before and after the tokens
 
     Number around[room + width + room];
     Number ranks[width];
-    // Where the last merge was, as a bit, and the pairs that it made: their ranks are still to
-    // come.
+    // The position of the last merge as a bit, 0: none yet; and the pending look-ups of the pairs
+    // that it created, (previous token, result) and (result, next token).
     u64 merged;
     typename Ranks<Number>::Probe before, after;
     size_t pretoken;
@@ -252,7 +278,9 @@ class VectorMerger : public PretokenMerger {
   private:
     static constexpr size_t n_lanes = 8;
 
-    // Those of `least` to `most` bytes.
+    // Merges the pre-tokens of `least` to `most` bytes. Each of the first n lanes holds a
+    // pre-token; a lane whose pre-token is done takes the next one, or is swapped to the end when
+    // there are no more.
     template <size_t width, typename Pretoken, typename Ids>
     LM_VBMI2_INLINE void merge_those(std::span<const Pretoken> pretokens, u32 least, u32 most,
                                      Ids* out, std::array<Lane<Number, width>, n_lanes>& own) {
@@ -286,6 +314,9 @@ class VectorMerger : public PretokenMerger {
         }
     }
 
+    // Loads a pre-token: its bytes become the first tokens by gathers from the tables of single
+    // bytes and of pairs of bytes. The masks keep no_token after the last byte and no_rank after
+    // the last pair.
     template <size_t width, typename Pretoken>
     LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Pretoken> pretokens,
                                size_t pretoken) {
@@ -314,19 +345,24 @@ class VectorMerger : public PretokenMerger {
         operations_ += n;
     }
 
-    // Makes the next merge; false when there is none.
+    // Does one merge as described at the top of the file. Returns false if no pair has a rank.
     template <size_t width>
     LM_VBMI2_INLINE bool step(Lane<Number, width>& lane) {
         using W = Words<Number, width>;
         using R = Ranks<Number>;
+        // 1. The pair with the previous token is one position to the left of the merge. For a merge
+        // at position 0 and before the first merge the masks are 0. A probe that fails has a rank
+        // of at least no_rank, which saturation (16 bits) or a minimum (32 bits) turns into
+        // no_rank.
         auto ranks = W::set(W::load(lane.ranks), lane.merged >> 1, R::rank_of(lane.before));
         ranks = W::set(ranks, lane.merged, R::rank_of(lane.after));
-        // The smallest, where it stands leftmost.
+        // 2.
         const __m128i least = W::least_of(ranks);
         const u32 rank = static_cast<Number>(_mm_cvtsi128_si32(least));
         const auto at = static_cast<u32>(_tzcnt_u64(W::equal(ranks, least)));
         operations_ += 3;
         if (rank == R::no_rank) return false;
+        // 3.
         const u64 here = u64{1} << at, right = here << 1;
         const auto id = static_cast<u32>(model_->result(rank));
         Number* const tokens = lane.tokens();
@@ -334,6 +370,7 @@ class VectorMerger : public PretokenMerger {
         W::store(tokens, W::set(W::remove(W::load(tokens), right, R::no_token), here,
                                 _mm_cvtsi32_si128(static_cast<int>(id))));
         W::store(lane.ranks, W::remove(ranks, right, R::no_rank));
+        // 4.
         lane.merged = here;
         lane.before = R::probe(*model_, before, id);
         lane.after = R::probe(*model_, id, after);
@@ -347,8 +384,9 @@ class VectorMerger : public PretokenMerger {
         using W = Words<Number, width>;
         const auto tokens = W::load(lane.tokens());
         W::store_ids(out.ids, tokens);
-        const u64 behind = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token));
-        out.count = std::min<u32>(static_cast<u32>(_tzcnt_u64(behind)), width);
+        // The first no_token ends the ids; without one all `width` positions are ids.
+        const u64 ends = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token));
+        out.count = std::min<u32>(static_cast<u32>(_tzcnt_u64(ends)), width);
     }
 
     const BpeModel* model_;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Piece starts in up to 64 bytes of ASCII, by bit operations, for the pre-tokenizers of BLOOM and
-// Llama-3. A block begins where a pre-token begins, and these regular expressions never look back:
-// so no state goes from block to block. Bit i is the byte i of the block.
+// The starts of pre-tokens in up to 64 bytes of ASCII by bit operations, for the pre-tokenizers of
+// BLOOM and Llama-3. Bit i stands for byte i of the block. A block begins where a pre-token begins,
+// and the patterns never look back, so that no state passes from block to block. Idioms, with x a
+// mask of a class:
+//   x & ~(x << 1)  the first byte of each run
+//   x & ~(x >> 1)  the last byte of each run
+//   x + y          the carry passes through a run of x that y meets at its first byte
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -14,8 +18,8 @@ namespace lm::text {
 struct AsciiBlock {
     u64 letter, number, space, line_end, blank, apostrophe;
     u64 stop;     // BLOOM's punctuation: ( ) | . , ! ?
-    u32 n;        // bytes that count: up to the first one beyond ASCII, or the end of the text
-    bool at_end;  // the text ends behind them
+    u32 n;        // valid bytes: up to the first one that is not ASCII, or the end of the text
+    bool at_end;  // the text ends after them
 };
 
 LM_AVX2_INLINE u64 low_bits(u32 n) {
@@ -53,19 +57,20 @@ LM_AVX2_INLINE AsciiBlock read_ascii_block(const u8* text, u32 size, u32 begin, 
     return b;
 }
 
-// Where the run of `mask` that ends before bit `end` begins; `end` if there is none.
+// Returns the beginning of the run of `mask` that ends before bit `end`; `end` if there is no such
+// run.
 LM_AVX2_INLINE u32 run_begin(u64 mask, u32 end) {
     return 64 - static_cast<u32>(std::countl_zero(~mask & low_bits(end)));
 }
 
-// The pre-token starts that what comes behind an unfinished block cannot change: none in a run of
-// whitespace that it may go on.
+// Returns the starts that do not depend on the bytes after the block. In a run of whitespace that
+// may continue there, only the start of the run is certain.
 LM_AVX2_INLINE u64 certain_starts(const AsciiBlock& b, u64 starts) {
     const bool open = !b.at_end && (b.space >> (b.n - 1) & 1) != 0;
     return open ? starts & low_bits(run_begin(b.space, b.n) + 1) : starts;
 }
 
-// BLOOM: a word takes the blank before it along; what lies between words is a pre-token.
+// BLOOM: a word includes the blank before it. A gap between words is one pre-token.
 LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     const u64 gap = b.space | b.stop;
     const u64 word = low_bits(b.n) & ~gap;
@@ -73,10 +78,11 @@ LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     return (word_begins & ~(b.blank << 1)) | (b.blank & word_begins >> 1) | (gap & ~(gap << 1));
 }
 
-// Groups of three from the beginning of each run.
+// Llama-3: groups of three digits from the beginning of each run.
 LM_AVX2_INLINE u64 number_starts(u64 number) {
     u64 starts = number & ~(number << 1);
-    // Digits with three before them; of each run the first such begins a group.
+    // Digits after at least three others. The first of them begins a group and excludes the next
+    // two.
     u64 more = number & number << 1 & number << 2 & number << 3;
     while (more != 0) {
         const auto at = static_cast<u32>(std::countr_zero(more));
@@ -86,15 +92,17 @@ LM_AVX2_INLINE u64 number_starts(u64 number) {
     return starts;
 }
 
-// Llama-3 and Qwen2; contractions are still to be looked at, where a pre-token starts with an
-// apostrophe.
+// Llama-3 and Qwen2, without contractions, which the caller handles at starts at an apostrophe:
+// [^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
     const u64 other = low_bits(b.n) & ~(b.letter | b.number | b.space);
-    // Line ends right behind others belong to their pre-token: the sum carries through such runs.
+    // [\r\n]* after other characters: a run of line ends that begins right after them is absorbed.
+    // Adding the first bit of such a run clears the run by carrying through it.
     const u64 absorbed = b.line_end & ~(b.line_end + (other << 1 & b.line_end));
     u64 space = b.space & ~absorbed;
     u64 starts = 0;
-    // From the beginning of a run of whitespace to its last line end is one pre-token.
+    // \s*[\r\n]+: a run of whitespace up to its last line end is one pre-token. Taken from the
+    // right, as a run may have several line ends.
     for (u64 ends = b.line_end & ~absorbed; ends != 0;) {
         const u32 last = 63 - static_cast<u32>(std::countl_zero(ends));
         const u32 first = run_begin(space, last);
@@ -102,10 +110,14 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
         space &= ~(low_bits(last + 1) & ~low_bits(first));
         ends &= low_bits(first);
     }
-    // What is left of a run: all but its last character, and that with what follows, if it may.
+    // The rest of each run: \s+(?!\S) takes all but the last character, which is a start of its own
+    // and may be joined by the following letters or other characters.
     starts |= space & ~(space << 1);
     starts |= space & ~(space >> 1);
     if (b.at_end && (space >> (b.n - 1) & 1) != 0) starts &= low_bits(run_begin(space, b.n) + 1);
+    // " ?[^\s...]+": other characters join a blank before them. `lone` are other characters that
+    // letters can join ("[^\r\n...]?\p{L}+"): the only character of a run, without a blank before
+    // it.
     const u64 joined = (b.blank & space) << 1;
     const u64 other_begins = other & ~(other << 1);
     starts |= other_begins & ~joined;

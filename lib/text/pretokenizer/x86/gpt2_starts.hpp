@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte of a character carries the character's class. With L, N, W, O the bits of letters,
-// numbers, whitespace and the rest, a pre-token starts
-//   where a run of L, N or O begins, unless U+0020 stands before it;
-//   where a run of W begins;
-//   at the last character of a run of W that something follows.
-// Behind the end of the text stands imaginary whitespace, so that a last run of W stays whole. Then
-// a start at an apostrophe is looked at for contractions, which move the start behind it.
+// The starts of GPT-2's pre-tokens as bit masks, by the pattern
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// Bit i stands for byte i of a block, and all bytes of a character have its class. With L, N, W, O
+// the masks of letters, numbers, whitespace and other characters, a pre-token starts
+//   at the beginning of a run of L, N or O, except after U+0020, which belongs to the pre-token ("
+//   ?"); at the beginning of a run of W; at the last character of a run of W that another character
+//   follows ("\s+(?!\S)" leaves it).
+// The text is followed by virtual whitespace, so that a run of W at its end is one pre-token. A
+// start at an apostrophe may be a contraction: then the start of the following letters moves to the
+// end of the contraction. Contractions come first in the pattern, but a pre-token can begin with an
+// apostrophe only where the other rules give a start, so it suffices to correct these starts.
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -24,7 +28,8 @@ class Gpt2Starts {
         clear_ = add_ = 0;
     }
 
-    // Where pre-tokens start in the block at `base`; the text itself does not count as a start.
+    // Returns the starts in the block at `base`, without the start of the text. space_ahead is the
+    // mask of whitespace of the next block.
     LM_AVX2_INLINE u64 of_block(u32 base, const Masks& m, u64 space_ahead) {
         u64 starts = pretoken_starts(base, m, space_ahead);
         if (base == 0) starts &= ~u64{1};
@@ -33,7 +38,7 @@ class Gpt2Starts {
     }
 
   private:
-    // The last bits of the block before, as bit 0.
+    // The last bits of the previous block, as bit 0. The text begins as after whitespace.
     struct Before {
         u64 letter = 0, number = 0, space = 1, other = 0, blank = 0;
     };
@@ -45,8 +50,10 @@ class Gpt2Starts {
                          (other & ~(other << 1 | before_.other));
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
+        // The last character of a run of W starts at the byte after which the character's length
+        // leads to a byte that is not whitespace. `narrow` is the whitespace of one byte: not a
+        // byte of a wide one.
         const u64 wide = m.space2 | m.space3;
-        // One-byte whitespace: neither the first nor a later byte of a wide one.
         const u64 narrow = wide == 0 ? m.space : m.space & ~(wide | wide << 1 | m.space3 << 2);
         starts |= narrow & ~(m.space >> 1 | space_ahead << 63) & ~spilled_space_;
         if (wide != 0) {
@@ -60,23 +67,25 @@ class Gpt2Starts {
         return move_contractions(base, starts, m.apostrophe);
     }
 
+    // Removes the start after the apostrophe of each contraction and adds one at the end of the
+    // contraction.
     LM_AVX2_INLINE u64 move_contractions(u32 base, u64 starts, u64 apostrophes) {
         for (u64 left = starts & apostrophes; left != 0; left &= left - 1) {
             const auto at = static_cast<u32>(_tzcnt_u64(left));
             const u32 length = contraction(base + at);
             if (length == 0) continue;
-            const u32 behind = at + length;
+            const u32 end = at + length;
             if (at + 1 < 64) {
                 starts &= ~(u64{1} << (at + 1));
             } else {
                 clear_ |= 1;
             }
-            (behind < 64 ? starts : add_) |= u64{1} << (behind & 63);
+            (end < 64 ? starts : add_) |= u64{1} << (end & 63);
         }
         return starts;
     }
 
-    // Length of the contraction at `at`, where an apostrophe stands; 0: none.
+    // Returns the length of the contraction at the apostrophe at `at`; 0: none.
     u32 contraction(u32 at) const {
         const u32 a = at + 1 < size_ ? text_[at + 1] : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
@@ -88,8 +97,9 @@ class Gpt2Starts {
     const u8* text_ = nullptr;
     u32 size_ = 0;
     Before before_;
-    u64 spilled_space_ = 0;    // bytes of the current block that end a wide space of the one before
-    u64 clear_ = 0, add_ = 0;  // changes to the next block's starts
+    u64 spilled_space_ =
+        0;  // bytes of this block that belong to a wide space of the previous block
+    u64 clear_ = 0, add_ = 0;  // changes of the starts of the next block, by contractions
 };
 
 }  // namespace lm::text

@@ -13,6 +13,8 @@
 namespace lm::text {
 namespace {
 
+// A CharReader with masks of the classes of a window of the text. The window begins at a character;
+// skips inside of it scan masks, and skips beyond its end decode characters.
 class MaskReader {
   public:
     void start(std::string_view text) {
@@ -20,7 +22,8 @@ class MaskReader {
         begin_ = covered_ = 0;
     }
 
-    // Skips are fast from `position` on, where a character begins.
+    // Moves the window if needed, so that skips from `position`, the beginning of a character, are
+    // fast.
     void look_at(u32 position) {
         if (position - begin_ >= refill && begin_ + covered_ < size()) cover(position);
         if (covered_ == 0) cover(position);
@@ -45,9 +48,10 @@ class MaskReader {
   private:
     static constexpr u32 n_blocks = 64;
     static constexpr u32 window = n_blocks * block_bytes;
-    static constexpr u32 refill = window - 512;  // most runs are shorter than the rest
+    static constexpr u32 refill = window - 512;  // most runs are shorter than 512 bytes
 
-    // The end of a run in the window, or the end of the window; or `position` when it lies beyond.
+    // Returns the end of the run at `position`, at most the end of the window; `position` if it is
+    // outside of the window.
     template <typename Mask>
     u32 run_end(u32 position, Mask mask) const {
         u32 at = position - begin_;
@@ -70,7 +74,7 @@ class MaskReader {
             masks_[static_cast<int>(CharClass::space)][i] = m.space;
             masks_[static_cast<int>(CharClass::other)][i] = ~(m.letter | m.number | m.space);
         }
-        // Only whole characters: what comes behind begins with one.
+        // The window contains whole characters: the position after it begins one.
         covered_ = std::min(window, size() - begin_);
         if (begin_ + covered_ == size()) return;
         while (covered_ > window - 4 && (bytes[begin_ + covered_] & 0xC0) == 0x80) --covered_;
@@ -78,8 +82,8 @@ class MaskReader {
 
     CharReader chars_;
     CharMasker masker_;
-    u32 begin_ = 0;    // of the window
-    u32 covered_ = 0;  // bytes of it
+    u32 begin_ = 0;    // offset of the window
+    u32 covered_ = 0;  // its size in bytes
     u64 masks_[4][n_blocks] = {};
 };
 
@@ -101,7 +105,8 @@ struct Llama3Rule {
     }
 
   private:
-    // Length of the contraction at `text`, an apostrophe with `n` bytes to the end; 0: none.
+    // Returns the length of the contraction at the apostrophe at `text`, with `n` bytes up to the
+    // end; 0: none.
     static u32 contraction(const u8* text, u32 n) {
         const u32 a = n > 1 ? text[1] | 0x20U : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
@@ -119,7 +124,7 @@ struct BloomRule {
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
 };
 
-// Blocks of ASCII by bit operations, other pre-tokens by walking.
+// Cuts blocks of ASCII by bit operations, and other text by walking a few pre-tokens at a time.
 template <typename Rule>
 class MaskedPretokenizer final : public Pretokenizer {
   public:
@@ -135,7 +140,8 @@ class MaskedPretokenizer final : public Pretokenizer {
         i64 n = 0;
         while (n < capacity && position_ < chars_.size()) {
             if (walk_ == 0) {
-                if (capacity - n < block_bytes + 8) break;  // never at n = 0
+                if (capacity - n < block_bytes + 8)
+                    break;  // not at n = 0: capacity is at least 128
                 const i64 n_block = next_block(ends + n);
                 n += n_block;
                 if (n_block > 0) continue;
@@ -143,7 +149,7 @@ class MaskedPretokenizer final : public Pretokenizer {
             }
             --walk_;
             chars_.look_at(position_);
-            // Broken UTF-8 may end in the middle of a character.
+            // A text that ends in the middle of a character may end the walk beyond it.
             position_ = std::min(rule_.pretoken_end(chars_, position_), chars_.size());
             ends[n++] = position_;
         }
@@ -152,7 +158,7 @@ class MaskedPretokenizer final : public Pretokenizer {
 
   private:
     static constexpr int pretokens_to_walk =
-        8;  // where a block was of no use, the next one seldom is
+        8;  // after a useless block the next one is rarely useful
     static constexpr u32 least_block = 12;
 
     LM_AVX2 i64 next_block(u32* ends) {
@@ -176,7 +182,7 @@ class MaskedPretokenizer final : public Pretokenizer {
     MaskReader chars_;
     const u8* text_ = nullptr;
     u32 position_ = 0;
-    int walk_ = 0;  // pre-tokens to walk before the next block is tried
+    int walk_ = 0;  // pre-tokens to walk before the next block
 };
 
 }  // namespace
@@ -185,7 +191,7 @@ std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule) {
     if (rule == PretokenizerRule::bloom)
         return std::make_unique<MaskedPretokenizer<BloomRule>>(BloomRule{});
     LM_CHECK(rule == PretokenizerRule::llama3 || rule == PretokenizerRule::qwen2,
-             "no masked pretokenizer for it");
+             "rule {} has no masked pre-tokenizer", static_cast<int>(rule));
     return std::make_unique<MaskedPretokenizer<Llama3Rule>>(
         Llama3Rule{rule == PretokenizerRule::llama3 ? 3 : 1});
 }
@@ -197,7 +203,7 @@ std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule) {
 namespace lm::text {
 
 std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule) {
-    bug(__FILE__, __LINE__, "no masked pretokenizer here");
+    bug(__FILE__, __LINE__, "masked pre-tokenizer on another machine");
 }
 
 }  // namespace lm::text
