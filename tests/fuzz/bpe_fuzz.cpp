@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: a merge table and a text, both made of the input. All encoders give what the plain
-// algorithm gives: of one pre-token, whole and by windows; of many pre-tokens at once; of the text,
-// by caches that are empty and by the same when they know all of it.
-// The tables are small, and tangled as the input wants: tokens that several merges give, or none;
-// ranks in any order; whole pre-tokens (ignore_merges); ids of 16 and of 32 bits.
+// libFuzzer: the input determines a merge table and a text. All encoders give the ids of
+// ReferenceBpe: for one pre-token, whole and in windows; for many pre-tokens by the mergers; for
+// the text, with empty and with filled caches. The tables are small and irregular: tokens that are
+// the result of several merges or of none, ranks in any order, whole tokens (ignore_merges), ids of
+// 16 and of 32 bits.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 #include "support/all_mergers.hpp"
 #include "support/ids.hpp"
-#include "support/slow_merges.hpp"
+#include "support/reference_bpe.hpp"
 #include "text/bpe/bpe_encoder.hpp"
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/pretoken_encoder.hpp"
@@ -39,13 +39,13 @@ struct Shape {
     bool ignore_merges, wide_ids, shuffled, split;
     explicit Shape(std::uint8_t bits)
         : ignore_merges((bits & 1) != 0),
-          wide_ids(bits >= 0xF8),  // seldom: there are many ids then
+          wide_ids(bits >= 0xF8),  // rarely: such a model has many ids
           shuffled((bits & 4) != 0),
           split((bits & 8) != 0) {}
 };
 
-// Four bytes of text, and tokens put together of two that were there before. Three bytes of the
-// input are one such token: which two, and the rank of their merge among the others.
+// Tokens of the four bytes "abcd", and tokens that are concatenations of two earlier ones. Three
+// bytes of the input define such a token: the two others, and the order of its merge.
 class Table {
   public:
     Table() {
@@ -82,7 +82,7 @@ class Table {
     }
 
   private:
-    static constexpr std::uint8_t unmerged = 0xFF;  // in place of a rank
+    static constexpr std::uint8_t unmerged = 0xFF;  // a rank that stands for no merge
 
     std::string& spelling(i32 id) { return tokens_[static_cast<std::size_t>(id)]; }
     void add(i32 id) {
@@ -91,13 +91,14 @@ class Table {
     }
 
     std::vector<std::string> tokens_;
-    std::vector<i32> words_;  // ids of those that may be put together
+    std::vector<i32> words_;  // ids of the tokens for concatenations
     std::map<std::string, i32> ids_;
     std::map<std::pair<i32, i32>, i32> pairs_;
     std::vector<std::pair<std::uint8_t, Merge>> merges_;
 };
 
-// Of the first two bytes of the input and as many tokens as the second one says.
+// Returns the size of the table in the input: two bytes, and three for each token. The second byte
+// is their number.
 std::size_t table_size(const std::uint8_t* data, std::size_t size) {
     return size < 2 ? size : std::min<std::size_t>(size, 2 + 3 * (data[1] % 64U));
 }
@@ -112,10 +113,10 @@ BpeModel read_model(std::string_view input, const Shape& shape) {
 }
 
 struct Subject {
-    std::string input;  // what it was made of
+    std::string input;  // the part of the input that determines the model
     Shape shape;
     BpeModel model;
-    lm::test::SlowMerges slow;
+    lm::test::ReferenceBpe slow;
 
     explicit Subject(std::string_view bytes)
         : input(bytes),
@@ -130,7 +131,7 @@ struct Subject {
     }
 };
 
-// Text of these bytes. What is to be split is valid UTF-8.
+// Returns a text from these bytes. With `ascii`, for the pre-tokenizer, it is valid UTF-8.
 std::string make_text(std::string_view bytes, bool ascii) {
     std::string text;
     for (const char c : bytes.substr(0, 400)) {
@@ -151,7 +152,7 @@ void check_pretoken(const BpeModel& model, const std::string& pretoken, const Id
     require(by_window == expected);
 }
 
-// Pre-tokens of 1 to `longest` bytes, one after the other.
+// Cuts the text into pre-tokens of 1 to `longest` bytes.
 std::vector<std::string_view> cut(std::string_view text, std::size_t longest) {
     std::vector<std::string_view> pretokens;
     for (std::size_t at = 0; at < text.size(); at += pretokens.back().size())
@@ -160,14 +161,14 @@ std::vector<std::string_view> cut(std::string_view text, std::size_t longest) {
 }
 
 void check_many_pretokens(const BpeModel& model, const std::string& text,
-                          const lm::test::SlowMerges& slow) {
+                          const lm::test::ReferenceBpe& slow) {
     std::vector<PretokenKey> keys;
     std::vector<Ids> expected;
     for (const std::string_view pretoken : cut(text, PretokenKey::longest)) {
         keys.push_back(PretokenKey::of(pretoken));
         expected.push_back(slow.of_pretoken(pretoken));
     }
-    // As much is to be readable at each.
+    // The mergers require that these bytes are readable at each pre-token.
     const std::string longer = text + std::string(MediumIds::longest + 1, '\0');
     const auto pretokens = cut(std::string_view(longer).substr(0, text.size()), MediumIds::longest);
     for (const auto& merger : lm::test::all_mergers(model)) {
@@ -184,7 +185,7 @@ void check_many_pretokens(const BpeModel& model, const std::string& text,
 }
 
 void check_text(const BpeModel& model, const std::string& text, PretokenizerRule rule,
-                const lm::test::SlowMerges& slow) {
+                const lm::test::ReferenceBpe& slow) {
     const Ids expected = slow.of_text(rule, text);
     const auto encoder = lm::text::make_bpe_encoder(model, rule);
     require(lm::test::ids_of(*encoder, text) == expected);
@@ -193,19 +194,20 @@ void check_text(const BpeModel& model, const std::string& text, PretokenizerRule
 
 }  // namespace
 
-// What is freed is soon used again: fresh pages for every table cost as much as the run itself.
+// A small quarantine reuses freed memory: new pages for every table take as much time as the run
+// itself.
 extern "C" const char* __asan_default_options() {
     return "quarantine_size_mb=4";
 }
 
-// Huge pages, which the tables ask for, take longer to clear than a run does otherwise.
+// Without huge pages, which the tables request: clearing them takes longer than the rest of a run.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
     return ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 ? 0 : 1;
 }
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
-// Mostly another text for the same table.
+// Mostly mutates the text only and keeps the table.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t most, unsigned seed) {
     const std::size_t kept = seed % 8 == 0 ? 0 : table_size(data, size);
@@ -216,7 +218,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view input(reinterpret_cast<const char*>(data), size);
     const std::string_view table = input.substr(0, table_size(data, size));
-    static std::unique_ptr<const Subject> last;  // making one takes longer than all checks
+    static std::unique_ptr<const Subject> last;  // its construction takes longer than all checks
     if (!last || last->input != table) last = std::make_unique<const Subject>(table);
     const auto& [of, shape, model, slow] = *last;
     const std::string text = make_text(input.substr(table.size()), shape.split);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files for what is fuzzed and reads files: in memory, and never made durable, which would take
-// most of the time.
+// Files for fuzzed code that reads files: in memory and without fsync, which would take most of the
+// time.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace lm::fuzz {
 
-// A directory of this process.
+// Returns the directory of this process.
 inline const std::string& directory() {
     static const std::string name = [] {
         std::string pattern = "/dev/shm/lm-fuzz.XXXXXX";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as the .idx of a dataset, beside a .bin of as many tokens as its lengths
-// say. Opening, verifying and reading everything ends with an Error or well, never outside the
+// libFuzzer: any bytes as the .idx of a dataset, with a .bin of the size that its lengths imply.
+// Opening, verifying and reading succeed or throw Error, and never access memory outside of the
 // files.
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace lm;
 
-// Bytes of the .bin that goes with the first lengths; small.
+// Returns the size in bytes of a .bin for the first lengths, if it is small, else 0.
 size_t bin_bytes(std::string_view idx) {
     i64 total = 0;
     i64 n = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a line of JSON. The fast readers agree with simdjson's DOM wherever that
-// takes the line, and what the one-pass reader takes is right.
+// libFuzzer: any bytes as a line of JSON. The readers agree with the DOM of simdjson on every line
+// that simdjson accepts, and PlainLineReader accepts no other line.
 #include <simdjson.h>
 
 #include <cstdlib>
@@ -18,8 +18,8 @@ void require(bool condition) {
     if (!condition) std::abort();
 }
 
-// The string under the only "text" of an object, as simdjson reads the line; nullopt: something
-// else.
+// Returns the string of the only member "text" of an object, as simdjson reads the line, or
+// nullopt.
 std::optional<std::string> reference(const std::string& line) {
     static simdjson::dom::parser parser;
     simdjson::dom::object object;

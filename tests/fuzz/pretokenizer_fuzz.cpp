@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: the first byte chooses a pre-tokenizer, the rest is text. Valid UTF-8 is cut by the
-// fast pre-tokenizer, the portable one and a matcher of the regular expression's alternatives
-// alike; anything else at least whole and in order.
+// libFuzzer: the first byte selects a pre-tokenizer, the rest is the text. The fast pre-tokenizer,
+// the portable one and the reference cut valid UTF-8 equally. Pre-tokens of invalid UTF-8 cover the
+// text in order.
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/utf8.hpp"
-#include "support/slow_split.hpp"
+#include "support/reference_pretokenizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
 
 namespace {
@@ -37,12 +37,12 @@ std::vector<lm::u32> ends_of(lm::text::Pretokenizer& pretokenizer, std::string_v
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return 0;
     const PretokenizerRule rule = lm::test::all_rules[data[0] % std::size(lm::test::all_rules)];
-    // A copy of its own: the sanitizer sees a read beyond it.
+    // A copy, so that the sanitizer detects a read beyond its end.
     const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
     const auto fast = ends_of(*lm::text::make_pretokenizer(rule), text);
     const auto portable = ends_of(*lm::text::make_scalar_pretokenizer(rule), text);
     if (!lm::is_valid_utf8(text)) return 0;
     require(fast == portable);
-    require(fast == lm::test::slow_ends(rule, text));
+    require(fast == lm::test::reference_ends(rule, text));
     return 0;
 }

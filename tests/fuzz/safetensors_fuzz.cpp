@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a safetensors file. They are refused with an Error, or what was read fits
-// the file exactly.
+// libFuzzer: any bytes as a safetensors file. Parsing throws Error, or its tensors cover the file
+// exactly.
 #include <cstdlib>
 
 #include "base/error.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a tokenizer.json. They are refused with an Error, or the tokenizer works:
-// its ids are in range, and it decodes them.
+// libFuzzer: any bytes as a tokenizer.json. Loading throws Error, or the tokenizer gives ids in
+// range and decodes them.
 #include <cstdlib>
 #include <string>
 

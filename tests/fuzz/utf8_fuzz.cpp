@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as UTF-8. Validation, decoding and replacement agree with each other, and
-// normal forms of valid text are valid, stable and as small as promised.
+// libFuzzer: any bytes as UTF-8. Validation, decoding and replacement agree, and normal forms of
+// valid text are valid and stable.
 #include <cstdlib>
 #include <string>
 

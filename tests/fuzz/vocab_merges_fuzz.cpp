@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as vocab.json, a zero byte, and merges.txt. They are refused with an Error,
-// or the tokenizer works.
+// libFuzzer: any bytes as vocab.json, a zero byte, and merges.txt. Loading throws Error, or
+// decoding inverts encoding.
 #include <cstdlib>
 #include <string>
 

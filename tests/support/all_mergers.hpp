@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every merger that this machine and a model have.
+// All mergers that this machine supports for a model.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of one text, by an encoder that may know others already.
+// The ids of one text by an existing encoder, whose cache may be filled.
 #pragma once
 
 #include <span>
@@ -18,22 +18,23 @@ inline std::vector<i32> ids_of(text::Encoder& encoder, std::string_view text) {
     return {ids.begin(), ids.end()};
 }
 
-// Through a buffer that hands them over whenever it holds a few.
+// The same through an IdBuffer with a consumer, of 100 bytes.
 inline std::vector<i32> ids_consumed(text::Encoder& encoder, std::string_view text) {
     std::vector<i32> ids;
     text::IdBuffer buffer(true);
-    const auto take = [&] {
+    const auto consume = [&] {
         const std::span<const i32> some = buffer.ids<i32>();
         ids.insert(ids.end(), some.begin(), some.end());
     };
-    buffer.consume_at(100, take);
+    buffer.consume_at(100, consume);
     const i64 n = encoder.encode(text, buffer);
-    take();
-    LM_CHECK(n == std::ssize(ids) && n == buffer.count(), "ids are lost");
+    consume();
+    LM_CHECK(n == std::ssize(ids) && n == buffer.count(),
+             "encode() returned {} ids, the consumer got {}", n, ids.size());
     return ids;
 }
 
-// Encoded in 16 bits.
+// The same through a buffer of 16-bit ids.
 inline std::vector<i32> narrow_ids_of(text::Encoder& encoder, std::string_view text) {
     text::IdBuffer buffer(false);
     encoder.encode(text, buffer);

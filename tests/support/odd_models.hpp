@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three architectures in sizes that nothing divides, for tests of layouts. Dropout is on.
+// The three architectures in sizes without common divisors, for tests of layouts. Dropout is on.
 #pragma once
 
 #include "spec/model.hpp"
 
 namespace lm::test {
 
-// GPT-2: 5 heads, 53 words, an MLP of 37, one position more than a sequence has.
+// GPT-2 with 5 heads, 53 ids, 37 hidden units in the MLP, and one position more than a sequence
+// has.
 inline spec::ModelConfig odd_model(i64 n_layers) {
     spec::ModelConfig model;
     model.n_layers = n_layers;
@@ -22,7 +23,7 @@ inline spec::ModelConfig odd_model(i64 n_layers) {
     return model;
 }
 
-// ALiBi, a normalized embedding, a tied head.
+// BLOOM: ALiBi, a normalized embedding, a tied head.
 inline spec::ModelConfig bloom_model(i64 n_layers, i64 n_heads, i64 head_dim) {
     spec::ModelConfig model = odd_model(n_layers);
     model.n_heads = model.n_groups = n_heads;
@@ -34,7 +35,7 @@ inline spec::ModelConfig bloom_model(i64 n_layers, i64 n_heads, i64 head_dim) {
     return model;
 }
 
-// RoPE, RMSNorm, SwiGLU, an untied head, no biases.
+// Llama: RoPE, RMSNorm, SwiGLU, an untied head, no biases.
 inline spec::ModelConfig llama_model(i64 n_layers, i64 n_heads, i64 n_groups) {
     spec::ModelConfig model = odd_model(n_layers);
     model.n_heads = n_heads;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What unit tests of several layers need: a directory of their own that goes away, and the message
-// of an expected Error.
+// Helpers of unit tests: a temporary directory, and the message of an expected Error.
 #pragma once
 
 #include <unistd.h>
@@ -14,13 +13,13 @@
 
 namespace lm::test {
 
-// Where files cost no disk access: for tests that fsync many times.
+// Returns a directory in memory, for tests that call fsync many times.
 inline std::string memory_root() {
     const char* shm = "/dev/shm";
     return ::access(shm, W_OK) == 0 ? shm : std::filesystem::temp_directory_path().string();
 }
 
-// A fresh directory below `root`, removed with everything in it at the end of the scope.
+// A new directory in `root`, removed with its content at the end of the scope.
 class TempDir {
   public:
     explicit TempDir(const std::string& root = std::filesystem::temp_directory_path().string()) {
@@ -50,7 +49,7 @@ struct Caught {
     bool says(std::string_view part) const { return message.find(part) != message.npos; }
 };
 
-// The Error that `action` throws; threw is false when it throws none.
+// Returns the Error that `action` throws; threw is false if it throws none.
 template <typename Action>
 Caught caught(Action&& action) {
     try {

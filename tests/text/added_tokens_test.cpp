@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matcher of added tokens against one that tries every token at every place.
+// AddedTokenMatcher against a matcher that tries every token at every position.
 #include "text/added_tokens/added_tokens.hpp"
 
 #include <array>
@@ -16,7 +16,8 @@ using namespace lm::text;
 
 namespace {
 
-// Leftmost first, the longest of those that begin there.
+// The reference: the leftmost token, and the longest at that position; -1 for each byte outside of
+// tokens.
 std::vector<i32> slow_ids(const std::vector<AddedToken>& tokens, std::string_view text) {
     std::vector<i32> ids;
     while (!text.empty()) {
@@ -31,7 +32,7 @@ std::vector<i32> slow_ids(const std::vector<AddedToken>& tokens, std::string_vie
     return ids;
 }
 
-// -1 for each byte that is in no token.
+// The same by the matcher.
 std::vector<i32> ids_between(const AddedTokenMatcher& matcher, std::string_view text) {
     std::vector<i32> ids;
     matcher.split(
@@ -42,7 +43,7 @@ std::vector<i32> ids_between(const AddedTokenMatcher& matcher, std::string_view 
 
 }  // namespace
 
-TEST_CASE("the longest added token is found wherever one begins") {
+TEST_CASE("added tokens: the longest token at each position is found") {
     std::mt19937 random(3);
     const auto word = [&](const std::string& alphabet, size_t n) {
         std::string text;
@@ -71,8 +72,8 @@ TEST_CASE("the longest added token is found wherever one begins") {
     }
 }
 
-TEST_CASE("long added tokens that nearly match everywhere take little time") {
-    const std::string many(2'000'000, 'a');  // times 20,000 characters: a minute
+TEST_CASE("added tokens: long near matches at every position take linear time") {
+    const std::string many(2'000'000, 'a');  // times 20,000 comparisons: a minute
     const std::string unit(20'000, 'a');
     const AddedTokenMatcher matcher({{unit + "b", 0}, {unit + "c", 1}, {"ab", 2}}, false);
     CHECK(ids_between(matcher, many).size() == many.size());

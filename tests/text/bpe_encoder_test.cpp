@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The encoder with its caches and batches against the merging of one pre-token after the other.
+// BpeEncoder with caches and batches against PretokenEncoder, one pre-token at a time.
 #include "text/bpe/bpe_encoder.hpp"
 #include "text/bpe/pretoken_encoder.hpp"
 #include "text/gpt2_tokenizer.hpp"
@@ -34,8 +34,8 @@ const BpeModel& model_of(const Tokenizer& tokenizer) {
     return dynamic_cast<const BpeTokenizer&>(tokenizer).model();
 }
 
-// Of `model`, with `more` tokens that nothing uses and without some of the merges that no other
-// needs: their tokens are whole pre-tokens.
+// Returns a copy of `model` with `more` unused ids and without some merges that no other merge
+// needs. The results of these are added as whole tokens (ignore_merges).
 std::unique_ptr<BpeModel> with_whole_pretokens(const BpeModel& model, size_t more) {
     std::vector<std::string> tokens;
     for (i32 id = 0; id < model.vocab_size(); ++id) tokens.emplace_back(model.token(id));
@@ -58,7 +58,7 @@ std::unique_ptr<BpeModel> with_whole_pretokens(const BpeModel& model, size_t mor
     return made;
 }
 
-// Words that are mostly new, of one to 40 letters, and now and then very long ones.
+// Returns a text of mostly distinct words, of one to 40 letters, and some very long ones.
 std::string text_of(std::mt19937& random, const BpeModel& model, int n_words) {
     const std::vector<std::vector<std::string>> alphabets = {
         {"e", "t", "a", "o", "in", "er", "th", "qu"},
@@ -118,7 +118,7 @@ void check_texts(const BpeModel& model) {
 
 }  // namespace
 
-TEST_CASE("texts full of new and long pre-tokens become what their pre-tokens become alone") {
+TEST_CASE("BpeEncoder: texts with many new and long pre-tokens") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
     check_texts(model);
@@ -126,11 +126,11 @@ TEST_CASE("texts full of new and long pre-tokens become what their pre-tokens be
     check_texts(*with_whole_pretokens(model, 20'000));  // ids of 32 bits
 }
 
-TEST_CASE("pre-tokens of up to 64 bytes, many at once, become what they become alone") {
+TEST_CASE("mergers: pre-tokens of up to 64 bytes get the ids of PretokenEncoder") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
     std::mt19937 random(5);
-    std::vector<std::string> texts;  // with other text behind the pre-token
+    std::vector<std::string> texts;  // with other text after the pre-token
     std::vector<size_t> sizes;
     for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xD0\xB0\xD0\xB5", "\xFF"}) {
         for (size_t size = 1; size <= MediumIds::longest; ++size) {

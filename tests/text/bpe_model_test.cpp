@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merge tables unlike those that are learned: tokens made by several merges, merges in any order,
-// as conversions from other formats have them. Against the algorithm as it is defined.
+// Encoding with merge tables that training does not produce but conversions from other formats do:
+// several merges with the same result, merges in any order. Against ReferenceBpe.
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/pretoken_encoder.hpp"
 
@@ -12,7 +12,7 @@
 
 #include "nasty_text.hpp"
 #include "support/ids.hpp"
-#include "support/slow_merges.hpp"
+#include "support/reference_bpe.hpp"
 #include "text/bpe/bpe_encoder.hpp"
 
 using namespace lm;
@@ -20,8 +20,8 @@ using namespace lm::text;
 
 namespace {
 
-// Tokens of letters of `alphabet`, each made by every pair of tokens that gives it or by some of
-// them; the merges are shuffled. `n_unused` ids more stand for nothing.
+// Returns a model with tokens of letters of `alphabet`, most of the possible merges of each in
+// random order, and `n_unused` more ids without a token.
 BpeModel tangled_model(std::mt19937& random, const std::string& alphabet, size_t n_tokens,
                        size_t n_unused = 0) {
     std::vector<std::string> tokens;
@@ -65,7 +65,7 @@ std::string random_text(std::mt19937& random, const std::string& alphabet, size_
 
 }  // namespace
 
-TEST_CASE("windows of long pre-tokens, whatever the merges") {
+TEST_CASE("windows of long pre-tokens with arbitrary merges") {
     std::mt19937 random(11);
     int n_cut = 0;
     for (int round = 0; round < 60; ++round) {
@@ -80,26 +80,26 @@ TEST_CASE("windows of long pre-tokens, whatever the merges") {
             ++n_windows;
         });
         n_cut += n_windows > 1;
-        CHECK(got == test::SlowMerges(model).of_pretoken(pretoken));
+        CHECK(got == test::ReferenceBpe(model).of_pretoken(pretoken));
     }
     CHECK(n_cut > 30);
 }
 
-TEST_CASE("texts, whatever the merges, in ids of 16 and of 32 bits") {
+TEST_CASE("texts with arbitrary merges, in ids of 16 and of 32 bits") {
     std::mt19937 random(13);
     for (int round = 0; round < 40; ++round) {
         const std::string alphabet = round % 2 == 0 ? "abc" : "abcdef";
         const size_t n_unused = round % 4 < 2 ? 0 : 70'000;
         BpeModel model = tangled_model(random, alphabet, 20 + random() % 100, n_unused);
-        const test::SlowMerges slow(model);
-        // As with ignore_merges: tokens that their bytes do not become.
+        const test::ReferenceBpe slow(model);
+        // As with ignore_merges: tokens that BPE does not produce from their bytes.
         int n_whole = 0;
         for (i32 id = 256; round % 3 == 0 && id < 256 + 20; ++id) {
             if (model.token(id).empty() || slow.of_pretoken(model.token(id)).size() == 1) continue;
             model.add_whole_token(id);
             ++n_whole;
         }
-        INFO(round << ", " << n_whole << " whole pretokens");
+        INFO(round << ", " << n_whole << " whole tokens");
         const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2);
         for (int i = 0; i < 40; ++i) {
             const std::string text =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training: merges against a slow reference, the same counts for any number of threads, and what is
-// forgotten when there are too many pre-tokens.
+// BpeTrainer against a slow reference, and PretokenCounter with any number of threads and dropped
+// pre-tokens.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -36,7 +36,7 @@ Counts random_counts(u64 seed, int n_pretokens) {
     return counts;
 }
 
-// Counts every pair anew before every merge.
+// The reference: counts all pairs before every merge.
 class SlowTrainer {
   public:
     SlowTrainer(const Counts& counts, const TrainedBpe& start) : tokens_(start.tokens) {
@@ -111,7 +111,7 @@ TrainedBpe train(const Counts& counts, i64 vocab_size, i64 min_frequency = 2) {
 
 }  // namespace
 
-TEST_CASE("merges are those of the plain algorithm") {
+TEST_CASE("BpeTrainer: merges equal those of the reference") {
     for (u64 seed = 0; seed < 8; ++seed) {
         const Counts counts = random_counts(seed, 120);
         const TrainedBpe fast = train(counts, 257 + 60);
@@ -126,23 +126,23 @@ TEST_CASE("merges are those of the plain algorithm") {
     }
 }
 
-TEST_CASE("a long run of one character trains in linear steps of its length") {
+TEST_CASE("BpeTrainer: a long run of one character takes linear time") {
     const TrainedBpe bpe = train({{std::string(1 << 20, 'a'), 1}}, 300);
-    // aa, aaaa, ...: each merge halves what is left.
+    // aa, aaaa, ...: each merge halves the number of tokens.
     REQUIRE(bpe.merges.size() == 19);
     CHECK(bpe.tokens[257 + 18].size() == size_t{1} << 19);
     CHECK(bpe.corpus_tokens == 2);
 }
 
-TEST_CASE("no merge spells a special token") {
+TEST_CASE("BpeTrainer: no merge results in a special token") {
     BpeTrainer trainer({"<s>"});
     trainer.add("<s>", 100);
     const TrainedBpe bpe = trainer.train(400, 1);
-    CHECK(bpe.tokens.size() == 258);  // "<s" or "s>", and then no more
+    CHECK(bpe.tokens.size() == 258);  // one of "<s" and "s>"
     CHECK_THROWS_WITH(BpeTrainer({"a"}), Catch::Contains("'a' is a duplicate"));
 }
 
-TEST_CASE("counts do not depend on the number of threads") {
+TEST_CASE("PretokenCounter: counts do not depend on the number of threads") {
     std::vector<std::string> pretokens;
     test::NastyText nasty(3);
     for (int i = 0; i < 20000; ++i) pretokens.push_back("x" + nasty.next(2));
@@ -171,7 +171,7 @@ TEST_CASE("counts do not depend on the number of threads") {
     CHECK(results[1] == results[3]);
 }
 
-TEST_CASE("what was trained loads in every form and gives the same ids") {
+TEST_CASE("a trained tokenizer gives the same ids from all its files") {
     const test::TempDir dir;
     const Counts counts = random_counts(11, 300);
     const TrainedBpe bpe = train(counts, 400);

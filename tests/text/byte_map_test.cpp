@@ -6,7 +6,7 @@
 using namespace lm;
 using namespace lm::text;
 
-TEST_CASE("the byte map") {
+TEST_CASE("byte map: spelling and its inverse") {
     CHECK(token_of_bytes(" a\n") == "\u0120a\u010A");
     CHECK(bytes_of_token("\u0120a\u010A\u0143") == std::string(" a\n\xAD"));
     CHECK_FALSE(bytes_of_token(" a"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random text over an alphabet chosen to break tokenizers: all whitespace code points, contractions
-// in both cases, combining marks, ZWJ emoji, scripts with and without case, long runs, NUL.
+// Random text from an alphabet of difficult items: all whitespace code points, contractions in both
+// cases, combining marks, ZWJ emoji, scripts with and without case, long runs, NUL.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ class NastyText {
   public:
     explicit NastyText(u64 seed) : seed_(seed) {}
 
-    // `n_items` draws from the alphabet, some of them repeated.
+    // Returns `n_items` random items of the alphabet, some of them repeated.
     std::string next(int n_items) {
         static const std::vector<std::string> alphabet = make_alphabet();
         std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizers on their own: long runs of marks, cuts, letters of new versions of Unicode.
+// Normalizers: long runs of marks, cuts, letters of new versions of Unicode.
 #include "text/normalizer/normalizer.hpp"
 
 #include <array>
@@ -12,10 +12,10 @@
 using namespace lm;
 using namespace lm::text;
 
-TEST_CASE("normal forms put long runs of marks in order in little time") {
+TEST_CASE("normal forms: long runs of marks are sorted in O(n log n) time") {
     using Kind = NormalizerStep::Kind;
-    // Of the classes 230, 220, 202 and 230: runs that are sorted one way and the other.
-    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {  // quadratic: an hour
+    // Marks of the classes 230, 220, 202 and 230, in runs for insertion sort and for merge sort.
+    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {  // quadratic time would be an hour
         std::string text = "z", first = "z", second, last;
         u32 random = 1;
         for (int i = 0; i < n; ++i) {
@@ -39,7 +39,7 @@ TEST_CASE("normal forms put long runs of marks in order in little time") {
     CHECK(Normalizer({{Kind::nfkd}}).apply(ligatures, buffers).size() == 100 * 33);
 }
 
-TEST_CASE("normal forms keep U+11A7 after a Hangul syllable") {
+TEST_CASE("normal forms: U+11A7 is kept after a Hangul syllable") {
     using Kind = NormalizerStep::Kind;
     Normalizer::Buffers buffers;
     for (const Kind kind : {Kind::nfc, Kind::nfkc}) {
@@ -51,7 +51,7 @@ TEST_CASE("normal forms keep U+11A7 after a Hangul syllable") {
     CHECK(decomposing.apply("\uAC00\u11A7", buffers) == "\u1100\u1161\u11A7");
 }
 
-TEST_CASE("lower case is that of Unicode 17") {
+TEST_CASE("lowercase: as in Unicode 17") {
     const Normalizer lower({{NormalizerStep::Kind::lowercase}});
     Normalizer::Buffers buffers;
     CHECK(
@@ -59,12 +59,12 @@ TEST_CASE("lower case is that of Unicode 17") {
         "ai\u0307\u1C8A\u0264\u019B\U00010D70\U00010D85\U00016ED3\U00016EB9");
 }
 
-TEST_CASE("normal forms: no cut changes them") {
+TEST_CASE("normal forms: cutting a text does not change its normal form") {
     using Kind = NormalizerStep::Kind;
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::lowercase}) {
         const Normalizer normalizer({{kind}});
         Normalizer::Buffers buffers, whole_buffers;
-        // Long runs are cut, short ones are not.
+        // The normalizer cuts long runs, but not the short ones of `item`.
         test::NastyText nasty(static_cast<u64>(kind));
         for (int i = 0; i < 20; ++i) {
             std::string parts, text;
@@ -78,14 +78,14 @@ TEST_CASE("normal forms: no cut changes them") {
     }
 }
 
-TEST_CASE("normal forms: every mark finds its place before any number of others") {
+TEST_CASE("normal forms: a mark moves before a long run of marks of a higher class") {
     using Kind = NormalizerStep::Kind;
     const auto many = [](int n) {
         std::string marks;
-        for (int i = 0; i < n; ++i) marks += "\u0345";  // of the last class of all
+        for (int i = 0; i < n; ++i) marks += "\u0345";  // class 240, the highest
         return marks;
     };
-    const std::string long_run = many(2500);  // which is cut wherever that is possible
+    const std::string long_run = many(2500);  // long enough to be cut
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd}) {
         const Normalizer normalizer({{kind}});
         Normalizer::Buffers buffers;
@@ -97,7 +97,7 @@ TEST_CASE("normal forms: every mark finds its place before any number of others"
             append_utf8(text, cp);
             std::string expected(normalizer.apply(text, buffers));
             const size_t at = expected.find(many(2));
-            if (at == 1) continue;  // nothing of it goes before them
+            if (at == 1) continue;  // it does not move before them
             ++n_moved;
             REQUIRE(at != expected.npos);
             expected.replace(at, 4, long_run);
@@ -108,7 +108,7 @@ TEST_CASE("normal forms: every mark finds its place before any number of others"
     }
 }
 
-TEST_CASE("long texts are normalized part by part: no part's end shows") {
+TEST_CASE("long texts: normalization in parts equals normalization of the whole") {
     using Kind = NormalizerStep::Kind;
     test::NastyText nasty(1);
     std::string text;
@@ -118,7 +118,7 @@ TEST_CASE("long texts are normalized part by part: no part's end shows") {
         for (int i = 0; i < 300'000; ++i) text += item;
     for (const Kind kind : {Kind::nfc, Kind::nfd, Kind::nfkc, Kind::nfkd, Kind::strip_accents}) {
         const Normalizer by_parts({{kind}, {Kind::lowercase}});
-        const Normalizer at_once({{kind}, {Kind::lowercase}, {Kind::prepend}});  // of nothing
+        const Normalizer at_once({{kind}, {Kind::lowercase}, {Kind::prepend}});  // the empty text
         Normalizer::Buffers buffers, others;
         CHECK((by_parts.apply(text, buffers) == at_once.apply(text, others)));
     }

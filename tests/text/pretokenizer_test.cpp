@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretokenizers against golden splits (python regex and Hugging Face agree on them), and the fast
-// implementation against the portable one on random text.
+// Pre-tokenizers against golden splits, on which python regex and Hugging Face tokenizers agree,
+// and on random text: the fast implementations against the portable one, and that against the
+// regular expressions.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "nasty_text.hpp"
-#include "support/slow_split.hpp"
+#include "support/reference_pretokenizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
 #include "text/pretokenizer/x86/gpt2_pretokenizer.hpp"
 
@@ -36,7 +37,7 @@ struct Golden {
     std::vector<std::string> pretokens;
 };
 
-// Given by Hugging Face tokenizers 0.23.
+// Splits by Hugging Face tokenizers 0.23.
 struct RuleGolden {
     PretokenizerRule rule;
     const char* text;
@@ -88,7 +89,7 @@ std::vector<std::unique_ptr<Pretokenizer>> gpt2_pretokenizers() {
 
 }  // namespace
 
-TEST_CASE("gpt2 golden splits") {
+TEST_CASE("pre-tokenizers: golden splits of gpt2") {
     for (const Golden& golden : golden_gpt2) {
         INFO(golden.text);
         for (const auto& pretokenizer : gpt2_pretokenizers())
@@ -96,11 +97,11 @@ TEST_CASE("gpt2 golden splits") {
     }
 }
 
-TEST_CASE("every processor's gpt2 pre-tokenizer cuts where the portable one does") {
+TEST_CASE("pre-tokenizers: gpt2 for AVX2 and AVX-512 equals the portable one") {
     const auto pretokenizers = gpt2_pretokenizers();
     test::NastyText nasty(11);
     for (int i = 0; i < 20000; ++i) {
-        // Of few kinds of characters too: blocks with a pre-token at nearly every byte.
+        // Also texts of few kinds of characters, with a pre-token at nearly every byte of a block.
         std::string text = nasty.next(i % 400);
         if (i % 4 == 0) text = std::string(text.size(), "a1' "[i % 16 / 4]);
         if (i % 4 == 1)
@@ -112,21 +113,21 @@ TEST_CASE("every processor's gpt2 pre-tokenizer cuts where the portable one does
     }
 }
 
-TEST_CASE("golden splits of other pre-tokenizers") {
+TEST_CASE("pre-tokenizers: golden splits of other rules") {
     for (const RuleGolden& golden : golden_others) {
         INFO(golden.text);
         CHECK(split(*make_pretokenizer(golden.rule), golden.text) == golden.pretokens);
     }
 }
 
-TEST_CASE("the fast pre-tokenizers cut where the portable ones do") {
+TEST_CASE("pre-tokenizers: the fast implementations equal the portable ones") {
     for (const PretokenizerRule rule : {PretokenizerRule::gpt2, PretokenizerRule::llama3,
                                         PretokenizerRule::qwen2, PretokenizerRule::bloom}) {
         const auto fast = make_pretokenizer(rule);
         const auto scalar = make_scalar_pretokenizer(rule);
         test::NastyText nasty(1);
         for (int i = 0; i < 20000; ++i) {
-            // Now and then longer than the window of the masked ones.
+            // Some texts are longer than the window of the masked pre-tokenizers.
             const std::string text = nasty.next(i % 1000 == 0 ? 9000 : i % 400);
             if (split(*fast, text) != split(*scalar, text)) {
                 FAIL("rule " << static_cast<int>(rule) << ": " << test::escaped(text));
@@ -135,7 +136,7 @@ TEST_CASE("the fast pre-tokenizers cut where the portable ones do") {
     }
 }
 
-TEST_CASE("the portable pre-tokenizers cut where the regular expressions do") {
+TEST_CASE("pre-tokenizers: the portable ones equal the regular expressions") {
     for (const PretokenizerRule rule : test::all_rules) {
         const auto scalar = make_scalar_pretokenizer(rule);
         test::NastyText nasty(2);
@@ -143,7 +144,7 @@ TEST_CASE("the portable pre-tokenizers cut where the regular expressions do") {
             const std::string text = nasty.next(i % 60);
             std::vector<std::string> pretokens;
             u32 begin = 0;
-            for (const u32 end : test::slow_ends(rule, text)) {
+            for (const u32 end : test::reference_ends(rule, text)) {
                 pretokens.push_back(text.substr(begin, end - begin));
                 begin = end;
             }
@@ -154,7 +155,7 @@ TEST_CASE("the portable pre-tokenizers cut where the regular expressions do") {
     }
 }
 
-TEST_CASE("long runs across the windows") {
+TEST_CASE("pre-tokenizers: long runs across the window of the masked ones") {
     for (const PretokenizerRule rule :
          {PretokenizerRule::llama3, PretokenizerRule::qwen2, PretokenizerRule::bloom}) {
         const auto fast = make_pretokenizer(rule);
@@ -173,7 +174,7 @@ TEST_CASE("long runs across the windows") {
     }
 }
 
-TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
+TEST_CASE("pre-tokenizers: invalid UTF-8 is cut up to its end") {
     test::NastyText nasty(5);
     for (const PretokenizerRule rule : test::all_rules) {
         const auto fast = make_pretokenizer(rule);
@@ -182,12 +183,12 @@ TEST_CASE("broken UTF-8 is cut somehow, and to the end") {
             for (char& c : text) {
                 if (nasty.draw(10) == 0) c = static_cast<char>(nasty.draw(256));
             }
-            split(*fast, text);  // requires that the pre-tokens make up the text
+            split(*fast, text);  // requires that the pre-tokens cover the text
         }
     }
 }
 
-TEST_CASE("splitting any text of one kind is linear") {
+TEST_CASE("pre-tokenizers: repetitive text takes linear time") {
     for (const PretokenizerRule rule : test::all_rules) {
         const auto pretokenizer = make_pretokenizer(rule);
         for (const char* unit :
@@ -199,7 +200,7 @@ TEST_CASE("splitting any text of one kind is linear") {
             pretokenizer->start(text);
             u32 last = 0;
             while (const i64 n = pretokenizer->next(ends, std::size(ends))) last = ends[n - 1];
-            CHECK(last == text.size());  // in time: quadratic work would take an hour
+            CHECK(last == text.size());  // quadratic time would be an hour
         }
     }
 }

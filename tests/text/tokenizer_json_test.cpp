@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json files against ids that Hugging Face tokenizers gave (golden/text/make_hf.py), and
-// the refusals by name.
+// The ids of tokenizer.json files against those of Hugging Face tokenizers
+// (golden/text/make_hf.py), and errors for unsupported options.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
@@ -14,7 +14,7 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "support/ids.hpp"
-#include "support/slow_split.hpp"
+#include "support/reference_pretokenizer.hpp"
 #include "support/temp_dir.hpp"
 #include "text/pretokenizer/patterns.hpp"
 #include "text/tokenizer.hpp"
@@ -27,7 +27,7 @@ using io::Json;
 
 namespace {
 
-// A whole tokenizer.json of a style over GPT-2's tables.
+// Returns a tokenizer.json with the components of a style and the vocabulary and merges of GPT-2.
 Json whole(const Json& style) {
     static const Json vocab = io::read_json(share_file("tokenizers/gpt2/vocab.json"));
     static const Json merges = [] {
@@ -39,7 +39,7 @@ Json whole(const Json& style) {
         return list;
     }();
     Json j = style;
-    j.erase("ignore_merges");  // of the model
+    j.erase("ignore_merges");  // an option of the model
     j["version"] = "1.0";
     j["model"] = {{"type", "BPE"},
                   {"vocab", vocab},
@@ -64,7 +64,7 @@ std::string failure_of(const test::TempDir& dir, const Json& json) {
 
 }  // namespace
 
-TEST_CASE("ids of tokenizer.json files equal Hugging Face's") {
+TEST_CASE("tokenizer.json: ids equal those of Hugging Face tokenizers") {
     const test::TempDir dir;
     const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
     std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers;
@@ -92,7 +92,7 @@ TEST_CASE("ids of tokenizer.json files equal Hugging Face's") {
     CHECK(back == "<s>Hellothe own");
 }
 
-TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
+TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     const auto with = [&](const char* pointer, const Json& value) {
@@ -121,7 +121,7 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(replace({{"String", ""}}), Contains("the empty pattern"));
     CHECK_THAT(replace({{"Regex", " +"}}), Contains("\"Regex\":\" +\""));
     CHECK_THAT(with("/model/type", "Unigram"), Contains("'Unigram' is not supported"));
-    CHECK(with("/model/byte_fallback", true) == "loads");  // no byte is ever unknown
+    CHECK(with("/model/byte_fallback", true) == "loads");  // every byte has a token
     CHECK_THAT(with("/model/continuing_subword_prefix", "##"), Contains("continuing_subword"));
     CHECK_THAT(with("/model/end_of_word_suffix", "</w>"), Contains("end_of_word_suffix"));
     CHECK_THAT(with("/model/new_option", 1), Contains("new_option"));
@@ -152,7 +152,7 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK(split("Isolated", llama) == "loads");
     CHECK_THAT(split("Removed", llama), Contains("'Removed'"));
     CHECK_THAT(split("Isolated", llama, true), Contains("invert"));
-    CHECK(split("Removed", llama, true) == "loads");  // there is nothing between the matches
+    CHECK(split("Removed", llama, true) == "loads");  // the matches have no text between them
     const Json bloom = {{"Regex", std::string(pattern::bloom)}};
     CHECK_THAT(split("Removed", bloom, true), Contains("'Removed' and invert true"));
     CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}), Contains("pattern {\"Regex\":\"\\\\s+\"}"));
@@ -204,7 +204,7 @@ TEST_CASE("what a tokenizer.json may not ask for is refused by name") {
     CHECK_THAT(failure_of(dir, std::string()), Contains("not valid JSON at byte 1: "));
 }
 
-TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens") {
+TEST_CASE("tokenizer.json without merges: ids are bytes, with ignore_merges whole tokens") {
     const test::TempDir dir;
     std::vector<std::string> warnings;
     set_log_sink([&](Severity, std::string_view text) { warnings.emplace_back(text); });
@@ -225,14 +225,14 @@ TEST_CASE("without merges text becomes bytes, or with ignore_merges whole tokens
     set_log_sink({});
 }
 
-TEST_CASE("a rule is read as it is written") {
+TEST_CASE("pre_tokenizer: every rule that is written is read as the same rule") {
     for (const PretokenizerRule rule : test::all_rules) {
         const io::OrderedJson written = pretokenizer_json(rule);
         CHECK(read_pretokenizer(Json::parse(written.dump()), "here").rule == rule);
     }
 }
 
-TEST_CASE("work grows linearly with every style") {
+TEST_CASE("encoding takes linear time with every style") {
     const test::TempDir dir;
     const Json styles = io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json");
     for (const char* style : {"bloom", "llama3", "flags"}) {
@@ -253,7 +253,7 @@ TEST_CASE("work grows linearly with every style") {
     }
 }
 
-TEST_CASE("an error names a token that no longer is one, and an id that never was") {
+TEST_CASE("decode: an error names the id that is out of range") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
@@ -265,7 +265,7 @@ TEST_CASE("an error names a token that no longer is one, and an id that never wa
                       Catch::Contains("id -1 is out of range"));
 }
 
-TEST_CASE("the end of document is the eos_token that the files beside tokenizer.json name") {
+TEST_CASE("end of document: eos_token of tokenizer_config.json and special_tokens_map.json") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
@@ -289,11 +289,12 @@ TEST_CASE("the end of document is the eos_token that the files beside tokenizer.
     CHECK(eod({{"eos_token", "!"}}, nothing) == "0");
     CHECK(eod({{"eos_token", {{"content", "!"}}}}, nothing) == "0");
     CHECK_THAT(eod({{"eos_token", "nope"}}, nothing),
-               Contains("tokenizer_config.json: eos_token is 'nope', which"));
+               Contains("tokenizer_config.json: eos_token 'nope' is not"));
     CHECK_THAT(eod({{"eos_token", {{"content", nullptr}}}}, nothing),
-               Contains("tokenizer_config.json: eos_token is {\"content\":null}: neither"));
-    CHECK_THAT(eod({{"eos_token", 7}}, nothing), Contains("eos_token is 7: neither"));
-    CHECK_THAT(eod(Json::array(), nothing), Contains("tokenizer_config.json: is not a JSON"));
+               Contains("tokenizer_config.json: eos_token: expected a string") &&
+                   Contains("got {\"content\":null}"));
+    CHECK_THAT(eod({{"eos_token", 7}}, nothing), Contains("'content', got 7"));
+    CHECK_THAT(eod(Json::array(), nothing), Contains("tokenizer_config.json: not a JSON"));
     CHECK(eod(nothing, {{"eos_token", "\""}}) == "1");
     CHECK(eod({{"eos_token", "!"}}, {{"eos_token", "\""}}) == "1");
     const Json newer = {{"eos_token", "!"}, {"added_tokens_decoder", nothing}};
@@ -301,7 +302,7 @@ TEST_CASE("the end of document is the eos_token that the files beside tokenizer.
     CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}), Contains("special_tokens_map.json: eos"));
 }
 
-TEST_CASE("special tokens that only the files beside tokenizer.json name") {
+TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
@@ -323,7 +324,7 @@ TEST_CASE("special tokens that only the files beside tokenizer.json name") {
     const Ids merged = ids(nothing, nothing, text);
     const i32 hello = merged.front();
     REQUIRE(merged.size() == 2);
-    // transformers splits them out of text wherever they stand.
+    // As in transformers, they are found in any position of the text.
     const Ids split = {hello, 220, hello};
     for (const char* role : {"eos_token", "pad_token", "unk_token", "bos_token"}) {
         CHECK(ids({{role, "hello"}}, nothing, text) == split);
@@ -337,10 +338,10 @@ TEST_CASE("special tokens that only the files beside tokenizer.json name") {
     const Json listed = {{"5", {{"content", "hello"}, {"rstrip", true}}}};
     CHECK(ids({{"eos_token", "hello"}, {"added_tokens_decoder", listed}}, nothing, text) ==
           Ids{hello, hello});
-    CHECK(ids({{"pad_token", "none of the vocabulary's"}}, nothing, text) == merged);
+    CHECK(ids({{"pad_token", "not in the vocabulary"}}, nothing, text) == merged);
 }
 
-TEST_CASE("ids that no token has") {
+TEST_CASE("ids without a token") {
     const test::TempDir dir;
     Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     json["model"]["vocab"]["beyond"] = 60000;
@@ -355,7 +356,7 @@ TEST_CASE("ids that no token has") {
                       Catch::Contains("id 55555 has no token"));
 }
 
-TEST_CASE("plain leaves special tokens alone, not the other added ones") {
+TEST_CASE("--special-in-text plain affects special tokens, not other added tokens") {
     const test::TempDir dir;
     const Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["llama3"]);
     io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
@@ -366,7 +367,7 @@ TEST_CASE("plain leaves special tokens alone, not the other added ones") {
     CHECK(plain->digest() != parse->digest());
 }
 
-TEST_CASE("added tokens of whitespace that strip it count as in Hugging Face tokenizers") {
+TEST_CASE("added tokens of whitespace with lstrip and rstrip as in Hugging Face tokenizers") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     const auto ids_of = [&](bool lstrip, bool rstrip, const std::string& text) {
@@ -385,12 +386,12 @@ TEST_CASE("added tokens of whitespace that strip it count as in Hugging Face tok
     CHECK(ids_of(true, true, text) == Ids{64, 50257, 65});
     CHECK(ids_of(false, true, text) == Ids{64, 220, 50257, 50257, 50257, 65});
     CHECK(ids_of(true, false, text) == Ids{64, 50257, 50257, 50257, 65});
-    const std::string many(2'000'000, '\n');  // in time: quadratic work would take an hour
+    const std::string many(2'000'000, '\n');  // quadratic time would be an hour
     CHECK(ids_of(true, true, many) == Ids{50257});
     CHECK(ids_of(false, true, many) == Ids(1'000'000, 50257));
 }
 
-TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
+TEST_CASE("added tokens whose content is also a spelling of bytes in the vocabulary") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
     const auto load = [&](const std::string& content, i32 id, bool ignore_merges) {
@@ -407,7 +408,7 @@ TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
         return text;
     };
     using Ids = std::vector<i32>;
-    // The id of the space, which text has anyway, and that of " the".
+    // The ids of " " and " the", which BPE also produces.
     const auto space = load("Ġ", 220, false);
     CHECK(space->encode("a Ġ the  b") == Ids{64, 220, 220, 262, 220, 275});
     CHECK(back(*space, {64, 220, 220, 262, 220, 275}) == "a   the  b");
@@ -416,13 +417,13 @@ TEST_CASE("added tokens spelled as the vocabulary spells bytes") {
         CHECK(the->encode("a the Ġthe") == Ids{64, 262, 220, 262});
         CHECK(back(*the, {64, 262}) == "a the");
     }
-    // One that no text becomes otherwise stays what it is.
+    // BPE does not produce this one: its content is literal.
     const auto own = load("<é>", 50257, false);
     CHECK(own->encode("a<é>é") == Ids{64, 50257, 2634});
     CHECK(back(*own, {64, 50257, 2634}) == "a<é>é");
 }
 
-TEST_CASE("ids have the room that the normalized text needs, whatever normalizers may do") {
+TEST_CASE("the id buffer has room for a normalized text that is longer than the text") {
     const test::TempDir dir;
     const auto load = [&](const Json& steps) {
         Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
@@ -433,7 +434,7 @@ TEST_CASE("ids have the room that the normalized text needs, whatever normalizer
     const auto replace = [](const char* pattern, const std::string& content) {
         return Json{{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
     };
-    // 64 times twice as much is more than 64 bits count.
+    // An upper bound of the length, doubled 64 times, would overflow 64 bits.
     const Json twice = replace("\x01", "\x01\x01");
     Json steps = Json::array();
     for (int i = 0; i < 64; ++i) steps.push_back(twice);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pretokenizers as a backtracking matcher of their regular expressions, alternative by alternative:
-// slow, and close to the text of the pattern. What the pre-tokenizers are compared with.
+// A reference for pre-tokenizers: backtracking matchers of their regular expressions, slow and
+// close to the text of the patterns.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace lm::test {
 
-class SlowSplit {
+class ReferencePretokenizer {
   public:
-    SlowSplit(text::PretokenizerRule rule, std::string_view bytes) : rule_(rule) {
+    ReferencePretokenizer(text::PretokenizerRule rule, std::string_view bytes) : rule_(rule) {
         for (size_t i = 0; i < bytes.size();) {
             const DecodedChar d = decode_utf8(bytes.substr(i));
             chars_.push_back(d.code_point);
@@ -49,13 +49,13 @@ class SlowSplit {
         return !space(c) && gaps.find(c) == gaps.npos;
     }
 
-    // The end of the longest run of a class from `at`, of at most `most` characters.
+    // Returns the end of the longest run of a class at `at`, of at most `most` characters.
     size_t run(size_t at, const Class& cls, size_t most = ~size_t{0}) const {
         const size_t begin = at;
         while (at < chars_.size() && at - begin < most && cls(chars_[at])) ++at;
         return at;
     }
-    // X?Y+ : `at` where it does not match.
+    // Returns the end of the match of X?Y+, or `at`.
     size_t optional_then_run(size_t at, const Class& first, const Class& rest) const {
         if (at < chars_.size() && first(chars_[at]) && run(at + 1, rest) > at + 1)
             return run(at + 1, rest);
@@ -127,11 +127,11 @@ class SlowSplit {
         }
         return spaces(at);
     }
-    // GPT-2's rule on the text up to the next number, as if nothing came behind it.
+    // The rule of GPT-2 on the text up to the next number, as a separate text.
     size_t starcoder(size_t at) const { return number(chars_[at]) ? at + 1 : digits(at); }
     size_t digits(size_t at) const {
         if (number(chars_[at])) return run(at, number);
-        SlowSplit stretch = *this;
+        ReferencePretokenizer stretch = *this;
         stretch.chars_.resize(run(at, [](u32 c) { return !number(c); }));
         return stretch.gpt2(at);
     }
@@ -155,7 +155,7 @@ class SlowSplit {
         if (const size_t end = lines(at); end > at) return end;
         return spaces(at);
     }
-    // U*L+ or U+L*, at the first attempt of a backtracking matcher that succeeds.
+    // U*L+ or U+L*: the first match that backtracking finds.
     size_t cased_word(size_t at, bool lower_needed) const {
         const size_t most = run(at, upper);
         if (!lower_needed) return most > at ? run(most, lower) : at;
@@ -179,23 +179,23 @@ class SlowSplit {
         if (const size_t end = lines(at); end > at) return end;
         return spaces(at);
     }
-    // A match, or the gap up to the next one.
+    // Returns the end of a match, or of the gap up to the next match.
     size_t bloom(size_t at) const {
         if (const size_t end = optional_then_run(at, blank, bloom_word); end > at) return end;
         while (at < chars_.size() && optional_then_run(at, blank, bloom_word) == at) ++at;
         return at;
     }
 
-    friend class SlowStages;
+    friend class ReferenceStages;
     text::PretokenizerRule rule_;
     std::vector<u32> chars_;
     std::vector<u32> ends_;  // byte offsets
 };
 
-// Sequences of pre-tokenizers, each over every pre-token of the one before it.
-class SlowStages {
+// Sequences of stages, each of which cuts every pre-token of the previous stage.
+class ReferenceStages {
   public:
-    explicit SlowStages(std::string_view text) : pretokens_{text} {}
+    explicit ReferenceStages(std::string_view text) : pretokens_{text} {}
 
     std::vector<u32> ends(text::PretokenizerRule rule) {
         rule == text::PretokenizerRule::deepseek_v3      ? deepseek_v3()
@@ -208,8 +208,8 @@ class SlowStages {
     }
 
   private:
-    using Split = SlowSplit;
-    using Match = std::function<size_t(const Split&, size_t at)>;  // at: there is none
+    using Split = ReferencePretokenizer;
+    using Match = std::function<size_t(const Split&, size_t at)>;  // returns `at` for no match
 
     template <typename Cut>
     void stage(Cut cut) {
@@ -295,7 +295,7 @@ class SlowStages {
         stage([](std::string_view pretoken) {
             return Split(text::PretokenizerRule::gpt2, pretoken).ends();
         });
-        // Over bytes, each shown as a character.
+        // Matches over bytes, each spelled as a character of the byte map.
         const auto over_bytes = [](std::string_view pretoken, const Match& match) {
             const std::string shown = text::token_of_bytes(pretoken);
             std::vector<u32> ends;
@@ -322,14 +322,14 @@ class SlowStages {
     std::vector<std::string_view> pretokens_;
 };
 
-inline std::vector<u32> slow_ends(text::PretokenizerRule rule, std::string_view text) {
+inline std::vector<u32> reference_ends(text::PretokenizerRule rule, std::string_view text) {
     switch (rule) {
         case text::PretokenizerRule::deepseek_v3:
         case text::PretokenizerRule::deepseek_coder:
         case text::PretokenizerRule::falcon:
-            return SlowStages(text).ends(rule);
+            return ReferenceStages(text).ends(rule);
         default:
-            return SlowSplit(rule, text).ends();
+            return ReferencePretokenizer(rule, text).ends();
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE as it is defined: the adjacent pair of lowest rank, leftmost first, until none is
-// left. Knows only the model's list of merges. What the encoders are compared with.
+// A reference for encoders: byte-level BPE by its definition, which merges the adjacent pair of
+// lowest rank, leftmost first, until no pair has a merge. Uses the list of merges of the model
+// only.
 #pragma once
 
 #include <algorithm>
@@ -9,25 +10,25 @@
 #include <utility>
 #include <vector>
 
-#include "support/slow_split.hpp"
+#include "support/reference_pretokenizer.hpp"
 #include "text/bpe/bpe_model.hpp"
 
 namespace lm::test {
 
-class SlowMerges {
+class ReferenceBpe {
   public:
-    explicit SlowMerges(const text::BpeModel& model) : model_(&model) {
+    explicit ReferenceBpe(const text::BpeModel& model) : model_(&model) {
         for (u32 rank = 0; rank < model.merges().size(); ++rank) {
             const text::Merge& merge = model.merges()[rank];
             ranks_.emplace(std::pair(merge.left, merge.right), rank);
         }
     }
 
-    // The ids of one pre-token.
+    // Returns the ids of one pre-token.
     std::vector<i32> of_pretoken(std::string_view pretoken) const {
         std::vector<i32> ids;
         for (const char c : pretoken) ids.push_back(model_->byte_id(static_cast<u8>(c)));
-        std::vector<u32> ranks;  // of each id and the next one
+        std::vector<u32> ranks;  // rank of each id and the next one
         for (size_t i = 0; i + 1 < ids.size(); ++i) ranks.push_back(rank(ids, i));
         for (;;) {
             const auto best = std::ranges::min_element(ranks);
@@ -42,7 +43,7 @@ class SlowMerges {
         }
     }
 
-    // The ids of a text that `rule` splits, whole pre-tokens (ignore_merges) included.
+    // Returns the ids of a text that `rule` cuts, with whole tokens of ignore_merges.
     std::vector<i32> of_text(text::PretokenizerRule rule, std::string_view text) const {
         std::vector<i32> ids;
         u32 begin = 0;
@@ -65,7 +66,7 @@ class SlowMerges {
     }
 
     static std::vector<u32> ends(text::PretokenizerRule rule, std::string_view text) {
-        if (rule != text::PretokenizerRule::none) return SlowSplit(rule, text).ends();
+        if (rule != text::PretokenizerRule::none) return ReferencePretokenizer(rule, text).ends();
         return text.empty() ? std::vector<u32>() : std::vector{static_cast<u32>(text.size())};
     }
 
