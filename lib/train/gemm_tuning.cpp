@@ -18,10 +18,6 @@ namespace lm::train {
 
 // ---- Stored choices ----------------------------------------------------------------------------
 
-ChoicesInDirectory::ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {
-    io::make_directories(directory_);
-}
-
 std::string ChoicesInDirectory::path_of(const std::string& key) const {
     return fmt::format("{}/product-{:016x}.txt", directory_, hash64(key));
 }
@@ -39,6 +35,7 @@ std::string ChoicesInDirectory::find(const std::string& key) {
 
 std::string ChoicesInDirectory::store(const std::string& key, const std::string& choice) {
     const std::string path = path_of(key);
+    io::make_directories(directory_);
     try {
         auto file = io::AtomicFile::create(path, io::Overwrite::no);
         file.write(key + "\n" + choice + "\n");

@@ -11,11 +11,11 @@
 
 namespace lm::train {
 
-// Choices in a directory, which is created when it is missing. The first line of a file is the key,
+// Choices in a directory, which the first store() creates. The first line of a file is the key,
 // the second the choice.
 class ChoicesInDirectory final : public device::TunedChoices {
   public:
-    explicit ChoicesInDirectory(std::string directory);
+    explicit ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {}
     std::string find(const std::string& key) override;
     std::string store(const std::string& key, const std::string& choice) override;
     i64 n_found() const { return n_found_; }

@@ -113,7 +113,8 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
 
     data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,
                         config.trainer.parallel.dp, trainer.grid().at.dp);
-    TrainingLog report(config, progress.done, is_rank0);
+    TrainingLog report(config, is_rank0);
+    report.open(progress.done);
     report.restore(progress.interval);
     std::atomic<bool> dump_requested = false;
     const comm::Watchdog watchdog(recorder, watchdog_options(quiet_s, world, dump_requested));

@@ -37,14 +37,13 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
 
 }  // namespace
 
-TrainingLog::TrainingLog(const RunConfig& config, const optim::Counters& start, bool writes)
-    : config_(config), writes_(writes) {
-    if (!writes) return;
-    const config::LoggingFlags& logging = config.logging;
+void TrainingLog::open(const optim::Counters& start) {
+    if (!writes_) return;
+    const config::LoggingFlags& logging = config_.logging;
     if (!logging.file.empty()) log_file_ = metrics::LineFile::open(logging.file);
     if (!logging.json.empty()) json_file_ = metrics::LineFile::open(logging.json);
     if (!logging.tensorboard_dir.empty()) {
-        tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config, start));
+        tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config_, start));
     }
 }
 

@@ -16,7 +16,11 @@ namespace lm::train {
 class TrainingLog {
   public:
     // `writes`: false on all ranks but rank 0; they compute the sums only.
-    TrainingLog(const RunConfig& config, const optim::Counters& start, bool writes = true);
+    explicit TrainingLog(const RunConfig& config, bool writes = true)
+        : config_(config), writes_(writes) {}
+
+    // Opens the files, on rank 0. `start`: the progress at the start of the run.
+    void open(const optim::Counters& start);
 
     // The batch of an iteration.
     struct Taken {
