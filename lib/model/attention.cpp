@@ -13,6 +13,7 @@ View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
 }
 
+// Scores are divided by sqrt(D) (Vaswani et al. 2017, "Attention is all you need", section 3.2.1).
 double scale_of(const Pass& pass) {
     return 1.0 / std::sqrt(static_cast<double>(pass.setup.config.head_dim));
 }
@@ -22,6 +23,7 @@ double scale_of(const Pass& pass) {
 View Attention::forward(const Pass& pass, const View& x, const AttentionActivations& act) const {
     column_linear_forward(
         pass, {.x = x, .w = weight_.qkv_weight, .bias = weight_.qkv_bias, .y = as_rows(act.qkv)});
+    // In place: backward needs the rotated queries and keys only.
     rotate(pass, act.qkv, false);
     device::attention_forward(pass.context, {.qkv = act.qkv,
                                              .out = act.out,

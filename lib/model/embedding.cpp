@@ -26,6 +26,8 @@ View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations&
                                    const View& unused) const {
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
+    // act.words has room for this rank's rows only: with sequence parallelism the words of all
+    // rows, each rank's part of the sum, go to the branch's memory first.
     const View words = tensor.cuts_rows() ? branch : act.words;
     device::embedding_forward(pass.context, {.tokens = pass.inputs.tokens.flat(),
                                              .table = weight_.word,

@@ -48,6 +48,8 @@ void DataParallel::warm_up() {
     group_.warm_up_all_gather(rows(weights_, own), rows(weights_, *largest));
 }
 
+// With ZeRO-1 the reduction is in place: the sum of this rank's part replaces that part of the
+// gradients, and the other parts of the bucket are undefined afterwards.
 void DataParallel::start_reduce(size_t bucket) {
     const View whole = rows(gradients_, buckets_[bucket]);
     if (sharded()) {
@@ -60,6 +62,8 @@ void DataParallel::start_reduce(size_t bucket) {
 
 void DataParallel::gradients_final(i64 from) {
     if (!config_.overlap_grad_reduce) return;
+    // All ranks start the buckets in the same order, from the last to the first, since backward
+    // completes the units in the same order everywhere: collectives of a group have to match.
     while (not_reduced_ > 0 && buckets_[not_reduced_ - 1].begin >= from) {
         start_reduce(--not_reduced_);
     }
@@ -73,7 +77,8 @@ void DataParallel::finish_reduce() {
 }
 
 void DataParallel::start_gather() {
-    if (!sharded()) return;
+    if (!sharded()) return;  // every rank has updated all weights
+    // All gathers are started, in the order in which forward waits for them.
     for (size_t i = 0; i < buckets_.size(); ++i) {
         work_[i] = group_.start_all_gather(rows(weights_, owned_[i]), rows(weights_, buckets_[i]));
     }

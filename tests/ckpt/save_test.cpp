@@ -207,6 +207,32 @@ TEST_CASE("16-bit weights with fp32 masters") {
         Contains("has no exp_avg"));
 }
 
+TEST_CASE("a staged load stores the elements of a load, in any range") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const auto table = spec::tensor_table(config);
+    const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 2};
+    save_grid(claim(scratch.path()), config, parallel, 3, 1);
+    const Checkpoint checkpoint = open(scratch.path());
+    const Buffers buffers(config, parallel, 1, 1);
+    const i64 n = buffers.layout.n_elements;
+    for (const auto& [begin, end] : {std::pair{i64{0}, n}, {i64{5}, n / 3}, {n / 3, n - 7}}) {
+        INFO(begin << " to " << end);
+        std::vector<float> direct(static_cast<size_t>(end - begin));
+        checkpoint.load(table, buffers.layout, SliceKind::weight, DType::fp32, direct.data(), begin,
+                        end);
+        std::vector<float> staged(direct.size());
+        checkpoint.load_staged(table, buffers.layout, SliceKind::weight, DType::fp32, begin, end,
+                               [&](i64 from, i64 to, const void* elements) {
+                                   REQUIRE((begin <= from && from < to && to <= end));
+                                   std::copy_n(static_cast<const float*>(elements), to - from,
+                                               staged.begin() + (from - begin));
+                               });
+        CHECK(staged == direct);
+        CHECK(std::ranges::count(staged, 0.0F) < end - begin);
+    }
+}
+
 TEST_CASE("a checkpoint of another model is refused with the name of the tensor") {
     const test::ScratchDirectory scratch;
     auto config = test::small_model();
