@@ -37,6 +37,7 @@ struct Cut {
     i64 length(i64 part) const { return part == count - 1 ? last : size; }
 };
 
+// The key of a oneDNN primitive: all that its creation depends on.
 struct TileShape {
     Form form;
     i64 m, n, k, lda, ldb, ldc;
@@ -55,6 +56,7 @@ Strides strides_of(const Product& p) {
 
 using Arguments = std::array<dnnl_exec_arg_t, 4>;
 
+// A primitive's arguments for one worker. Their data handles are set before each execution.
 struct WorkerMemory {
     dnnl::memory a, b, c, scratch;
     Arguments arguments;
@@ -87,6 +89,8 @@ struct Matmul::Library {
     std::map<TileShape, Primitive> primitives;
 };
 
+// Creates the primitive of a tile shape, with its scratch memory from the workspace when that is
+// large enough.
 Primitive Matmul::Library::make(const TileShape& t) const {
     const auto a = t.form == Form::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
                                       : desc_of(t.type, t.m, t.k, t.lda, 1);
@@ -176,6 +180,7 @@ Operands operands_of(const Product& p, const Tile& t) {
             .type = p.type};
 }
 
+// Through the C API: dnnl::matmul::execute() would allocate a vector of arguments for every tile.
 void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const Operands& p,
              float* scratch) {
     const WorkerMemory& memory = primitive.memory[static_cast<size_t>(worker)];

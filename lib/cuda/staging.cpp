@@ -55,6 +55,7 @@ cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaSt
     return cudaSuccess;
 }
 
+// Chunk i uses buffer i % 2; the event of a buffer is recorded after its copy.
 cudaError_t Staging::to_host(void* host, const void* source, i64 bytes, cudaStream_t stream) {
     const i64 n_chunks = ceil_div(bytes, buffer_bytes);
     const auto count = [bytes](i64 i) {

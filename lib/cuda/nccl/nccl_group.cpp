@@ -66,6 +66,8 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
     if (size() > 1) ids_ = host_->split(0, rank(), this->name());
 }
 
+// When this rank fails (it destroys the group because of an exception), the communicators are
+// aborted, because other ranks may never take part in an orderly end.
 NcclGroup::~NcclGroup() {
     bool failing = world_->failed() || std::uncaught_exceptions() > exceptions_at_start_;
     try {
@@ -77,6 +79,7 @@ NcclGroup::~NcclGroup() {
     if (failing) world_->fail("this rank failed");
 }
 
+// Waits for all operations of the group, then destroys its communicators.
 void NcclGroup::end() {
     std::vector<std::shared_ptr<Channel>> channels;
     if (channel_) channels.push_back(channel_);
@@ -242,6 +245,9 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
+// For an operation on the device, the host does not block: the compute stream waits for its end, so
+// that later work sees the result. The record may then be reused, because a stream that waits for
+// an event waits for its recording at the time of the call.
 void NcclGroup::wait(i64 handle) {
     Started* const started = pending_.find(handle);
     if (started == nullptr) return;
