@@ -68,7 +68,7 @@ void remove_earlier(const std::string& directory) {
     }
 }
 
-constexpr const char* see_directory = "does every node see this directory?";
+constexpr const char* see_directory = "is it on a file system that all nodes share?";
 
 }  // namespace
 
@@ -202,9 +202,10 @@ void FileRendezvous::check_alive(int rank) {
     }
     if (now_s - changed_s <= timeout_s_) return;
     const size_t space = text.find(' ');
-    run_error(fmt::format("rank {}", rank),
-              "no sign of life for {:.0f} s{}: it died, or its node lost {}", timeout_s_,
-              space == text.npos ? "" : " from host " + text.substr(space + 1), directory_);
+    run_error(
+        fmt::format("rank {}", rank),
+        "no sign of life for {:.0f} s{}: its process has ended, or its node cannot write to {}",
+        timeout_s_, space == text.npos ? "" : " from host " + text.substr(space + 1), directory_);
 }
 
 // ---- Phases ------------------------------------------------------------------------------------

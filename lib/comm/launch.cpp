@@ -47,12 +47,14 @@ const MpiPlugin& open_plugin(const std::string& launcher) {
     }
     using Entry = const MpiPlugin* (*)();
     const auto entry = reinterpret_cast<Entry>(dlsym(library, mpi_plugin_symbol));
-    if (entry == nullptr) run_error(path, "not an MPI plugin of this toolkit");
+    if (entry == nullptr) {
+        run_error(path, "has no symbol {}: install it from the build of liblm_train.so",
+                  mpi_plugin_symbol);
+    }
     const MpiPlugin& plugin = *entry();
     if (plugin.abi != mpi_plugin_abi) {
         run_error(path,
-                  "belongs to another version of the toolkit (ABI {}, not {}): install both "
-                  "from one build",
+                  "has plugin ABI {}, expected {}: install it from the build of liblm_train.so",
                   plugin.abi, mpi_plugin_abi);
     }
     return plugin;
@@ -62,7 +64,7 @@ std::unique_ptr<Launch> join_by_mpi(const Launched& launched, const LaunchOption
     const std::string launcher = launched.in_slurm_step ? "srun" : "mpirun";
     std::unique_ptr<Launch> launch = open_plugin(launcher).open(options);
     if (launched.size > 0 && launch->world().size() != launched.size) {
-        usage_error(launcher, "started {} ranks, but MPI knows of {}: use the launcher of {}{}",
+        usage_error(launcher, "started {} ranks, but MPI joined {}: use the launcher of {}{}",
                     launched.size, launch->world().size(), launch->describe(),
                     launched.in_slurm_step ? ", or srun --mpi=pmix" : "");
     }
@@ -79,12 +81,13 @@ std::unique_ptr<Launch> join_without_mpi(const LaunchOptions& options) {
         return world;
     }
     if (launched.size > 1 && launched.by == Launcher::torchrun) {
-        usage_error("WORLD_SIZE", "there are {} ranks, but on CPUs they need MPI: use mpirun",
-                    launched.size);
+        usage_error("WORLD_SIZE", "{} ranks on CPUs, which need MPI: use mpirun", launched.size);
     }
     if (const int n_tasks = launched_by({Launcher::slurm}).size; n_tasks > 1) {
-        usage_error("srun", "started {} tasks that do not know of each other: use srun --mpi=pmix",
-                    n_tasks);
+        usage_error(
+            "srun",
+            "started {} tasks without MPI, each of which would run alone: use srun --mpi=pmix",
+            n_tasks);
     }
     return std::make_unique<Alone>(options);
 }

@@ -19,7 +19,7 @@ run log mpirun -n 1 test_conformance
 [ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
 
 # A launcher that this MPI does not support: each of four processes runs as a job of one rank.
-expect 2 "mpirun: started 4 ranks, but MPI knows of 1" env PMI_SIZE=4 PMI_RANK=0 test_conformance
+expect 2 "mpirun: started 4 ranks, but MPI joined 1" env PMI_SIZE=4 PMI_RANK=0 test_conformance
 
 # Each failure ends the whole job with its exit code and a line that names it.
 conformance=(mpirun -n 4 test_conformance --timeout 60 --case)

@@ -17,7 +17,7 @@ grep -q "^4 ranks, Open MPI" log || fail "4 ranks: $(cat log)"
 run log srun -n 1 --mpi=pmix test_conformance
 [ "$(tail -n 1 log)" = "1 rank" ] || fail "MPI for one rank: $(tail -n 1 log)"
 
-expect 2 "srun: started 4 tasks that do not know of each other: use srun --mpi=pmix" \
+expect 2 "srun: started 4 tasks without MPI, each of which would run alone: use srun --mpi=pmix" \
     srun -n 4 --mpi=none test_conformance
 # Without MPI they meet over TCP, where that is allowed. No resolver has the names of this test's nodes.
 MASTER_ADDR=localhost run log srun -N 2 -n 4 --mpi=none test_conformance --rendezvous
