@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks docs/architecture.md and lib/LAYERS against the tree.
+
+usage: architecture.py ROOT
+
+Each folder of lib, each of its subfolders and each folder of cmd has a row "| `lib/io` | sentence |" of a table, and each
+row has a folder. Each stop `path:function` names an existing file that defines the function (`name` or `Class::name`) or the
+type. Each layer of lib/LAYERS has a comment above its line.
+"""
+
+import os
+import re
+import sys
+
+STOP = re.compile(r"`([\w./-]+\.(?:cpp|hpp|cu|cuh|py|sh)):([\w:~]+)`")
+ROW = re.compile(r"^\| `([\w/.-]+)` \| *(\S.*) \|$", re.M)
+
+
+def subfolders(path):
+    return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)) and name[0] != ".")
+
+
+def folders(root):
+    for layer in subfolders(os.path.join(root, "lib")):
+        yield f"lib/{layer}"
+        for room in subfolders(os.path.join(root, "lib", layer)):
+            yield f"lib/{layer}/{room}"
+    for program in subfolders(os.path.join(root, "cmd")):
+        yield f"cmd/{program}"
+
+
+def defines(source, function):
+    """Returns whether C++ source defines a function or a type, and does not only call it."""
+    scope, _, name = function.rpartition("::")
+    source = re.sub(r"//[^\n]*", "", source)
+    if not scope and re.search(rf"\b(?:class|struct|enum class)\s+{name}\b\s*(?:final)?\s*[:{{]", source):
+        return True
+    if scope and not re.search(rf"\b{scope.split('::')[-1]}\b", source):
+        return False
+    qualified = rf"\b{re.escape(function)}\(" if scope else rf"(?<![\w.:>]){name}\("
+    # At the start of a line, after its type; or as a member in the class itself.
+    if re.search(rf"^(?!return\b)[\w\[].*{qualified}", source, re.M) or re.search(rf"^{qualified}", source, re.M):
+        return True
+    member = rf"^    (?!return\b|throw\b)(?:[\w:<>,*& \[\]]+[ &*])?{name}\("
+    return re.search(member, source, re.M) is not None and (not scope or re.search(rf"(?:class|struct) {scope}\b", source) is not None)
+
+
+def faults(root):
+    with open(os.path.join(root, "docs", "architecture.md"), encoding="utf-8") as file:
+        page = file.read()
+    rows = dict(ROW.findall(page))
+    for folder in folders(root):
+        if folder not in rows:
+            yield f"docs/architecture.md: no row for {folder}"
+    for folder in rows:
+        if not os.path.isdir(os.path.join(root, folder)):
+            yield f"docs/architecture.md: the row {folder} has no folder"
+    for path, function in STOP.findall(page):
+        if path.startswith("lib/preprocess/") and not os.path.isdir(os.path.join(root, "lib", "preprocess")):
+            continue
+        if not os.path.exists(os.path.join(root, path)):
+            yield f"docs/architecture.md: {path}:{function}: no such file"
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            if not defines(file.read(), function):
+                yield f"docs/architecture.md: {path}:{function}: not defined there"
+    if not STOP.search(page):
+        yield "docs/architecture.md: no stops"
+    with open(os.path.join(root, "lib", "LAYERS"), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    for above, line in zip([""] + lines, lines):
+        if re.match(r"\w+:", line) and not above.startswith("# "):
+            yield f"lib/LAYERS: no comment above {line.split(':')[0]}"
+
+
+def main():
+    found = list(faults(sys.argv[1]))
+    for fault in found:
+        print(fault)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
