@@ -42,13 +42,13 @@ Corpus read_corpus(const std::string& path, double* parse_mb_s) {
     while (reader.next(chunk)) {
         const double start = cpu_s();
         for (std::string_view rest = chunk.text(); !rest.empty();) {
-            const auto plain = parser.take_plain(rest);
-            const auto text = plain ? *plain : parser.parse(data::take_line(rest))[0].text;
+            const auto plain = parser.parse_plain(rest);
+            const auto text = plain ? *plain : parser.parse(data::next_line(rest))[0].text;
             corpus.bytes += static_cast<i64>(text.size());
         }
         seconds += cpu_s() - start;
         for (std::string_view rest = chunk.text(); !rest.empty();) {
-            corpus.texts.emplace_back(parser.parse(data::take_line(rest))[0].text);
+            corpus.texts.emplace_back(parser.parse(data::next_line(rest))[0].text);
         }
     }
     *parse_mb_s = static_cast<double>(corpus.bytes) / seconds / 1e6;

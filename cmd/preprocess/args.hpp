@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line of lm-preprocess says, and the declaration of its options.
+// The command line of lm-preprocess: what it says, and the declaration of its options.
 #pragma once
 
 #include <optional>
@@ -8,41 +8,28 @@
 
 #include "base/types.hpp"
 #include "cli/options.hpp"
+#include "preprocess/build_options.hpp"
 #include "text/tokenizer_choice.hpp"
 
 namespace lm::preprocess {
 
-struct OutputArgs {
-    std::string prefix;
-    bool force = false;
-};
-
 struct Args {
-    std::vector<std::string> inputs;
-    OutputArgs output;
-    std::vector<std::string> keys = {"text"};
-    text::TokenizerChoice tokenizer;
-    bool append_eod = false;
-    bool keep_empty = false;
-    std::string on_bad_line = "fail";
-    i64 workers = 0;  // 0: one per core
-    i64 divisible_by = 128;
-    std::optional<i64> pad_to;
-    std::optional<i64> log_interval;
-    std::optional<std::string> shard;
-    bool resume = false;
+    BuildOptions build;
     cli::Duration rank_timeout{120};
+    std::optional<i64> log_interval;
     bool json = false;
     bool quiet = false;
 };
 
-// Error(usage) when `prefix` can only be a directory.
+// Throws Error(usage) when `prefix` can only be a directory.
 void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
-void check(const Args& args);  // what the options alone cannot; throws Error(usage)
+// Checks what the options alone cannot. Throws Error(usage).
+void check(const Args& args);
 
+// The program without a verb.
 int preprocess(const Args& args);
 
 // The verbs, each in its own file.

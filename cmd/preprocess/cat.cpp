@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess cat: documents of a dataset as JSON Lines, decoded or as ids.
+// lm-preprocess cat: prints documents of a dataset as JSON Lines, decoded or as ids.
 #include <charconv>
 #include <memory>
 
 #include "args.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/range.hpp"
 #include "base/utf8.hpp"
 #include "cli/main.hpp"
 #include "data/indexed/dataset_metadata.hpp"
@@ -24,12 +25,8 @@ struct CatArgs {
     text::TokenizerChoice tokenizer;
 };
 
-struct Range {
-    i64 first, end;
-};
-
-// "A-B" (both included), "A" or "A-".
-Range parse_range(const std::string& text, i64 n) {
+// Parses "A-B" (both included), "A" or "A-" into documents [A, B + 1) of n.
+Range parse_documents(const std::string& text, i64 n) {
     const auto number = [&](std::string_view part) {
         i64 value = 0;
         const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), value);
@@ -68,12 +65,13 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
     }
     if (other) {
         if (!args.force) {
-            run_error(args.prefix,
-                      "was made by another tokenizer ({}) than the one that would decode it: name "
-                      "that one, or give --force",
-                      metadata->tokenizer.type);
+            run_error(
+                args.prefix,
+                "was made by another tokenizer ({}) than the one named to decode it: name the "
+                "tokenizer of the data, or use --force",
+                metadata->tokenizer.type);
         }
-        warn("{}: was made by another tokenizer ({}) than the one that decodes it", args.prefix,
+        warn("{}: was made by another tokenizer ({}) than the one named to decode it", args.prefix,
              metadata->tokenizer.type);
     }
     return tokenizer;
@@ -97,14 +95,14 @@ std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tok
 int cat(const CatArgs& args) {
     const auto dataset = data::IndexedDataset::open(args.prefix);
     const auto metadata = data::read_metadata(dataset);
-    const Range range = args.documents ? parse_range(*args.documents, dataset.n_documents())
+    const Range range = args.documents ? parse_documents(*args.documents, dataset.n_documents())
                                        : Range{0, dataset.n_documents()};
     const auto tokenizer = args.ids ? nullptr : tokenizer_for(args, metadata);
     const bool cut_eod =
         metadata && metadata->eod_id && metadata->appended_eod && !args.keep_eod && !args.ids;
     const i64 eod = cut_eod ? *metadata->eod_id : -1;
     std::vector<i32> ids;
-    for (i64 d = range.first; d < range.end; ++d) {
+    for (i64 d = range.begin; d < range.end; ++d) {
         const auto [begin, end] = dataset.document_extent(d);
         ids.resize(static_cast<size_t>(end - begin));
         dataset.read(begin, std::span(ids));
@@ -122,10 +120,10 @@ void declare_cat(cli::Options& options) {
         options.verb("cat", "print documents as JSON Lines", [args] { return cat(*args); });
     verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
     verb.value("--documents", &args->documents, "A-B",
-               "only documents A to B, from 0, both included");
+               "documents A to B only, counted from 0, both included");
     verb.flag("--ids", &args->ids, "print ids instead of text");
-    verb.flag("--keep-eod", &args->keep_eod, "do not take off the appended end-of-document token");
-    verb.flag("--force", &args->force, "decode with another tokenizer than the dataset's");
+    verb.flag("--keep-eod", &args->keep_eod, "print the appended end-of-document token too");
+    verb.flag("--force", &args->force, "decode with another tokenizer than that of the dataset");
     declare_tokenizer(verb, args->tokenizer);
 }
 

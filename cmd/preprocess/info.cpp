@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess info: what an indexed dataset holds, from its index and side file alone.
+// lm-preprocess info: describes a dataset from its index and metadata file.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -21,15 +21,15 @@ struct InfoArgs {
 
 struct Lengths {
     i64 shortest = 0, longest = 0, longest_at = -1;
-    std::vector<i64> histogram;  // [b]: lengths of b bits, so 0, 1, 2-3, 4-7...
+    std::vector<i64> histogram;  // [bits] sequences by the bits of their length: 0, 1, 2-3, 4-7...
 };
 
-// What is said about documents holds only when they follow each other.
+// Throws Error(failure) unless the document index is monotonic.
 void check_documents(const data::IndexedDataset& dataset) {
     for (i64 d = 0; d < dataset.n_documents(); ++d) {
         if (dataset.document(d + 1) < dataset.document(d))
             run_error(data::idx_path(dataset.prefix()),
-                      "document {} begins before its forerunner: run verify", d + 1);
+                      "document index not monotonic at {}: run lm-preprocess verify", d + 1);
     }
 }
 
@@ -39,8 +39,10 @@ Lengths measure(const data::IndexedDataset& dataset) {
     for (i64 s = 0; s < dataset.n_sequences(); ++s) {
         const i64 n = dataset.length(s);
         if (dataset.position(s) != position)
-            run_error(data::idx_path(dataset.prefix()),
-                      "sequence {} does not follow its forerunner: run verify", s);
+            run_error(
+                data::idx_path(dataset.prefix()),
+                "sequence {} does not begin where the previous one ends: run lm-preprocess verify",
+                s);
         position += n;
         if (s == 0 || n < lengths.shortest) lengths.shortest = n;
         if (n > lengths.longest || s == 0) {
@@ -128,8 +130,7 @@ int info(const InfoArgs& args) {
 
 void declare_info(cli::Options& options) {
     auto args = std::make_shared<InfoArgs>();
-    cli::Options& verb =
-        options.verb("info", "show what a dataset holds", [args] { return info(*args); });
+    cli::Options& verb = options.verb("info", "describe a dataset", [args] { return info(*args); });
     verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
     verb.flag("--json", &args->json, "print JSON Lines");
 }

@@ -12,28 +12,29 @@
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_writer.hpp"
 #include "io/atomic.hpp"
-#include "outputs.hpp"
+#include "preprocess/output_notes.hpp"
 
 namespace lm::preprocess {
 namespace {
 
 struct MergeArgs {
     std::vector<std::string> inputs;
-    OutputArgs output;
+    std::string output_prefix;
+    bool force = false;
     bool quiet = false;
 };
 
 constexpr i64 block_documents = i64{1} << 16;
 constexpr i64 block_tokens = i64{1} << 22;
 
-// By whatever names.
+// Compares the files, so that two names of one dataset are recognized.
 bool is_same_dataset(const std::string& a, const std::string& b) {
     std::error_code none;
     return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);
 }
 
-// Checks that all inputs belong together; returns the facts of the output's side file, if it can
-// have one.
+// Checks that all inputs have the same dtype and tokenizer. Returns what the output's metadata file
+// states of the tokenizer; nullopt when an input has no metadata file.
 std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>& inputs,
                                                   data::TokenType* type, i64* bytes) {
     std::optional<data::DatasetMetadata> merged;
@@ -52,7 +53,7 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
         if (!merged) merged = metadata;
         if (metadata->tokenizer.digest != merged->tokenizer.digest) {
             run_error(input,
-                      "was made by another tokenizer ({} {}) than the inputs before it ({} {})",
+                      "was made by another tokenizer ({} {}) than the previous inputs ({} {})",
                       metadata->tokenizer.type, metadata->tokenizer.digest, merged->tokenizer.type,
                       merged->tokenizer.digest);
         }
@@ -60,21 +61,22 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
         if (metadata->documents > 0) (metadata->appended_eod ? some_end : some_do_not) = true;
     }
     if (!all_have_one) {
-        note("not every input has a side file, so the output gets none");
+        note("not every input has a metadata file: the output gets none");
         return std::nullopt;
     }
     if (some_end || some_do_not) merged->appended_eod = !some_do_not;
     if (some_end && some_do_not) {
         note(
-            "--append-eod was given for some inputs only: the side file says that documents do not "
-            "all end with the end-of-document id");
+            "--append-eod was given for some inputs only: the metadata file states that documents "
+            "do "
+            "not all end with the end-of-document id");
     }
     merged->origin = nullptr;  // of several runs
     merged->tool = fmt::format("lm-preprocess {} merge", version());
     return merged;
 }
 
-// Blocks of whole sequences; a block never splits a document unless the document itself is larger.
+// Copies the documents of `input` in blocks of whole documents.
 void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
             const std::function<void(i64)>& progress) {
     std::vector<i32> lengths, documents;
@@ -89,12 +91,14 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
             const i64 next = input.document(++d);
             if (next < sequence)
                 run_error(data::idx_path(input.prefix()),
-                          "document {} begins before its forerunner", d);
+                          "document index not monotonic at {}: run lm-preprocess verify", d);
             documents.push_back(static_cast<i32>(next - sequence));
             for (; sequence < next; ++sequence) {
                 if (input.position(sequence) != end) {
                     run_error(data::idx_path(input.prefix()),
-                              "sequence {} does not follow its forerunner: run verify", sequence);
+                              "sequence {} does not begin where the previous one ends: run "
+                              "lm-preprocess verify",
+                              sequence);
                 }
                 lengths.push_back(static_cast<i32>(input.length(sequence)));
                 end += lengths.back();
@@ -106,20 +110,20 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
 }
 
 int merge(const MergeArgs& args) {
-    if (args.output.prefix.empty())
+    if (args.output_prefix.empty())
         usage_error("--output-prefix", "is missing: the output needs a name");
-    check_names_files(args.output.prefix);
+    check_names_files(args.output_prefix);
     for (const std::string& input : args.inputs) {
-        if (is_same_dataset(input, args.output.prefix))
-            usage_error("--output-prefix", "'{}' is one of the inputs", args.output.prefix);
+        if (is_same_dataset(input, args.output_prefix))
+            usage_error("--output-prefix", "'{}' is one of the inputs", args.output_prefix);
     }
     data::TokenType type = data::TokenType::u16;
     i64 bytes = 0;
     const auto facts = merged_facts(args.inputs, &type, &bytes);
-    note_leftovers(args.output.prefix);
-    if (args.output.force) note_links(args.output.prefix);
-    data::IndexedWriter writer(args.output.prefix, type,
-                               args.output.force ? io::Overwrite::yes : io::Overwrite::no);
+    note_leftovers(args.output_prefix);
+    if (args.force) note_links(args.output_prefix);
+    data::IndexedWriter writer(args.output_prefix, type,
+                               args.force ? io::Overwrite::yes : io::Overwrite::no);
     cli::Progress progress("merging", "B", bytes, args.quiet);
     i64 done = 0;
     for (const std::string& input : args.inputs) {
@@ -138,8 +142,8 @@ void declare_merge(cli::Options& options) {
     cli::Options& verb =
         options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
     verb.positionals("P", &args->inputs, "prefixes of the datasets, in order");
-    verb.value("--output-prefix", &args->output.prefix, "P", "write P.bin, .idx and .json");
-    verb.flag("--force", &args->output.force, "replace existing outputs");
+    verb.value("--output-prefix", &args->output_prefix, "P", "write P.bin, .idx and .json");
+    verb.flag("--force", &args->force, "replace existing outputs");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess verify: every entry and token of a dataset; exit 1 when something is wrong.
+// lm-preprocess verify: checks every entry and token of a dataset; exits with 1 for a corrupt one.
 #include <memory>
 
 #include "args.hpp"
@@ -44,8 +44,8 @@ int verify(const VerifyArgs& args) {
         for (const std::string& fault : result.faults) cli::write_stdout(fault + "\n");
         if (result.faults.empty()) {
             cli::write_stdout(fmt::format(
-                "{}: {} documents, {} tokens: all is right{}\n", args.prefix, result.documents,
-                result.tokens, result.had_metadata ? "" : " (no side file to compare with)"));
+                "{}: {} documents, {} tokens: valid{}\n", args.prefix, result.documents,
+                result.tokens, result.had_metadata ? "" : " (no metadata file to compare with)"));
         }
     }
     return static_cast<int>(result.faults.empty() ? Exit::done : Exit::answer_is_no);
@@ -59,12 +59,12 @@ void declare_verify(cli::Options& options) {
                                       [args] { return verify(*args); });
     verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
     verb.value("--vocab-size", &args->rules.vocab_size, "N",
-               "ids must be below N; else what the side file says");
+               "ids must be below N [vocabulary size in the metadata file]");
     verb.value("--eod-id", &args->rules.eod_id, "ID",
-               "every document must end with this id; else what the side file says");
+               "every document must end with this id [appended id in the metadata file]");
     verb.flag("--json", &args->json, "print JSON Lines");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
-    verb.exits_with(Exit::answer_is_no, "something in the dataset is wrong");
+    verb.exits_with(Exit::answer_is_no, "the dataset is corrupt");
 }
 
 }  // namespace lm::preprocess

@@ -110,7 +110,7 @@ TEST_CASE("a blend gives each sample of each dataset once, in a keyed order") {
     CHECK(same < n / 2 + n / 10);  // .36 + .09 + .01 by chance
 }
 
-TEST_CASE("any sample of a blend may be asked for at any time") {
+TEST_CASE("samples of a blend can be read in any order") {
     for (const bool proportional : {true, false}) {
         const std::vector<double> weights = {0.5, 0.25, 0.2, 0.05};
         const auto make = [&]() -> std::unique_ptr<BlendRule> {
@@ -157,7 +157,7 @@ TEST_CASE("a blend reads and reports its datasets") {
 }
 
 // Golden values of Megatron's build_blending_indices.
-TEST_CASE("Megatron's greedy blend") {
+TEST_CASE("the greedy blend equals Megatron's") {
     CHECK(greedy({.6, .3, .1}, 20) ==
           std::vector<int>{0, 1, 0, 2, 0, 1, 0, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1, 0});
     CHECK(greedy({.3, .7}, 10) == std::vector<int>{1, 0, 1, 1, 0, 1, 1, 0, 1, 1});
@@ -165,7 +165,7 @@ TEST_CASE("Megatron's greedy blend") {
     CHECK(greedy({1, 1}, 6) == std::vector<int>{0, 1, 0, 1, 0, 1});
 }
 
-TEST_CASE("weights are normalised with numpy's pairwise sum") {
+TEST_CASE("weights are normalized with numpy's pairwise sum") {
     // numpy 1.24: w = 0.1 * arange(1, n + 1); (w / w.sum())[0].hex()
     const auto first = [](int n) {
         std::vector<double> w;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part that grows, is cut short anywhere, and goes on: what is read for that, and what it
-// becomes.
+// A part that grows, is truncated anywhere and resumed: the bytes that are read, and the result.
 #include "data/indexed/dataset_part.hpp"
 
 #include <fcntl.h>
@@ -44,7 +43,7 @@ void shorten(const std::string& path, i64 size) {
 
 }  // namespace
 
-TEST_CASE("a part that goes on is read once and becomes what it would have become") {
+TEST_CASE("a resumed part is read once and ends with the bytes of an uninterrupted one") {
     const test::TempDir scratch;
     const std::vector<PartState> want = make_part(scratch / "whole", 4);
     const std::vector<PartState> states = make_part(scratch / "part", 3);
@@ -60,7 +59,8 @@ TEST_CASE("a part that goes on is read once and becomes what it would have becom
     CHECK(part.state().to_json() == want[4].to_json());
 }
 
-TEST_CASE("files of a part that came to differ in length go back to what all of them hold") {
+TEST_CASE(
+    "files of different lengths are truncated to the last state that all of them agree with") {
     const test::TempDir scratch;
     const std::vector<PartState> states = make_part(scratch / "part", 3);
     const std::string shorter =
@@ -78,7 +78,7 @@ TEST_CASE("files of a part that came to differ in length go back to what all of 
     CHECK(again.count_intact(states, [] {}) == 4);
 }
 
-TEST_CASE("looking at a part can be stopped, and changes nothing") {
+TEST_CASE("count_intact can be stopped and changes nothing") {
     struct Stop {};
     const test::TempDir scratch;
     const std::vector<PartState> states = make_part(scratch / "part", 2);

@@ -46,8 +46,8 @@ void write_side_file(const std::string& prefix, i64 vocab_size, const std::strin
 
 }  // namespace
 
-TEST_CASE("the parts of a split come from their own documents") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("each part of a split has its own documents") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     const auto sets = open_data(config(dir / "p"));
     REQUIRE(sets.valid.size() == 1);
@@ -61,8 +61,8 @@ TEST_CASE("the parts of a split come from their own documents") {
     }
 }
 
-TEST_CASE("seeds give other orders of the same samples") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("another seed gives another order of the same samples") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 1000));
     auto c = config(dir / "p");
     const auto a = open_data(c);
@@ -73,12 +73,13 @@ TEST_CASE("seeds give other orders of the same samples") {
     CHECK(same < 5);
 }
 
-TEST_CASE("parts that nobody asks for may be empty") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("a part without requested samples may be empty") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {100});
     auto c = config(dir / "p");
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--split: the valid split of") &&
-                                        Catch::Contains("is empty: of its 1 documents none"));
+    CHECK_THROWS_WITH(open_data(c),
+                      Catch::Contains("--split: the valid split of") &&
+                          Catch::Contains("is empty: it has none of the 1 documents"));
     c.valid_samples = c.test_samples = 0;
     CHECK(open_data(c).valid.empty());
     c = config(dir / "p");
@@ -87,13 +88,13 @@ TEST_CASE("parts that nobody asks for may be empty") {
     CHECK(open_data(c).test.empty());
 }
 
-TEST_CASE("what does not fit is named before anything is allocated") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("flags that do not fit the data are refused before anything is allocated") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     auto c = config(dir / "p");
     c.seq_length = 1024;
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--seq-length: the train split of") &&
-                                        Catch::Contains("has 80 tokens, one sample takes 1025"));
+                                        Catch::Contains("has 80 tokens, one sample needs 1025"));
     c = config(dir / "p");
     c.data_path = {dir / "missing"};
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("missing"));
@@ -105,7 +106,7 @@ namespace {
 
 // Three datasets of 1000 tokens: 0..., 1000..., 2000...
 struct Three {
-    lm::test::TemporaryDirectory dir;
+    lm::test::TempDir dir;
     Three() {
         for (int d = 0; d < 3; ++d) {
             std::vector<std::vector<lm::u16>> documents(100);
@@ -133,7 +134,7 @@ std::vector<int> count_by_dataset(const lm::data::SampleSource& source, i64 n) {
 
 }  // namespace
 
-TEST_CASE("a weighted blend takes what its weights say, in every order") {
+TEST_CASE("a weighted blend has the shares of its weights, in every order") {
     const Three data;
     for (const auto order :
          {DataOrder::stateless, DataOrder::megatron, DataOrder::megatron_deepspeed}) {
@@ -156,7 +157,7 @@ TEST_CASE("a weighted blend takes what its weights say, in every order") {
     }
 }
 
-TEST_CASE("a blend without weights takes of each what it has") {
+TEST_CASE("a blend without weights uses the sizes of its datasets") {
     const Three data;
     DataConfig c = data.blank();
     c.data_path = {data.prefix(0), data.prefix(1), data.prefix(2)};
@@ -188,7 +189,7 @@ TEST_CASE("separate paths for the parts use whole datasets") {
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: excludes --data-path"));
 }
 
-TEST_CASE("several named validation sets, each of its own documents") {
+TEST_CASE("several named validation sets have their own documents") {
     const Three data;
     DataConfig c = data.blank();
     c.train_groups = {"train: 0.5 0:0.5 " + data.prefix(0) + ", 0.5 0:0.5 " + data.prefix(1)};
@@ -213,7 +214,7 @@ TEST_CASE("several named validation sets, each of its own documents") {
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name train"));
 }
 
-TEST_CASE("paths and groups as the field writes them") {
+TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience write them") {
     using lm::data::parse_blend;
     using lm::data::parse_group;
     CHECK_FALSE(parse_blend("--data-path", {"a"}).weighted);
@@ -239,8 +240,8 @@ TEST_CASE("paths and groups as the field writes them") {
     }
 }
 
-TEST_CASE("group files hold quoted groups in one line") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("a group file has quoted groups in one line") {
+    const lm::test::TempDir dir;
     std::ofstream(dir / "f") << R"("valid: 1 0.95:1 p, 2 0:1 q" "b: 1 0:1 r")" << '\n';
     CHECK(lm::data::read_group_file("--x", dir / "f") ==
           std::vector<std::string>{"valid: 1 0.95:1 p, 2 0:1 q", "b: 1 0:1 r"});
@@ -249,15 +250,15 @@ TEST_CASE("group files hold quoted groups in one line") {
           std::vector<std::string>{"train: 1 0:1 p"});
     std::ofstream(dir / "h") << "\n";
     CHECK_THROWS_WITH(lm::data::read_group_file("--x", dir / "h"),
-                      Catch::Contains("names no data"));
+                      Catch::Contains("names no dataset"));
 }
 
-TEST_CASE("fractions of BigScience's ranges") {
+TEST_CASE("fractions are rounded as BigScience rounds them") {
     const auto range = lm::data::documents_of({0.0, 0.950}, 1'000'001);
     CHECK((range.begin == 0 && range.end == 950'001));
     const auto rest = lm::data::documents_of({0.950, 1.0}, 1'000'001);
     CHECK((rest.begin == 950'001 && rest.end == 1'000'001));
-    const lm::test::TemporaryDirectory dir;
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(1001, 5));
     DataConfig c = config(dir / "p");
     c.data_path.clear();
@@ -269,8 +270,8 @@ TEST_CASE("fractions of BigScience's ranges") {
     CHECK(sets.valid[0].source->use(1)[0].sequences.end == 1001);
 }
 
-TEST_CASE("a side file's vocabulary must fit the model") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("the vocabulary of a metadata file must fit the model") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     write_side_file(dir / "p", 257, "xxh3:0123");
     auto c = config(dir / "p");
@@ -280,8 +281,8 @@ TEST_CASE("a side file's vocabulary must fit the model") {
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("p.json: the data was made with a vocabulary"));
 }
 
-TEST_CASE("facts of the side files") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("data_facts returns what the metadata files have in common") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "a", {10});
     lm::test::write_counting(dir / "b", {10});
     CHECK_FALSE(lm::data::data_facts({dir / "a"}));

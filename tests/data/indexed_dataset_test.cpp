@@ -51,7 +51,7 @@ void put(std::string& bytes, size_t at, T value) {
 
 }  // namespace
 
-TEST_CASE("the .idx has the bytes Megatron writes") {
+TEST_CASE("the .idx has the bytes that Megatron writes") {
     const test::TempDir scratch;
     const std::string prefix = write_small(scratch, "a");
     std::string want(34 + 3 * 12 + 4 * 8, '\0');
@@ -71,7 +71,7 @@ TEST_CASE("the .idx has the bytes Megatron writes") {
     CHECK(verify_dataset(prefix, {}).faults.empty());
 }
 
-TEST_CASE("reading") {
+TEST_CASE("a dataset returns lengths, positions, documents and tokens") {
     const test::TempDir scratch;
     const auto d = IndexedDataset::open(write_small(scratch, "a"));
     CHECK(d.n_sequences() == 3);
@@ -87,7 +87,7 @@ TEST_CASE("reading") {
     CHECK(ids == std::vector<i32>{3, 4, 5, 9});
 }
 
-TEST_CASE("documents without tokens, and with several sequences") {
+TEST_CASE("documents may have no tokens or several sequences") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "k";
     {
@@ -111,7 +111,7 @@ TEST_CASE("documents without tokens, and with several sequences") {
     CHECK(io::list_directory(scratch.path()).size() == 2);
 }
 
-TEST_CASE("empty sequences of other writers are stepped over") {
+TEST_CASE("empty sequences of other writers are skipped") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "z";
     IndexedWriter writer(prefix, TokenType::u16, io::Overwrite::no);
@@ -123,7 +123,7 @@ TEST_CASE("empty sequences of other writers are stepped over") {
     CHECK(d.n_tokens() == 2);
 }
 
-TEST_CASE("an unfinished writer leaves nothing, an existing output is kept") {
+TEST_CASE("a writer without commit leaves nothing and keeps an existing output") {
     const test::TempDir scratch;
     {
         IndexedWriter writer(scratch / "u", TokenType::u16, io::Overwrite::no);
@@ -135,7 +135,7 @@ TEST_CASE("an unfinished writer leaves nothing, an existing output is kept") {
                       Contains("exists already"));
 }
 
-TEST_CASE("damaged indexes are refused or found by verify") {
+TEST_CASE("a corrupt index is refused or found by verify") {
     const test::TempDir scratch;
     const std::string prefix = write_small(scratch, "a");
     const std::string idx = io::read_file(idx_path(prefix));
@@ -159,21 +159,21 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     CHECK_THAT(open_with("", bin), Contains("a.idx: is empty"));
     CHECK_THAT(open_with(std::string(50, 'x'), bin), Contains("wrong magic"));
     CHECK_THAT(open_with(std::string("TNTIDX\0\0", 8) + idx, bin), Contains("TNTIDX"));
-    CHECK_THAT(open_with(idx.substr(0, 30), bin), Contains("cut short"));
-    CHECK_THAT(open_with(idx.substr(0, idx.size() - 1), bin), Contains("cut short"));
+    CHECK_THAT(open_with(idx.substr(0, 30), bin), Contains("truncated"));
+    CHECK_THAT(open_with(idx.substr(0, idx.size() - 1), bin), Contains("truncated"));
     CHECK_THAT(open_with(idx + "xx", bin), Contains("trailing"));
     CHECK_THAT(open_with(changed(9, u64{2}), bin), Contains("version 2"));
     CHECK_THAT(open_with(changed(17, u8{6}), bin), Contains("floating"));
     CHECK_THAT(open_with(changed(17, u8{99}), bin), Contains("dtype code 99"));
-    CHECK_THAT(open_with(changed(18, ~u64{0}), bin), Contains("absurd"));
-    CHECK_THAT(open_with(changed(26, u64{0}), bin), Contains("no document index"));
-    CHECK_THAT(open_with(changed(26, u64{9}), bin), Contains("asks for"));
+    CHECK_THAT(open_with(changed(18, ~u64{0}), bin), Contains("corrupt header"));
+    CHECK_THAT(open_with(changed(26, u64{0}), bin), Contains("0 document entries"));
+    CHECK_THAT(open_with(changed(26, u64{9}), bin), Contains("requires"));
     CHECK_THAT(open_with(changed(46, i64{2}), bin), Contains("first pointer"));
     CHECK_THAT(open_with(changed(62, i64{-8}), bin), Contains("last entry"));
     CHECK_THAT(open_with(changed(42, i32{-1}), bin), Contains("last entry"));
     CHECK_THAT(open_with(changed(94, i64{2}), bin), Contains("document index"));
-    CHECK_THAT(open_with(idx, bin.substr(2)), Contains("cut short"));
-    CHECK_THAT(open_with(idx, bin + "xx"), Contains("does not belong"));
+    CHECK_THAT(open_with(idx, bin.substr(2)), Contains("truncated"));
+    CHECK_THAT(open_with(idx, bin + "xx"), Contains("belongs to another index"));
     const auto first_fault = [&] {
         const auto faults = verify_dataset(prefix, {}).faults;
         return faults.empty() ? std::string("none") : faults[0];
@@ -183,9 +183,9 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     CHECK(open_with(changed(38, i32{-2}), bin) == "opens");
     CHECK_THAT(first_fault(), Contains("negative"));
     CHECK(open_with(changed(54, i64{7}), bin) == "opens");
-    CHECK_THAT(first_fault(), Contains("damaged"));
+    CHECK_THAT(first_fault(), Contains("corrupt"));
     CHECK(open_with(changed(78, i64{3}), bin) == "opens");
-    CHECK_THAT(first_fault(), Contains("begins before"));
+    CHECK_THAT(first_fault(), Contains("not monotonic"));
     CHECK(open_with(idx, std::string(12, '\x7F')) == "opens");
     CHECK_THAT(first_fault(), Contains("outside the vocabulary of 10"));
     CHECK(open_with(idx, bin) == "opens");
@@ -195,7 +195,7 @@ TEST_CASE("damaged indexes are refused or found by verify") {
     CHECK(verify_dataset(prefix, rules).faults.size() == 2);
 }
 
-TEST_CASE("a side file that states other sizes of its files is told by verify") {
+TEST_CASE("verify reports a metadata file with other file sizes") {
     const test::TempDir scratch;
     const std::string prefix = write_small(scratch, "a");
     const auto faults_with = [&](i64 bin_bytes, i64 idx_bytes) {
@@ -208,15 +208,15 @@ TEST_CASE("a side file that states other sizes of its files is told by verify") 
     CHECK(faults_with(12, 102).empty());
     CHECK(faults_with(14, 102) ==
           std::vector{metadata_path(prefix) +
-                      ": says 14 bytes of tokens, but the dataset has 12: it "
+                      ": states 14 bytes of tokens, but the dataset has 12: "
                       "belongs to other files"});
     CHECK(faults_with(12, 101) ==
           std::vector{metadata_path(prefix) +
-                      ": says 101 bytes of index, but the dataset has 102: it "
+                      ": states 101 bytes of index, but the dataset has 102: "
                       "belongs to other files"});
 }
 
-TEST_CASE("verify tells each fault of the index once, and accuses no sound entry") {
+TEST_CASE("verify reports each fault of the index once, and no valid entry") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "a";
     {
@@ -243,18 +243,18 @@ TEST_CASE("verify tells each fault of the index once, and accuses no sound entry
         CHECK(faults.size() == 1);
         return faults.empty() ? std::string() : faults[0];
     };
-    CHECK_THAT(only(faults_with(pointer(1, 3))), Contains("pointer 3 of sequence 1 is damaged"));
-    CHECK_THAT(only(faults_with(pointer(1, -6))), Contains("sequence 1 is damaged"));
+    CHECK_THAT(only(faults_with(pointer(1, 3))), Contains("pointer 3 of sequence 1 is corrupt"));
+    CHECK_THAT(only(faults_with(pointer(1, -6))), Contains("sequence 1 is corrupt"));
     CHECK_THAT(only(faults_with(length(1, -1))), Contains("length -1 of sequence 1 is negative"));
-    CHECK_THAT(only(faults_with(length(1, 99))), Contains("ends behind"));
+    CHECK_THAT(only(faults_with(length(1, 99))), Contains("exceeds"));
     CHECK_THAT(only(faults_with(length(1, 2))),
-               Contains("sequence 2 begins at token 4, but the one before it ends at 5"));
+               Contains("sequence 2 begins at token 4, but the previous one ends at 5"));
     CHECK_THAT(only(faults_with(pointer(1, 10))),
-               Contains("sequence 1 begins at token 5, but the one before it ends at 3"));
-    CHECK_THAT(only(faults_with(document(2, 99))), Contains("entry 99 of document 2 is damaged"));
+               Contains("sequence 1 begins at token 5, but the previous one ends at 3"));
+    CHECK_THAT(only(faults_with(document(2, 99))), Contains("entry 99 of document 2 is corrupt"));
     const auto two = faults_with(pointer(1, 10), length(3, 1));
     REQUIRE(two.size() == 2);
-    CHECK_THAT(two[1], Contains("sequence 4 begins at token 8, but the one before it ends at 7"));
+    CHECK_THAT(two[1], Contains("sequence 4 begins at token 8, but the previous one ends at 7"));
 }
 
 TEST_CASE("Megatron's rule for the token type") {
@@ -262,13 +262,13 @@ TEST_CASE("Megatron's rule for the token type") {
     CHECK(token_type_for(65500) == TokenType::i32);
 }
 
-TEST_CASE("a sequence that ends behind the tokens is the file's fault, not ours") {
+TEST_CASE("a sequence beyond the tokens is an error of the file, not a failed check") {
     const test::TempDir scratch;
     const std::string prefix = write_small(scratch, "a");
     std::string idx = io::read_file(idx_path(prefix));
     put<i32>(idx, idx_header_bytes, 7);  // of 6 tokens in all
     io::write_file(idx_path(prefix), idx, io::Overwrite::yes);
     const auto d = IndexedDataset::open(prefix);
-    CHECK_THROWS_WITH(d.length(0), Contains("sequence 0 of 7 tokens ends behind the 6"));
+    CHECK_THROWS_WITH(d.length(0), Contains("sequence 0 of 7 tokens exceeds the 6"));
     CHECK_FALSE(verify_dataset(prefix, {}).faults.empty());
 }

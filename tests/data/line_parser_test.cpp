@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: what Python's json.loads takes and refuses, with the place; lines across chunks.
+// JSON Lines: what Python's json.loads accepts and refuses, with the byte; lines across chunks.
 #include "data/jsonl/line_parser.hpp"
 
 #include <unistd.h>
@@ -17,7 +17,7 @@ using namespace lm::data;
 
 namespace {
 
-// What this process has read so far, from files and pipes.
+// Returns the bytes that this process has read from files and pipes.
 i64 n_bytes_read() {
     const std::string text = io::read_file("/proc/self/io");
     const std::string key = "rchar: ";
@@ -45,7 +45,7 @@ std::string text_of(const std::string& line, BadBytes bad = BadBytes::refuse) {
 
 }  // namespace
 
-TEST_CASE("what json.loads takes") {
+TEST_CASE("lines that json.loads accepts are parsed") {
     CHECK(text_of(R"({"text": "a"})") == "a");
     CHECK(text_of(" {\"text\"\t:\"a\" } \r") == "a");
     CHECK(text_of(R"({"x":[1,{"text":"no"}],"text":"yes","y":null})") == "yes");
@@ -58,15 +58,16 @@ TEST_CASE("what json.loads takes") {
     CHECK(text_of(R"({"text":"\u0000"})") == std::string(1, '\0'));
 }
 
-TEST_CASE("what json.loads refuses, with the byte") {
+TEST_CASE("lines that json.loads refuses are errors with their byte") {
     CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
-    CHECK(text_of("[1]") == "ERROR 1 not valid JSON: an object {...} is expected");
-    CHECK(text_of(R"({"text":"a"} x)") == "ERROR 14 not valid JSON: something follows the object");
+    CHECK(text_of("[1]") == "ERROR 1 not valid JSON: expected an object {...}");
+    CHECK(text_of(R"({"text":"a"} x)") ==
+          "ERROR 14 not valid JSON: expected the end of the line after the object");
     CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
     CHECK(text_of(R"({"text":"a",})").starts_with("ERROR 13 "));
     CHECK(text_of(R"({"text":"a)") == "ERROR 11 not valid JSON: the line ends inside a string");
     CHECK(text_of("{\"text\":\"a\tb\"}") ==
-          "ERROR 11 not valid JSON: a control character in a string");
+          "ERROR 11 not valid JSON: control character in a string");
     CHECK(text_of(R"({"text":"\x"})").starts_with("ERROR 11 "));
     CHECK(text_of(R"({"text":"\u12"})").starts_with("ERROR 14 "));
     CHECK(text_of(R"({"text":"a","n":01})").starts_with("ERROR 18 "));
@@ -74,7 +75,7 @@ TEST_CASE("what json.loads refuses, with the byte") {
     CHECK(text_of(R"({"text":"a","n":nul})").starts_with("ERROR 17 "));
     CHECK(text_of(R"({"text":null})") == "ERROR 9 'text' is null, not a string");
     CHECK(text_of(R"({"text":["a",1]})") ==
-          "ERROR 9 'text' is an array with other things than strings, not a string");
+          "ERROR 9 'text' is an array with elements that are no strings, not a string");
     CHECK(text_of(R"({"title":"a"})") == "ERROR 1 there is no key 'text'");
     CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
     CHECK(
@@ -91,11 +92,11 @@ TEST_CASE("what json.loads refuses, with the byte") {
           std::string::npos);
 }
 
-TEST_CASE("what other systems make of text files") {
+TEST_CASE("line ends and encodings of other systems") {
     CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}\r") == "a");  // a byte order mark
     CHECK(text_of("\xEF\xBB\xBF{\"text\":5}") == "ERROR 12 'text' is a number, not a string");
     CHECK(text_of("{\"text\":\"a\"}\r{\"text\":\"b\"}\r")
-              .starts_with("ERROR 14 not valid JSON: lines end in carriage returns alone"));
+              .starts_with("ERROR 14 not valid JSON: lines end in carriage returns: convert"));
     for (const std::string_view line :
          {"\xFF\xFE{\0\"\0t\0"sv, "\xFE\xFF\0{\0\"\0t"sv, "{\0\"\0t\0"sv, "\0{\0\"\0t"sv}) {
         for (const BadBytes rule : {BadBytes::refuse, BadBytes::replace})
@@ -104,7 +105,7 @@ TEST_CASE("what other systems make of text files") {
     for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
                                         "{\0\0\0\"\0\0\0"sv, "\0\0\0{\0\0\0\""sv})
         CHECK(text_of(std::string(line)).starts_with("ERROR 1 the text is UTF-32: "));
-    CHECK(text_of(std::string(20, '\0')) == "ERROR 1 not valid JSON: an object {...} is expected");
+    CHECK(text_of(std::string(20, '\0')) == "ERROR 1 not valid JSON: expected an object {...}");
 }
 
 TEST_CASE("broken characters are replaced on request") {
@@ -119,7 +120,7 @@ TEST_CASE("broken characters are replaced on request") {
     CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
 }
 
-TEST_CASE("a file that is another one than when it was examined is an error once it is read") {
+TEST_CASE("a file that changed after it was examined is an error") {
     const test::TempDir scratch;
     const std::string path = scratch / "a.jsonl";
     const auto read_after = [&](const std::string& content, int piece_end) {
@@ -141,7 +142,7 @@ TEST_CASE("a file that is another one than when it was examined is an error once
     }
 }
 
-TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
+TEST_CASE("the checksum of a compressed unit tells a bad line from corrupt data") {
     const test::TempDir scratch;
     const std::string path = scratch / "a.jsonl.gz";
     std::string lines;
@@ -149,7 +150,7 @@ TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
     const std::string member = test::gzip(lines);
     std::string flipped = member;
     flipped[member.size() - 6] ^= 1;  // of the checksum
-    // The message of what ends the work on a line of chunk 1, and how many blocks that took.
+    // Returns the error for a bad line in chunk 1, and the number of blocks that were read for it.
     const auto message = [&](const std::string& content, int* n_checks) {
         io::write_file(path, content, io::Overwrite::yes);
         ChunkReader reader(examine_inputs({path}), 1'000'000);
@@ -175,7 +176,7 @@ TEST_CASE("a bad line is told from damage by the checksum of its unit alone") {
     CHECK(n_checks <= 5);
 }
 
-TEST_CASE("a reader that goes on in the middle gives the rest, of plain files reads no more") {
+TEST_CASE("a resumed reader returns the rest, and of plain files reads nothing else") {
     const test::TempDir scratch;
     std::string lines;
     while (lines.size() < 20'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
@@ -202,7 +203,7 @@ TEST_CASE("a reader that goes on in the middle gives the rest, of plain files re
     }
 }
 
-TEST_CASE("a reader on its way to where it goes on can be stopped") {
+TEST_CASE("a reader that skips to its start can be interrupted") {
     const test::TempDir scratch;
     std::string lines;
     while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
@@ -221,7 +222,7 @@ TEST_CASE("a reader on its way to where it goes on can be stopped") {
     CHECK_THROWS_WITH(plain.fail(BadLineError(chunk, "here", "bad"), [] {}), "here: bad");
 }
 
-TEST_CASE("lines come whole and in order for any chunk size") {
+TEST_CASE("chunks of any size have whole lines, in order") {
     const std::string dir = "/tmp/lm-jsonl-test." + std::to_string(::getpid());
     io::make_directories(dir);
     std::string want;

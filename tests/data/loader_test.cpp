@@ -64,7 +64,7 @@ std::vector<i64> run(const SampleSource& source, i64 from, i64 to, i64 micro_bat
 
 }  // namespace
 
-TEST_CASE("every micro-batch, rank count and look-ahead gives the same samples") {
+TEST_CASE("any micro-batch size, rank count and number of batches ahead gives the same samples") {
     const Counting source(3, lm::data::endless);
     std::vector<i64> expected(48);
     for (size_t k = 0; k < expected.size(); ++k) expected[k] = 7 + static_cast<i64>(k);
@@ -77,8 +77,8 @@ TEST_CASE("every micro-batch, rank count and look-ahead gives the same samples")
     }
 }
 
-TEST_CASE("a resume at any sample goes on as the run would have") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("a loader that starts at any sample continues as the run would have") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {500, 300, 200});
     const lm::data::WindowSource source(lm::test::whole(dir / "p", 60000), 16, 3, "p");
     BatchOptions options;
@@ -91,7 +91,7 @@ TEST_CASE("a resume at any sample goes on as the run would have") {
     }
 }
 
-TEST_CASE("seek skips samples, forth and back, whatever was filled ahead") {
+TEST_CASE("seek goes forward and back, whatever was filled ahead") {
     const Counting source(3, lm::data::endless);
     BatchOptions options;
     for (const int n_ahead : {0, 1, 4}) {
@@ -107,7 +107,7 @@ TEST_CASE("seek skips samples, forth and back, whatever was filled ahead") {
     }
 }
 
-TEST_CASE("errors come out at their batch and stay") {
+TEST_CASE("an error is thrown at its batch, every time") {
     Counting source(3, 10);
     source.broken = 4;
     BatchOptions options;
@@ -120,10 +120,10 @@ TEST_CASE("errors come out at their batch and stay") {
     CHECK(loader.position() == 4);
     loader.seek(8);
     CHECK(loader.next().sample_ids[1] == 9);
-    CHECK_THROWS_WITH(loader.next(), Catch::Contains("no sample 10"));
+    CHECK_THROWS_WITH(loader.next(), Catch::Contains("sample 10 is beyond"));
 }
 
-TEST_CASE("a loader can be dropped at any time") {
+TEST_CASE("a loader can be destroyed at any time") {
     const Counting source(64, lm::data::endless);
     for (int k = 0; k < 50; ++k) {
         Loader loader(source, BatchOptions{}, 0, 1, 0, 3);
@@ -131,7 +131,7 @@ TEST_CASE("a loader can be dropped at any time") {
     }
 }
 
-TEST_CASE("a batch cut short keeps the first tokens of each row and the targets that follow") {
+TEST_CASE("a truncated batch has the first tokens and targets of each row") {
     const Counting source(6, lm::data::endless);
     BatchOptions options;
     options.micro_batch = 2;
@@ -152,7 +152,7 @@ TEST_CASE("a batch cut short keeps the first tokens of each row and the targets 
     CHECK(batch.loss_mask == std::vector<float>{1, 1, 1, 1, 1, 1, 0, 1});
 }
 
-TEST_CASE("documents end with their eod") {
+TEST_CASE("positions and document starts restart after each eod") {
     const std::vector<i32> tokens = {5, 9, 9, 6, 7, 9, 8};
     std::vector<i32> positions(7), starts(7);
     std::vector<float> mask(7);
@@ -162,7 +162,7 @@ TEST_CASE("documents end with their eod") {
     CHECK(mask == std::vector<float>{1, 0, 0, 1, 1, 0, 1});
 }
 
-TEST_CASE("a batch carries only what its options ask for") {
+TEST_CASE("a batch has only the fields of its options") {
     const Counting source(4, lm::data::endless);
     BatchOptions options;
     options.micro_batch = 2;

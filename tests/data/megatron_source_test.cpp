@@ -18,7 +18,7 @@
 using namespace lm;
 using namespace lm::data;
 using lm::test::sample;
-using lm::test::TemporaryDirectory;
+using lm::test::TempDir;
 using lm::test::write_counting;
 
 namespace {
@@ -39,7 +39,7 @@ std::vector<T> list(std::span<const T> values) {
 
 }  // namespace
 
-TEST_CASE("numpy's shuffles") {
+TEST_CASE("shuffles equal numpy's") {
     NumpyRandom random(1234);
     std::vector<int> ten(10), eight(8);
     std::iota(ten.begin(), ten.end(), 0);
@@ -50,8 +50,8 @@ TEST_CASE("numpy's shuffles") {
     CHECK(eight == std::vector<int>{7, 5, 6, 0, 4, 3, 2, 1});
 }
 
-TEST_CASE("golden index, two epochs together, an empty document") {
-    const TemporaryDirectory dir;
+TEST_CASE("the index equals Megatron's: two epochs shuffled together, an empty document") {
+    const TempDir dir;
     const auto s = source(dir / "p", {5, 3, 0, 7, 1, 4}, 4, 7);
     CHECK(s.plan().n_epochs == 2);
     CHECK_FALSE(s.plan().separate_last);
@@ -66,8 +66,8 @@ TEST_CASE("golden index, two epochs together, an empty document") {
     CHECK(sample(s, 3) == std::vector<i32>{17, 18, 19, 8, 9});
 }
 
-TEST_CASE("golden index, the last epoch apart") {
-    const TemporaryDirectory dir;
+TEST_CASE("the index equals Megatron's: the last epoch shuffled separately") {
+    const TempDir dir;
     const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
     const Documents apart = {2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7};
     const Order order_apart = {7,  11, 2,  3,  1,  9,  5,  4,  0,  8,  6,  10, 12, 20,
@@ -85,8 +85,8 @@ TEST_CASE("golden index, the last epoch apart") {
     }
 }
 
-TEST_CASE("the two thresholds") {
-    const TemporaryDirectory dir;
+TEST_CASE("the two thresholds for a separate last epoch") {
+    const TempDir dir;
     const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
     const auto nvidia = source(dir / "p", lengths, 4, 23, nvidia_last_epoch);
     CHECK_FALSE(nvidia.plan().separate_last);
@@ -100,8 +100,8 @@ TEST_CASE("the two thresholds") {
           Documents{2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7});
 }
 
-TEST_CASE("three epochs") {
-    const TemporaryDirectory dir;
+TEST_CASE("the index equals Megatron's: three epochs") {
+    const TempDir dir;
     // 16 tokens in five documents
     const auto plan = plan_epochs(16, 4, 9, nvidia_last_epoch);
     CHECK(plan.n_epochs == 3);
@@ -111,15 +111,15 @@ TEST_CASE("three epochs") {
     CHECK(list(s.index().order) == Order{3, 9, 2, 1, 7, 5, 4, 0, 8, 6, 10});
 }
 
-TEST_CASE("one epoch is as many samples as fit, or more when none are asked for") {
+TEST_CASE("one epoch has as many samples as fit") {
     CHECK(plan_epochs(101, 10, 10, 0.8).n_epochs == 1);
     CHECK(plan_epochs(100, 10, 10, 0.8).n_epochs == 2);
     CHECK(plan_epochs(100, 10, 0, 0.8).n_epochs == 1);
     CHECK(plan_epochs(100, 10, 0, 0.8).n_samples == 9);
 }
 
-TEST_CASE("every sample is seq + 1 tokens that follow each other in shuffled documents") {
-    const TemporaryDirectory dir;
+TEST_CASE("a sample is seq + 1 consecutive tokens of the shuffled documents") {
+    const TempDir dir;
     const auto s = source(dir / "p", {3, 50, 0, 0, 1, 1, 17, 4, 90}, 12, 40);
     CHECK(s.size() >= 40);
     for (i64 k = 0; k < s.size(); ++k) {
@@ -133,8 +133,8 @@ TEST_CASE("every sample is seq + 1 tokens that follow each other in shuffled doc
     }
 }
 
-TEST_CASE("what Megatron's order cannot do is named") {
-    const TemporaryDirectory dir;
+TEST_CASE("limits of Megatron's order are errors") {
+    const TempDir dir;
     write_counting(dir / "p", {10});
     CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
                       Catch::Contains("--seq-length: p has 10 tokens"));
@@ -184,8 +184,8 @@ std::vector<i64> many_lengths() {
 
 }  // namespace
 
-TEST_CASE("samples are cut as Megatron walks, by any number of threads") {
-    const TemporaryDirectory dir;
+TEST_CASE("any number of threads finds the windows that Megatron's walk finds") {
+    const TempDir dir;
     const std::vector<i64> lengths = many_lengths();
     const auto one = source(dir / "p", lengths, 7, 400'000);
     Order position;
@@ -202,8 +202,8 @@ TEST_CASE("samples are cut as Megatron walks, by any number of threads") {
     CHECK(empty.index().position[0] == 0);
 }
 
-TEST_CASE("an index is built once and mapped from then on") {
-    const TemporaryDirectory dir;
+TEST_CASE("an index is built once and mapped afterwards") {
+    const TempDir dir;
     const std::vector<i64> lengths = many_lengths();
     write_counting(dir / "p", lengths);
     const TokenRange range = lm::test::whole(dir / "p", 60000);
@@ -238,13 +238,13 @@ TEST_CASE("an index is built once and mapped from then on") {
     for (const u32 seed : {1234U, 1235U}) get(seed);
     shared_index(cache, other, 7, plan, 1234, 1);
     REQUIRE(messages.size() == 1);
-    CHECK_THAT(messages[0], Catch::Contains("damaged: remove it"));
+    CHECK_THAT(messages[0], Catch::Contains("no index of these samples: remove it"));
     CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
     set_log_sink({});
 }
 
-TEST_CASE("of several that want an index at the same time one builds it") {
-    const TemporaryDirectory dir;
+TEST_CASE("of several threads that need an index at the same time one builds it") {
+    const TempDir dir;
     write_counting(dir / "p", many_lengths());
     const TokenRange range = lm::test::whole(dir / "p", 60000);
     const EpochPlan plan = plan_epochs(range.n_tokens(), 7, 400'000, nvidia_last_epoch);

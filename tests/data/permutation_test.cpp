@@ -35,7 +35,7 @@ double chi_square(const std::vector<i64>& counts, double expected) {
 
 }  // namespace
 
-TEST_CASE("every size up to 300 is permuted, under several keys") {
+TEST_CASE("sizes up to 300 give a permutation under several keys") {
     for (i64 n = 1; n <= 300; ++n) {
         for (u64 key = 0; key < 8; ++key) {
             INFO("n " << n << " key " << key);
@@ -44,14 +44,14 @@ TEST_CASE("every size up to 300 is permuted, under several keys") {
     }
 }
 
-TEST_CASE("larger sizes are permuted too") {
+TEST_CASE("larger sizes give a permutation") {
     for (const i64 n : {1000, 4095, 4096, 4097, 65535, 65536, 65537, 99991, 1000003}) {
         INFO("n " << n);
         REQUIRE(is_bijection(n, 7));
     }
 }
 
-TEST_CASE("huge sizes stay in range") {
+TEST_CASE("very large sizes stay in range") {
     const i64 n = (i64{1} << 61) + 12345;
     const Permutation permute(n, 3);
     for (i64 k = 0; k < 1000; ++k) {
@@ -92,7 +92,7 @@ TEST_CASE("positions and steps are uniform over the keys") {
 
 // One key, a large n: neighbours' images fall evenly into 16 x 16 cells; 255 degrees, 99.9 %:
 // 330.5.
-TEST_CASE("one large permutation mixes neighbours") {
+TEST_CASE("a large permutation separates neighbors") {
     constexpr i64 n = 256000;
     const Permutation permute(n, 2026);
     std::vector<i64> cells(256);
@@ -105,7 +105,7 @@ TEST_CASE("one large permutation mixes neighbours") {
 }
 
 // Checkpoints rely on the order: these values never change.
-TEST_CASE("the permutation is frozen") {
+TEST_CASE("the permutation of a key never changes") {
     const Permutation permute(10, 1234);
     std::vector<i64> order;
     for (i64 k = 0; k < 10; ++k) order.push_back(permute(k));

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "small_dataset.hpp"
 
-#include <stdlib.h>
-
 #include <fstream>
-#include <stdexcept>
 
 namespace lm::test {
 namespace {
@@ -15,17 +12,6 @@ void put(std::ofstream& file, T value) {
 }
 
 }  // namespace
-
-TemporaryDirectory::TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lm-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-}
 
 void write_dataset(const std::string& prefix, const std::vector<std::vector<u16>>& documents) {
     std::ofstream bin(prefix + ".bin", std::ios::binary);

@@ -56,7 +56,7 @@ TEST_CASE("the two roundings differ for 729 of the first 2999 sizes of 969,30,1"
     CHECK(differ == 729);
 }
 
-TEST_CASE("split refuses what it cannot mean") {
+TEST_CASE("malformed splits are refused") {
     CHECK_THROWS_AS(parse_split("1,2,3,4"), lm::Error);
     CHECK_THROWS_AS(parse_split("a,b"), lm::Error);
     CHECK_THROWS_AS(parse_split(""), lm::Error);

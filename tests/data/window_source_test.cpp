@@ -25,8 +25,8 @@ std::vector<i64> many_lengths(i64 total) {
 
 }  // namespace
 
-TEST_CASE("an epoch shows each window once, and neighbours share one token") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("an epoch has each window once, and adjacent windows share one token") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", many_lengths(1000));
     for (const i64 seq : {1, 2, 7, 37, 333, 999}) {
         const WindowSource source(lm::test::whole(dir / "p", 60000), seq, 11, "p");
@@ -47,8 +47,8 @@ TEST_CASE("an epoch shows each window once, and neighbours share one token") {
     }
 }
 
-TEST_CASE("over the epochs every token but the first becomes a target") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("over the epochs every token but the first is a target") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", many_lengths(26));
     const WindowSource source(lm::test::whole(dir / "p", 60000), 10, 5, "p");
     std::set<i64> targets;
@@ -60,7 +60,7 @@ TEST_CASE("over the epochs every token but the first becomes a target") {
 }
 
 TEST_CASE("epochs, keys and samples differ; the same call gives the same sample") {
-    const lm::test::TemporaryDirectory dir;
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", many_lengths(5000));
     const WindowSource a(lm::test::whole(dir / "p", 60000), 8, 1, "p");
     const WindowSource b(lm::test::whole(dir / "p", 60000), 8, 2, "p");
@@ -76,8 +76,8 @@ TEST_CASE("epochs, keys and samples differ; the same call gives the same sample"
     CHECK(same_key < 10);
 }
 
-TEST_CASE("spans name the documents of a sample, empty ones left out") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("spans have the documents of a sample, without empty ones") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {5, 3, 0, 7, 1, 4});
     const WindowSource source(lm::test::whole(dir / "p", 60000), 9, 0, "p");
     const std::vector<i64> starts = {0, 5, 8, 8, 15, 16};
@@ -95,7 +95,7 @@ TEST_CASE("spans name the documents of a sample, empty ones left out") {
 }
 
 TEST_CASE("a range uses its own documents only") {
-    const lm::test::TemporaryDirectory dir;
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {50, 30, 20});
     auto range = lm::test::whole(dir / "p", 60000);
     range.sequences = {1, 2};
@@ -108,15 +108,15 @@ TEST_CASE("a range uses its own documents only") {
     }
 }
 
-TEST_CASE("too few tokens and ids outside the vocabulary are named") {
-    const lm::test::TemporaryDirectory dir;
+TEST_CASE("too few tokens and ids outside the vocabulary are errors") {
+    const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {5, 3});
     CHECK_THROWS_WITH(WindowSource(lm::test::whole(dir / "p", 100), 8, 0, "the train split of p"),
                       Catch::Contains("--seq-length: the train split of p has 8 tokens") &&
-                          Catch::Contains("takes 9"));
+                          Catch::Contains("needs 9"));
     CHECK_NOTHROW(WindowSource(lm::test::whole(dir / "p", 100), 7, 0, "p"));
     const WindowSource source(lm::test::whole(dir / "p", 6), 7, 0, "p");
     CHECK_THROWS_WITH(sample(source, 0),
-                      Catch::Contains("document 1 holds the id 6 at its token 1") &&
+                      Catch::Contains("document 1 has the id 6 at its token 1") &&
                           Catch::Contains("vocabulary has 6"));
 }

@@ -33,9 +33,9 @@ for processor in avx2 portable; do
     LM_PROCESSOR=$processor "$lm" --input a.jsonl --output-prefix two --append-eod --force --quiet
     cmp one_text_document.bin two_text_document.bin
 done
-LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: is 'sse'" "$lm" --input a.jsonl --output-prefix two --force
+LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
 [ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
-prints "all is right" "$lm" verify one_text_document
+prints "tokens: valid" "$lm" verify one_text_document
 
 # The filters do not interpret the beginning of their input.
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
@@ -86,7 +86,7 @@ expect 2 'one_text_document: exists, complete but made with --append-eod true, n
     lm-preprocess --input a.jsonl --output-prefix one --resume
 touch -r a.jsonl before
 touch -d '+1 hour' a.jsonl
-expect 2 'one_text_document: exists, complete but made of other inputs, or they have changed since' \
+expect 2 'one_text_document: exists, complete but made from other inputs, or they have changed since' \
     lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
 touch -r before a.jsonl
 expect 0 'complete already' lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
@@ -194,7 +194,7 @@ sed 's/$/\r/' a.jsonl > crlf.jsonl
 "$lm" --input bom.jsonl --output-prefix bom --append-eod --quiet
 cmp bom_text_document.bin one_text_document.bin
 tr '\n' '\r' < a.jsonl > cr.jsonl
-expect 3 'cr.jsonl:1:[0-9]+: .*carriage returns alone' "$lm" --input cr.jsonl --output-prefix bad
+expect 3 'cr.jsonl:1:[0-9]+: .*carriage returns: convert' "$lm" --input cr.jsonl --output-prefix bad
 for form in UTF-16 UTF-16LE UTF-16BE; do
     iconv -f UTF-8 -t $form a.jsonl > utf16.jsonl
     expect 3 'utf16.jsonl:1:1: the text is UTF-16' "$lm" --input utf16.jsonl --output-prefix bad
@@ -244,8 +244,8 @@ got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
 [ ! -e killed_text_document.idx ] || fail "a killed run left an .idx"
-expect 2 'killed.unfinished: left behind by a run that was killed: --resume' "$lm" --input a.jsonl --output-prefix killed
-expect 0 'killed.unfinished: left behind by a run that was killed: it is removed' "$lm" --input a.jsonl --output-prefix killed --force
+expect 2 'killed.unfinished: left by a run that was killed: --resume' "$lm" --input a.jsonl --output-prefix killed
+expect 0 'killed.unfinished: left by a run that was killed: removed' "$lm" --input a.jsonl --output-prefix killed --force
 
 # A tokenizer.json over GPT-2's tables gives GPT-2's ids.
 python3 - "$share" <<'PY'
@@ -263,8 +263,8 @@ cmp plain_text_document.bin hf_text_document.bin
 # A corrupt dataset.
 cp one_text_document.bin x.bin; cp one_text_document.idx x.idx; cp one_text_document.json x.json
 truncate -s -2 x.bin
-expect 1 '' "$lm" verify x; grep -q 'x.bin: .*cut short' out || fail "$(cat out)"
-expect 3 'x.bin: .*cut short' "$lm" info x
+expect 1 '' "$lm" verify x; grep -q 'x.bin: .*truncated' out || fail "$(cat out)"
+expect 3 'x.bin: .*truncated' "$lm" info x
 cp one_text_document.bin x.bin
 python3 - <<'PY'
 idx = open("one_text_document.idx", "rb").read()
@@ -272,9 +272,9 @@ n = int.from_bytes(idx[18:26], "little")
 at = 34 + 12 * n + 8 * 7  # the entry of document 7
 open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
 PY
-expect 3 'x.idx: document 7 begins before its forerunner: run verify' "$lm" info x
-expect 1 '' "$lm" verify x; grep -q 'x.idx: document 7 begins before' out || fail "$(cat out)"
-expect 3 'x.idx: document 7 begins before its forerunner' "$lm" cat x
+expect 3 'x.idx: document index not monotonic at 7: run lm-preprocess verify' "$lm" info x
+expect 1 '' "$lm" verify x; grep -q 'x.idx: document index not monotonic at 7' out || fail "$(cat out)"
+expect 3 'x.idx: document index not monotonic at 7' "$lm" cat x
 # cat checks every entry that it reads, and reads no others.
 python3 - <<'PY'
 import subprocess
@@ -291,14 +291,14 @@ def entry(at, size):
 length, pointer = 34 + 4 * 7, 34 + 4 * n + 8 * 7
 for at, size, value, printed, fault in [
     (length, 4, -5, 7, "length -5 of sequence 7 is negative"),
-    (length, 4, 2**31 - 1, 7, "sequence 7 of 2147483647 tokens ends behind the"),
+    (length, 4, 2**31 - 1, 7, "sequence 7 of 2147483647 tokens exceeds the"),
     (length, 4, entry(length, 4) - 1, 7, "sequence 8 begins at token"),
     (length, 4, entry(length, 4) + 1, 7, "sequence 8 begins at token"),
-    (pointer, 8, -2, 6, "pointer -2 of sequence 7 is damaged"),
-    (pointer, 8, entry(pointer, 8) + 1, 6, "of sequence 7 is damaged"),
+    (pointer, 8, -2, 6, "pointer -2 of sequence 7 is corrupt"),
+    (pointer, 8, entry(pointer, 8) + 1, 6, "of sequence 7 is corrupt"),
     (pointer, 8, entry(pointer, 8) + 4, 6, "sequence 7 begins at token"),
     (pointer, 8, entry(pointer, 8) - 4, 6, "sequence 7 begins at token"),
-    (pointer, 8, 2**62, 6, "of sequence 7 is damaged")]:
+    (pointer, 8, 2**62, 6, "of sequence 7 is corrupt")]:
     code, lines, err = cat(at, size, value)
     assert code == 3 and lines == printed and err.startswith("lm-preprocess: x.idx: ") and fault in err, (value, code, lines, err)
     # Entries outside the range are not read.
@@ -328,23 +328,23 @@ got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix guest --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
 echo precious > guest.unfinished/notes.txt
-expect 0 'warning: guest.unfinished: stays, because it holds notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
+expect 0 'warning: guest.unfinished: not removed: it holds notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
 [ "$(ls guest.unfinished)" = notes.txt ] || fail "$(ls guest.unfinished)"
 "$lm" verify guest_text_document > /dev/null
 # Links that --force replaces; leftovers of the verbs that write.
 mkdir disk
 mv own_text_document.bin disk && ln -s disk/own_text_document.bin .
-expect 0 'note: own_text_document.bin: is a link: a file takes its place, and disk/own_text_document.bin stays' \
+expect 0 'note: own_text_document.bin: is a symbolic link: a file replaces it, disk/own_text_document.bin stays' \
     "$lm" --input a.jsonl --output-prefix own --force
 [ ! -L own_text_document.bin ] || fail "still a link"
 got=0
 LM_IO_FAULT=kill:6 "$lm" merge --output-prefix left --quiet one_text_document 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
-expect 0 'note: left.idx.tmp.*: left behind by a run that was killed; it may be removed' "$lm" merge --output-prefix left one_text_document
+expect 0 'note: left.idx.tmp.*: left by a run that was killed; it may be removed' "$lm" merge --output-prefix left one_text_document
 got=0
 LM_IO_FAULT=kill:5 "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
-expect 0 'note: tok.tmp.train-tokenizer: left behind by a run that was killed: it is removed' \
+expect 0 'note: tok.tmp.train-tokenizer: left by a run that was killed: removed' \
     "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok
 # Pairs with and without marked ends.
 expect 0 'note: --append-eod was given for some inputs only' "$lm" merge --output-prefix mixed one_text_document own_text_document
@@ -387,7 +387,7 @@ nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
 # Arguments that are not a name, a tokenizer or a readable file.
 mkdir somewhere
-expect 2 "'somewhere/' is a directory: add how" "$lm" --input a.jsonl --output-prefix somewhere/
+expect 2 "'somewhere/' is a directory: add the start" "$lm" --input a.jsonl --output-prefix somewhere/
 expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
 expect 2 'gpt2: does not exist: tokenizers are read from files' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone

@@ -114,7 +114,7 @@ done
 # Corruption after a bad line of another file; a note is printed before the long check.
 expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 { echo '{"text":5}'; yes '{"text":"some words"}' | head -c 200000000; } | gzip -1 > long.jsonl.gz || true
-expect 3 'note: long.jsonl.gz:1:9: .* \(reading on, to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+expect 3 'note: long.jsonl.gz:1:9: .* \(reading on to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
 
@@ -151,7 +151,7 @@ bad_line 'not valid JSON: .*: --on-bad-line skip drops such lines'
 bad_line 'not valid JSON: .*: --on-bad-line replace mends characters only, skip drops the line' --on-bad-line replace
 for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
     echo '{"text":"a"}' | iconv -f UTF-8 -t $encoding > bad_line.jsonl
-    bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: make it UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
+    bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: convert it to UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
 done
 nothing_under bad_line_
 
@@ -171,12 +171,12 @@ with open("grown.json", "w") as out:
 PY
 expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' is a number" "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
 for workers in 1 3; do
-    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2 GiB after its normalizer: cut it into several, or leave it out$' \
+    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2 GiB after its normalizer: cut the text into several, or remove the line$' \
         "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line skip --quiet --workers $workers
 done
 for rule in fail replace; do
     tail -n 2 grown.jsonl > grown2.jsonl
-    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2 GiB after its normalizer: cut it' \
+    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2 GiB after its normalizer: cut the text' \
         "$lm" --input grown2.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line $rule
 done
 got=0
@@ -227,17 +227,17 @@ printf '{"a":"x","b":"y"}\n\n{"a":"x2","b":""}\n{"a":"","b":"y3"}\n{"a":"","b":"
 gaps=(--input gaps.jsonl --json-keys a b --output-prefix gaps --tokenizer-type ByteTokenizer --json)
 for again in '' --resume; do
     # shellcheck disable=SC2086
-    expect 0 'note: gaps_a_document: 2 of 4 documents are left out, without tokens: --keep-empty keeps them, and' "$lm" "${gaps[@]}" $again
+    expect 0 'note: gaps_a_document: 2 of 4 documents have no tokens and were dropped: --keep-empty keeps them, and' "$lm" "${gaps[@]}" $again
     grep -q 'note: gaps_b_document: 2 of 4 documents' err || fail "of b nothing is told: $(cat err)"
     grep -q '"documents":4,.*"left_out_documents":{"a":2,"b":2}' out || fail "statistics: $(cat out)"
 done
 expect 0 '' "$lm" "${gaps[@]}" --keep-empty --force
 grep -q '"left_out_documents":{"a":0,"b":0}' out || fail "statistics: $(cat out)"
-! grep 'left out' err || fail "--keep-empty leaves out"
+! grep 'were dropped' err || fail "--keep-empty leaves out"
 expect 0 '' "$lm" "${gaps[@]}" --force --quiet
 [ ! -s err ] || fail "--quiet: $(cat err)"
 : > gaps_a_document.idx
 expect 3 '^lm-preprocess: gaps_a_document.idx: is empty' "$lm" info gaps_a_document
 expect 2 'vocab-size: must be at least 1' "$lm" verify twice_text_document --vocab-size 0
-expect 2 'num-workers: that is --workers here' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
-expect 2 'max-documents: all documents are taken' "$lm" --input one.jsonl --output-prefix bad --max-documents 2
+expect 2 'num-workers: use --workers, which' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
+expect 2 'max-documents: all documents are encoded' "$lm" --input one.jsonl --output-prefix bad --max-documents 2

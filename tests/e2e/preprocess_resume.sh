@@ -160,7 +160,7 @@ kill_everywhere() { # FILE
         LM_IO_FAULT=kill:$k quietly "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
         [ $got = 137 ] || break
         if [ -e f.unfinished/complete ]; then
-            expect 2 'begun with 1 inputs, now there are 2|complete but made of 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
+            expect 2 'the earlier run had 1 inputs, this one has 2|complete but made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
         fi
         "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --json > stats 2> err || fail "$1: resume after kill $k: $(cat err)"
         grep -Eq '"documents":[1-9].*"left_out_documents":\{"text":[0-9]+\}' stats || fail "$1: kill $k: statistics: $(cat stats)"
@@ -200,16 +200,16 @@ LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-
 sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json
 cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
-expect 2 'other.unfinished/run.json: the work was begun with version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
+expect 2 'other.unfinished/run.json: the earlier run had version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 # A corrupt plan is reported as such, with the remedy.
 for damage in d 6,20d 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
     sed "$damage" f.unfinished/run.json > other.unfinished/run.json
-    expect 3 '^lm-preprocess: other.unfinished/run.json: is damaged .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume begins the work anew$' \
+    expect 3 '^lm-preprocess: other.unfinished/run.json: corrupt .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume starts again$' \
         "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 done
 "$lm" --input some.jsonl --output-prefix other --append-eod --force --quiet
 same other
-expect 0 'begun by lm-preprocess 0.0.1.other, lm-preprocess .* goes on' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
+expect 0 'written by lm-preprocess 0.0.1.other, resumed by lm-preprocess' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
 same f
 rm -f f_text_document.*
 # A full disk, and any other failure, at each operation: one line, exit 3, nothing under a final name.
@@ -231,12 +231,12 @@ rm -f k_text_document.*
 # Completed work is reused: a resumed run reads only a part of the input.
 LM_IO_FAULT=kill:30 quietly "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --quiet || true
 [ -e k.unfinished/run.json ] || fail "nothing was left to resume"
-expect 2 'k.unfinished: left behind by a run that was killed: --resume goes on' "$lm" --input large.jsonl --output-prefix k --append-eod
-expect 2 'begun with --append-eod true, not false' "$lm" --input large.jsonl --output-prefix k --resume
-expect 2 'input 1 was large.jsonl, now it is a.jsonl' "$lm" --input a.jsonl --output-prefix k --append-eod --resume
+expect 2 'k.unfinished: left by a run that was killed: --resume continues' "$lm" --input large.jsonl --output-prefix k --append-eod
+expect 2 'the earlier run had --append-eod true, not false' "$lm" --input large.jsonl --output-prefix k --resume
+expect 2 'input 1 of the earlier run was large.jsonl, now it is a.jsonl' "$lm" --input a.jsonl --output-prefix k --append-eod --resume
 touch -d '2020-01-01' large.jsonl
 expect 2 'large.jsonl: has changed since' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
-expect 0 'left behind by a run that was killed: it is removed' "$lm" --input large.jsonl --output-prefix k --append-eod --force
+expect 0 'left by a run that was killed: removed' "$lm" --input large.jsonl --output-prefix k --append-eod --force
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume
 expect 2 'exists already' "$lm" --input large.jsonl --output-prefix k --append-eod
 # Complete outputs of other inputs or options: an error, and the outputs stay.
@@ -244,14 +244,14 @@ other() { # PATTERN ARGUMENTS...
     expect 2 "k_text_document: exists, complete but $1: --force replaces it" "$lm" --output-prefix k --append-eod --resume "${@:2}"
     [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
 }
-other 'made of 1 inputs, not 2' --input large.jsonl b.jsonl
-other 'made of other inputs, or they have changed since' --input a.jsonl
+other 'made from 1 inputs, not 2' --input large.jsonl b.jsonl
+other 'made from other inputs, or they have changed since' --input a.jsonl
 other 'made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
 other 'made with --keep-empty false, not true' --input large.jsonl --keep-empty
 other 'made with --on-bad-line "fail", not "skip"' --input large.jsonl --on-bad-line skip
-other 'its side file states a padded vocabulary of 50304, not 51200' --input large.jsonl --pad-vocab-size-to 51200
+other 'its metadata file states a padded vocabulary of 50304, not 51200' --input large.jsonl --pad-vocab-size-to 51200
 touch -d '2020-01-02' large.jsonl
-other 'made of other inputs, or they have changed since' --input large.jsonl
+other 'made from other inputs, or they have changed since' --input large.jsonl
 touch -d '2020-01-01' large.jsonl
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume --workers 1
 python3 - <<'PY'
@@ -260,9 +260,9 @@ side = json.load(open("k_text_document.json"))
 del side["origin"]
 json.dump(side, open("k_text_document.json", "w"))
 PY
-other 'made by no run that its side file knows' --input large.jsonl
+other 'its metadata file names no run that made it' --input large.jsonl
 rm k_text_document.json
-other 'without a side file that says of what' --input large.jsonl
+other 'without a metadata file that says from what it was made' --input large.jsonl
 rm -f k_text_document.*
 # A stop signal with --resume keeps the work, and the exit code reports it.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &

@@ -199,10 +199,10 @@ diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: 
 # Errors of data: one line that names the data, before anything is trained or written.
 wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99
-wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-9]+ tokens, one sample takes 40001' lm-train "${args[@]}" --seq-length 40000 --split 98,2
+wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-9]+ tokens, one sample needs 40001' lm-train "${args[@]}" --seq-length 40000 --split 98,2
 wrong 2 'lm-train: data_text_document.json: the data was made with a vocabulary of 257 ids, the model has 100' lm-train "${args[@]}" --vocab-size 100
 for part in bin idx; do cp data_text_document.$part bare.$part; done
-expect 3 '^lm-train: bare.bin: document [0-9]+ holds the id 256 at its token [0-9]+, but the model.s vocabulary has 200 ids' lm-train "${args[@]}" --data-path bare --vocab-size 200
+expect 3 '^lm-train: bare.bin: document [0-9]+ has the id 256 at its token [0-9]+, but the model.s vocabulary has 200 ids' lm-train "${args[@]}" --data-path bare --vocab-size 200
 wrong 2 'lm-train: --data-path: .*two|exclude' lm-train "${args[@]}" --train-data-path bare
 wrong 2 'two sets have the name' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document \
     --valid-weighted-split-paths "a: 1 0:1 data_text_document" "a: 1 0:1 data_text_document"

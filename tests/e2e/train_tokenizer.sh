@@ -40,7 +40,7 @@ for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deeps
 done
 
 # Half of the input, few pieces, several special tokens.
-expect 0 'pieces seen . times or less may be missing' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
+expect 0 'pre-tokens: those that occur . times or less may be missing' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
     --output few --max-pieces 1000 --limit 200KB --special-tokens '<unk>' '<s>' '</s>'
 [ "$(lm-preprocess encode --append-eod --tokenizer-model few <<<'' | tr -d '\n')" = 2 ] || fail "end of document of few"
 expect 2 '--vocab-size: 100 is not between 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \
@@ -75,7 +75,7 @@ no_id='there is no id 50257: the vocabulary has 50257 ids, from 0$'
 fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n2 50257\n' lm-preprocess decode
 fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n{"ids":[50257]}\n' lm-preprocess decode
 fed 3 "^lm-preprocess: standard input: $no_id" feed '\0121\0304' lm-preprocess decode --binary
-fed 3 'standard input:1:3: an id is expected' feed '1 x\n' lm-preprocess decode
+fed 3 'standard input:1:3: expected an id' feed '1 x\n' lm-preprocess decode
 fed 3 'ends in the middle of an id' feed 'abc' lm-preprocess decode --binary
 fed 3 'standard input:1:2: not valid UTF-8' feed 'a\0377\n' lm-preprocess encode
 expect 2 '--binary: excludes --json' lm-preprocess encode --json --binary

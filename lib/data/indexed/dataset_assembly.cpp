@@ -12,7 +12,7 @@
 namespace lm::data {
 namespace {
 
-// Calls use(first, values) on the n numbers of `path`, or on n ones when the path is empty.
+// Calls use(first, values) for each block of the [n] i32 in `path`; of n ones when it is empty.
 void for_each_block(const std::string& path, i64 n,
                     const std::function<void(i64 first, const std::vector<i32>&)>& use) {
     io::Fd fd;
@@ -129,7 +129,8 @@ std::string DatasetAssembly::block_digest(i64 block) const {
 
 void DatasetAssembly::fill_in(DatasetMetadata& facts,
                               const std::vector<std::string>& digests) const {
-    LM_CHECK(static_cast<i64>(digests.size()) == n_blocks(), "a digest is missing");
+    LM_CHECK(static_cast<i64>(digests.size()) == n_blocks(),
+             fmt::format("expected {} digests, got {}", n_blocks(), digests.size()));
     const auto end_of_bin = digests.begin() + n_bin_blocks();
     facts.documents = total_.documents;
     facts.sequences = total_.sequences;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts parts together to one indexed dataset. Once the sizes of all parts are known, so is the
-// place of every byte: any number of threads and processes place their parts at the same time.
+// Joins parts to one indexed dataset. The sizes of all parts decide the place of every byte, so any
+// number of threads and processes can place their parts at the same time.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lm::data {
 
 class DatasetAssembly {
   public:
-    // `parts` in order; BIN and IDX are the (temporary) files to make.
+    // `parts` in order; `bin` and `idx` are the paths of the (temporary) files to write.
     DatasetAssembly(std::vector<PartState> parts, TokenType type, std::string bin, std::string idx);
 
     i64 n_parts() const { return static_cast<i64>(parts_.size()); }
@@ -21,19 +21,20 @@ class DatasetAssembly {
     i64 bin_bytes() const { return total_.bytes; }
     i64 idx_bytes() const;
 
-    // Writes what part `i`, whose files are called `stem`, contributes, and makes it durable. With
-    // `with_bin` false only the .idx: BIN is the only part's own file.
+    // Copies part `i`, whose files begin with `stem`, to its place and makes it durable. Without
+    // `with_bin` writes the .idx only: the .bin of a single part is renamed by the caller.
     void place(i64 i, const std::string& stem, bool with_bin);
 
-    // Digests of BIN and IDX: blocks [0, n_blocks()) of both files, one after the other, after all
-    // parts are placed; a single part knows the digest of BIN already. Then the digests of all
-    // blocks, in order, make the facts of both files.
+    // After all parts are placed: the digests of the blocks of both files, numbered [0,
+    // n_blocks()), those of the .bin first. A single part has its digest already, so its .bin has
+    // no blocks. fill_in() combines the digests of all blocks, in order, and sets counts, sizes and
+    // digests.
     i64 n_blocks() const;
     std::string block_digest(i64 block) const;
     void fill_in(DatasetMetadata& facts, const std::vector<std::string>& block_digests) const;
 
   private:
-    struct Start {  // of a part, in the whole
+    struct Start {  // offsets of a part in the dataset
         i64 bytes = 0, sequences = 0, documents = 0;
     };
     i64 n_bin_blocks() const;

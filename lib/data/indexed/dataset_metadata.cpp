@@ -34,7 +34,7 @@ TokenizerFacts parse_tokenizer(const io::Json& object, const std::string& path) 
 void check_equal(i64 metadata, i64 data, const char* what, const std::string& prefix) {
     if (metadata != data) {
         run_error(metadata_path(prefix),
-                  "says {} {}, but the dataset has {}: it belongs to other files", metadata, what,
+                  "states {} {}, but the dataset has {}: belongs to other files", metadata, what,
                   data);
     }
 }
@@ -69,10 +69,10 @@ std::string DatasetMetadata::to_json() const {
 DatasetMetadata DatasetMetadata::parse(std::string_view text, const std::string& path) {
     const io::Json j = io::parse_json(text, path);
     if (io::json_get<std::string>(j, "format", path) != format_name) {
-        run_error(path, "is not the side file of an indexed dataset");
+        run_error(path, "is not the metadata file of an indexed dataset");
     }
     const i64 version = io::json_get<i64>(j, "version", path);
-    if (version != 1) run_error(path, "has version {}, only 1 is known", version);
+    if (version != 1) run_error(path, "has version {}, expected 1", version);
     DatasetMetadata s;
     s.tool = io::json_get<std::string>(j, "tool", path);
     s.documents = io::json_get<i64>(j, "documents", path);
@@ -106,7 +106,7 @@ std::optional<DatasetMetadata> read_metadata(const IndexedDataset& dataset) {
     check_equal(metadata->bin.bytes, dataset.bin_bytes(), "bytes of tokens", prefix);
     check_equal(metadata->idx.bytes, dataset.idx_bytes(), "bytes of index", prefix);
     if (metadata->dtype != dataset.token_type()) {
-        run_error(metadata_path(prefix), "says dtype {}, but the dataset has {}",
+        run_error(metadata_path(prefix), "states dtype {}, but the dataset has {}",
                   name_of(metadata->dtype), name_of(dataset.token_type()));
     }
     return metadata;

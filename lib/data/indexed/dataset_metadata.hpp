@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side file P.json beside P.bin and P.idx: what the tokens mean, and checksums. Ours alone;
-// Megatron ignores it. Keys (version 1; a reader ignores keys it does not know, and refuses another
-// version):
+// The metadata file P.json beside P.bin and P.idx: tokenizer, counts and checksums. Megatron does
+// not know it. Keys of version 1 (a reader ignores unknown keys and refuses another version):
 //   format "lm-utils indexed dataset", version 1, tool "lm-preprocess 0.1.0"
 //   documents, sequences, tokens     counts; documents > sequences only with --keep-empty
 //   dtype                            "uint16" | "int32" | ...
-//   largest_id                       the largest id that occurs (-1 without tokens)
-//   eod_id                           id of end-of-document or null
+//   largest_id                       the largest id in the .bin; -1 without tokens
+//   eod_id                           id of the end-of-document token, or null
 //   appended_eod                     whether each document ends with it
 //   tokenizer { type, digest, vocab_size, padded_vocab_size }
-//                                    digest of the tokenizer's tables (text::Tokenizer::digest)
+//                                    digest: text::Tokenizer::digest()
 //   bin { bytes, digest }, idx { bytes, digest }
 //                                    of the whole files (lm::BlockDigester)
-//   origin { ... }                   optional: the run that made it, for that program to know it
+//   origin { ... }                   optional: the run that made it (preprocess/run_description)
 #pragma once
 
 #include <optional>
@@ -47,16 +46,16 @@ struct DatasetMetadata {
     bool appended_eod = false;
     TokenizerFacts tokenizer;
     FileFacts bin, idx;
-    io::Json origin;  // null: not known
+    io::Json origin;  // null: unknown
 
     std::string to_json() const;
     static DatasetMetadata parse(std::string_view text, const std::string& path);
 };
 
-// Reads PREFIX.json; nullopt when there is none. Throws Error(failure) when it is damaged.
+// Reads PREFIX.json; nullopt when it does not exist. Throws Error(failure) when it is corrupt.
 std::optional<DatasetMetadata> read_metadata(const std::string& prefix);
-// The same, and checks counts, dtype and file sizes against the opened dataset (checksums are the
-// business of verify_dataset).
+// The same, and checks counts, dtype and file sizes against the opened dataset. verify_dataset()
+// checks the checksums.
 std::optional<DatasetMetadata> read_metadata(const IndexedDataset& dataset);
 
 }  // namespace lm::data

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of an indexed dataset in the making: tokens, lengths and documents of one stretch of the
-// input, in files of their own that grow and can be gone on with after a kill. DatasetAssembly puts
-// parts together.
+// A part of an indexed dataset: the tokens, lengths and documents of one stretch of the input, in
+// growing files that a later process can continue after a kill. DatasetAssembly joins the parts.
 #pragma once
 
 #include <functional>
@@ -18,12 +17,12 @@
 
 namespace lm::data {
 
-// How far a part has come. The digests are those of its files up to there.
+// The size of a part at some point, and the digests of its files up to that point.
 struct PartState {
     i64 bytes = 0, sequences = 0, documents = 0;
     i64 largest_id = -1;
-    // Whether some document has another number of sequences than one: then STEM.documents says how
-    // many each has.
+    // Whether some document has not exactly one sequence: then STEM.documents has the number for
+    // each.
     bool counted = false;
     std::string bin_digest, lengths_digest, documents_digest;
 
@@ -31,17 +30,17 @@ struct PartState {
     static PartState parse(const io::Json& object, const std::string& path);
 };
 
-// A growing file and the digest of what it holds.
+// A growing file and the digest of its content.
 class DigestedFile {
   public:
     explicit DigestedFile(const std::string& path, io::ReadAgain read_again = io::ReadAgain::yes);
 
     using SizeAndDigest = std::pair<i64, std::string>;
-    // Reads the file and returns how many of the leading `wanted` it agrees with; their sizes
-    // ascend. `check` is called often and may throw.
+    // Reads the file and returns how many leading entries of `wanted`, with ascending sizes, it
+    // agrees with. Calls `check` often; it may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
-    // Reads the file once more, unless count_matching() found just that much of it in order.
+    // Truncates the file. Reads it again for the digest, unless count_matching() ended at `size`.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();
@@ -54,28 +53,28 @@ class DigestedFile {
 
 class DatasetPart {
   public:
-    // Opens STEM.bin, STEM.lengths and STEM.documents, which may hold work of an earlier process:
-    // resume() comes first then.
-    // `read_again` is about STEM.bin: whether it is copied somewhere else when it is complete.
+    // Opens or creates STEM.bin, STEM.lengths and STEM.documents. When they may have content,
+    // resume() must be called first. `read_again`: whether STEM.bin will be copied later.
     DatasetPart(const std::string& stem, TokenType type,
                 io::ReadAgain read_again = io::ReadAgain::yes);
 
-    // Reads what the files hold and returns how many of `states` (ascending) they agree with.
-    // Nothing is changed. `check` is called often and may throw.
+    // Reads the files and returns how many leading entries of `states` (ascending) all of them
+    // agree with. Changes nothing. Calls `check` often; it may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
-    // Cuts everything back to `state`, one of those that count_intact() agreed with. A file that
-    // agreed with later ones is read once more.
+    // Truncates the files to `state`, which must be one that count_intact() agreed with. A file
+    // that agreed with later states is read again.
     void resume(const PartState& state, const std::function<void()>& check);
 
-    // Appends documents: `tokens` back to back, the lengths of their sequences, and how many
-    // sequences each document has. `largest` is the largest id among the tokens.
+    // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]
+    // `sequences_per_document`. `largest` is the largest id among the tokens.
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document, i64 largest);
 
-    // Appends tokens of a document before its length is known: the next add() has the rest of it.
+    // Appends tokens of a document whose length is not known yet; the next add() must have the rest
+    // of the document.
     void add_tokens(std::span<const std::byte> tokens, i64 largest);
 
-    // What was added so far, handed to the system; not within a document.
+    // Flushes the files and returns their state. Not to be called within a document.
     PartState state();
     void sync();
 
@@ -87,7 +86,7 @@ class DatasetPart {
     TokenType type_;
     DigestedFile bin_, lengths_, documents_;
     PartState state_;
-    i64 ahead_ = 0;  // bytes of tokens without a length
+    i64 ahead_ = 0;  // bytes from add_tokens() that no length covers yet
 };
 
 }  // namespace lm::data

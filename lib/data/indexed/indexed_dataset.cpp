@@ -133,26 +133,28 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     if (head.substr(0, old_magic.size()) == old_magic) {
         run_error(path, "is in the old TNTIDX format: run the preprocessing again");
     }
-    if (size == 0) run_error(path, "is empty: it should be an indexed dataset");
+    if (size == 0) run_error(path, "is empty: not an indexed dataset");
     if (head.substr(0, magic.size()) != magic)
         run_error(path, "is not an indexed dataset (wrong magic)");
     if (size < idx_header_bytes)
-        run_error(path, "is cut short: {} bytes, the header alone has 34", size);
+        run_error(path, "truncated: {} bytes, the header alone has 34", size);
     const u64 found = load<u64>(idx.data() + 9);
     if (found != version) run_error(path, "has version {}, only {} is known", found, version);
     const TokenType type = checked_type(load<u8>(idx.data() + 17), path);
     const u64 sequences = load<u64>(idx.data() + 18);
     const u64 entries = load<u64>(idx.data() + 26);
     constexpr u64 limit = u64{1} << 56;  // far above any file, far below overflow
-    if (sequences > limit || entries > limit) run_error(path, "header is damaged: absurd counts");
+    if (sequences > limit || entries > limit) {
+        run_error(path, "corrupt header: {} sequences and {} document entries exceed the file",
+                  sequences, entries);
+    }
     const i64 n = static_cast<i64>(sequences);
     const i64 d = static_cast<i64>(entries);
-    if (d < 1)
-        run_error(path, "has no document index, whose first entry is 0 even without documents");
+    if (d < 1) run_error(path, "corrupt header: 0 document entries, at least 1 is required");
     const i64 want = idx_header_bytes + 12 * n + 8 * d;
     if (size != want && size != want + n) {
-        run_error(path, "{} bytes, but its header ({} sequences, {} documents) asks for {}: {}",
-                  size, n, d - 1, want, size < want ? "cut short" : "has trailing bytes");
+        run_error(path, "{} bytes, but its header ({} sequences, {} documents) requires {}: {}",
+                  size, n, d - 1, want, size < want ? "truncated" : "has trailing bytes");
     }
     return {type, n, d};
 }
@@ -161,7 +163,7 @@ void require_dataset(const std::string& prefix) {
     for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
         if (!io::exists(path)) {
             usage_error(prefix,
-                        "no such dataset: {} does not exist: give what stands before .bin and .idx",
+                        "no such dataset: {} does not exist: give the path without .bin and .idx",
                         path);
         }
     }
@@ -189,14 +191,16 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     if (d.n_sequences_ > 0) {
         const i64 last = load<i64>(d.pointers_ + 8 * (d.n_sequences_ - 1));
         const i64 length = load<i32>(d.lengths_ + 4 * (d.n_sequences_ - 1));
-        if (load<i64>(d.pointers_) != 0) run_error(idx, "first pointer is not 0");
+        if (const i64 first = load<i64>(d.pointers_); first != 0)
+            run_error(idx, "first pointer is {}, expected 0", first);
         if (last < 0 || length < 0 || last > bin_size)
-            run_error(idx, "last entry is damaged or {} is cut short", bin);
+            run_error(idx, "last entry corrupt ({} tokens at byte {}), or {} truncated", length,
+                      last, bin);
         bytes = last + length * d.item_;
     }
     if (bytes != bin_size) {
-        run_error(bin, "{} bytes, but its index asks for {}: {}", bin_size, bytes,
-                  bin_size < bytes ? "cut short" : "does not belong to this index");
+        run_error(bin, "{} bytes, but its index requires {}: {}", bin_size, bytes,
+                  bin_size < bytes ? "truncated" : "belongs to another index");
     }
     if (load<i64>(d.documents_) != 0 ||
         load<i64>(d.documents_ + 8 * d.n_documents_) != d.n_sequences_) {
@@ -207,36 +211,40 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
 }
 
 i64 IndexedDataset::length(i64 sequence) const {
-    LM_CHECK(sequence >= 0 && sequence < n_sequences_, "sequence number out of range");
+    LM_CHECK(sequence >= 0 && sequence < n_sequences_,
+             fmt::format("sequence {} of {}", sequence, n_sequences_));
     const i64 value = load<i32>(lengths_ + 4 * sequence);
     if (value < 0) run_error(idx_.path(), "length {} of sequence {} is negative", value, sequence);
     if (value > n_tokens_ - position(sequence)) {
-        run_error(idx_.path(), "sequence {} of {} tokens ends behind the {} that there are",
+        run_error(idx_.path(), "sequence {} of {} tokens exceeds the {} tokens of the dataset",
                   sequence, value, n_tokens_);
     }
     return value;
 }
 
 std::span<const std::byte> IndexedDataset::raw_lengths(i64 begin, i64 end) const {
-    LM_CHECK(begin >= 0 && begin <= end && end <= n_sequences_, "sequence range out of range");
+    LM_CHECK(begin >= 0 && begin <= end && end <= n_sequences_,
+             fmt::format("sequences [{}, {}) of {}", begin, end, n_sequences_));
     return {lengths_ + 4 * begin, static_cast<size_t>(4 * (end - begin))};
 }
 
 i64 IndexedDataset::position(i64 sequence) const {
-    LM_CHECK(sequence >= 0 && sequence <= n_sequences_, "sequence number out of range");
+    LM_CHECK(sequence >= 0 && sequence <= n_sequences_,
+             fmt::format("sequence {} of {}", sequence, n_sequences_));
     if (sequence == n_sequences_) return n_tokens_;
     const i64 value = load<i64>(pointers_ + 8 * sequence);
     if (value < 0 || value % item_ != 0 || value / item_ > n_tokens_) {
-        run_error(idx_.path(), "pointer {} of sequence {} is damaged", value, sequence);
+        run_error(idx_.path(), "pointer {} of sequence {} is corrupt", value, sequence);
     }
     return value / item_;
 }
 
 i64 IndexedDataset::document(i64 index) const {
-    LM_CHECK(index >= 0 && index <= n_documents_, "document number out of range");
+    LM_CHECK(index >= 0 && index <= n_documents_,
+             fmt::format("document {} of {}", index, n_documents_));
     const i64 value = load<i64>(documents_ + 8 * index);
     if (value < 0 || value > n_sequences_) {
-        run_error(idx_.path(), "entry {} of document {} is damaged", value, index);
+        run_error(idx_.path(), "entry {} of document {} is corrupt", value, index);
     }
     return value;
 }
@@ -244,15 +252,14 @@ i64 IndexedDataset::document(i64 index) const {
 IndexedDataset::Extent IndexedDataset::document_extent(i64 index) const {
     const i64 first = document(index);
     const i64 behind = document(index + 1);
-    if (behind < first)
-        run_error(idx_.path(), "document {} begins before its forerunner", index + 1);
+    if (behind < first) run_error(idx_.path(), "document index not monotonic at {}", index + 1);
     i64 end = position(first);
     const i64 begin = end;
     for (i64 s = first; s < behind; ++s) {
         end += length(s);
         if (const i64 next = position(s + 1); next != end) {
             run_error(idx_.path(),
-                      "sequence {} begins at token {}, but the one before it ends at {}", s + 1,
+                      "sequence {} begins at token {}, but the previous one ends at {}", s + 1,
                       next, end);
         }
     }
@@ -261,7 +268,7 @@ IndexedDataset::Extent IndexedDataset::document_extent(i64 index) const {
 
 i64 IndexedDataset::sequence_at(i64 position_in_stream) const {
     LM_CHECK(position_in_stream >= 0 && position_in_stream < n_tokens_,
-             "token position out of range");
+             fmt::format("token {} of {}", position_in_stream, n_tokens_));
     i64 low = 0;  // position(low) <= position_in_stream < position(high)
     i64 high = n_sequences_;
     while (high - low > 1) {
@@ -298,7 +305,8 @@ void IndexedDataset::read(i64 begin, std::span<i64> out) const {
 }
 
 std::span<const std::byte> IndexedDataset::raw(i64 begin, i64 end) const {
-    LM_CHECK(begin >= 0 && begin <= end && end <= n_tokens_, "token range out of range");
+    LM_CHECK(begin >= 0 && begin <= end && end <= n_tokens_,
+             fmt::format("tokens [{}, {}) of {}", begin, end, n_tokens_));
     return bin_.bytes().subspan(static_cast<size_t>(begin * item_),
                                 static_cast<size_t>((end - begin) * item_));
 }

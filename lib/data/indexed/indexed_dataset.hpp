@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a Megatron indexed dataset: P.bin (raw token ids) and P.idx (sequence lengths, pointers
-// and document boundaries), as MMapIndexedDataset / IndexedDataset of Megatron-LM write them.
-// Layout:
+// Reads a Megatron indexed dataset: P.bin (token ids) and P.idx (sequence lengths, pointers and
+// document boundaries), as MMapIndexedDataset and IndexedDataset of Megatron-LM write them.
+// Layout of the .idx:
 //   0  "MMIDIDX\0\0" | 9 u64 version 1 | 17 u8 dtype code | 18 u64 S sequences |
 //   26 u64 D = documents + 1 |
 //   34 i32 length[S] | i64 pointer[S] (bytes into .bin) | i64 document[D] | optional i8 mode[S]
-// all little endian and unaligned. Training splits by sequence, so "sequence" is the unit here.
+// All numbers are little endian and unaligned.
 #pragma once
 
 #include <array>
@@ -18,29 +18,29 @@
 
 namespace lm::data {
 
-// The dtype byte of the .idx header. 6 and 7 (floats) are refused.
+// The dtype byte of the .idx header. 6 and 7 (floating point) are refused.
 enum class TokenType : u8 { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 
 i64 size_of(TokenType type);               // bytes per token
 std::string_view name_of(TokenType type);  // "uint16", "int32"...
-i64 largest_id(TokenType type);            // the largest id that fits
-// Megatron's rule: uint16 below a vocabulary of 65500, int32 from there on.
+i64 largest_id(TokenType type);            // the largest id that the type can hold
+// Megatron's rule: uint16 for a vocabulary below 65500, else int32.
 TokenType token_type_for(i64 vocab_size);
 
 std::string bin_path(std::string_view prefix);       // PREFIX.bin
 std::string idx_path(std::string_view prefix);       // PREFIX.idx
 std::string metadata_path(std::string_view prefix);  // PREFIX.json
-// Error(usage) when one of the first two is not there.
+// Throws Error(usage) when the .bin or the .idx does not exist.
 void require_dataset(const std::string& prefix);
 
-// Both files mapped read-only. All const members may be called from many threads at once.
+// Both files, mapped read-only. All const members may be called from several threads.
 class IndexedDataset {
   public:
-    // O(1) whatever the size: checks magic, version, dtype, that both files have exactly the size
-    // the header and the last entries imply, and the first and last entries. Everything read later
-    // is bounds-checked, so a damaged file is an error that names it, never a wild read; the full
-    // pass over every entry is verify_dataset(). Throws Error(usage) when there is no such pair,
-    // Error(failure) "P.idx: ..." for a damaged one.
+    // Opens PREFIX.bin and PREFIX.idx in O(1). Checks magic, version, dtype, the first and last
+    // entries, and that both files have the sizes which these imply. Every later access is bounds
+    // checked, so that a corrupt file causes an error, never a wild read; verify_dataset() checks
+    // all entries. Throws Error(usage) when a file does not exist, Error(failure) when it is
+    // corrupt.
     static IndexedDataset open(const std::string& prefix);
 
     const std::string& prefix() const { return prefix_; }
@@ -53,30 +53,31 @@ class IndexedDataset {
     i64 idx_bytes() const { return static_cast<i64>(idx_.bytes().size()); }
 
     i64 length(i64 sequence) const;  // in tokens
-    // Of its first token in the flat stream; n_sequences() gives n_tokens().
+    // Returns the position of the sequence's first token in the flat stream, the tokens in the
+    // order of the .bin. position(n_sequences()) is n_tokens().
     i64 position(i64 sequence) const;
-    // The first sequence of document `index`; n_documents() gives n_sequences().
+    // Returns the first sequence of document `index`; document(n_documents()) is n_sequences().
     i64 document(i64 index) const;
     struct Extent {
         i64 begin, end;
     };
-    // Where the tokens of document `index` lie in the flat stream. All of its entries are checked
-    // as verify_dataset() checks them: that it does not begin before its forerunner, and that each
-    // of its sequences ends where the next one begins.
+    // Returns the tokens of document `index` as a range of the flat stream. Checks that documents
+    // are monotonic and that each sequence ends where the next one begins.
     Extent document_extent(i64 index) const;
-    // The sequence that holds the token at `position` of the flat stream. O(log n).
+    // Returns the sequence that has the token at `position` of the flat stream. O(log n).
     i64 sequence_at(i64 position) const;
 
-    // The lengths of sequences [begin, end) as they lie in the .idx; unaligned.
+    // Returns the lengths of sequences [begin, end) as bytes of the .idx: [end - begin] i32,
+    // unaligned.
     std::span<const std::byte> raw_lengths(i64 begin, i64 end) const;
 
-    // Tokens [begin, begin + out.size()) of the flat stream (the order of the .bin). Ids are not
-    // checked against a vocabulary here.
+    // Copies tokens [begin, begin + out.size()) of the flat stream. Ids are not checked against a
+    // vocabulary.
     void read(i64 begin, std::span<i32> out) const;
     void read(i64 begin, std::span<i64> out) const;
-    // The bytes of tokens [begin, end) as they lie in the .bin; unaligned.
+    // Returns tokens [begin, end) as bytes of the .bin; unaligned.
     std::span<const std::byte> raw(i64 begin, i64 end) const;
-    // Tells the system that these tokens are wanted soon.
+    // Advises the kernel to read these tokens (madvise MADV_WILLNEED).
     void prefetch(i64 begin, i64 end) const;
 
   private:
@@ -100,12 +101,13 @@ struct IdxHeader {
     i64 n_document_entries;  // documents + 1
 };
 constexpr i64 idx_header_bytes = 34;
-// Of one kind, how many are held in memory while an index is made.
+// Entries of one kind that are held in memory while an index is written.
 constexpr i64 idx_entries_at_once = i64{1} << 18;
 
-// As it stands at the beginning of an .idx.
+// The first bytes of an .idx.
 std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header);
-// After the checks that need nothing but the .idx itself. Throws Error(failure) naming `path`.
+// Parses and checks the header, and the size of the .idx against it. Throws Error(failure) naming
+// `path`.
 IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& path);
 
 }  // namespace lm::data

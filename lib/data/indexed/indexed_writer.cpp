@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
     return std::as_bytes(std::span(values));
 }
 
-// Calls use(values) on the i32 numbers [0, n) that lie in `file` from `offset` on, block by block.
+// Calls use(values) for each block of the [n] i32 at `offset` of `file`.
 template <typename Use>
 void for_each_block(io::AtomicFile& file, i64 offset, i64 n, Use use) {
     std::vector<i32> values;
@@ -48,7 +48,8 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite o
 
 void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> lengths) {
     const i64 total = std::accumulate(lengths.begin(), lengths.end(), i64{0});
-    LM_CHECK(total * size_of(type_) == static_cast<i64>(tokens.size()), "lengths do not add up");
+    LM_CHECK(total * size_of(type_) == static_cast<i64>(tokens.size()),
+             fmt::format("lengths of {} tokens for {} bytes", total, tokens.size()));
     bin_.write(tokens);
     bin_digest_.update(tokens);
     idx_.write(std::as_bytes(lengths));
@@ -64,7 +65,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
     if (std::ranges::all_of(sequences_per_document, is_one)) return add(tokens, lengths);
     const i64 sum =
         std::accumulate(sequences_per_document.begin(), sequences_per_document.end(), i64{0});
-    LM_CHECK(sum == static_cast<i64>(lengths.size()), "documents do not add up");
+    LM_CHECK(sum == static_cast<i64>(lengths.size()),
+             fmt::format("documents of {} sequences for {} lengths", sum, lengths.size()));
     if (!spool_) start_document_spool();
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);

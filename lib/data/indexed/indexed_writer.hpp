@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing an indexed dataset: streaming, in constant memory whatever the number of documents
-// (lengths go straight into the unfinished .idx and are read back at the end). P.bin appears first,
-// then the side file, P.idx last: an .idx means that everything is there.
+// Writes an indexed dataset in constant memory: lengths go to the unfinished .idx and are read back
+// at the end. P.bin is published first, then the metadata file, P.idx last: where an .idx exists,
+// the dataset is complete.
 #pragma once
 
 #include <optional>
@@ -17,21 +17,21 @@
 
 namespace lm::data {
 
-// Before a dataset is replaced: takes P.idx away, durably, so that nobody ever reads new tokens by
-// an old index. Nothing there is fine.
+// Removes PREFIX.idx durably, if it exists. To be called before a dataset is replaced, so that no
+// reader ever combines new tokens with an old index.
 void withdraw(const std::string& prefix);
 
 class IndexedWriter {
   public:
-    // Opens temporary files beside P.bin, P.idx and P.json; Error(usage) when one of the three
-    // exists and `overwrite` is no. Destroyed before commit(), it leaves nothing behind.
+    // Creates temporary files beside P.bin, P.idx and P.json; throws Error(usage) when one of the
+    // three exists and `overwrite` is no. The destructor removes them unless commit() was called.
     IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite);
 
-    // Appends sequences, one document each: `lengths` in tokens, `tokens` their little-endian ids
-    // back to back. Throws Error(failure) when nothing can be written.
+    // Appends sequences that are one document each: `lengths` in tokens, `tokens` their ids back to
+    // back, little endian. Throws Error(failure) when a write fails.
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths);
-    // The same with any number of sequences per document; 0 is a document without tokens, which
-    // only the document index remembers (Megatron-LM since 23.06).
+    // The same for documents of any number of sequences; 0 is a document without tokens, which is
+    // an entry of the document index only (Megatron-LM since 23.06).
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document);
 
@@ -40,10 +40,10 @@ class IndexedWriter {
     i64 n_tokens() const { return n_bytes_ / size_of(type_); }
     const std::string& prefix() const { return prefix_; }
 
-    // Completes and publishes the three files; fills in counts, dtype, sizes and digests of `facts`
-    // and returns it.
+    // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
+    // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // The same without a side file, for tokens whose tokenizer is not known; an old one is removed.
+    // The same without a metadata file, for tokens of an unknown tokenizer; removes an old one.
     void commit_without_metadata();
 
   private:
@@ -58,7 +58,7 @@ class IndexedWriter {
     TokenType type_;
     io::Overwrite overwrite_;
     io::AtomicFile bin_, metadata_, idx_;
-    // Sequences per document; made only once a document has another number than one.
+    // [documents] i32 sequences per document; created when a document has not exactly one.
     std::optional<io::AtomicFile> spool_;
     BlockDigester bin_digest_;
     i64 n_sequences_ = 0, n_documents_ = 0, n_bytes_ = 0;

@@ -22,7 +22,7 @@ class Verifier {
         : prefix_(prefix), rules_(rules), progress_(progress) {}
 
     VerifyResult run() {
-        // What cannot be read is no fault of the dataset.
+        // Throws what is no fault of the dataset: a file that cannot be read.
         for (const std::string& path : {idx_path(prefix_), bin_path(prefix_)})
             (void)io::MappedFile::open(path);
         try {
@@ -37,7 +37,8 @@ class Verifier {
             check_eod(dataset);
             check_side(dataset);
         } catch (const Full&) {
-            result_.faults.push_back(prefix_ + ": more faults were not looked for");
+            result_.faults.push_back(prefix_ + ": stopped after " +
+                                     std::to_string(rules_.most_faults) + " faults");
         } catch (const Error& error) {
             result_.faults.emplace_back(error.what());
         }
@@ -53,7 +54,7 @@ class Verifier {
         if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
     }
 
-    // Runs `read`; an error of it is one more fault.
+    // Runs `read` and adds its error to the faults.
     template <typename Read>
     void guarded(Read read) {
         try {
@@ -69,11 +70,11 @@ class Verifier {
         result_.had_metadata = metadata_.has_value();
     }
 
-    // Each sequence begins where the one before it ends; open() has seen to the first and the last.
+    // Each sequence must begin where the previous one ends; open() has checked the first and last.
     void check_sequences(const IndexedDataset& dataset) {
-        // Of the sequence before: by its own pointer and, when that was not where it should have
-        // been, by the ones before it too, for either may be the wrong one. Not known behind a
-        // damaged entry.
+        // The end of the previous sequence, by its own pointer. When that pointer was not where the
+        // sequence before it ended, either of the two may be wrong: other_end is the end that the
+        // other reading implies. Both are unknown after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
@@ -84,7 +85,7 @@ class Verifier {
                 fits = !begin || position == *begin || position == other_begin;
                 if (!fits) {
                     fault(idx_path(prefix_),
-                          "sequence {} begins at token {}, but the one before it ends at {}", s,
+                          "sequence {} begins at token {}, but the previous one ends at {}", s,
                           position, *begin);
                 }
                 const i64 length = dataset.length(s);
@@ -100,8 +101,7 @@ class Verifier {
         for (i64 d = 0; d <= dataset.n_documents(); ++d) {
             guarded([&] {
                 const i64 at = dataset.document(d);
-                if (at < before)
-                    fault(idx_path(prefix_), "document {} begins before its forerunner", d);
+                if (at < before) fault(idx_path(prefix_), "document index not monotonic at {}", d);
                 before = at;
             });
         }
@@ -139,11 +139,11 @@ class Verifier {
             i64 last = 0;
             dataset.read(end - 1, std::span(&last, 1));
             if (last != *eod)
-                fault(bin_path(prefix_), "document {} ends with {}, not with {}", d, last, *eod);
+                fault(bin_path(prefix_), "document {} ends with id {}, expected {}", d, last, *eod);
         }
     }
 
-    // None where an entry has been found wrong: that has been told.
+    // Empty where an entry is wrong: that fault has been added already.
     std::pair<i64, i64> tokens_of(const IndexedDataset& dataset, i64 document) const {
         try {
             const i64 first = dataset.document(document);
@@ -159,7 +159,7 @@ class Verifier {
         if (!metadata_) return;
         const std::string path = metadata_path(prefix_);
         if (metadata_->largest_id != result_.largest_id) {
-            fault(path, "says the largest id is {}, but it is {}", metadata_->largest_id,
+            fault(path, "states a largest id of {}, but it is {}", metadata_->largest_id,
                   result_.largest_id);
         }
         if (metadata_->bin.digest != bin_digest_)
@@ -176,7 +176,7 @@ class Verifier {
     const VerifyRules& rules_;
     const std::function<void(i64)>& progress_;
     std::optional<DatasetMetadata> metadata_;
-    std::set<i64> doubtful_;  // sequences that may begin elsewhere; at most most_faults
+    std::set<i64> doubtful_;  // sequences whose start is wrong; at most most_faults
     std::string bin_digest_;
     VerifyResult result_;
 };

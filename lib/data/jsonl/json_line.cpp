@@ -22,7 +22,7 @@ class Reader {
         if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // RFC 8259, 8.1: it may be ignored
         skip_spaces();
         if (at_end()) error("the line is empty");
-        if (peek() != '{') error("an object {...} is expected");
+        if (peek() != '{') error("expected an object {...}");
         members([&](const std::string* key) {
             const auto found = key ? std::ranges::find(keys, *key) : keys.end();
             if (found == keys.end()) return skip_value(1);
@@ -31,8 +31,8 @@ class Reader {
         const bool carriage_return = peek() == '\r';
         skip_spaces();
         if (!at_end() && carriage_return)
-            error("lines end in carriage returns alone: make them line feeds (tr '\\r' '\\n')");
-        if (!at_end()) error("something follows the object");
+            error("lines end in carriage returns: convert them to line feeds (tr '\\r' '\\n')");
+        if (!at_end()) error("expected the end of the line after the object");
         const i64 n_replaced = check_surrogates(values);
         return {std::move(values), n_replaced};
     }
@@ -62,12 +62,13 @@ class Reader {
     }
     void expect(char c, const char* what) {
         skip_spaces();
-        if (at_end()) error(fmt::format("the line ends where {} is expected", what));
-        if (line_[at_] != c) error(fmt::format("{} is expected", what));
+        if (at_end()) error(fmt::format("expected {}, got the end of the line", what));
+        if (line_[at_] != c) error(fmt::format("expected {}", what));
         ++at_;
     }
 
-    // Calls value(key) at each member of the object that begins here; null: a key that is no text.
+    // Calls value(key) at the value of each member of the object; key is null when it has a lone
+    // surrogate, so that it equals no wanted key.
     template <typename Value>
     void members(Value value) {
         ++at_;
@@ -75,7 +76,7 @@ class Reader {
         if (peek() == '}') return void(++at_);
         for (;;) {
             skip_spaces();
-            if (peek() != '"') error("a key in double quotes is expected");
+            if (peek() != '"') error("expected a key in double quotes");
             n_lone_ = 0;
             const std::string key = string();
             expect(':', "':'");
@@ -116,7 +117,7 @@ class Reader {
                 value.kind = JsonValue::Kind::other;
                 skip_value(2);
             });
-            value.what = "an array with other things than strings";
+            value.what = "an array with elements that are no strings";
         } else {
             value.what = kind_name(peek());
             skip_value(1);
@@ -138,7 +139,7 @@ class Reader {
     void skip_value(int depth) {
         if (depth > deepest) error("nested too deeply");
         const char c = peek();
-        if (at_end()) error("the line ends where a value is expected");
+        if (at_end()) error("expected a value, got the end of the line");
         if (c == '"') return void(string());
         if (c == '{') return members([&](const std::string*) { skip_value(depth + 1); });
         if (c == '[') return elements([&] { skip_value(depth + 1); });
@@ -159,19 +160,19 @@ class Reader {
         if (peek() == '-') ++at_;
         const bool zero = peek() == '0';
         const size_t n = zero ? (++at_, 1) : digits();
-        if (n == 0) error("a value is expected");
+        if (n == 0) error("expected a value");
         if (peek() == '.') {
             ++at_;
-            if (digits() == 0) error("a digit is expected");
+            if (digits() == 0) error("expected a digit");
         }
         if (peek() == 'e' || peek() == 'E') {
             ++at_;
             if (peek() == '+' || peek() == '-') ++at_;
-            if (digits() == 0) error("a digit is expected");
+            if (digits() == 0) error("expected a digit");
         }
     }
 
-    // Of a string's source, from behind the quote that opens it.
+    // Bytes from here to the closing quote, escapes included.
     size_t source_length() const {
         size_t end = at_;
         while (end < line_.size() && line_[end] != '"') end += line_[end] == '\\' ? 2 : 1;
@@ -194,7 +195,7 @@ class Reader {
                 ++at_;
                 return out;
             }
-            if (line_[at_] != '\\') error("a control character in a string");
+            if (line_[at_] != '\\') error("control character in a string");
             escape(out);
         }
     }
@@ -205,7 +206,7 @@ class Reader {
         ++at_;
         if (peek() == 'u') return unicode_escape(out);
         const size_t which = at_end() ? names.npos : names.find(line_[at_]);
-        if (which == names.npos) error("an unknown escape");
+        if (which == names.npos) error("unknown escape");
         out.push_back(values[which]);
         ++at_;
     }
@@ -217,7 +218,8 @@ class Reader {
             const char c = peek();
             const bool digit = c >= '0' && c <= '9';
             const char lower = static_cast<char>(c | 0x20);
-            if (!digit && (lower < 'a' || lower > 'f')) error("\\u wants four hexadecimal digits");
+            if (!digit && (lower < 'a' || lower > 'f'))
+                error("\\u must be followed by 4 hexadecimal digits");
             value = value << 4 | static_cast<u32>(digit ? c - '0' : lower - 'a' + 10);
         }
         return value;
@@ -246,8 +248,8 @@ class Reader {
     std::string_view line_;
     LoneSurrogates surrogates_;
     size_t at_ = 0;
-    i64 n_lone_ = 0;      // lone surrogates in the key or the wanted value that is being read
-    i64 first_lone_ = 0;  // byte of the first
+    i64 n_lone_ = 0;      // lone surrogates in the current key or wanted value
+    i64 first_lone_ = 0;  // byte of the first one
 };
 
 }  // namespace

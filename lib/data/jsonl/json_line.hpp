@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line of JSON Lines, read slowly and exactly as Python's json.loads reads it (NaN and Infinity
-// pass, the last of equal keys wins), with the byte and the reason when it is not right. The fast
-// path is simdjson in jsonl.cpp; this decides whatever that refuses.
+// Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
+// are accepted and the last of equal keys wins. Slow; line_parser.cpp calls it for the lines that
+// simdjson refuses. It is kept beside simdjson because simdjson reports neither the byte of an
+// error nor what is expected there, and refuses what json.loads accepts.
 #pragma once
 
 #include <span>
@@ -14,8 +15,9 @@
 namespace lm::data {
 
 struct LineError {
-    // What kind of remedy there is: of a character alone, another key, for the whole input, and
-    // none where a text turns out too long while it is encoded: some of its ids have been written.
+    // Decides the remedy that the message names. line: the line is not JSON; character: replacing
+    // one character mends it; key: the text is under another key; encoding: the whole input is not
+    // UTF-8; length: the text is too long, found when some of its ids had been written.
     enum class Fault { line, character, key, encoding, length };
 
     bool is_skippable() const { return fault != Fault::length; }
@@ -29,9 +31,9 @@ struct JsonValue {
     enum class Kind { missing, string, strings, other } kind = Kind::missing;
     std::string text;                    // string
     std::vector<std::string> sentences;  // strings: an array of nothing but strings
-    i64 byte = 0;                        // where it stands
+    i64 byte = 0;                        // of the value's first byte, from 1
     const char* what = "";               // other: "a number", "null"...
-    i64 n_lone = 0;                      // lone surrogates in it, which became U+FFFD
+    i64 n_lone = 0;                      // lone surrogates, each replaced by U+FFFD
     i64 first_lone = 0;                  // byte of the first
 };
 
@@ -39,12 +41,11 @@ enum class LoneSurrogates { refuse, replace };
 
 struct JsonLine {
     std::vector<JsonValue> values;  // in the order of the keys
-    i64 n_replaced = 0;             // lone surrogates in them that became U+FFFD
+    i64 n_replaced = 0;             // lone surrogates in the values, each replaced by U+FFFD
 };
 
-// The values of `keys` in the object that `line` is. Throws LineError. `line` is valid UTF-8. Lone
-// surrogates are refused in these values alone, not in a value that an equal key behind it
-// replaces.
+// Returns the values of `keys` in the object `line`, which must be valid UTF-8. Throws LineError.
+// Lone surrogates are refused in the returned values only.
 JsonLine read_json_line(std::string_view line, std::span<const std::string> keys,
                         LoneSurrogates surrogates);
 

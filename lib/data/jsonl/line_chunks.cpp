@@ -17,11 +17,13 @@
 namespace lm::data {
 namespace {
 
-constexpr size_t longest_line = size_t{4} << 30;  // more than the longest text and its escapes
-// What a long line's memory grows by is read in full, behind the line, too.
+// More than the longest text (2 GiB) needs with its escapes.
+constexpr size_t longest_line = size_t{4} << 30;
+// A long line's buffer grows by a quarter within these bounds: each growth is filled by a read, so
+// a large one reads far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
 constexpr size_t most_growth = size_t{16} << 20;
-constexpr int blocks_before_note = 64;  // of 1 MiB: gzip takes a third of a second
+constexpr int blocks_before_note = 64;  // blocks of 1 MiB; gzip decodes them in 0.3 s
 
 i64 changed_ns(const struct stat& status) {
     return static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
@@ -30,17 +32,17 @@ i64 changed_ns(const struct stat& status) {
 
 void refuse_changed(const InputFile& input, int fd) {
     struct stat status {};
-    if (::fstat(fd, &status) != 0) io::system_error(input.path, "look at it", errno);
+    if (::fstat(fd, &status) != 0) io::system_error(input.path, "read its size", errno);
     if (status.st_size == input.size && changed_ns(status) == input.changed_ns) return;
     run_error(input.path,
-              "has changed while it was read (it had {} bytes, now {}): run again when nothing "
-              "writes to it any more",
+              "has changed while it was read (it had {} bytes, now {}): run again when no other "
+              "program writes to it",
               input.size, static_cast<i64>(status.st_size));
 }
 
 io::Fd make_interrupt() {
     io::Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd.valid()) io::system_error("an eventfd", "make", errno);
+    if (!fd.valid()) io::system_error("an eventfd", "create", errno);
     return fd;
 }
 
@@ -66,7 +68,8 @@ std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
 std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count) {
     i64 total = 0;
     for (const InputFile& input : inputs) {
-        LM_CHECK(input.size >= 0, "a share of an input of unknown size");
+        LM_CHECK(input.size >= 0,
+                 fmt::format("share_of needs known sizes, got {} for {}", input.size, input.path));
         total += input.size;
     }
     const auto boundary = [&](i64 i) {
@@ -75,7 +78,7 @@ std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i
     const i64 low = boundary(index);
     const i64 high = boundary(index + 1);
     std::vector<InputPiece> pieces;
-    i64 start = 0;  // of the file, in all bytes
+    i64 start = 0;  // offset of the file in the bytes of all inputs
     for (size_t f = 0; f < inputs.size(); ++f) {
         const InputFile& input = inputs[f];
         const i64 end = start + input.size;
@@ -137,9 +140,9 @@ bool ChunkReader::open_next() {
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0 || (resumed && file.divisible);
     offset_ = resumed ? start_.offset : piece.begin;
-    std::unique_ptr<io::InputStream> stream;  // of no use to fail() before its first whole line
+    std::unique_ptr<io::InputStream> stream;  // not yet stream_: fail() must not read from it
     if (cut) {
-        // The byte before tells whether a line begins here.
+        // A line begins at offset_ when the byte before it is a line end.
         const bool look_back = !resumed && piece.begin > 0;
         stream_begin_ = offset_ - (look_back ? 1 : 0);
         stream = io::open_plain_stream(file.path, stream_begin_);
@@ -176,7 +179,7 @@ void ChunkReader::skip(io::InputStream& stream, i64 n) const {
     }
 }
 
-// The line that the byte before the piece belongs to is another share's.
+// Skips the rest of a line that began before the piece: it belongs to the previous share.
 void ChunkReader::skip_partial_line(io::InputStream& stream) {
     std::string block(size_t{1} << 16, '\0');
     --offset_;
@@ -231,8 +234,7 @@ void ChunkReader::fill(LineChunk& chunk) {
         if (whole > 0) break;
         if (filled >= longest_line) {
             run_error(input().path,
-                      "the line that begins at byte {} is longer than {}: it should be JSON Lines, "
-                      "a document a line",
+                      "the line at byte {} is longer than {}: JSON Lines has one document per line",
                       offset_ + 1, human_size(static_cast<i64>(longest_line)));
         }
         grow(chunk, chunk.capacity_ + std::clamp(chunk.capacity_ / 4, least_growth, most_growth));
@@ -241,11 +243,11 @@ void ChunkReader::fill(LineChunk& chunk) {
     chunk.size_ = whole;
 }
 
-// Lines that begin at the end of the piece or behind it are another share's.
+// Removes the lines that begin at or after the end of the piece: they belong to the next share.
 void ChunkReader::cut_at_end(LineChunk& chunk) {
     const i64 end = pieces_[static_cast<size_t>(next_piece_) - 1].end;
     if (end < 0 || offset_ + static_cast<i64>(chunk.size_) < end) return;
-    const i64 last = end - 1 - offset_;  // a byte of the last line, or before the chunk
+    const i64 last = end - 1 - offset_;  // a byte of the last line; negative: before the chunk
     size_t size = 0;
     if (last >= 0) {
         const size_t line_end = chunk.text().find('\n', static_cast<size_t>(last));
@@ -267,7 +269,7 @@ bool ChunkReader::next(LineChunk& chunk) {
     }
 }
 
-// What was compressed is known once the checksum behind it has held.
+// Whether a checksum has confirmed all data before `place`.
 bool ChunkReader::is_verified(ReadPosition place) const {
     const bool open = stream_ && place.offset >= 0 && place.piece == next_piece_ - 1;
     return !open || stream_begin_ + stream_->verified_bytes() >= place.offset;
@@ -281,7 +283,7 @@ void ChunkReader::fail(const BadLineError& bad_line, const std::function<void()>
         if (failure_) std::rethrow_exception(failure_);
         check();
         if (n == blocks_before_note)
-            note("{} (reading on, to the checksum that tells whether the data is damaged)",
+            note("{} (reading on to the checksum, which shows whether the data is corrupt)",
                  bad_line.what());
         if (stream_->read(scratch) < static_cast<i64>(scratch.size())) close();
     }
@@ -307,7 +309,7 @@ bool ChunkReader::read_next(LineChunk& chunk) {
     return true;
 }
 
-std::string_view take_line(std::string_view& text) {
+std::string_view next_line(std::string_view& text) {
     const size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);

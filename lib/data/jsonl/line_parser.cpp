@@ -13,10 +13,10 @@
 namespace lm::data {
 namespace {
 
-constexpr size_t keep_bytes = size_t{32} << 20;  // a parser grown beyond this is made anew
+constexpr size_t keep_bytes = size_t{32} << 20;  // a larger parser is replaced after use
 
-// Other encodings than UTF-8, by their byte order mark or by the zeros that are every second byte
-// of ASCII in UTF-16, three of four in UTF-32. nullptr: neither.
+// Returns "UTF-16" or "UTF-32" for a line in one of these encodings, else nullptr: by the byte
+// order mark, or by the zero bytes that ASCII has in them (every second one, three of four).
 const char* wide_encoding(std::string_view line) {
     const auto is_zero = [&](size_t i) { return i < line.size() && line[i] == '\0'; };
     if (line.starts_with("\xFF\xFE"))
@@ -43,18 +43,19 @@ struct LineParser::State {
     BadBytes bad_bytes;
     simdjson::dom::parser parser;
     std::vector<LineValue> values;
-    std::vector<JsonValue> slow;  // owns the strings that the slow path made
+    std::vector<JsonValue> slow;  // owns the strings of parse_slow()
     std::string cleaned;
     bool replaced = false;
     std::optional<PlainLineReader> plain;  // with a single key
 
     bool parse_fast(std::string_view line);
-    bool take(LineValue& value, simdjson::dom::element element);
+    bool read_value(simdjson::dom::element element, LineValue& value);
     void parse_slow(std::string_view line);
     void adopt(size_t k);
 };
 
-// False: anything out of the ordinary, left to the slow path.
+// Returns false for every line that parse_slow() must decide: simdjson refuses it, a key occurs
+// twice or is missing, or a value is no string.
 bool LineParser::State::parse_fast(std::string_view line) {
     simdjson::dom::object object;
     if (parser.parse(line.data(), line.size(), false).get_object().get(object) !=
@@ -65,14 +66,14 @@ bool LineParser::State::parse_fast(std::string_view line) {
     for (const auto field : object) {
         for (size_t k = 0; k < keys.size(); ++k) {
             if (field.key != keys[k]) continue;
-            if (found >> k & 1 || !take(values[k], field.value)) return false;
+            if (found >> k & 1 || !read_value(field.value, values[k])) return false;
             found |= size_t{1} << k;
         }
     }
     return found == (size_t{1} << keys.size()) - 1;
 }
 
-bool LineParser::State::take(LineValue& value, simdjson::dom::element element) {
+bool LineParser::State::read_value(simdjson::dom::element element, LineValue& value) {
     value.sentences.clear();
     simdjson::dom::array sentences;
     value.is_list = element.get_array().get(sentences) == simdjson::SUCCESS;
@@ -104,7 +105,8 @@ void LineParser::State::parse_slow(std::string_view line) {
     using Fault = LineError::Fault;
     if (const char* encoding = wide_encoding(line)) {
         throw LineError{
-            1, fmt::format("the text is {0}: make it UTF-8 (iconv -f {0} -t UTF-8)", encoding),
+            1,
+            fmt::format("the text is {0}: convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding),
             Fault::encoding};
     }
     if (const i64 bad = find_invalid_utf8(line); bad >= 0) {
@@ -124,7 +126,8 @@ void LineParser::State::parse_slow(std::string_view line) {
 
 LineParser::LineParser(std::vector<std::string> keys, BadBytes bad_bytes)
     : state_(std::make_unique<State>()) {
-    LM_CHECK(!keys.empty() && keys.size() < 64, "1 to 63 keys");
+    LM_CHECK(!keys.empty() && keys.size() < 64,
+             fmt::format("expected 1 to 63 keys, got {}", keys.size()));
     state_->values.resize(keys.size());
     if (keys.size() == 1) state_->plain.emplace(keys[0]);
     state_->keys = std::move(keys);
@@ -150,9 +153,9 @@ std::span<const LineValue> LineParser::parse(std::string_view line) {
     return state_->values;
 }
 
-std::optional<std::string_view> LineParser::take_plain(std::string_view& rest) {
+std::optional<std::string_view> LineParser::parse_plain(std::string_view& rest) {
     if (!state_->plain) return std::nullopt;
-    const auto text = state_->plain->take(rest);
+    const auto text = state_->plain->parse(rest);
     if (text) check_length(*text);
     return text;
 }

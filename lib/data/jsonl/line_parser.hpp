@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: the wanted strings of each line (one parser per thread, over simdjson).
+// Parses one JSON line and returns the strings under the wanted keys. One parser per thread.
+// Lines that simdjson refuses, or reads differently from Python, go to json_line.hpp.
 #pragma once
 
 #include <memory>
@@ -15,14 +16,15 @@
 
 namespace lm::data {
 
-// What a line holds under one key: one text, or a list of sentences.
+// The value of one key: one text, or a list of sentences.
 struct LineValue {
     bool is_list = false;
     std::string_view text;
     std::vector<std::string_view> sentences;
 };
 
-enum class BadBytes { refuse, replace };  // invalid UTF-8 and lone surrogates
+// What to do with invalid UTF-8 and lone surrogates: throw LineError, or put U+FFFD there.
+enum class BadBytes { refuse, replace };
 
 class LineParser {
   public:
@@ -30,16 +32,17 @@ class LineParser {
     ~LineParser();
     LineParser(LineParser&&) noexcept;
 
-    // The values of the keys, in the order of the keys; valid until the next call. `line` is
-    // followed by LineChunk::padding readable bytes. Throws LineError, also for a text that is
+    // Returns the values of the keys, in the order of the keys; valid until the next call. `line`
+    // must be followed by LineChunk::padding readable bytes. Throws LineError, also for a text
     // longer than max_text_bytes.
     std::span<const LineValue> parse(std::string_view line);
 
-    // When `rest` begins with a line that is the object of one string under the only key: its text,
-    // as parse() would give it, and `rest` loses the line (see PlainLineReader). Else nullopt.
-    std::optional<std::string_view> take_plain(std::string_view& rest);
-    bool replaced() const;  // whether the last line needed U+FFFD
-    void release();         // memory that only long lines need; what parse() returned is gone
+    // The faster way for the most common line (plain_line.hpp): when `rest` begins with an object
+    // of one string under the only key, returns the text, as parse() would, and removes the line
+    // from `rest`. Else returns nullopt: then parse() must read the line.
+    std::optional<std::string_view> parse_plain(std::string_view& rest);
+    bool replaced() const;  // whether U+FFFD was put into the last line
+    void release();         // frees memory that only long lines need, and the returned values
 
   private:
     struct State;

@@ -49,14 +49,15 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     double sum = 0;
     for (const double weight : weights) sum += weight;
     for (const double weight : weights) {
-        LM_CHECK(weight > 0 && std::isfinite(weight), "a weight of a blend is not positive");
+        LM_CHECK(weight > 0 && std::isfinite(weight),
+                 fmt::format("expected a positive weight, got {}", weight));
         shares_.push_back(std::max<i64>(1, std::llround(weight / sum * 0x1.0p40)));
         total_ += shares_.back();
     }
 }
 
-// Each dataset gets the whole part of its share of all samples up to the block's end; what is left
-// of the block goes to those whose next sample is due first.
+// Each dataset gets the integer part of its share of all samples up to the block's end; the rest of
+// the block goes to the datasets whose next sample is due first.
 void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
     const i64 end = (block + 1) * blend_block;
     i64 left = end;
@@ -71,8 +72,9 @@ void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
         left -= counts[d];
     }
     LM_CHECK(left >= 0 && left <= static_cast<i64>(may_have_one_more.size()),
-             "a block of a blend does not add up");
-    // Sample j of dataset d is due when j = share * n / total: compare j1 / share1 < j2 / share2.
+             fmt::format("{} samples left for {} datasets", left, may_have_one_more.size()));
+    // Sample j of dataset d is due at n = j * total / share: compares j1 / share1 < j2 / share2,
+    // without rounding.
     const auto sooner = [&](size_t a, size_t b) {
         const Wide due_a = Wide{counts[a] + 1} * shares_[b];
         const Wide due_b = Wide{counts[b] + 1} * shares_[a];
@@ -87,7 +89,7 @@ void ProportionalBlend::advance(i64 block, i64 n_samples, std::span<i64> counts,
     if (n_samples == blend_block && entries.empty()) return count_block(block, counts);
     const std::vector<i64> before(counts.begin(), counts.end());
     count_block(block, counts);
-    std::vector<i64> ends;  // of each dataset's slots in the block
+    std::vector<i64> ends;  // [n_datasets] end of each dataset's slots in the block
     for (size_t d = 0; d < counts.size(); ++d) {
         ends.push_back((ends.empty() ? 0 : ends.back()) + counts[d] - before[d]);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weighted blend of sources: sample -> block -> (dataset, its sample). Keeps the counts of every
-// 256th block and the list of one block; everything else is worked out when asked for.
+// A weighted blend of sources: sample -> block -> (dataset, its sample). Stores the counts before
+// every 256th block and the entries of one block; the rest is computed on demand.
 #pragma once
 
 #include <mutex>
@@ -12,7 +12,7 @@ namespace lm::data {
 
 class BlendSource final : public SampleSource {
   public:
-    // All sources have the same seq_length. `size`: how many samples the blend has.
+    // All sources must have the same seq_length. `size`: number of samples of the blend.
     BlendSource(std::vector<std::unique_ptr<SampleSource>> sources, std::unique_ptr<BlendRule> rule,
                 i64 size);
 
@@ -22,19 +22,19 @@ class BlendSource final : public SampleSource {
     std::vector<DatasetUse> use(i64 n_samples) const override;
 
     BlendEntry entry(i64 sample) const;
-    // Samples of each dataset among the first n_samples.
+    // Returns the samples of each dataset among the first n_samples, [sources].
     std::vector<i64> counts(i64 n_samples) const;
 
   private:
-    std::vector<i64> counts_before_block(i64 block) const;  // with the mutex held
+    std::vector<i64> counts_before_block(i64 block) const;  // mutex_ must be held
 
     std::vector<std::unique_ptr<SampleSource>> sources_;
     std::unique_ptr<BlendRule> rule_;
     i64 size_;
 
     mutable std::mutex mutex_;
-    mutable std::vector<std::vector<i64>> checkpoints_;  // counts before block 256 * k
-    mutable i64 counted_block_ = 0;                      // counted_ are the counts before it
+    mutable std::vector<std::vector<i64>> checkpoints_;  // [k][sources] counts before block 256 k
+    mutable i64 counted_block_ = 0;                      // counted_ has the counts before it
     mutable std::vector<i64> counted_;
     mutable i64 listed_block_ = -1;
     mutable std::vector<BlendEntry> listed_;

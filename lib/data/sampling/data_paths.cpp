@@ -55,7 +55,7 @@ DataPath parse_group_entry(std::string_view option, std::string_view entry) {
         usage_error(option, "'{}' is not WEIGHT BEGIN:END PREFIX", trimmed(entry));
     }
     if (*begin < 0 || *end > 1 || *begin >= *end) {
-        usage_error(option, "{} of {} is no part of 0:1", words[1], words[2]);
+        usage_error(option, "{} of {} is not a range within [0, 1]", words[1], words[2]);
     }
     return {std::string(words[2]), checked_weight(option, words[2], *weight),
             Fraction{*begin, *end}};
@@ -70,7 +70,7 @@ SequenceRange documents_of(const Fraction& fraction, i64 n_documents) {
 }
 
 PathGroup parse_blend(std::string_view option, const std::vector<std::string>& words) {
-    if (words.empty()) usage_error(option, "no data given");
+    if (words.empty()) usage_error(option, "names no dataset");
     size_t n_numbers = 0;
     if (words.size() % 2 == 0) {
         for (size_t k = 0; k < words.size(); k += 2) n_numbers += as_number(words[k]).has_value();
@@ -118,11 +118,11 @@ std::vector<std::string> read_group_file(std::string_view option, const std::str
     if (!rest.empty() && rest.find('"') == rest.npos) groups.emplace_back(rest);
     for (size_t open = rest.find('"'); open != rest.npos; open = rest.find('"')) {
         const size_t close = rest.find('"', open + 1);
-        if (close == rest.npos) usage_error(option, "{}: a quote is not closed", path);
+        if (close == rest.npos) usage_error(option, "{}: unclosed double quote", path);
         groups.emplace_back(trimmed(rest.substr(open + 1, close - open - 1)));
         rest.remove_prefix(close + 1);
     }
-    if (groups.empty()) usage_error(option, "{}: names no data", path);
+    if (groups.empty()) usage_error(option, "{}: names no dataset", path);
     return groups;
 }
 

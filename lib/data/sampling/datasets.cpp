@@ -11,7 +11,7 @@
 namespace lm::data {
 namespace {
 
-// The groups of one part and where they were given.
+// The options of one part.
 struct PartFlags {
     SplitPart part;
     std::string_view path_option, group_option;
@@ -41,7 +41,7 @@ void check_exclusive(const DataConfig& config) {
     }
 }
 
-// The groups of a part: of its own flags, else the blend that --split cuts.
+// Returns the groups of a part: those of its own flags, else the blend that --split divides.
 std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flags) {
     std::vector<PathGroup> groups;
     if (!config.data_path.empty()) {
@@ -106,7 +106,7 @@ DataSets open_data(const DataConfig& config) {
     auto train = open_part(builder, config, parts[0]);
     if (train.empty()) {
         usage_error(config.data_path.empty() ? "--data-path" : "--split",
-                    "gives no data to train on");
+                    "gives the training set no data");
     }
     if (train.size() > 1) {
         usage_error("--train-weighted-split-paths", "takes one group, {} are given", train.size());

@@ -22,7 +22,7 @@
 namespace lm::data {
 namespace {
 
-// The file: header, then the arrays of MegatronIndex, each from a multiple of 8 bytes on.
+// Layout of the file: this header, then the arrays of MegatronIndex, each aligned to 8 bytes.
 struct Header {
     std::array<char, 8> magic = {'L', 'M', 'O', 'R', 'D', 'E', 'R', '1'};
     i64 n_documents = 0;
@@ -43,7 +43,7 @@ Header header_of(const TokenRange& range, const EpochPlan& plan) {
     return header;
 }
 
-// Documents and samples hang on the lengths alone, not on what the tokens are.
+// The index depends on the lengths of the sequences, not on their tokens.
 std::string file_name(const TokenRange& range, i64 seq_length, const EpochPlan& plan, u32 seed) {
     Digester digester;
     const std::array<i64, 8> numbers = {
@@ -64,7 +64,7 @@ MegatronIndex map_index(const std::string& path, const Header& wanted) {
     const auto file = std::make_shared<const io::MappedFile>(io::MappedFile::open(path));
     const bool right = static_cast<i64>(file->bytes().size()) == wanted.size() &&
                        std::memcmp(file->bytes().data(), &wanted, sizeof wanted) == 0;
-    if (!right) run_error(path, "is no index of these samples, or damaged: remove it");
+    if (!right) run_error(path, "is corrupt, or no index of these samples: remove it");
     return {array_at<i32>(*file, wanted.documents_at(), wanted.n_documents),
             array_at<i64>(*file, wanted.position_at(), wanted.n_samples + 1),
             array_at<i32>(*file, wanted.offset_at(), wanted.n_samples + 1),
@@ -87,15 +87,15 @@ void write_index(const std::string& path, const Header& header, const MegatronIn
     file.commit();
 }
 
-// Held while an index is built. Where the file system knows no locks, processes may build the same
-// file at the same time: each under its own temporary name.
+// A lock that is held while an index is built. On a file system without locks several processes may
+// build the same index, each under its own temporary name.
 class Lock {
   public:
     explicit Lock(const std::string& path)
         : path_(path), fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
         while (fd_.valid() && ::flock(fd_.get(), LOCK_EX) != 0 && errno == EINTR) continue;
     }
-    // Those who wait for the removed file find the index, and those who come later too.
+    // Processes that wait for the removed file, and later ones, find the finished index.
     ~Lock() { ::unlink(path_.c_str()); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -136,12 +136,12 @@ MegatronIndex shared_index(const IndexCache& cache, const TokenRange& range, i64
             const MegatronIndex built = build();
             write_index(path, header, built);
         }
-        note("{}: the order of the samples of {}, {}, made in {}", path, range.dataset->prefix(),
+        note("{}: built the order of the samples of {}, {}, in {}", path, range.dataset->prefix(),
              human_size(header.size()), human_duration(watch.elapsed_s()));
         return map_index(path, header);
     } catch (const Error& error) {
         if (error.code() != Exit::failure) throw;
-        warn("{}: this process keeps the order of the samples in memory", error.what());
+        warn("{}: the order of the samples is kept in the memory of this process", error.what());
         return build();
     }
 }

@@ -21,8 +21,8 @@ void BatchOptions::check() const {
                                               : nullptr;
     if (flag != nullptr) {
         usage_error(flag,
-                    "the id of end-of-document is not known: name the tokenizer, or make the "
-                    "data with lm-preprocess, which writes it beside the data");
+                    "the id of the end-of-document token is unknown: name the tokenizer, or make "
+                    "the data with lm-preprocess, which writes the id to the metadata file");
     }
 }
 
@@ -54,7 +54,8 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
                 Batch& batch) {
     thread_local std::vector<i32> row;
     const size_t length = static_cast<size_t>(batch.seq_length);
-    LM_CHECK(source.seq_length() == batch.seq_length, "batch and source differ in length");
+    LM_CHECK(source.seq_length() == batch.seq_length,
+             fmt::format("expected seq_length={}, got {}", source.seq_length(), batch.seq_length));
     row.resize(length + 1);
     const auto part = [&](auto& all, i64 r) {
         using Span = std::span<std::remove_reference_t<decltype(all[0])>>;
@@ -63,7 +64,7 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
     for (i64 r = 0; r < batch.n_rows; ++r) {
         const i64 sample = first_sample + r;
         if (sample >= source.size()) {
-            usage_error("--data-path", "no sample {} in the data: it was planned for {} samples",
+            usage_error("--data-path", "sample {} is beyond the {} samples that were planned",
                         sample, source.size());
         }
         source.fill(sample, row);
@@ -79,7 +80,8 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
 }
 
 void truncate(const Batch& full, i64 seq_length, Batch& batch) {
-    LM_CHECK(seq_length > 0 && seq_length <= full.seq_length, "a row cut longer than it is");
+    LM_CHECK(seq_length > 0 && seq_length <= full.seq_length,
+             fmt::format("seq_length {} of {}", seq_length, full.seq_length));
     batch.n_rows = full.n_rows;
     batch.seq_length = seq_length;
     batch.sample_ids = full.sample_ids;
@@ -108,15 +110,15 @@ struct Loader::State {
     BatchOptions options;
     i64 dp_size, dp_rank;
     bool threaded;
-    std::vector<Slot> slots;  // a ring: one that the caller holds, the others ahead
+    std::vector<Slot> slots;  // a ring: one is held by the caller, the others are filled ahead
 
     std::mutex mutex;
     std::condition_variable changed;
     // Chunk numbers count micro-batches since the last seek.
-    i64 base = 0;        // sample of chunk 0
-    i64 n_taken = 0;     // chunks handed out
-    i64 n_filled = 0;    // chunks ready
-    i64 generation = 0;  // of seeks: what was filled for an older one is thrown away
+    i64 base = 0;        // first sample of chunk 0
+    i64 n_taken = 0;     // chunks that next() has returned
+    i64 n_filled = 0;    // chunks that are filled
+    i64 generation = 0;  // counts seeks: a chunk filled for an older one is dropped
     bool stop = false;
     std::thread thread;
 
@@ -167,7 +169,8 @@ Loader::Loader(const SampleSource& source, const BatchOptions& options, i64 firs
                        .base = first_sample,
                        .thread = {}}) {
     options.check();
-    LM_CHECK(dp_rank >= 0 && dp_rank < dp_size && first_sample >= 0, "loader: bad rank or start");
+    LM_CHECK(dp_rank >= 0 && dp_rank < dp_size && first_sample >= 0,
+             fmt::format("rank {} of {}, first sample {}", dp_rank, dp_size, first_sample));
     state_->slots.resize(static_cast<size_t>(std::max(n_ahead, 0)) + 1);
     for (auto& slot : state_->slots) slot.batch = Batch(source.seq_length(), options);
     if (state_->threaded) state_->thread = std::thread([s = state_.get()] { s->work(); });

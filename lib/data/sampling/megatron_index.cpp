@@ -22,7 +22,7 @@ std::vector<i32> shuffled_documents(const SequenceRange& sequences, i64 n_epochs
     return documents;
 }
 
-// What a built index lies in.
+// The memory of an index that was built.
 struct Arrays {
     std::vector<i32> documents;
     std::vector<i64> position;
@@ -30,9 +30,9 @@ struct Arrays {
     std::vector<i64> order;
 };
 
-// Where each sample begins. Neighbours share one token, so sample k begins with token k *
-// seq_length of the stream of the shuffled documents (build_sample_idx walks there and comes to the
-// same; it starts at the first document, though that may be empty).
+// Finds where each window begins. Adjacent windows share one token, so window k begins with token
+// k * seq_length of the stream of shuffled documents. build_sample_idx walks the stream and finds
+// the same, except that window 0 begins at the first document even if that is empty.
 void cut_into_samples(const IndexedDataset& dataset, i64 seq_length, ThreadPool& pool,
                       Arrays& index) {
     constexpr i64 grain = 1 << 16;
@@ -90,7 +90,8 @@ u64 NumpyRandom::interval(u64 max) {
 }
 
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold) {
-    LM_CHECK(n_tokens > seq_length, "too few tokens for a sample");
+    LM_CHECK(n_tokens > seq_length,
+             fmt::format("{} tokens, a sample needs {}", n_tokens, seq_length + 1));
     EpochPlan plan;
     plan.n_epochs = std::max<i64>(1, ceil_div(checked_mul(n_samples, seq_length) + 1, n_tokens));
     plan.n_samples = (checked_mul(plan.n_epochs, n_tokens) - 1) / seq_length;
@@ -106,7 +107,7 @@ EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_e
 MegatronIndex MegatronIndex::build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
                                    u32 seed, int n_threads) {
     if (range.sequences.end > std::numeric_limits<i32>::max()) {
-        usage_error("--data-order", "{} has {} documents, Megatron's order takes at most 2^31",
+        usage_error("--data-order", "{} has {} documents, Megatron's order has at most 2^31",
                     range.dataset->prefix(), range.dataset->n_sequences());
     }
     NumpyRandom random(seed);

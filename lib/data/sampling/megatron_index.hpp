@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The document, sample and shuffle index of Megatron's GPTDataset, bit-identical (gpt_dataset.py,
-// helpers.cpp build_sample_idx, numpy's RandomState): which windows over which shuffled documents a
-// training sees, and in which order.
+// helpers.cpp build_sample_idx, numpy's RandomState): windows over shuffled documents, and their
+// shuffled order.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace lm::data {
 
-// The last epoch is shuffled apart when less than this part of it is needed.
+// The last epoch is shuffled separately when less than this fraction of it is needed.
 constexpr double nvidia_last_epoch = 0.80;      // Megatron-LM
 constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 
@@ -23,10 +23,10 @@ constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 class NumpyRandom {
   public:
     explicit NumpyRandom(u32 seed) : engine_(seed) {}
-    // random_interval: uniform in [0, max] by masked rejection.
+    // numpy's random_interval: uniform in [0, max] by masked rejection.
     u64 interval(u64 max);
-    // Fisher-Yates from the end. Places are drawn a block ahead, so that memory can be fetched
-    // while others are swapped: most of the time of a large shuffle is waiting for it.
+    // Fisher-Yates from the end, as numpy shuffles. Indices are drawn 64 ahead and prefetched: a
+    // large shuffle spends most of its time waiting for memory.
     template <typename T>
     void shuffle(std::span<T> values) {
         std::array<u64, 64> places;
@@ -48,22 +48,22 @@ struct EpochPlan {
     i64 n_epochs = 1;
     bool separate_last = false;
     i64 samples_before_last = 0;  // when separate
-    i64 n_samples = 0;            // of all epochs, at least what was asked for
+    i64 n_samples = 0;            // of all epochs; at least the number that was requested
 };
 // Requires n_tokens >= seq_length + 1. n_samples 0: one epoch.
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
 
 struct MegatronIndex {
     std::span<const i32> documents;  // sequence numbers, all epochs
-    // Sample k is the window from (documents[position[k]], offset[k]) up to and including the token
-    // at (position[k+1], offset[k+1]).
+    // Window k goes from token offset[k] of documents[position[k]] to token offset[k + 1] of
+    // documents[position[k + 1]], inclusive. Both have one entry per window and one more.
     std::span<const i64> position;
     std::span<const i32> offset;
-    std::span<const i64> order;          // shuffled sample numbers
-    std::shared_ptr<const void> memory;  // that the spans lie in
+    std::span<const i64> order;          // [samples] window of each sample: a shuffle
+    std::shared_ptr<const void> memory;  // owns what the spans refer to
 
-    // The same bits for any number of threads. The shuffles are one chain of random numbers, so
-    // they are made by one thread, while others cut the documents into samples.
+    // Builds the index; the same bits for any number of threads. The shuffles use one stream of
+    // random numbers, so one thread makes them while others divide the documents into windows.
     static MegatronIndex build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
                                u32 seed, int n_threads = 1);
 };

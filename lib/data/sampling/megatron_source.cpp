@@ -9,7 +9,8 @@ namespace lm::data {
 namespace {
 
 u32 checked_seed(u64 seed) {
-    if (seed > 0xFFFFFFFFU) usage_error("--seed", "Megatron's order takes a seed below 2^32");
+    if (seed > 0xFFFFFFFFU)
+        usage_error("--seed", "{} is not below 2^32, which Megatron's order requires", seed);
     return static_cast<u32>(seed);
 }
 
@@ -25,7 +26,7 @@ MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, 
 }
 
 std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
-    LM_CHECK(sample >= 0 && sample < size(), "sample number outside the data");
+    LM_CHECK(sample >= 0 && sample < size(), fmt::format("sample {} of {}", sample, size()));
     const size_t window = static_cast<size_t>(index_.order[static_cast<size_t>(sample)]);
     std::vector<TokenSpan> spans;
     i64 offset = index_.offset[window];
@@ -33,7 +34,7 @@ std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
     for (size_t d = static_cast<size_t>(index_.position[window]); left > 0; ++d) {
         const i64 sequence = d < index_.documents.size() ? index_.documents[d] : -1;
         if (sequence < range_.sequences.begin || sequence >= range_.sequences.end) {
-            run_error(range_.dataset->prefix(), "the index of its samples is damaged: remove it");
+            run_error(range_.dataset->prefix(), "the index of its samples is corrupt: remove it");
         }
         const i64 count = std::min(left, range_.dataset->length(sequence) - offset);
         if (count > 0) spans.push_back({range_.dataset.get(), sequence, offset, count});
@@ -44,7 +45,8 @@ std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
 }
 
 void MegatronSource::fill(i64 sample, std::span<i32> tokens) const {
-    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1, "wrong sample length");
+    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1,
+             fmt::format("expected {} tokens, got {}", seq_length() + 1, tokens.size()));
     for (const TokenSpan& span : spans(sample)) {
         const size_t count = static_cast<size_t>(span.count);
         read_checked(*range_.dataset, range_.vocab_size,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --mock-data: uniformly random tokens, a function of (seed, sample number), to measure speed
+// --mock-data: uniformly random tokens, a function of seed and sample number, for measuring speed
 // without a dataset.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace lm::data {
 void check_tokens(i64 n_tokens, i64 seq_length, const std::string& what) {
     if (n_tokens >= seq_length + 1) return;
     usage_error("--seq-length",
-                "{} has {} tokens, one sample takes {}: give more data, a shorter sequence or "
+                "{} has {} tokens, one sample needs {}: use more data, a shorter sequence or "
                 "another --split",
                 what, n_tokens, seq_length + 1);
 }
@@ -29,7 +29,7 @@ DatasetUse dataset_use(const TokenRange& range, i64 n_tokens, i64 seq_length, i6
 
 void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, std::span<i32> out) {
     dataset.read(position, out);
-    u32 largest = 0;  // a negative id is a huge one
+    u32 largest = 0;  // a negative id becomes a large one
     for (const i32 id : out) largest = std::max(largest, static_cast<u32>(id));
     if (static_cast<i64>(largest) < vocab_size) return;
     const auto bad = std::find_if(out.begin(), out.end(), [&](i32 id) {
@@ -38,7 +38,7 @@ void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, s
     const i64 at = position + (bad - out.begin());
     const i64 sequence = dataset.sequence_at(at);
     run_error(bin_path(dataset.prefix()),
-              "document {} holds the id {} at its token {}, but the model's vocabulary has {} ids: "
+              "document {} has the id {} at its token {}, but the model's vocabulary has {} ids: "
               "was the data made with another tokenizer?",
               sequence, *bad, at - dataset.position(sequence), vocab_size);
 }
@@ -50,8 +50,8 @@ void append_spans(const IndexedDataset& dataset, i64 position, i64 count,
         const i64 offset = position - dataset.position(sequence);
         const i64 take = std::min(count, dataset.length(sequence) - offset);
         if (take <= 0) {
-            run_error(idx_path(dataset.prefix()), "length and pointer of sequence {} disagree",
-                      sequence);
+            run_error(idx_path(dataset.prefix()),
+                      "length and pointer of sequence {} contradict each other", sequence);
         }
         spans.push_back({&dataset, sequence, offset, take});
         position += take;

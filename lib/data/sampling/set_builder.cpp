@@ -22,7 +22,7 @@ std::string describe(SplitPart part, const DataPath& path) {
 
 void check_size(const SampleSource& source, const std::string& what, i64 n_samples) {
     if (source.size() >= n_samples) return;
-    usage_error("--data-path", "{} has {} samples in this order, {} are asked for", what,
+    usage_error("--data-path", "{} has {} samples in this order, {} are needed", what,
                 source.size(), n_samples);
 }
 
@@ -36,7 +36,7 @@ std::vector<double> weights_of(const PathGroup& group) {
     return weights;
 }
 
-// How many samples each dataset of a Megatron blend is built for, and the size of the blend.
+// The samples that each dataset of a Megatron blend is built for, and the size of the blend.
 struct MegatronSizes {
     std::vector<i64> per_dataset;
     i64 blend = 0;
@@ -62,7 +62,7 @@ MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples
     return sizes;
 }
 
-// w / sum(w) with a plain sum, as dataset_utils.py normalises.
+// Returns w / sum(w) with a plain sum, as dataset_utils.py computes it.
 std::vector<double> normalized_plainly(const std::vector<double>& weights) {
     double sum = 0;
     for (const double weight : weights) sum += weight;
@@ -106,8 +106,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPa
     const std::string what = describe(part, path);
     if (range.size() == 0) {
         usage_error(config_.data_path.empty() ? "--data-path" : "--split",
-                    "{} is empty: of its {} documents none falls into it", what,
-                    dataset->n_sequences());
+                    "{} is empty: it has none of the {} documents", what, dataset->n_sequences());
     }
     const TokenRange tokens{dataset, range, config_.vocab_size};
     if (config_.order == DataOrder::stateless) {
@@ -129,7 +128,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_stateless(SplitPart part, const 
     }
     if (sources.size() == 1) return std::move(sources.front());
     std::vector<double> weights = weights_of(group);
-    if (!group.weighted) {  // as much of each as it has
+    if (!group.weighted) {  // the weights are the sizes of the datasets
         for (size_t d = 0; d < sources.size(); ++d) {
             weights[d] = static_cast<double>(sources[d]->use(0).front().epoch_samples);
         }
@@ -139,7 +138,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_stateless(SplitPart part, const 
     return std::make_unique<BlendSource>(std::move(sources), std::move(rule), endless);
 }
 
-// The indices of several datasets at the same time.
+// Builds the indices of several datasets in parallel.
 SetBuilder::Sources SetBuilder::build_each(SplitPart part, const PathGroup& group,
                                            const std::vector<i64>& n_samples) {
     for (const DataPath& path : group.paths) open(path.prefix);
@@ -185,7 +184,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(SplitPart part, const P
     const std::vector<i64> taken = blend->counts(std::min(n_samples, sizes.blend));
     for (size_t d = 0; d < taken.size(); ++d) {
         if (taken[d] <= have[d]) continue;
-        usage_error("--data-path", "the blend takes {} samples of {}, which was built for {}",
+        usage_error("--data-path", "the blend needs {} samples of {}, which was built for {}",
                     taken[d], group.paths[d].prefix, have[d]);
     }
     return blend;

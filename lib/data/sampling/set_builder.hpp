@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the sample source of one set (a group of weighted datasets) in the order that was asked
-// for. Datasets that several sets use are opened once.
+// Builds the sample source of one set (a group of weighted datasets) in the order of --data-order.
+// A dataset that several sets use is opened once.
 #pragma once
 
 #include <map>
@@ -14,19 +14,19 @@ class SetBuilder {
     // `config` must outlive the builder.
     explicit SetBuilder(const DataConfig& config);
 
-    // The part `part` of each path (by --split, or the path's own fraction), blended. Throws as
-    // open_data.
+    // Builds the blend of part `part` of each path: by --split, or by the path's own fraction.
+    // Throws as open_data() does.
     std::unique_ptr<SampleSource> build(SplitPart part, const PathGroup& group, i64 n_samples);
-    // Whether every dataset of the group has a sample for this part.
+    // Returns whether every dataset of the group has a sample for this part.
     bool has_samples(SplitPart part, const PathGroup& group);
 
   private:
     using Sources = std::vector<std::unique_ptr<SampleSource>>;
 
-    // Of a dataset that is open already it may be called from several threads.
+    // May be called from several threads for a dataset that is open already.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // n_samples 0 with one of Megatron's orders: one epoch.
+    // With Megatron's orders n_samples 0 means one epoch.
     std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path, i64 n_samples,
                                             std::string_view stream, int n_threads);
     Sources build_each(SplitPart part, const PathGroup& group, const std::vector<i64>& n_samples);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --split 969,30,1: which sequences of a dataset are for training, validation and test. Both
-// roundings that are in use; they differ for many sizes.
+// --split 969,30,1: divides the sequences of a dataset into training, validation and test, with
+// either of the two roundings that Megatron versions use; they differ for many sizes.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace lm::data {
 enum class SplitPart { train = 0, valid = 1, test = 2 };
 std::string_view name_of(SplitPart part);  // "train", "valid", "test"
 
-// nvidia: Megatron-LM since 2023, each boundary is round(cumulative fraction * n).
-// bigscience: Megatron-LM up to 2.5 and Megatron-DeepSpeed, sizes are rounded one by one and the
-// overshoot is taken off every boundary.
+// nvidia: Megatron-LM since 2023: each boundary is round(cumulative fraction * n).
+// bigscience: Megatron-LM up to 2.5 and Megatron-DeepSpeed: each size is rounded, and the excess of
+// their sum is subtracted from every boundary.
 enum class SplitRounding { nvidia, bigscience };
 
-// [begin, end); empty parts have end <= begin.
+// Sequences [begin, end); an empty range has end <= begin.
 struct SequenceRange {
     i64 begin = 0;
     i64 end = 0;
@@ -27,14 +27,14 @@ struct SequenceRange {
 };
 
 struct Split {
-    std::array<double, 3> weights{};  // as given, not normalised
+    std::array<double, 3> weights{};  // train, valid, test; as given, not normalized
     bool has(SplitPart part) const { return weights[static_cast<size_t>(part)] > 0; }
 };
 
-// "949,50,1", "98,2", "100", also separated by '/'. Throws Error(usage) naming --split.
+// Parses "949,50,1", "98,2" or "100"; '/' may stand for ','. Throws Error(usage) naming --split.
 Split parse_split(std::string_view text);
 
-// The parts of `n` sequences. Bit-identical to the Python of either family.
+// Divides `n` sequences. Bit-identical to the Python code of either family.
 std::array<SequenceRange, 3> split_ranges(const Split& split, i64 n, SplitRounding rounding);
 
 }  // namespace lm::data

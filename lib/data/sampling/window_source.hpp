@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stateless order (--data-order stateless) over one dataset. Window k of an epoch is tokens
-// k*seq + f to (k+1)*seq + f inclusive of the range's token stream, so that neighbours share one
-// token and every token but the first is once a target; f, keyed by the epoch, moves over the
-// remainder that does not fill a window, so that no target is lost for good. The windows of an
-// epoch come in the order of a keyed permutation. No index in memory, nothing to build.
+// The stateless order (--data-order stateless) of one dataset. Window k of an epoch is tokens
+// k*seq + f to (k+1)*seq + f, inclusive, of the range's token stream: adjacent windows share one
+// token, so every token but the first is a target once. The offset f depends on the epoch and
+// varies over the remainder that fills no window, so every token is a target in some epoch. A keyed
+// permutation gives the order of the windows. There is no index.
 #pragma once
 
 #include "data/sampling/sample_source.hpp"
@@ -12,7 +12,7 @@ namespace lm::data {
 
 class WindowSource final : public SampleSource {
   public:
-    // `key` separates seeds, parts and datasets. Throws Error(usage) naming --seq-length when the
+    // `key` is made of seed, part and dataset. Throws Error(usage) naming --seq-length when the
     // range has fewer than seq_length + 1 tokens; `what` describes it: "the train split of P".
     WindowSource(TokenRange range, i64 seq_length, u64 key, const std::string& what);
 
@@ -24,7 +24,7 @@ class WindowSource final : public SampleSource {
     i64 epoch_samples() const { return n_windows_; }
 
   private:
-    i64 position(i64 sample) const;  // of its first token in the flat stream
+    i64 position(i64 sample) const;  // of the sample's first token in the flat stream
 
     TokenRange range_;
     u64 key_;

@@ -19,8 +19,8 @@ LM_AVX512_INLINE u64 equal(__m512i block, char c) {
     return _mm512_cmpeq_epi8_mask(block, _mm512_set1_epi8(c));
 }
 
-// Backslashes that begin an escape: of those in a row, the first, the third and so on. The block
-// begins outside of an escape.
+// Returns the backslashes that begin an escape: the first, third, fifth and so on of a run. The
+// block must not begin within an escape.
 LM_AVX512_INLINE u64 escape_starts(u64 backslashes) {
     if ((backslashes & (backslashes << 1)) == 0) return backslashes;
     u64 starts = 0;
@@ -34,13 +34,13 @@ LM_AVX512_INLINE u64 escape_starts(u64 backslashes) {
 
 }  // namespace
 
-bool has_wide_unescape() {
+bool has_unescape_avx512() {
     return may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2");
 }
 
-LM_AVX512 Unescaped unescape_wide(const char* p, char* out) {
-    u64 beyond_ascii = 0;
+LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
+    u64 high = 0;  // bytes of 0x80 and above
     for (;;) {
         const __m512i block = _mm512_loadu_si512(p);
         const u64 starts = escape_starts(equal(block, '\\'));
@@ -48,25 +48,29 @@ LM_AVX512 Unescaped unescape_wide(const char* p, char* out) {
         const u64 n = escaped & equal(block, 'n');
         const u64 t = escaped & equal(block, 't');
         const u64 r = escaped & equal(block, 'r');
+        // These decode to themselves, so only the backslash is dropped.
         const u64 same = equal(block, '"') | equal(block, '\\') | equal(block, '/');
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));
         const u64 quotes = equal(block, '"') & ~escaped;
-        // An escape that is cut by the block's end belongs to the next block.
+        // A backslash in the last byte has its letter in the next block, so that block begins
+        // there.
         const u64 cut = starts & u64{1} << 63;
         const u64 stops = quotes | control | unknown >> 1 | cut;
+        // All bytes before the first stop; all 64 when there is none.
         const u64 taken = _blsmsk_u64(stops) & ~(stops & (0 - stops));
         __m512i decoded = _mm512_mask_mov_epi8(block, n, _mm512_set1_epi8('\n'));
         decoded = _mm512_mask_mov_epi8(decoded, t, _mm512_set1_epi8('\t'));
         decoded = _mm512_mask_mov_epi8(decoded, r, _mm512_set1_epi8('\r'));
         const u64 kept = taken & ~starts;
+        // Stores 64 bytes; the next store overwrites those beyond the kept ones.
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(kept, decoded));
-        beyond_ascii |= _mm512_movepi8_mask(block) & taken;
+        high |= _mm512_movepi8_mask(block) & taken;
         out += _mm_popcnt_u64(kept);
         p += _mm_popcnt_u64(taken);
         if ((stops & ~cut) != 0) break;
     }
-    return {p, out, beyond_ascii != 0};
+    return {p, out, high == 0};
 }
 
 }  // namespace lm::data
@@ -75,11 +79,11 @@ LM_AVX512 Unescaped unescape_wide(const char* p, char* out) {
 
 namespace lm::data {
 
-bool has_wide_unescape() {
+bool has_unescape_avx512() {
     return false;
 }
-Unescaped unescape_wide(const char*, char*) {
-    bug(__FILE__, __LINE__, "no wide unescape here");
+Unescaped unescape_avx512(const char*, char*) {
+    bug(__FILE__, __LINE__, "called without AVX-512");
 }
 
 }  // namespace lm::data

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Undoing a JSON string's escapes 64 bytes at a time, without a branch for each of them. Needs
+// Decodes the escapes of a JSON string 64 bytes at a time, without a branch per escape. Needs
 // AVX-512 with VBMI2 (Ice Lake, Zen 4 and later).
 #pragma once
 
+#include <cstddef>
+
 namespace lm::data {
 
+// unescape_avx512() reads up to this many bytes beyond the end of the string, and writes up to this
+// many beyond the end of the decoded text.
+constexpr std::size_t unescape_block = 64;
+
 struct Unescaped {
-    const char* next;  // what was not looked at
-    char* out;
-    bool beyond_ascii;
+    const char* next;  // the first byte that was not decoded
+    char* out;         // end of the decoded text
+    bool is_ascii;     // whether all decoded bytes are below 0x80
 };
 
-bool has_wide_unescape();
+// Whether the processor can run unescape_avx512().
+bool has_unescape_avx512();
 
-// Decodes what begins at `p` to `out`, up to the closing quote, a control character or an escape
-// other than \n \t \r \" \\ \/, whichever comes first. 64 bytes behind the closing quote are
-// readable, and as many behind the decoded text may be overwritten.
-Unescaped unescape_wide(const char* p, char* out);
+// Decodes the string at `p` to `out`, up to the closing quote, a control character or an escape
+// other than \n \t \r \" \\ \/, whichever comes first.
+Unescaped unescape_avx512(const char* p, char* out);
 
 }  // namespace lm::data

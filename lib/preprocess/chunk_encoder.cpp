@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "preprocess/chunk_encoder.hpp"
+
 #include <algorithm>
 #include <limits>
 
 #include "base/error.hpp"
-#include "pipeline.hpp"
 #include "text/normalizer/normalizer.hpp"
 
 namespace lm::preprocess {
 namespace {
 
-constexpr size_t long_text = size_t{2} << 20;  // behind which no buffers of its size stay
+// After a chunk longer than this the encoder frees its buffers.
+constexpr size_t long_text = size_t{2} << 20;
 
 template <typename Id>
 i64 largest_of(std::span<const Id> ids) {
@@ -38,7 +40,7 @@ void KeyTokens::find_largest() {
     largest = std::max(largest, largest_of(ids));
 }
 
-i64 ChunkResult::memory() const {
+i64 EncodedChunk::memory() const {
     i64 n = chunk.memory();
     for (const KeyTokens& key : keys) {
         n += static_cast<i64>(key.ids.bytes().size());
@@ -47,7 +49,7 @@ i64 ChunkResult::memory() const {
     return n;
 }
 
-void ChunkResult::release() {
+void EncodedChunk::release_large() {
     chunk.release();
     for (KeyTokens& key : keys) key.clear();
 }
@@ -55,69 +57,67 @@ void ChunkResult::release() {
 ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer)
     : rules_(&rules),
       tokenizer_(&tokenizer),
-      parser_(rules.keys, rules.on_bad_line == OnBadLine::replace ? data::BadBytes::replace
-                                                                  : data::BadBytes::refuse),
+      parser_(rules.keys, bad_bytes_of(rules.on_bad_line)),
       encoder_(tokenizer.make_encoder()) {}
 
-void ChunkEncoder::encode(ChunkResult& result, const std::function<void(size_t)>& hand_over) {
-    while (result.keys.size() < rules_->keys.size()) result.keys.emplace_back(rules_->wide);
-    for (size_t k = 0; k < result.keys.size(); ++k) {
-        KeyTokens& key = result.keys[k];
+void ChunkEncoder::encode(EncodedChunk& out, const std::function<void(size_t)>& hand_over) {
+    while (out.keys.size() < rules_->keys.size()) out.keys.emplace_back(rules_->wide);
+    for (size_t k = 0; k < out.keys.size(); ++k) {
+        KeyTokens& key = out.keys[k];
         key.clear();
         key.ids.consume_at(KeyTokens::most_bytes, [&key, k, hand_over] {
             key.find_largest();
             hand_over(k);
         });
     }
-    result.n_lines = result.n_documents = result.n_blank = result.n_replaced = 0;
-    result.text_bytes = 0;
-    result.bad.clear();
-    for (std::string_view text = result.chunk.text(); !text.empty(); ++result.n_lines) {
+    out.n_lines = out.n_documents = out.n_blank = out.n_replaced = 0;
+    out.text_bytes = 0;
+    out.bad.clear();
+    for (std::string_view text = out.chunk.text(); !text.empty(); ++out.n_lines) {
         try {
-            if (const auto plain = parser_.take_plain(text)) {
+            if (const auto plain = parser_.parse_plain(text)) {
                 plain_.text = *plain;
-                encode_value(plain_, result.keys[0], result);
-                ++result.n_documents;
+                encode_value(plain_, out.keys[0], out);
+                ++out.n_documents;
                 continue;
             }
-            encode_line(data::take_line(text), result);
+            encode_line(data::next_line(text), out);
         } catch (const data::LineError& error) {
-            result.bad.add(result.n_lines, error);
+            out.bad.add(out.n_lines, error);
             if (rules_->on_bad_line != OnBadLine::skip || !error.is_skippable()) return;
         }
     }
-    for (KeyTokens& key : result.keys) key.find_largest();
-    if (result.chunk.text().size() > long_text) {
+    for (KeyTokens& key : out.keys) key.find_largest();
+    if (out.chunk.text().size() > long_text) {
         parser_.release();
         encoder_->release();
     }
 }
 
-void ChunkEncoder::encode_line(std::string_view line, ChunkResult& result) {
+void ChunkEncoder::encode_line(std::string_view line, EncodedChunk& out) {
     if (data::is_blank(line)) {
-        ++result.n_blank;
+        ++out.n_blank;
         return;
     }
     const std::span<const data::LineValue> values = parser_.parse(line);
-    if (parser_.replaced()) ++result.n_replaced;
-    for (size_t k = 0; k < values.size(); ++k) encode_value(values[k], result.keys[k], result);
-    ++result.n_documents;
+    if (parser_.replaced()) ++out.n_replaced;
+    for (size_t k = 0; k < values.size(); ++k) encode_value(values[k], out.keys[k], out);
+    ++out.n_documents;
 }
 
-void ChunkEncoder::encode_value(const data::LineValue& value, KeyTokens& out, ChunkResult& result) {
-    const size_t before = out.lengths.size();
+void ChunkEncoder::encode_value(const data::LineValue& value, KeyTokens& key, EncodedChunk& out) {
+    const size_t before = key.lengths.size();
     if (value.is_list) {
-        for (const std::string_view sentence : value.sentences)
-            encode_sequence(sentence, out, result);
+        for (const std::string_view sentence : value.sentences) encode_sequence(sentence, key, out);
     } else {
-        encode_sequence(value.text, out, result);
+        encode_sequence(value.text, key, out);
     }
-    const auto n_sequences = static_cast<i32>(out.lengths.size() - before);
+    const auto n_sequences = static_cast<i32>(key.lengths.size() - before);
     if (n_sequences > 0 && rules_->append_eod) {
-        out.ids.push(*tokenizer_->eod());
-        ++out.lengths.back();
+        key.ids.push(*tokenizer_->eod());
+        ++key.lengths.back();
     }
-    if (n_sequences > 0 || rules_->keep_empty) out.sequences_per_document.push_back(n_sequences);
+    if (n_sequences > 0 || rules_->keep_empty) key.sequences_per_document.push_back(n_sequences);
 }
 
 i64 ChunkEncoder::encode_text(std::string_view text, text::IdBuffer& ids) {
@@ -128,16 +128,16 @@ i64 ChunkEncoder::encode_text(std::string_view text, text::IdBuffer& ids) {
     }
 }
 
-void ChunkEncoder::encode_sequence(std::string_view text, KeyTokens& out, ChunkResult& result) {
-    result.text_bytes += static_cast<i64>(text.size());
-    const i64 n = encode_text(text, out.ids);
+void ChunkEncoder::encode_sequence(std::string_view text, KeyTokens& key, EncodedChunk& out) {
+    out.text_bytes += static_cast<i64>(text.size());
+    const i64 n = encode_text(text, key.ids);
     constexpr i64 most = std::numeric_limits<i32>::max() - 1;  // and the end of the document
     if (n > most) {
         throw data::LineError{
             1, fmt::format("the text becomes {} ids: a sequence has {} at most", n, most),
             data::LineError::Fault::length};
     }
-    if (n > 0) out.lengths.push_back(static_cast<i32>(n));
+    if (n > 0) key.lengths.push_back(static_cast<i32>(n));
 }
 
 }  // namespace lm::preprocess

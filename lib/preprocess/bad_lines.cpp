@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bad_lines.hpp"
+#include "preprocess/bad_lines.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -13,9 +12,8 @@ namespace lm::preprocess {
 namespace {
 
 constexpr size_t most_kept = 16;
-std::atomic<int> n_warned{0};
 
-// Line ends in [0, end) of a plain file.
+// Counts the line ends in bytes [0, end) of a plain file.
 i64 count_lines(const std::string& path, i64 end) {
     const auto stream = io::open_plain_stream(path, 0);
     std::vector<std::byte> block(size_t{1} << 20);
@@ -30,12 +28,12 @@ i64 count_lines(const std::string& path, i64 end) {
     return n;
 }
 
-// What can be done about a line that ends the work.
+// The end of the message about a line that ends the run: what the user can do.
 std::string remedy(const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
-    if (error.fault == Fault::encoding) return "";  // the reason says it: all lines are like that
-    if (error.fault == Fault::length) return ": cut it into several, or leave it out";
+    if (error.fault == Fault::encoding) return "";  // the reason names iconv: it is the whole file
+    if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
     if (rule == OnBadLine::replace)
@@ -53,6 +51,10 @@ OnBadLine parse_on_bad_line(const std::string& name) {
                                : OnBadLine::fail;
 }
 
+data::BadBytes bad_bytes_of(OnBadLine rule) {
+    return rule == OnBadLine::replace ? data::BadBytes::replace : data::BadBytes::refuse;
+}
+
 void BadLines::add(i64 line, const data::LineError& error) {
     ++count;
     if (first.size() < most_kept || !error.is_skippable()) first.push_back({line, error});
@@ -63,31 +65,35 @@ void BadLines::clear() {
     first.clear();
 }
 
-i64 BadLineReport::lines_before_piece(const data::LineChunk& chunk, const std::string& input,
-                                      i64 lines_before) {
+void BadLineWarnings::warn_skipped(const std::string& where, const std::string& reason) {
+    if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, reason);
+}
+
+void BadLineWarnings::warn_rest(i64 n_bad) {
+    if (n_bad <= most_warnings) return;
+    warn("{} more lines were skipped: only the first {} are shown", n_bad - most_warnings,
+         most_warnings);
+}
+
+i64 BadLineReporter::lines_before_piece(const data::LineChunk& chunk, const std::string& input,
+                                        i64 lines_before) {
     if (piece_ == chunk.piece) return before_piece_;
     piece_ = chunk.piece;
     before_piece_ = chunk.behind_others ? count_lines(input, chunk.offset) - lines_before : 0;
     return before_piece_;
 }
 
-void BadLineReport::take(const data::LineChunk& chunk, const std::string& input, i64 lines_before,
-                         const BadLines& bad) {
+void BadLineReporter::report(const data::LineChunk& chunk, const std::string& input,
+                             i64 lines_before, const BadLines& bad) {
     for (const auto& [line, error] : bad.first) {
-        const bool ends_work = rule_ != OnBadLine::skip || !error.is_skippable();
-        if (!ends_work && n_warned++ >= most_warnings) continue;
+        const bool ends_run = rule_ != OnBadLine::skip || !error.is_skippable();
+        if (!ends_run && warnings_.exhausted()) continue;
         const i64 before = lines_before_piece(chunk, input, lines_before) + lines_before;
         const std::string where =
             fmt::format("{}:{}:{}", io::input_name(input), before + line + 1, error.byte);
-        if (ends_work) throw data::BadLineError(chunk, where, error.reason + remedy(error, rule_));
-        warn("{}: {}: skipped", where, error.reason);
+        if (ends_run) throw data::BadLineError(chunk, where, error.reason + remedy(error, rule_));
+        warnings_.warn_skipped(where, error.reason);
     }
-}
-
-void BadLineReport::say_rest(i64 n_bad) {
-    if (n_bad <= most_warnings) return;
-    warn("{} more lines were skipped: only the first {} are shown", n_bad - most_warnings,
-         most_warnings);
 }
 
 }  // namespace lm::preprocess

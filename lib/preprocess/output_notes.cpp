@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "outputs.hpp"
+#include "preprocess/output_notes.hpp"
 
 #include <array>
 #include <filesystem>
@@ -21,7 +21,7 @@ std::array<std::string, 3> files_of(const std::string& prefix) {
 void note_leftovers(const std::string& prefix) {
     for (const std::string& path : files_of(prefix)) {
         for (const std::string& stale : io::stale_temporaries(path))
-            note("{}: left behind by a run that was killed; it may be removed", stale);
+            note("{}: left by a run that was killed; it may be removed", stale);
     }
 }
 
@@ -29,7 +29,7 @@ void note_links(const std::string& prefix) {
     std::error_code none;
     for (const std::string& path : files_of(prefix)) {
         if (!std::filesystem::is_symlink(path, none)) continue;
-        note("{}: is a link: a file takes its place, and {} stays as it is", path,
+        note("{}: is a symbolic link: a file replaces it, {} stays as it is", path,
              std::filesystem::read_symlink(path, none).string());
     }
 }

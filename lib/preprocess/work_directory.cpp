@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "work_directory.hpp"
+#include "preprocess/work_directory.hpp"
 
 #include <sys/stat.h>
 
@@ -15,7 +15,8 @@
 namespace lm::preprocess {
 namespace {
 
-// Whether the open file is still the one of that name.
+// Whether the open file still has its name: another process may have removed it before we locked
+// it.
 bool is_current(const io::AppendFile& file) {
     struct stat open {
     }, named{};
@@ -23,38 +24,39 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-// Takes what a name begins with off it, when it does.
-bool take(std::string_view& name, std::string_view beginning) {
+// Removes `beginning` from the front of `name`; false when it is not there.
+bool consume(std::string_view& name, std::string_view beginning) {
     if (!name.starts_with(beginning)) return false;
     name.remove_prefix(beginning.size());
     return true;
 }
 
-bool take_number(std::string_view& name, size_t fewest_digits) {
+bool consume_number(std::string_view& name, size_t fewest_digits) {
     const size_t n = std::min(name.find_first_not_of("0123456789"), name.size());
     name.remove_prefix(n);
     return n >= fewest_digits;
 }
 
 bool is_of_part(std::string_view name) {
-    if (!take(name, "part-") || !take_number(name, 4) || !take(name, ".")) return false;
+    if (!consume(name, "part-") || !consume_number(name, 4) || !consume(name, ".")) return false;
     if (name == "journal") return true;
-    return take_number(name, 1) && (name == ".bin" || name == ".lengths" || name == ".documents");
+    return consume_number(name, 1) &&
+           (name == ".bin" || name == ".lengths" || name == ".documents");
 }
 
-// Written under a temporary name first.
+// Files that are written under a temporary name first.
 bool is_of_whole(std::string_view name) {
     name = name.substr(0, name.find(".tmp."));
     if (name == "run.json" || name == "complete") return true;
-    return take(name, "key-") && take_number(name, 1) &&
+    return consume(name, "key-") && consume_number(name, 1) &&
            (name == ".bin" || name == ".idx" || name == ".json");
 }
 
 bool is_of_ranks(std::string_view name) {
     constexpr const char* launch = "0123456789abcdefghijklmnopqrstuvwxyz";
-    if (!take(name, "ranks")) return false;
+    if (!consume(name, "ranks")) return false;
     return name.empty() ||
-           (take(name, ".") && !name.empty() && name.find_first_not_of(launch) == name.npos);
+           (consume(name, ".") && !name.empty() && name.find_first_not_of(launch) == name.npos);
 }
 
 bool is_own(const std::string& directory, const std::string& name) {
@@ -64,8 +66,8 @@ bool is_own(const std::string& directory, const std::string& name) {
     return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
 
-// A name in the directory that is not ours; "" when there is none.
-std::string stranger_in(const std::string& directory) {
+// Returns the name of a file in the directory that is not ours; "" when there is none.
+std::string foreign_file_in(const std::string& directory) {
     for (const std::string& name : io::list_directory(directory)) {
         const bool nfs_removes_it = name.starts_with(".nfs");  // when the last process closes it
         if (!nfs_removes_it && !is_own(directory, name)) return name;
@@ -84,6 +86,18 @@ std::string WorkDirectory::output_prefix(size_t key) const {
     return fmt::format("{}_{}_document", output_prefix_, keys_[key]);
 }
 
+std::vector<std::string> WorkDirectory::output_prefixes() const {
+    std::vector<std::string> prefixes;
+    for (size_t k = 0; k < keys_.size(); ++k) prefixes.push_back(output_prefix(k));
+    return prefixes;
+}
+
+std::vector<std::string> WorkDirectory::part_stems(i64 part) const {
+    std::vector<std::string> stems;
+    for (size_t k = 0; k < keys_.size(); ++k) stems.push_back(part_stem(part, k));
+    return stems;
+}
+
 std::string WorkDirectory::part_stem(i64 part, size_t key) const {
     return file(fmt::format("part-{:04}.{}", part, key));
 }
@@ -96,56 +110,60 @@ std::string WorkDirectory::assembled(size_t key, const char* suffix) const {
     return file(fmt::format("key-{}{}", key, suffix));
 }
 
-WorkDirectory::Found WorkDirectory::take(bool resume, bool force) {
+WorkDirectory::Found WorkDirectory::claim(bool resume, bool force) {
     if (io::exists(path_) && !io::is_directory(path_))
         usage_error(path_, "exists and is not a directory: choose another --output-prefix");
     const bool existed = io::exists(path_);
     if (existed)
-        refuse_strangers();
+        refuse_foreign_files();
     else
         io::checked::make_directory(path_);
     make_lock(!existed);
     if (!lock_->lock() || !is_current(*lock_)) {
         lock_.reset();
-        usage_error(path_, "another run is writing here: wait for it, or choose another prefix");
+        usage_error(path_,
+                    "another run is writing here: wait for it, or choose another --output-prefix");
     }
     if (!io::exists(run_file())) {
         clear();
-        begun_here_ = true;
+        is_new_ = true;
         return Found::nothing;
     }
-    if (resume) return io::exists(file("complete")) ? Found::complete_work : Found::work;
+    if (resume) return io::exists(file("complete")) ? Found::complete : Found::unfinished;
     if (!force) {
-        usage_error(path_, "left behind by a run that was killed: {}",
-                    "--resume goes on with it, --force starts again");
+        usage_error(path_, "{}",
+                    "left by a run that was killed: --resume continues it, --force starts again");
     }
-    note("{}: left behind by a run that was killed: it is removed", path_);
+    note("{}: left by a run that was killed: removed", path_);
     clear();
-    begun_here_ = true;
+    is_new_ = true;
     return Found::nothing;
 }
 
-void WorkDirectory::make_lock(bool is_new) {
+void WorkDirectory::make_lock(bool directory_is_new) {
     try {
         lock_ = std::make_unique<io::AppendFile>(io::AppendFile::open(file("lock")));
     } catch (...) {
-        if (is_new) ::rmdir(path_.c_str());  // unless another process has it by now
+        // Fails, as it should, when another process has put files there by now.
+        if (directory_is_new) ::rmdir(path_.c_str());
         throw;
     }
 }
 
-// Before anything is made in a directory that may be the user's own.
-void WorkDirectory::refuse_strangers() const {
+// The directory may be the user's own: this runs before a file is created in it.
+void WorkDirectory::refuse_foreign_files() const {
     const std::vector<std::string> names = io::list_directory(path_);
     if (io::exists(run_file()) && io::exists(file("lock"))) return;
-    const std::string stranger =
-        io::exists(file("lock")) || names.empty() ? stranger_in(path_) : names[0];
-    if (stranger.empty()) return;
-    usage_error(path_, "holds {}, which is no file of an unfinished run: {}", stranger,
-                "move it away, or choose another --output-prefix");
+    const std::string foreign =
+        io::exists(file("lock")) || names.empty() ? foreign_file_in(path_) : names[0];
+    if (foreign.empty()) return;
+    usage_error(path_,
+                "holds {}, which is no file of an unfinished run: move it away, or choose another "
+                "--output-prefix",
+                foreign);
 }
 
-// run.json goes first: without it the rest counts as nothing, should this be cut short.
+// run.json is removed first: without it claim() treats the rest as nothing, should a kill come now.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
     for (const std::string& name : io::list_directory(path_)) {
@@ -156,8 +174,8 @@ void WorkDirectory::clear() const {
 void WorkDirectory::remove_all() const {
     clear();
     if (io::exists(file("lock"))) io::checked::unlink(file("lock"));
-    if (const std::string stranger = stranger_in(path_); !stranger.empty())
-        warn("{}: stays, because it holds {}, which is not of this program", path_, stranger);
+    if (const std::string foreign = foreign_file_in(path_); !foreign.empty())
+        warn("{}: not removed: it holds {}, which is no file of this program", path_, foreign);
     else
         io::checked::remove_directory(path_);
 }
@@ -184,11 +202,11 @@ void WorkDirectory::refuse_existing_outputs(bool force) const {
 }
 
 void WorkDirectory::move(const std::string& from, const std::string& to, bool force) const {
-    if (!io::exists(from)) return;  // an earlier run came as far as this
+    if (!io::exists(from)) return;  // an earlier run has renamed it
     if (force) {
         io::checked::rename(from, to);
     } else if (!io::checked::rename_new(from, to)) {
-        run_error(to, "came to exist while it was being written: it was left as it is");
+        run_error(to, "was created by another program during this run: left as it is");
     }
 }
 

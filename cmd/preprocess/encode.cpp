@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess encode and decode: lines of text to lines of ids and back, for pipelines and tests.
-// decode also reads the objects that encode --json writes.
+// lm-preprocess encode and decode: filters from lines of text to lines of ids and back. decode also
+// reads the objects that encode --json writes.
 
 #include <fmt/ranges.h>
 
@@ -36,9 +36,10 @@ struct CodecArgs {
 
 constexpr const char* stdin_name = "standard input";
 
-// Calls `use` with each line of standard input and its number; or once with all of it.
+// Calls `use` with each line of standard input and its number, or with `whole` once with all of it.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    // A piece of it, though with no end: what looks like compressed data is text, or ids, as well.
+    // A piece instead of the whole input, so that the reader does not decompress: bytes that look
+    // compressed are text or ids here.
     constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
     data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);
     data::LineChunk chunk;
@@ -50,7 +51,7 @@ void for_each_text(bool whole, const std::function<void(std::string_view, i64)>&
             all.append(text);
             continue;
         }
-        while (!text.empty()) use(data::take_line(text), ++line);
+        while (!text.empty()) use(data::next_line(text), ++line);
     }
     if (whole) use(all, 1);
 }
@@ -59,7 +60,7 @@ std::string text_line(std::span<const i32> ids) {
     return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
-// Tokens are spelled as vocab.json spells them: their bytes need not be UTF-8.
+// Tokens are spelled as in vocab.json, since their bytes need not be UTF-8.
 std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
     io::OrderedJson json;
     json["ids"] = ids;
@@ -68,7 +69,7 @@ std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer
     return json.dump() + "\n";
 }
 
-// As they stand in a .bin file: 16 bits where the vocabulary allows, else 32.
+// The ids as in a .bin file.
 template <typename Id>
 std::string binary_ids(std::span<const i32> ids) {
     std::string bytes(ids.size() * sizeof(Id), '\0');
@@ -136,7 +137,7 @@ std::vector<i32> parse_ids(std::string_view text, i64 line) {
             next == end || *next == ' ' || *next == '\t' || *next == '\r' || *next == '\n';
         if (error != std::errc() || !clean) {
             run_error(fmt::format("{}:{}:{}", stdin_name, line, at - text.data() + 1),
-                      "an id is expected");
+                      "expected an id");
         }
         ids.push_back(id);
         at = next;
@@ -162,7 +163,7 @@ std::vector<i32> parse_binary_ids(std::string_view bytes) {
     return ids;
 }
 
-// The bytes of ids that come from `where`.
+// Returns the bytes of the ids. An error names `where`, the place that they come from.
 std::string bytes_of(std::span<const i32> ids, const text::Tokenizer& tokenizer,
                      const std::string& where) {
     std::string bytes;
@@ -209,24 +210,25 @@ int decode(const CodecArgs& args) {
 
 void declare_encode(cli::Options& options) {
     auto args = std::make_shared<CodecArgs>();
-    cli::Options& verb = options.verb("encode", "ids of each line of standard input",
+    cli::Options& verb = options.verb("encode", "print the ids of each line of standard input",
                                       [args] { return encode(*args); });
     verb.flag("--whole", &args->whole,
-              "take all of standard input, newlines included, as one text");
+              "encode all of standard input, newlines included, as one text");
     verb.flag("--append-eod", &args->append_eod, "end every text with the end-of-document token");
-    verb.flag("--json", &args->json, "write objects with ids and tokens, one a line");
+    verb.flag("--json", &args->json, "write JSON Lines with ids and tokens");
     verb.flag("--binary", &args->binary,
-              "write the bare ids of all texts, in 16 or 32 bits, as a .bin file holds them");
+              "write the ids of all texts in 16 or 32 bits, as in a .bin file");
     declare_tokenizer(verb, args->tokenizer);
 }
 
 void declare_decode(cli::Options& options) {
     auto args = std::make_shared<CodecArgs>();
-    cli::Options& verb = options.verb("decode", "text of each line of ids on standard input",
-                                      [args] { return decode(*args); });
-    verb.flag("--json", &args->json, "write objects with the text, one a line");
+    cli::Options& verb =
+        options.verb("decode", "print the text of each line of ids on standard input",
+                     [args] { return decode(*args); });
+    verb.flag("--json", &args->json, "write JSON Lines with the text");
     verb.flag("--binary", &args->binary,
-              "read bare ids, in 16 or 32 bits, and write their bytes as they are");
+              "read ids in 16 or 32 bits, and write the bytes of their tokens");
     verb.flag("--no-newline", &args->no_newline, "add no newline after each text");
     declare_tokenizer(verb, args->tokenizer);
 }

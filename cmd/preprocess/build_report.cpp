@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build_report.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/signals.hpp"
+#include "cli/terminal.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "io/json.hpp"
+
+namespace lm::preprocess {
+namespace {
+
+constexpr i64 usual_interval = 1000;  // Megatron-LM's
+constexpr double line_interval_s = 60;
+
+// [outputs] documents that are not in the output because they have no tokens.
+std::vector<i64> dropped_documents(const BuildTotals& totals,
+                                   const std::vector<std::string>& prefixes) {
+    std::vector<i64> dropped;
+    for (const std::string& prefix : prefixes) {
+        const auto metadata = data::read_metadata(prefix);
+        LM_CHECK(metadata.has_value(), "a finished output has no metadata file");
+        dropped.push_back(totals.documents - metadata->documents);
+    }
+    return dropped;
+}
+
+void note_dropped(const BuildTotals& totals, const std::vector<i64>& dropped,
+                  const std::vector<std::string>& prefixes) {
+    for (size_t k = 0; k < prefixes.size(); ++k) {
+        if (dropped[k] == 0) continue;
+        note("{}: {} of {} documents have no tokens and were dropped: --keep-empty keeps them{}",
+             prefixes[k], dropped[k], totals.documents,
+             prefixes.size() > 1 ? ", and gives all keys the same number of documents" : "");
+    }
+}
+
+// The totals of the run that made the output.
+BuildTotals totals_of_output(const std::string& prefix) {
+    const auto metadata = data::read_metadata(prefix);
+    LM_CHECK(metadata.has_value(), "a finished output has no metadata file");
+    const std::string path = data::metadata_path(prefix);
+    return BuildTotals::parse(io::json_get<io::Json>(metadata->origin, "totals", path), path);
+}
+
+}  // namespace
+
+BuildReporter::BuildReporter(const Args& args)
+    : args_(args),
+      interval_(args.log_interval.value_or(usual_interval)),
+      terminal_(cli::stderr_is_terminal()) {}
+
+void BuildReporter::begin(i64 total_bytes) {
+    cli::install_stop_signals();
+    bar_.emplace("tokenizing", "B", total_bytes, args_.quiet || !terminal_);
+    watch_ = Stopwatch();
+}
+
+bool BuildReporter::stop_requested() {
+    return cli::stop_requested() != cli::StopRequest::none;
+}
+
+void BuildReporter::resumed(const BuildTotals& done) {
+    const std::lock_guard lock(mutex_);
+    before_ += done;
+    shown_ = before_.documents + totals_.documents;
+}
+
+void BuildReporter::advance(const BuildTotals& chunk, i64 disk_bytes) {
+    const std::lock_guard lock(mutex_);
+    totals_ += chunk;
+    disk_bytes_ += disk_bytes;
+    const double elapsed_s = std::max(watch_.elapsed_s(), 1e-9);
+    if (terminal_) {
+        bar_->update(disk_bytes_,
+                     fmt::format("{} docs/s, {} tokens/s",
+                                 human_count(static_cast<double>(totals_.documents) / elapsed_s),
+                                 human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
+    }
+    const i64 documents = before_.documents + totals_.documents;
+    // A chunk has many documents and may pass several multiples of the interval. --log-interval
+    // prints a line for each, the default one line a minute, for the last.
+    const i64 last = documents / interval_ * interval_;
+    if (args_.log_interval) {
+        for (i64 at = shown_ / interval_ * interval_ + interval_; at <= last; at += interval_)
+            print_processed(at, elapsed_s);
+    } else if (!terminal_ && elapsed_s >= next_line_s_ && last > shown_) {
+        next_line_s_ = elapsed_s + line_interval_s;
+        print_processed(last, elapsed_s);
+    }
+    shown_ = documents;
+}
+
+void BuildReporter::print_processed(i64 documents, double elapsed_s) const {
+    if (args_.quiet) return;
+    cli::print_line(fmt::format("Processed {} documents ({:.1f} docs/s, {:.1f} MB/s).", documents,
+                                static_cast<double>(documents - before_.documents) / elapsed_s,
+                                static_cast<double>(totals_.input_bytes) / elapsed_s / 1e6));
+}
+
+void BuildReporter::report(const BuildResult& result) {
+    if (bar_) bar_->finish();
+    const double seconds = result.built ? watch_.elapsed_s() : 0;
+    const BuildTotals totals =
+        result.built ? result.totals : totals_of_output(result.prefixes.front());
+    const i64 resumed_bytes = result.built ? result.resumed_bytes : totals.input_bytes;
+    const double mb_per_s =
+        static_cast<double>(totals.input_bytes - resumed_bytes) / std::max(seconds, 1e-9) / 1e6;
+    const std::vector<i64> dropped = dropped_documents(totals, result.prefixes);
+    if (args_.json) {
+        io::OrderedJson j = totals.to_json();
+        for (size_t k = 0; k < dropped.size(); ++k)
+            j["left_out_documents"][args_.build.keys[k]] = dropped[k];
+        j["resumed_bytes"] = resumed_bytes;
+        j["seconds"] = seconds;
+        j["MB_per_s"] = mb_per_s;
+        j["prefixes"] = result.prefixes;
+        cli::write_stdout(io::json_line(j));
+    }
+    if (args_.quiet) return;
+    if (result.built) {
+        cli::print_line(
+            fmt::format("lm-preprocess: {} documents, {} tokens in {:.1f} s ({:.1f} MB/s){}{}",
+                        totals.documents, totals.tokens, seconds, mb_per_s,
+                        totals.bad > 0 ? fmt::format(", {} lines skipped", totals.bad) : "",
+                        totals.replaced > 0
+                            ? fmt::format(", {} lines with replaced characters", totals.replaced)
+                            : ""));
+    }
+    note_dropped(totals, dropped, result.prefixes);
+}
+
+}  // namespace lm::preprocess

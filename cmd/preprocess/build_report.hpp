@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints what a dataset build reports: while it runs a progress bar on a terminal and Megatron-LM's
+// lines elsewhere, and at the end the closing line or the statistics.
+#pragma once
+
+#include <mutex>
+
+#include "args.hpp"
+#include "base/clock.hpp"
+#include "cli/progress.hpp"
+#include "preprocess/build_observer.hpp"
+#include "preprocess/dataset_build.hpp"
+
+namespace lm::preprocess {
+
+class BuildReporter final : public BuildObserver {
+  public:
+    explicit BuildReporter(const Args& args);
+
+    void begin(i64 total_bytes) override;  // also installs the stop signals
+    void resumed(const BuildTotals& done) override;
+    void advance(const BuildTotals& chunk, i64 disk_bytes) override;
+    bool stop_requested() override;
+
+    // Ends the progress bar and prints the closing line, the statistics of --json and what else the
+    // user should know about the outputs, which are in place.
+    void report(const BuildResult& result);
+
+  private:
+    // Prints Megatron-LM's line; `documents` includes those of earlier runs.
+    void print_processed(i64 documents, double elapsed_s) const;
+
+    const Args& args_;
+    i64 interval_;  // documents between two lines
+    bool terminal_;
+    std::optional<cli::Progress> bar_;  // from begin() on
+    Stopwatch watch_;                   // restarted by begin()
+    std::mutex mutex_;                  // guards what follows
+    BuildTotals before_, totals_;       // of earlier runs, of this one
+    i64 disk_bytes_ = 0;
+    i64 shown_ = 0;  // documents up to which lines have been printed
+    double next_line_s_ = 0;
+};
+
+}  // namespace lm::preprocess

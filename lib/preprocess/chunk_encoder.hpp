@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodes one chunk of JSON lines to token ids: parses each line, takes the texts of the keys and
+// encodes them. One encoder per thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/jsonl/line_chunks.hpp"
+#include "data/jsonl/line_parser.hpp"
+#include "preprocess/bad_lines.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::preprocess {
+
+struct EncodeRules {
+    std::vector<std::string> keys;  // the members that hold text; one output each
+    OnBadLine on_bad_line = OnBadLine::fail;
+    bool append_eod = false;
+    bool keep_empty = false;
+    bool wide = false;  // ids of 32 bits instead of 16
+};
+
+// The ids of one key's texts in a chunk.
+struct KeyTokens {
+    text::IdBuffer ids;
+    std::vector<i32> lengths;                 // [sequences] in tokens
+    std::vector<i32> sequences_per_document;  // [documents]
+    i64 largest = -1;                         // the largest id; -1 without ids
+
+    // An encoder that holds this many bytes of one key's ids hands them over. The ids of an
+    // ordinary chunk take less.
+    static constexpr i64 most_bytes = i64{8} << 20;
+
+    explicit KeyTokens(bool wide) : ids(wide) {}
+    void clear();
+    void find_largest();  // includes the held ids in `largest`
+};
+
+struct EncodedChunk {
+    data::LineChunk chunk;
+    std::vector<KeyTokens> keys;  // [keys of the rules]
+    i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0;
+    i64 text_bytes = 0;        // of the texts that were encoded
+    i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
+    BadLines bad;
+
+    i64 memory() const;    // bytes of the text and of the held ids
+    void release_large();  // frees memory that only a long line needs; clears the ids
+};
+
+class ChunkEncoder {
+  public:
+    // `rules` and `tokenizer` must outlive the encoder.
+    ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
+
+    // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that
+    // ends the run. Calls `hand_over(key)` whenever a key holds KeyTokens::most_bytes of ids: the
+    // ids are used before it returns, and then dropped.
+    void encode(EncodedChunk& out, const std::function<void(size_t key)>& hand_over);
+
+  private:
+    void encode_line(std::string_view line, EncodedChunk& out);
+    void encode_value(const data::LineValue& value, KeyTokens& key, EncodedChunk& out);
+    void encode_sequence(std::string_view text, KeyTokens& key, EncodedChunk& out);
+    i64 encode_text(std::string_view text, text::IdBuffer& ids);
+
+    const EncodeRules* rules_;
+    const text::Tokenizer* tokenizer_;
+    data::LineParser parser_;
+    data::LineValue plain_;
+    std::unique_ptr<text::Encoder> encoder_;
+};
+
+}  // namespace lm::preprocess

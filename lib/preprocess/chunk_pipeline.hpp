@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodes the chunks of a reader on many threads and returns them in input order, so that the
+// output has the same bytes for any number of threads.
+//
+// The chunks lie in a ring of slots. A free worker reads the next chunk (one worker reads at a
+// time) and encodes it; the consumer empties the slots in the order in which they were read. The
+// ring bounds memory for ordinary lines, the MemoryBudget bounds it where lines are long. The ids
+// of a very long text are handed to the consumer while the worker encodes the rest of the text.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "data/jsonl/line_chunks.hpp"
+#include "preprocess/chunk_encoder.hpp"
+#include "preprocess/memory_budget.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::preprocess {
+
+class ChunkPipeline {
+  public:
+    // All arguments must outlive the pipeline; `reader` is used by its threads until it is
+    // destroyed.
+    ChunkPipeline(data::ChunkReader& reader, const EncodeRules& rules,
+                  const text::Tokenizer& tokenizer, MemoryBudget& budget, int n_workers);
+    // Stops the threads, also in the middle of a chunk.
+    ~ChunkPipeline();
+    ChunkPipeline(const ChunkPipeline&) = delete;
+    ChunkPipeline& operator=(const ChunkPipeline&) = delete;
+
+    // Makes the encoders and starts the threads. Throws when there is no memory or no thread.
+    void start();
+
+    // What the consumer gets next, in input order.
+    struct Item {
+        const EncodedChunk* chunk;
+        // Set: the chunk is still being encoded, and the ids that it holds under this key precede
+        // those of the following items. Nothing else in the chunk is valid then.
+        std::optional<size_t> ahead;
+    };
+    // Blocks until the next item is there and returns it; nullopt after the last one. The item is
+    // valid until the next call. Calls `check` every 200 ms while it waits; `check` may throw. An
+    // exception of a worker or of the reader is thrown here, after all chunks before it.
+    std::optional<Item> next(const std::function<void()>& check);
+
+  private:
+    struct Slot {
+        EncodedChunk encoded;
+        std::exception_ptr error;
+        bool full = false;            // encoded, or failed
+        std::optional<size_t> ahead;  // the key whose ids the consumer must use first
+        i64 charged = 0;              // bytes acquired from the budget
+    };
+
+    Slot& slot_of(i64 ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
+
+    // Consumer.
+    void release_item();
+    bool wait_for_item(const Slot& slot, const std::function<void()>& check);
+
+    // Workers.
+    void work(ChunkEncoder& encoder);
+    Slot* read_chunk();
+    void hand_over(Slot& slot, size_t key);
+    void acquire_for_long_line(i64 bytes);
+    void settle_charge(Slot& slot);
+    void set_ahead(Slot& slot, std::optional<size_t> key);
+
+    data::ChunkReader& reader_;
+    const EncodeRules& rules_;
+    const text::Tokenizer& tokenizer_;
+    MemoryBudget& budget_;
+    int n_workers_;
+    std::vector<Slot> slots_;  // chunk number t (its ticket) lies in slot t % slots_.size()
+
+    std::mutex read_mutex_;  // guards reader_ and read_ (its writers); taken before mutex_
+    std::mutex mutex_;       // guards full and ahead of the slots, emptied_, end_ and stop_
+    std::condition_variable changed_;
+    i64 read_ = 0;     // tickets that have been read
+    i64 emptied_ = 0;  // tickets that the consumer has used
+    i64 end_ = -1;     // number of tickets; -1 until the reader has ended
+    bool stop_ = false;
+    bool has_item_ = false;  // the consumer holds an item that next() must release
+
+    std::vector<ChunkEncoder> encoders_;  // [workers]
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace lm::preprocess

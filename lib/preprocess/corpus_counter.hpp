@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the distinct pre-tokens of a corpus of JSON Lines with many threads. The counts do not
+// depend on the number of threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/threads.hpp"
+#include "data/jsonl/line_chunks.hpp"
+#include "preprocess/bad_lines.hpp"
+#include "text/bpe/pretoken_counts.hpp"
+#include "text/tokenizer_json/write_tokenizer.hpp"
+
+namespace lm::preprocess {
+
+struct CorpusOptions {
+    std::vector<std::string> inputs;
+    std::vector<std::string> keys = {"text"};
+    OnBadLine on_bad_line = OnBadLine::fail;
+    std::optional<i64> limit_bytes;   // stop reading after about this much decompressed input
+    i64 most_pretokens = 10'000'000;  // distinct ones kept in memory
+    i64 workers = 0;                  // threads; 0: one per core
+};
+
+struct CorpusTotals {
+    i64 documents = 0, text_bytes = 0, pretokens = 0;
+    i64 bad = 0;  // skipped lines
+
+    CorpusTotals& operator+=(const CorpusTotals& other);
+};
+
+class CorpusCounter {
+  public:
+    // `design` says how texts are normalized and divided into pre-tokens. Both arguments must
+    // outlive the counter. Opens nothing.
+    CorpusCounter(const CorpusOptions& options, const text::TokenizerDesign& design);
+    ~CorpusCounter();
+
+    // Reads and counts the corpus. Calls `progress` with the bytes read so far and the number of
+    // distinct pre-tokens. Throws Error for bad lines as --on-bad-line says. Call it once.
+    void run(const std::function<void(i64 bytes, i64 n_distinct)>& progress);
+
+    const CorpusTotals& totals() const { return totals_; }
+    const text::PretokenCounter& pretokens() const { return pretokens_; }
+
+  private:
+    class Worker;
+    struct ChunkCount {
+        CorpusTotals totals;
+        i64 n_lines = 0;
+        BadLines bad;
+    };
+    using Chunks = std::vector<data::LineChunk>;
+
+    Chunks read_round(data::ChunkReader& reader);
+    void count_round(const Chunks& chunks, const data::ChunkReader& reader);
+    void add(const data::LineChunk& chunk, const std::string& input, const ChunkCount& count);
+
+    const CorpusOptions& options_;
+    const text::TokenizerDesign& design_;
+    ThreadPool pool_;
+    text::PretokenCounter pretokens_;
+    std::vector<std::unique_ptr<Worker>> workers_;  // [threads of the pool]
+    CorpusTotals totals_;
+    i64 read_bytes_ = 0;
+    i64 counted_bytes_ = 0;
+    i64 lines_ = 0;  // of the current input, before the next chunk
+    BadLineWarnings warnings_;
+    BadLineReporter bad_lines_;
+};
+
+}  // namespace lm::preprocess

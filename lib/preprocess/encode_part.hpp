@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodes one part of a build: from the text of its pieces of the input to its files.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "data/jsonl/line_chunks.hpp"
+#include "preprocess/bad_lines.hpp"
+#include "preprocess/build_observer.hpp"
+#include "preprocess/chunk_encoder.hpp"
+#include "preprocess/memory_budget.hpp"
+#include "preprocess/part_writer.hpp"
+#include "text/tokenizer.hpp"
+
+namespace lm::preprocess {
+
+// What encode_part() works on and with. The references are to objects that all parts share.
+struct PartTask {
+    const std::vector<data::InputFile>& inputs;
+    std::vector<data::InputPiece> pieces;  // of the inputs, in order
+    const EncodeRules& rules;
+    const text::Tokenizer& tokenizer;
+    int n_workers;
+    i64 decoding_memory;  // bytes for decompression (io::open_stream)
+    MemoryBudget& budget;
+    BadLineWarnings& warnings;
+    BuildObserver& observer;
+    // Called several times a second; may throw. Throws when another part or rank has failed.
+    std::function<void()> check_others;
+};
+
+// Encodes what `writer` lacks of the part, from the position it has resumed at. Throws Stopped when
+// the observer asks for a stop; the journal is up to date then.
+void encode_part(PartWriter& writer, const PartTask& task);
+
+}  // namespace lm::preprocess

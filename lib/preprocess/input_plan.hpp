@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides the inputs of a build among shards, ranks and parts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "data/jsonl/line_chunks.hpp"
+#include "preprocess/build_options.hpp"
+
+namespace lm::preprocess {
+
+// --shard i/n
+struct Shard {
+    i64 index = 0;  // in [0, count)
+    i64 count = 1;
+};
+// Throws Error(usage) naming --shard.
+Shard parse_shard(const std::string& text);
+
+// A part is a stretch of the input with files of its own. Part p of rank r has the number
+// r * parts_per_rank + p; all parts in order of their numbers are the shard.
+struct InputPlan {
+    std::vector<data::InputFile> files;
+    Shard shard;
+    int n_ranks = 1;
+    i64 parts_per_rank = 1;
+    i64 input_bytes = 0;  // of all files on disk; -1: unknown, and all of them are one part
+
+    i64 n_parts() const { return n_ranks * parts_per_rank; }  // of the shard
+    std::vector<data::InputPiece> part(i64 index) const;      // index in [0, n_parts())
+    i64 bytes_per_rank() const;                               // -1: unknown
+};
+
+// Examines the inputs and divides them. Throws Error(usage) for inputs that cannot be divided as
+// the options ask, or not be read again for --resume.
+InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
+
+// How many parts of a rank are encoded at a time: fewer than workers where each decoder needs much
+// memory.
+int concurrent_parts(const InputPlan& plan, int n_workers);
+
+}  // namespace lm::preprocess

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assembles the parts of all ranks to one dataset per key in the work directory: every rank copies
+// its own parts to their places and digests its share of the result.
+#pragma once
+
+#include <vector>
+
+#include "base/launcher.hpp"
+#include "cluster/file_rendezvous.hpp"
+#include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "preprocess/input_plan.hpp"
+#include "preprocess/part_journal.hpp"
+#include "preprocess/work_directory.hpp"
+
+namespace lm::preprocess {
+
+struct AssemblyTask {
+    const WorkDirectory& work;
+    const InputPlan& plan;
+    const Launched& launch;
+    data::TokenType type;
+    int n_threads;
+    // What the metadata files of all outputs have in common; counts and digests are filled in.
+    data::DatasetMetadata metadata;
+};
+
+// Writes key-K.bin, .idx and .json for each key, and then `complete`. `records` are those of all
+// parts of all ranks, in order. Collective.
+void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records,
+                      cluster::FileRendezvous& ranks);
+
+// A run that was killed while it assembled a single part had renamed the part's .bin already: gives
+// it its name as a part's file back.
+void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part);
+
+}  // namespace lm::preprocess

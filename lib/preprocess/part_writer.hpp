@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes one part of a dataset build: the files of each key and the journal that says how far they
+// belong together.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/indexed/dataset_part.hpp"
+#include "preprocess/build_totals.hpp"
+#include "preprocess/chunk_encoder.hpp"
+#include "preprocess/part_journal.hpp"
+
+namespace lm::preprocess {
+
+class PartWriter {
+  public:
+    // Opens the journal and the files of each key, STEM.bin and so on. `read_again`: whether the
+    // files are read after they are complete. Throws Error(usage) when another process has them.
+    PartWriter(const std::string& journal, const std::vector<std::string>& stems,
+               data::TokenType type, io::ReadAgain read_again);
+
+    // Cuts journal and files back to the last record that all files agree with. Calls `check`
+    // often; it may throw, and a later process then finds what this one found.
+    void resume(const std::function<void()>& check);
+    const PartRecord& record() const { return record_; }
+    // Lines of the chunk's piece of the input that precede it. `chunk` is the next to be appended.
+    i64 lines_before(const data::LineChunk& chunk) const;
+
+    // Appends ids of `key` that precede the rest of their chunk. Returns what it counted.
+    BuildTotals append_ahead(const KeyTokens& ids, size_t key);
+    // Appends a chunk, without the ids that append_ahead() has written. Returns what it counted.
+    BuildTotals append(const EncodedChunk& encoded);
+    // Records what has been appended. Between append_ahead() and append() it does nothing: the
+    // journal knows no position within a chunk.
+    void save();
+    // Marks the part as finished; files and journal are durable when it returns.
+    void finish();
+
+  private:
+    void write_record();
+
+    PartJournal journal_;
+    std::vector<data::DatasetPart> parts_;  // [keys]
+    PartRecord record_;
+    i64 unrecorded_bytes_ = 0;
+    bool within_chunk_ = false;
+};
+
+}  // namespace lm::preprocess

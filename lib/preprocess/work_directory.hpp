@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. It
+// outlives a run that was killed, and --resume continues with it; a run that ends removes it.
+//   lock                  created first and removed last: without it the directory is not ours
+//   run.json              what is built (run_description.hpp)
+//   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
+//   part-I.journal        how far part I was encoded (part_journal.hpp)
+//   key-K.bin .idx .json  the assembled outputs
+//   complete              the outputs are assembled: what is left is to rename them
+//   ranks/                where ranks meet (cluster/file_rendezvous.hpp)
+// Any other file is not ours and is never removed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/append_file.hpp"
+#include "io/json.hpp"
+
+namespace lm::preprocess {
+
+class WorkDirectory {
+  public:
+    // One output per key. Touches no file.
+    WorkDirectory(std::string output_prefix, std::vector<std::string> keys);
+
+    const std::string& path() const { return path_; }
+    size_t n_keys() const { return keys_.size(); }
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+    std::string run_file() const { return file("run.json"); }
+    std::string output_prefix(size_t key) const;          // PREFIX_KEY_document
+    std::vector<std::string> output_prefixes() const;     // [keys]
+    std::string part_stem(i64 part, size_t key) const;    // of data::DatasetPart
+    std::vector<std::string> part_stems(i64 part) const;  // [keys]
+    std::string journal(i64 part) const;
+    std::string assembled(size_t key, const char* suffix) const;  // suffix: ".bin", ".idx", ".json"
+
+    enum class Found { nothing, unfinished, complete };
+    // Creates and locks the directory, and returns what an earlier run left in it. Throws
+    // Error(usage) when another process has the lock, when the directory holds other files, or when
+    // it holds unfinished work and neither `resume` nor `force` is set.
+    Found claim(bool resume, bool force);
+    // Whether claim() found or left the directory empty.
+    bool is_new() const { return is_new_; }
+    // Throws Error(usage) for an output that exists and may not be replaced.
+    void refuse_existing_outputs(bool force) const;
+    bool outputs_exist() const;  // all of them
+
+    // Renames the assembled files to their final names, .idx last, and removes the directory.
+    void publish(bool force);
+    void remove() noexcept;
+
+  private:
+    void refuse_foreign_files() const;
+    void make_lock(bool directory_is_new);
+    void clear() const;
+    void remove_all() const;  // all but foreign files
+    void move(const std::string& from, const std::string& to, bool force) const;
+
+    std::string output_prefix_;
+    std::vector<std::string> keys_;
+    std::string path_;
+    std::unique_ptr<io::AppendFile> lock_;
+    bool is_new_ = false;
+};
+
+}  // namespace lm::preprocess

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preprocess/run_description.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "support/temp_dir.hpp"
+#include "text/byte_tokenizer.hpp"
+
+using namespace lm;
+using namespace lm::preprocess;
+
+namespace {
+
+struct Fixture {
+    test::TempDir dir{test::memory_root()};
+    BuildOptions options;
+    std::shared_ptr<const text::Tokenizer> tokenizer = text::make_byte_tokenizer();
+
+    Fixture() { add_input("a.jsonl", "one\n"); }
+    void add_input(const std::string& name, const std::string& text) {
+        io::write_file(dir / name, text, io::Overwrite::yes);
+        if (std::ranges::find(options.inputs, dir / name) == options.inputs.end())
+            options.inputs.push_back(dir / name);
+    }
+    io::OrderedJson describe() const {
+        return describe_run(make_input_plan(options, 1, 1), options, *tokenizer);
+    }
+    // Writes the description of this run as the earlier one's; `change` may alter it.
+    template <typename Change>
+    void write_earlier(Change change) const {
+        io::OrderedJson j = describe();
+        change(j);
+        io::write_file(dir / "run.json", io::json_text(j), io::Overwrite::yes);
+    }
+    test::Caught resume() const {
+        return test::caught([&] { parts_of_same_run(dir / "run.json", describe()); });
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the same run is resumed with the number of parts of the earlier one") {
+    const Fixture f;
+    f.write_earlier([](io::OrderedJson& j) { j["parts_per_rank"] = 7; });
+    CHECK(parts_of_same_run(f.dir / "run.json", f.describe()) == 7);
+}
+
+TEST_CASE("a run with other options or another tokenizer is refused") {
+    Fixture f;
+    f.write_earlier([](io::OrderedJson&) {});
+    f.options.append_eod = true;
+    CHECK(f.resume().says("the earlier run had --append-eod false, not true: --force"));
+    CHECK(f.resume().code == Exit::usage);
+    f.options.append_eod = false;
+    f.write_earlier([](io::OrderedJson& j) { j["tokenizer"] = "xxh3:other"; });
+    CHECK(f.resume().says("tokenizer"));
+    f.write_earlier([](io::OrderedJson& j) { j["version"] = 0; });
+    CHECK(f.resume().says("version 0, not 2"));
+}
+
+TEST_CASE("a run with other or changed inputs is refused by name") {
+    Fixture f;
+    f.write_earlier([](io::OrderedJson&) {});
+    f.add_input("b.jsonl", "two\n");
+    CHECK(f.resume().says("had 1 inputs, this one has 2"));
+    f.options.inputs = {f.dir / "b.jsonl"};
+    CHECK(f.resume().says("input 1 of the earlier run was " + (f.dir / "a.jsonl")));
+    f.options.inputs = {f.dir / "a.jsonl"};
+    CHECK_FALSE(f.resume().threw);
+    f.add_input("a.jsonl", "six\n");
+    CHECK(f.resume().says((f.dir / "a.jsonl") + ": has changed since the run"));
+}
+
+TEST_CASE("a corrupt description is an error that names the remedy") {
+    const Fixture f;
+    const auto error_of = [&](const std::string& text) {
+        io::write_file(f.dir / "run.json", text, io::Overwrite::yes);
+        return f.resume();
+    };
+    CHECK(error_of("{").says("corrupt (not valid JSON"));
+    CHECK(error_of("{}").says("--force without --resume starts again"));
+    CHECK(error_of("{\"parts_per_rank\": 0}").says("corrupt ('parts_per_rank' is below 1)"));
+    CHECK(error_of("{}").code == Exit::failure);
+}
+
+TEST_CASE("the origin of an output tells another run from the same run") {
+    Fixture f;
+    const io::Json origin = origin_of(f.describe());
+    CHECK(difference_of_origins(origin, origin).empty());
+    CHECK(difference_of_origins(io::Json(), origin).find("names no run") != std::string::npos);
+    f.options.keep_empty = true;
+    CHECK(difference_of_origins(origin, origin_of(f.describe())) ==
+          "made with --keep-empty false, not true");
+    f.options.keep_empty = false;
+    f.add_input("b.jsonl", "two\n");
+    CHECK(difference_of_origins(origin, origin_of(f.describe())) == "made from 1 inputs, not 2");
+    f.options.inputs = {f.dir / "b.jsonl"};
+    CHECK(difference_of_origins(origin, origin_of(f.describe())).find("other inputs") !=
+          std::string::npos);
+}
