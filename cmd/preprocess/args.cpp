@@ -17,7 +17,7 @@ void declare_megatron(cli::Options& options) {
     options.refused(
         "--split-sentences", 0,
         "sentence splitting is not done: give a list of sentences per document instead");
-    options.refused("--data-impl", 1, "the output is always the mmap format: leave it out");
+    options.refused("--data-impl", 1, "the output is always the mmap format: omit the option");
     options.refused("--num-workers", 1, "use --workers, which is Megatron's name too");
     options.refused("--max-documents", 1,
                     "all documents are encoded: give fewer (head -n N | ... --input -)");

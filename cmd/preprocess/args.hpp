@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of lm-preprocess: what it says, and the declaration of its options.
+// The command line of lm-preprocess: its options and their values.
 #pragma once
 
 #include <optional>

@@ -35,8 +35,8 @@ class BuildReporter final : public BuildObserver {
     bool terminal_;
     std::optional<cli::Progress> bar_;  // from begin() on
     Stopwatch watch_;                   // restarted by begin()
-    std::mutex mutex_;                  // guards what follows
-    BuildTotals before_, totals_;       // of earlier runs, of this one
+    std::mutex mutex_;                  // guards the members below
+    BuildTotals before_, totals_;       // documents and bytes of earlier runs, and of this run
     i64 disk_bytes_ = 0;
     i64 shown_ = 0;  // documents up to which lines have been printed
     double next_line_s_ = 0;

@@ -71,7 +71,7 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
             "do "
             "not all end with the end-of-document id");
     }
-    merged->origin = nullptr;  // of several runs
+    merged->origin = nullptr;  // there is no single run that made it
     merged->tool = fmt::format("lm-preprocess {} merge", version());
     return merged;
 }

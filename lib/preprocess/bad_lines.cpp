@@ -37,7 +37,7 @@ std::string remedy(const data::LineError& error, OnBadLine rule) {
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
     if (rule == OnBadLine::replace)
-        return ": --on-bad-line replace mends characters only, skip drops the line";
+        return ": --on-bad-line replace repairs characters only, skip drops the line";
     if (error.fault == Fault::character)
         return ": --on-bad-line replace puts U+FFFD there, skip drops the line";
     return fmt::format(": {}", skip);

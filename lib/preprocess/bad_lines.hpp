@@ -14,7 +14,7 @@ namespace lm::preprocess {
 enum class OnBadLine { fail, skip, replace };
 // `name` is one of the values of --on-bad-line.
 OnBadLine parse_on_bad_line(const std::string& name);
-// What `rule` asks of the line parser.
+// Returns the option of the line parser for `rule`.
 data::BadBytes bad_bytes_of(OnBadLine rule);
 
 struct BadLine {

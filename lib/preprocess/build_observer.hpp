@@ -17,8 +17,8 @@ class BuildObserver {
     BuildObserver(const BuildObserver&) = delete;
     BuildObserver& operator=(const BuildObserver&) = delete;
 
-    // Encoding begins: from here on stop_requested() is asked. `total_bytes`: of this rank's inputs
-    // on disk; -1: unknown.
+    // Encoding begins: stop_requested() is called after this call only. `total_bytes`: of this
+    // rank's inputs on disk; -1: unknown.
     virtual void begin(i64 total_bytes) = 0;
     // An earlier run had encoded this much of a part.
     virtual void resumed(const BuildTotals& done) = 0;

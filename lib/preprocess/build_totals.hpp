@@ -11,9 +11,9 @@ namespace lm::preprocess {
 
 struct BuildTotals {
     i64 documents = 0;    // lines that were encoded
-    i64 tokens = 0;       // of all keys
-    i64 text_bytes = 0;   // of the texts that were encoded, UTF-8, without JSON escapes
-    i64 input_bytes = 0;  // of the input after decompression
+    i64 tokens = 0;       // written under all keys
+    i64 text_bytes = 0;   // bytes of the encoded texts: UTF-8, without JSON escapes
+    i64 input_bytes = 0;  // bytes of the input after decompression
     i64 blank = 0;        // blank lines
     i64 bad = 0;          // lines skipped by --on-bad-line skip
     i64 replaced = 0;     // lines in which --on-bad-line replace put U+FFFD

@@ -44,7 +44,7 @@ struct EncodedChunk {
     data::LineChunk chunk;
     std::vector<KeyTokens> keys;  // [keys of the rules]
     i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0;
-    i64 text_bytes = 0;        // of the texts that were encoded
+    i64 text_bytes = 0;        // bytes of the encoded texts
     i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
     BadLines bad;
 

@@ -119,7 +119,8 @@ void ChunkPipeline::hand_over(Slot& slot, size_t key) {
 }
 
 // The reader calls this, with read_mutex_ held, before it allocates memory for a long line. The
-// budget may make it wait for the chunks before it, never for one behind it: no deadlock.
+// budget may make it wait for the chunks before it, never for a later chunk, so there is no
+// deadlock.
 void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     const i64 most = bytes + most_besides(bytes, rules_, tokenizer_);
     const auto turn = [this] {
@@ -143,15 +144,15 @@ void ChunkPipeline::settle_charge(Slot& slot) {
 // Reads the next chunk into a free slot. Returns nullptr when there is nothing more to encode.
 ChunkPipeline::Slot* ChunkPipeline::read_chunk() {
     const std::lock_guard reading(read_mutex_);
-    const i64 ticket = read_;
+    const i64 number = read_;
     {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] {
-            return stop_ || end_ >= 0 || ticket < emptied_ + static_cast<i64>(slots_.size());
+            return stop_ || end_ >= 0 || number < emptied_ + static_cast<i64>(slots_.size());
         });
         if (stop_ || end_ >= 0) return nullptr;
     }
-    Slot& slot = slot_of(ticket);
+    Slot& slot = slot_of(number);
     bool more = true;
     try {
         more = reader_.next(slot.encoded.chunk);
@@ -162,7 +163,7 @@ ChunkPipeline::Slot* ChunkPipeline::read_chunk() {
     ++read_;
     if (!more || slot.error) {
         const std::lock_guard lock(mutex_);
-        end_ = more ? ticket + 1 : ticket;
+        end_ = more ? number + 1 : number;
         slot.full = more;
         changed_.notify_all();
         return nullptr;

@@ -2,7 +2,7 @@
 // Encodes the chunks of a reader on many threads and returns them in input order, so that the
 // output has the same bytes for any number of threads.
 //
-// The chunks lie in a ring of slots. A free worker reads the next chunk (one worker reads at a
+// The chunks are in a ring of slots. A free worker reads the next chunk (one worker reads at a
 // time) and encodes it; the consumer empties the slots in the order in which they were read. The
 // ring bounds memory for ordinary lines, the MemoryBudget bounds it where lines are long. The ids
 // of a very long text are handed to the consumer while the worker encodes the rest of the text.
@@ -37,16 +37,16 @@ class ChunkPipeline {
     // Makes the encoders and starts the threads. Throws when there is no memory or no thread.
     void start();
 
-    // What the consumer gets next, in input order.
+    // The next part of the output, in input order.
     struct Item {
         const EncodedChunk* chunk;
         // Set: the chunk is still being encoded, and the ids that it holds under this key precede
         // those of the following items. Nothing else in the chunk is valid then.
         std::optional<size_t> ahead;
     };
-    // Blocks until the next item is there and returns it; nullopt after the last one. The item is
-    // valid until the next call. Calls `check` every 200 ms while it waits; `check` may throw. An
-    // exception of a worker or of the reader is thrown here, after all chunks before it.
+    // Blocks until the next item is complete and returns it; nullopt after the last one. The item
+    // is valid until the next call. Calls `check` every 200 ms while it waits; `check` may throw.
+    // An exception of a worker or of the reader is thrown here, after all chunks before it.
     std::optional<Item> next(const std::function<void()>& check);
 
   private:
@@ -58,7 +58,7 @@ class ChunkPipeline {
         i64 charged = 0;              // bytes acquired from the budget
     };
 
-    Slot& slot_of(i64 ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
+    Slot& slot_of(i64 number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
     // Consumer.
     void release_item();
@@ -77,14 +77,14 @@ class ChunkPipeline {
     const text::Tokenizer& tokenizer_;
     MemoryBudget& budget_;
     int n_workers_;
-    std::vector<Slot> slots_;  // chunk number t (its ticket) lies in slot t % slots_.size()
+    std::vector<Slot> slots_;  // chunk number t is in slot t % slots_.size()
 
     std::mutex read_mutex_;  // guards reader_ and read_ (its writers); taken before mutex_
     std::mutex mutex_;       // guards full and ahead of the slots, emptied_, end_ and stop_
     std::condition_variable changed_;
-    i64 read_ = 0;     // tickets that have been read
-    i64 emptied_ = 0;  // tickets that the consumer has used
-    i64 end_ = -1;     // number of tickets; -1 until the reader has ended
+    i64 read_ = 0;     // chunks that have been read
+    i64 emptied_ = 0;  // chunks that the consumer has used
+    i64 end_ = -1;     // number of chunks; -1 until the reader has ended
     bool stop_ = false;
     bool has_item_ = false;  // the consumer holds an item that next() must release
 

@@ -35,13 +35,13 @@ struct CorpusTotals {
 
 class CorpusCounter {
   public:
-    // `design` says how texts are normalized and divided into pre-tokens. Both arguments must
+    // `design` selects the normalizer and the pre-tokenizer. Both arguments must
     // outlive the counter. Opens nothing.
     CorpusCounter(const CorpusOptions& options, const text::TokenizerDesign& design);
     ~CorpusCounter();
 
     // Reads and counts the corpus. Calls `progress` with the bytes read so far and the number of
-    // distinct pre-tokens. Throws Error for bad lines as --on-bad-line says. Call it once.
+    // distinct pre-tokens. Handles bad lines by --on-bad-line. Call it once.
     void run(const std::function<void(i64 bytes, i64 n_distinct)>& progress);
 
     const CorpusTotals& totals() const { return totals_; }
@@ -68,7 +68,7 @@ class CorpusCounter {
     CorpusTotals totals_;
     i64 read_bytes_ = 0;
     i64 counted_bytes_ = 0;
-    i64 lines_ = 0;  // of the current input, before the next chunk
+    i64 lines_ = 0;  // lines of the current input before the next chunk
     BadLineWarnings warnings_;
     BadLineReporter bad_lines_;
 };

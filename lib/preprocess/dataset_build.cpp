@@ -102,7 +102,7 @@ class DatasetBuild {
     std::string difference_of_output(size_t key) {
         const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
         const auto existing = data::read_metadata(dataset);
-        if (!existing) return "without a metadata file that says from what it was made";
+        if (!existing) return "without a metadata file that names the run";
         if (existing->tokenizer.digest != tokenizer_->digest())
             return "made with another tokenizer";
         const i64 padded = metadata_.tokenizer.padded_vocab_size;
@@ -277,12 +277,13 @@ class DatasetBuild {
     int n_workers_ = 1;
     InputPlan plan_;
 
-    io::OrderedJson description_;      // null until description() has made it
-    std::vector<PartRecord> records_;  // of this rank's parts; later of all parts of all ranks
-    BuildTotals totals_;               // of all ranks
-    std::mutex mutex_;                 // guards the counts below while parts are encoded
-    i64 resumed_bytes_ = 0;            // of this rank; later of all ranks
-    i64 n_skipped_ = 0;                // bad lines that this rank has skipped in this run
+    io::OrderedJson description_;  // null until description() has made it
+    std::vector<PartRecord>
+        records_;            // records of this rank's parts; later of all parts of all ranks
+    BuildTotals totals_;     // totals of all ranks
+    std::mutex mutex_;       // guards the counts below while parts are encoded
+    i64 resumed_bytes_ = 0;  // bytes of this rank; later of all ranks
+    i64 n_skipped_ = 0;      // bad lines that this rank has skipped in this run
 };
 
 }  // namespace

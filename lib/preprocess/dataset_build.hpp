@@ -19,8 +19,8 @@ struct BuildResult {
     // Whether this run has encoded something. Otherwise an earlier run had encoded everything, and
     // this one has renamed its outputs at most.
     bool built = false;
-    BuildTotals totals;     // of all ranks, when built
-    i64 resumed_bytes = 0;  // of input text that earlier runs had encoded, of all ranks, when built
+    BuildTotals totals;     // totals of all ranks, when built
+    i64 resumed_bytes = 0;  // input text that earlier runs had encoded, all ranks, when built
     std::vector<std::string> prefixes;  // [keys] of the outputs
 };
 

@@ -15,10 +15,10 @@
 
 namespace lm::preprocess {
 
-// What encode_part() works on and with. The references are to objects that all parts share.
+// The arguments of encode_part(). The references are to objects that all parts share.
 struct PartTask {
     const std::vector<data::InputFile>& inputs;
-    std::vector<data::InputPiece> pieces;  // of the inputs, in order
+    std::vector<data::InputPiece> pieces;  // pieces of the inputs, in order
     const EncodeRules& rules;
     const text::Tokenizer& tokenizer;
     int n_workers;

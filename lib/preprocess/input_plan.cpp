@@ -27,7 +27,7 @@ i64 parts_for(const InputPlan& plan, int n_workers) {
     return std::clamp<i64>(n_compressed / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
 }
 
-// An input that is no regular file is read once, by one process.
+// An input that is not a regular file can be read once, by one process.
 void check_single_reader(const data::InputFile& file, const InputPlan& plan, bool resume) {
     const std::string name = io::input_name(file.path);
     if (plan.shard.count > 1)

@@ -26,9 +26,9 @@ struct InputPlan {
     Shard shard;
     int n_ranks = 1;
     i64 parts_per_rank = 1;
-    i64 input_bytes = 0;  // of all files on disk; -1: unknown, and all of them are one part
+    i64 input_bytes = 0;  // bytes of all files on disk; -1: unknown, and all files are one part
 
-    i64 n_parts() const { return n_ranks * parts_per_rank; }  // of the shard
+    i64 n_parts() const { return n_ranks * parts_per_rank; }  // parts of the shard
     std::vector<data::InputPiece> part(i64 index) const;      // index in [0, n_parts())
     i64 bytes_per_rank() const;                               // -1: unknown
 };

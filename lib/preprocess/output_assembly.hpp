@@ -21,7 +21,7 @@ struct AssemblyTask {
     const Launched& launch;
     data::TokenType type;
     int n_threads;
-    // What the metadata files of all outputs have in common; counts and digests are filled in.
+    // The common content of all metadata files; counts and digests are filled in for each output.
     data::DatasetMetadata metadata;
 };
 

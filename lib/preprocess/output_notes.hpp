@@ -6,7 +6,7 @@
 
 namespace lm::preprocess {
 
-// Notes the temporary files that a killed run left beside the dataset `prefix`.
+// Notes the temporary files that a killed run left next to the dataset `prefix`.
 void note_leftovers(const std::string& prefix);
 // Notes the files of the dataset `prefix` that are symbolic links: writing the dataset replaces the
 // link and leaves the file that it points to.

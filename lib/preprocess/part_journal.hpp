@@ -19,8 +19,8 @@
 namespace lm::preprocess {
 
 struct PartRecord {
-    data::ReadPosition next;  // of the first line that is not encoded yet
-    i64 lines = 0;            // of the current piece of the input, before `next`
+    data::ReadPosition next;  // position of the first line that is not encoded yet
+    i64 lines = 0;            // lines of the current piece of the input before `next`
     bool finished = false;
     BuildTotals totals;
     std::vector<data::PartState> keys;  // [keys] state of each key's files

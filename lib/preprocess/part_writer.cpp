@@ -6,7 +6,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 record_bytes = i64{8} << 20;  // of input text between two records
+constexpr i64 record_bytes = i64{8} << 20;  // input text between two records
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one part of a dataset build: the files of each key and the journal that says how far they
+// Writes one part of a dataset build: the files of each key and the journal of how far they
 // belong together.
 #pragma once
 
@@ -32,8 +32,8 @@ class PartWriter {
     BuildTotals append_ahead(const KeyTokens& ids, size_t key);
     // Appends a chunk, without the ids that append_ahead() has written. Returns what it counted.
     BuildTotals append(const EncodedChunk& encoded);
-    // Records what has been appended. Between append_ahead() and append() it does nothing: the
-    // journal knows no position within a chunk.
+    // Records the chunks that have been appended. Does nothing between append_ahead() and append():
+    // the journal has no positions within a chunk.
     void save();
     // Marks the part as finished; files and journal are durable when it returns.
     void finish();

@@ -14,7 +14,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 end_bytes = i64{1} << 16;  // of a file's start and end that identify it
+constexpr i64 end_bytes = i64{1} << 16;  // bytes of a file's start and end that identify it
 
 // Version of the work directory's files. It changes when a program cannot resume what an older one
 // left, or makes other bytes of the same input; a mere new build of the program may resume.
@@ -67,24 +67,24 @@ EarlierRun read_earlier_run(const std::string& path) {
     }
 }
 
-void check_inputs(const std::vector<EarlierRun::Input>& theirs, const io::OrderedJson& ours,
+void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::OrderedJson& current,
                   const std::string& path) {
-    const size_t n = std::min(theirs.size(), ours.size());
+    const size_t n = std::min(earlier.size(), current.size());
     for (size_t i = 0; i < n; ++i) {
-        const io::Json mine = io::Json::parse(io::json_line(ours[i]));
-        if (theirs[i].description == mine) continue;
+        const io::Json mine = io::Json::parse(io::json_line(current[i]));
+        if (earlier[i].description == mine) continue;
         const std::string name = mine["path"].get<std::string>();
-        if (theirs[i].path != name) {
+        if (earlier[i].path != name) {
             usage_error(path,
                         "input {} of the earlier run was {}, now it is {}: --force starts again",
-                        i + 1, theirs[i].path, name);
+                        i + 1, earlier[i].path, name);
         }
         usage_error(name, "has changed since the run that {} describes: --force starts again",
                     path);
     }
-    if (theirs.size() != ours.size()) {
+    if (earlier.size() != current.size()) {
         usage_error(path, "the earlier run had {} inputs, this one has {}: --force starts again",
-                    theirs.size(), ours.size());
+                    earlier.size(), current.size());
     }
 }
 
@@ -119,9 +119,9 @@ io::Json origin_of(const io::OrderedJson& description) {
     return origin;
 }
 
-std::string difference_of_origins(const io::Json& existing, const io::Json& ours) {
+std::string difference_of_origins(const io::Json& existing, const io::Json& current) {
     if (!existing.is_object()) return "its metadata file names no run that made it";
-    for (const auto& [key, value] : ours.items()) {
+    for (const auto& [key, value] : current.items()) {
         const io::Json was = existing.value(key, io::Json());
         if (was == value) continue;
         if (key != "inputs")
@@ -134,9 +134,9 @@ std::string difference_of_origins(const io::Json& existing, const io::Json& ours
     return "";
 }
 
-i64 parts_of_same_run(const std::string& path, const io::OrderedJson& ours) {
+i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current) {
     const EarlierRun run = read_earlier_run(path);
-    for (const auto& [key, value] : ours.items()) {
+    for (const auto& [key, value] : current.items()) {
         if (key == "parts_per_rank" || key == "inputs" || key == "tool") continue;
         const std::string was =
             run.description.contains(key) ? run.description[key].dump() : "nothing";
@@ -144,9 +144,10 @@ i64 parts_of_same_run(const std::string& path, const io::OrderedJson& ours) {
         usage_error(path, "the earlier run had {} {}, not {}: --force starts again", key, was,
                     value.dump());
     }
-    check_inputs(run.inputs, ours["inputs"], path);
-    if (run.tool != ours["tool"].get<std::string>())
-        note("{}: written by {}, resumed by {}", path, run.tool, ours["tool"].get<std::string>());
+    check_inputs(run.inputs, current["inputs"], path);
+    if (run.tool != current["tool"].get<std::string>())
+        note("{}: written by {}, resumed by {}", path, run.tool,
+             current["tool"].get<std::string>());
     return run.parts_per_rank;
 }
 

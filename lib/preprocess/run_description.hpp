@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The description of a build that decides the bytes of its output: options, tokenizer and inputs.
-// It lies in the work directory as run.json, so that --resume continues only the same build, and a
-// summary of it lies in the metadata file of each output as its "origin".
+// It is stored as run.json in the work directory, so that --resume continues only the same build. A
+// summary is the "origin" in the metadata file of each output.
 #pragma once
 
 #include <string>
@@ -23,11 +23,12 @@ io::Json origin_of(const io::OrderedJson& description);
 
 // Compares the origin of existing outputs with that of this run. Returns the first difference as
 // "made with ..."; empty when there is none.
-std::string difference_of_origins(const io::Json& existing, const io::Json& ours);
+std::string difference_of_origins(const io::Json& existing, const io::Json& current);
 
 // Reads the run.json at `path`, which an earlier run wrote, and returns its number of parts per
-// rank. Throws Error(usage) naming the first thing in which `ours` differs from it, Error(failure)
-// when it is corrupt. The number of parts may differ; another build of the program is only noted.
-i64 parts_of_same_run(const std::string& path, const io::OrderedJson& ours);
+// rank. Throws Error(usage) naming the first thing in which `current` differs from it,
+// Error(failure) when it is corrupt. The number of parts may differ; another build of the program
+// is only noted.
+i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current);
 
 }  // namespace lm::preprocess

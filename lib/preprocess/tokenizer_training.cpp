@@ -55,7 +55,8 @@ void check_tokenizer_directory(const std::string& directory, bool force) {
     for (const std::string& name : io::list_directory(directory)) {
         if (std::ranges::find(file_names, name) == std::end(file_names))
             usage_error(directory,
-                        "holds {}, which is no file of a tokenizer: choose another --output", name);
+                        "contains {}, which is not a file of a tokenizer: choose another --output",
+                        name);
     }
 }
 

@@ -24,7 +24,7 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-// Removes `beginning` from the front of `name`; false when it is not there.
+// Removes `beginning` from the front of `name`; false when it is not present.
 bool consume(std::string_view& name, std::string_view beginning) {
     if (!name.starts_with(beginning)) return false;
     name.remove_prefix(beginning.size());
@@ -61,12 +61,13 @@ bool is_of_ranks(std::string_view name) {
 
 bool is_own(const std::string& directory, const std::string& name) {
     struct stat status {};
-    if (::lstat((directory + "/" + name).c_str(), &status) != 0) return true;  // it has gone
+    if (::lstat((directory + "/" + name).c_str(), &status) != 0)
+        return true;  // it was removed meanwhile
     if (S_ISDIR(status.st_mode)) return is_of_ranks(name);
     return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
 
-// Returns the name of a file in the directory that is not ours; "" when there is none.
+// Returns the name of a file in the directory that is not of this program; "" when there is none.
 std::string foreign_file_in(const std::string& directory) {
     for (const std::string& name : io::list_directory(directory)) {
         const bool nfs_removes_it = name.starts_with(".nfs");  // when the last process closes it
@@ -157,10 +158,11 @@ void WorkDirectory::refuse_foreign_files() const {
     const std::string foreign =
         io::exists(file("lock")) || names.empty() ? foreign_file_in(path_) : names[0];
     if (foreign.empty()) return;
-    usage_error(path_,
-                "holds {}, which is no file of an unfinished run: move it away, or choose another "
-                "--output-prefix",
-                foreign);
+    usage_error(
+        path_,
+        "contains {}, which is not a file of an unfinished run: move it away, or choose another "
+        "--output-prefix",
+        foreign);
 }
 
 // run.json is removed first: without it claim() treats the rest as nothing, should a kill come now.
@@ -175,7 +177,8 @@ void WorkDirectory::remove_all() const {
     clear();
     if (io::exists(file("lock"))) io::checked::unlink(file("lock"));
     if (const std::string foreign = foreign_file_in(path_); !foreign.empty())
-        warn("{}: not removed: it holds {}, which is no file of this program", path_, foreign);
+        warn("{}: not removed: it contains {}, which is not a file of this program", path_,
+             foreign);
     else
         io::checked::remove_directory(path_);
 }

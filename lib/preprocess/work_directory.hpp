@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. It
 // outlives a run that was killed, and --resume continues with it; a run that ends removes it.
-//   lock                  created first and removed last: without it the directory is not ours
-//   run.json              what is built (run_description.hpp)
-//   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
-//   part-I.journal        how far part I was encoded (part_journal.hpp)
-//   key-K.bin .idx .json  the assembled outputs
-//   complete              the outputs are assembled: what is left is to rename them
-//   ranks/                where ranks meet (cluster/file_rendezvous.hpp)
-// Any other file is not ours and is never removed.
+//   lock                  created first and removed last: without it the directory belongs to the
+//   user run.json              what is built (run_description.hpp) part-I.K.*            tokens,
+//   lengths and documents of key number K (dataset_part.hpp) part-I.journal        how far part I
+//   was encoded (part_journal.hpp) key-K.bin .idx .json  the assembled outputs complete the outputs
+//   are assembled: what is left is to rename them ranks/                where ranks meet
+//   (cluster/file_rendezvous.hpp)
+// Any other file belongs to the user and is never removed.
 #pragma once
 
 #include <memory>

@@ -75,7 +75,7 @@ TEST_CASE("lines that json.loads refuses are errors with their byte") {
     CHECK(text_of(R"({"text":"a","n":nul})").starts_with("ERROR 17 "));
     CHECK(text_of(R"({"text":null})") == "ERROR 9 'text' is null, not a string");
     CHECK(text_of(R"({"text":["a",1]})") ==
-          "ERROR 9 'text' is an array with elements that are no strings, not a string");
+          "ERROR 9 'text' is an array with elements other than strings, not a string");
     CHECK(text_of(R"({"title":"a"})") == "ERROR 1 there is no key 'text'");
     CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
     CHECK(

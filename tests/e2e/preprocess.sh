@@ -314,7 +314,7 @@ for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
     echo precious > own.unfinished/$precious
     for mode in "" --force --resume; do
         # shellcheck disable=SC2086
-        expect 2 'own.unfinished: holds (sub|notes.txt|part-00000.gz|ranks|lock), which is no file of an unfinished run: move' \
+        expect 2 'own.unfinished: contains (sub|notes.txt|part-00000.gz|ranks|lock), which is not a file of an unfinished run: move' \
             "$lm" --input a.jsonl --output-prefix own $mode
         [ "$(find own.unfinished -type f)" = own.unfinished/$precious ] || fail "touched: $(find own.unfinished)"
     done
@@ -328,7 +328,7 @@ got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix guest --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
 echo precious > guest.unfinished/notes.txt
-expect 0 'warning: guest.unfinished: not removed: it holds notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
+expect 0 'warning: guest.unfinished: not removed: it contains notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
 [ "$(ls guest.unfinished)" = notes.txt ] || fail "$(ls guest.unfinished)"
 "$lm" verify guest_text_document > /dev/null
 # Links that --force replaces; leftovers of the verbs that write.

@@ -262,7 +262,7 @@ json.dump(side, open("k_text_document.json", "w"))
 PY
 other 'its metadata file names no run that made it' --input large.jsonl
 rm k_text_document.json
-other 'without a metadata file that says from what it was made' --input large.jsonl
+other 'without a metadata file that names the run' --input large.jsonl
 rm -f k_text_document.*
 # A stop signal with --resume keeps the work, and the exit code reports it.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &

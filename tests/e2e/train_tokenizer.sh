@@ -26,7 +26,7 @@ expect 0 '' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --out
 # --force replaces only a tokenizer.
 echo precious > two/notes
 for output in two . "$PWD"; do
-    expect 2 'which is no file of a tokenizer' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
+    expect 2 'which is not a file of a tokenizer' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
 done
 rm two/notes
 expect 2 'is not a directory' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output a.jsonl --force

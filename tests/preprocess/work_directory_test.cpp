@@ -100,7 +100,7 @@ TEST_CASE("a directory with other files is refused, and they are never removed")
     CHECK_FALSE(io::exists(work.journal(0)));
     const auto refused = test::caught([&] { f.claim(false, true); });
     CHECK(refused.code == Exit::usage);
-    CHECK(refused.says("holds notes.txt"));
+    CHECK(refused.says("contains notes.txt"));
 }
 
 TEST_CASE("a second claim of the same directory is refused while the first one lasts") {

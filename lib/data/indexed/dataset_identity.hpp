@@ -14,7 +14,7 @@ struct DatasetIdentity {
     i64 bin_bytes = 0;
     i64 idx_bytes = 0;
     std::string samples;  // digest of pages spread over both files, with the first and last bytes
-    std::string digest;   // of the .bin, from the metadata file; empty without one
+    std::string digest;   // digest of the .bin in the metadata file; empty without one
 };
 
 // Reads PREFIX.bin, .idx and .json. Throws Error(failure) when one cannot be read.

@@ -23,7 +23,7 @@ void withdraw(const std::string& prefix);
 
 class IndexedWriter {
   public:
-    // Creates temporary files beside P.bin, P.idx and P.json; throws Error(usage) when one of the
+    // Creates temporary files next to P.bin, P.idx and P.json; throws Error(usage) when one of the
     // three exists and `overwrite` is no. The destructor removes them unless commit() was called.
     IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite);
 

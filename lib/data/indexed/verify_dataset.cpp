@@ -22,7 +22,7 @@ class Verifier {
         : prefix_(prefix), rules_(rules), progress_(progress) {}
 
     VerifyResult run() {
-        // Throws what is no fault of the dataset: a file that cannot be read.
+        // A file that cannot be read is an Error, not a fault of the dataset.
         for (const std::string& path : {idx_path(prefix_), bin_path(prefix_)})
             (void)io::MappedFile::open(path);
         try {

@@ -117,7 +117,7 @@ class Reader {
                 value.kind = JsonValue::Kind::other;
                 skip_value(2);
             });
-            value.what = "an array with elements that are no strings";
+            value.what = "an array with elements other than strings";
         } else {
             value.what = kind_name(peek());
             skip_value(1);

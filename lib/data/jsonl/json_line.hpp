@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
 // are accepted and the last of equal keys wins. Slow; line_parser.cpp calls it for the lines that
-// simdjson refuses. It is kept beside simdjson because simdjson reports neither the byte of an
-// error nor what is expected there, and refuses what json.loads accepts.
+// simdjson refuses. It is kept in addition to simdjson because simdjson reports neither the byte of
+// an error nor what is expected there, and refuses what json.loads accepts.
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@ namespace lm::data {
 
 struct LineError {
     // Decides the remedy that the message names. line: the line is not JSON; character: replacing
-    // one character mends it; key: the text is under another key; encoding: the whole input is not
-    // UTF-8; length: the text is too long, found when some of its ids had been written.
+    // one character repairs it; key: the text is under another key; encoding: the whole input is
+    // not UTF-8; length: the text is too long, found when some of its ids had been written.
     enum class Fault { line, character, key, encoding, length };
 
     bool is_skippable() const { return fault != Fault::length; }
@@ -31,7 +31,7 @@ struct JsonValue {
     enum class Kind { missing, string, strings, other } kind = Kind::missing;
     std::string text;                    // string
     std::vector<std::string> sentences;  // strings: an array of nothing but strings
-    i64 byte = 0;                        // of the value's first byte, from 1
+    i64 byte = 0;                        // position of the value's first byte, from 1
     const char* what = "";               // other: "a number", "null"...
     i64 n_lone = 0;                      // lone surrogates, each replaced by U+FFFD
     i64 first_lone = 0;                  // byte of the first

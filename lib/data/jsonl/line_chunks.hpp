@@ -58,7 +58,7 @@ class LineChunk {
     std::string_view text() const { return {buffer_.get(), size_}; }
     int file = 0;                // index into the reader's inputs
     i64 piece = 0;               // index into the reader's pieces
-    i64 offset = 0;              // of the text in the (decompressed) input
+    i64 offset = 0;              // byte of the (decompressed) input where the text begins
     bool first = false;          // the first chunk of its piece
     bool behind_others = false;  // the piece begins in the middle of its input
     ReadPosition next;           // where the next chunk begins
@@ -147,7 +147,7 @@ class ChunkReader {
     std::unique_ptr<io::InputStream> stream_;
     i64 stream_begin_ = 0;   // offset of the stream's first byte in the input
     bool at_start_ = false;  // whether the next chunk is the first of its piece
-    i64 offset_ = 0;         // of the next chunk in the input
+    i64 offset_ = 0;         // byte of the input where the next chunk begins
     std::string rest_;       // bytes that have been read after the last whole line
     i64 finished_bytes_ = 0;
     std::exception_ptr failure_;  // what next() threw

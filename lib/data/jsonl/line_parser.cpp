@@ -55,7 +55,7 @@ struct LineParser::State {
 };
 
 // Returns false for every line that parse_slow() must decide: simdjson refuses it, a key occurs
-// twice or is missing, or a value is no string.
+// twice or is missing, or a value is not a string.
 bool LineParser::State::parse_fast(std::string_view line) {
     simdjson::dom::object object;
     if (parser.parse(line.data(), line.size(), false).get_object().get(object) !=

@@ -13,15 +13,15 @@ namespace lm::data {
 namespace {
 
 constexpr size_t longest_copy = size_t{16} << 20;  // bytes of a chunk; above: in place
-constexpr size_t longest_key = 32;                 // the padding behind a chunk must cover it
+constexpr size_t longest_key = 32;                 // shorter than the padding after a chunk
 
 const char* skip_spaces(const char* p) {
     while (*p == ' ' || *p == '\t' || *p == '\r') ++p;
     return p;
 }
 
-// Returns what follows `}` and the line end after the closing quote at `p`; nullptr for anything
-// else.
+// Returns the start of the next line when `}` and the line end follow the closing quote at `p`,
+// else nullptr.
 const char* skip_line_end(const char* p, const char* end) {
     p = skip_spaces(p + 1);
     if (*p != '}') return nullptr;

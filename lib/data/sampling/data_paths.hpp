@@ -25,7 +25,7 @@ SequenceRange documents_of(const Fraction& fraction, i64 n_documents);
 struct DataPath {
     std::string prefix;
     double weight = 0;                 // positive in a weighted group, else 0
-    std::optional<Fraction> fraction;  // of weighted groups
+    std::optional<Fraction> fraction;  // set in weighted groups
 };
 
 struct PathGroup {

@@ -28,12 +28,12 @@ struct DataConfig {
     std::vector<std::string> data_path;  // --data-path, divided by --split
     std::string split = "969,30,1";
     i64 seq_length = 0;
-    i64 vocab_size = 0;  // of the model, without padding: all ids must be below it
+    i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be below it
     u64 seed = 1234;
     // Samples that will be read; a part with 0 is not opened. train must be > 0. Megatron's orders
     // depend on it: --train-samples, or iterations x global batch.
     i64 train_samples = 0;
-    i64 valid_samples = 0;  // of each validation set
+    i64 valid_samples = 0;  // for each validation set
     i64 test_samples = 0;
     // Set when --split was not given: a test set smaller than one sample is then omitted.
     bool test_optional = false;
@@ -69,7 +69,7 @@ std::vector<std::string> data_prefixes(const DataConfig& config);
 // Returns the datasets of the training set, in the order of the flags.
 std::vector<DataPath> training_paths(const DataConfig& config);
 
-// What the metadata files of several datasets have in common.
+// The common content of the metadata files of several datasets.
 struct DataFacts {
     TokenizerFacts tokenizer;
     std::optional<i64> eod_id;

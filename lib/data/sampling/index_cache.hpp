@@ -19,8 +19,8 @@ struct IndexCache {
 // necessary; empty when there is none.
 std::string private_index_directory();
 
-// Returns the index from the cache; builds it with `n_threads` and stores it when it is not there.
-// When the cache cannot be written, warns and returns an index in memory.
+// Returns the index from the cache; builds it with `n_threads` and stores it when it does not
+// exist. When the cache cannot be written, warns and returns an index in memory.
 MegatronIndex shared_index(const IndexCache& cache, const TokenRange& range, i64 seq_length,
                            const EpochPlan& plan, u32 seed, int n_threads);
 

@@ -14,7 +14,8 @@
 
 namespace lm::data {
 
-// What a batch has besides tokens and targets. Documents are divided by their end token.
+// Selects the fields of a batch besides tokens and targets. Documents are divided by their end
+// token.
 struct BatchOptions {
     i64 micro_batch = 1;
     std::optional<i64> eod_id;          // needed by the three flags below

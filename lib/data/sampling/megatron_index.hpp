@@ -48,7 +48,7 @@ struct EpochPlan {
     i64 n_epochs = 1;
     bool separate_last = false;
     i64 samples_before_last = 0;  // when separate
-    i64 n_samples = 0;            // of all epochs; at least the number that was requested
+    i64 n_samples = 0;            // in all epochs; at least the number that was requested
 };
 // Requires n_tokens >= seq_length + 1. n_samples 0: one epoch.
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);

@@ -30,7 +30,7 @@ struct TokenSpan {
 struct DatasetUse {
     std::string prefix;
     SequenceRange sequences;
-    i64 tokens = 0;         // of these sequences
+    i64 tokens = 0;         // in these sequences
     i64 epoch_samples = 0;  // samples of one epoch
     i64 samples = 0;        // those of the n that come from this dataset
     double weight = 0;      // samples / n

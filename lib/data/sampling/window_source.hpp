@@ -24,7 +24,7 @@ class WindowSource final : public SampleSource {
     i64 epoch_samples() const { return n_windows_; }
 
   private:
-    i64 position(i64 sample) const;  // of the sample's first token in the flat stream
+    i64 position(i64 sample) const;  // position of the sample's first token in the flat stream
 
     TokenRange range_;
     u64 key_;
