@@ -84,9 +84,11 @@ FileRendezvous::FileRendezvous(const std::string& directory, const Launched& lau
       launched_(launched),
       start_(key_of_start()),
       timeout_s_(timeout_s),
-      seen_alive_(static_cast<size_t>(launched.size)) {
-    if (launched.size == 1) return;
-    if (launched.rank == 0) {
+      seen_alive_(static_cast<size_t>(launched.size)) {}
+
+void FileRendezvous::join() {
+    if (launched_.size == 1) return;
+    if (launched_.rank == 0) {
         meet_as_first();
     } else {
         meet_as_other();
@@ -99,6 +101,7 @@ FileRendezvous::~FileRendezvous() {
 }
 
 std::string FileRendezvous::file(std::string_view phase, int rank) const {
+    LM_CHECK(!session_.empty(), "expected join() before phase '{}'", phase);
     return fmt::format("{}/{}-{}-{}", directory_, phase, session_, rank);
 }
 

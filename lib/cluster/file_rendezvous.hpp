@@ -25,13 +25,16 @@ namespace lm::cluster {
 
 class FileRendezvous {
   public:
-    // Meets the others in DIRECTORY/ranks. Rank 0 must have made DIRECTORY; the others wait for it.
-    // Blocks until all `launched.size` ranks have joined; a single rank writes no files. Throws
-    // Error(failure) naming the missing ranks after `timeout_s`. Collective.
     FileRendezvous(const std::string& directory, const Launched& launched, double timeout_s);
     ~FileRendezvous();
     FileRendezvous(const FileRendezvous&) = delete;
     FileRendezvous& operator=(const FileRendezvous&) = delete;
+
+    // Called once, before all others: meets the other ranks in DIRECTORY/ranks. Rank 0 must have
+    // made DIRECTORY; the others wait for it. Blocks until all `launched.size` ranks have joined; a
+    // single rank writes no files. Throws Error(failure) naming the missing ranks after
+    // `timeout_s`. Collective.
+    void join();
 
     // Publishes `text` under `phase`; called once for each phase.
     void publish(std::string_view phase, const std::string& text);

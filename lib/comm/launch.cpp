@@ -64,8 +64,10 @@ std::unique_ptr<Launch> join_by_mpi(const Launched& launched, const LaunchOption
     const std::string launcher = launched.in_slurm_step ? "srun" : "mpirun";
     std::unique_ptr<Launch> launch = open_plugin(launcher).open(options);
     if (launched.size > 0 && launch->world().size() != launched.size) {
+        const std::string described = launch->describe();  // "1 ranks, Open MPI v4.1.4"
         usage_error(launcher, "started {} ranks, but MPI joined {}: use the launcher of {}{}",
-                    launched.size, launch->world().size(), launch->describe(),
+                    launched.size, launch->world().size(),
+                    described.substr(described.find(", ") + 2),
                     launched.in_slurm_step ? ", or srun --mpi=pmix" : "");
     }
     return launch;

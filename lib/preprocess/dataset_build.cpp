@@ -116,6 +116,7 @@ class DatasetBuild {
     BuildResult run_in_work_directory() {
         const bool is_assembled = claim_work_directory();
         cluster::FileRendezvous ranks(work_.path(), launch_, options_.rank_timeout_s);
+        ranks.join();
         try {
             // Only rank 0 has looked into the directory: the others follow its answer.
             ranks.publish("begin", is_assembled ? "complete" : "");

@@ -45,6 +45,7 @@ TEST_CASE("all ranks gather the texts of a phase") {
     for (int start = 0; start < 2; ++start) {  // the second one finds the files of the first
         const auto errors = run(4, [&](int rank) {
             FileRendezvous ranks(dir.path(), {.rank = rank, .size = 4}, 60);
+            ranks.join();
             ranks.publish("count", std::to_string(10 * start + rank));
             const std::vector<std::string> texts = ranks.gather("count");
             if (texts != std::vector<std::string>{
@@ -62,6 +63,7 @@ TEST_CASE("all ranks gather the texts of a phase") {
 
 TEST_CASE("a single rank needs no files") {
     FileRendezvous ranks("/nonexistent", {.rank = 0, .size = 1}, 1);
+    ranks.join();
     ranks.publish("count", "1");
     ranks.check();
     CHECK_FALSE(ranks.leave("an error"));
@@ -70,7 +72,7 @@ TEST_CASE("a single rank needs no files") {
 TEST_CASE("missing ranks are named after the timeout") {
     const test::TempDir dir;
     const auto errors =
-        run(2, [&](int rank) { FileRendezvous ranks(dir.path(), {.rank = rank, .size = 4}, 1); });
+        run(2, [&](int rank) { FileRendezvous(dir.path(), {.rank = rank, .size = 4}, 1).join(); });
     CHECK_THAT(errors[0], Contains("timed out after 1 s waiting for ranks 2, 3 of 4"));
     CHECK_THAT(errors[1], Contains("timed out after 1 s waiting for rank 0"));
 }
@@ -79,6 +81,7 @@ TEST_CASE("a rank without a sign of life is named") {
     const test::TempDir dir;
     const auto errors = run(3, [&](int rank) {
         FileRendezvous ranks(dir.path(), {.rank = rank, .size = 3}, 2);
+        ranks.join();
         if (rank != 1) (void)ranks.gather("never");
         std::this_thread::sleep_for(
             std::chrono::seconds(1));  // rank 1 is alive, then ends silently
@@ -96,6 +99,7 @@ TEST_CASE("all ranks throw the first failure, and all but rank 0 leave its repor
     std::vector<int> printed_by_rank0(3);
     const auto errors = run(3, [&](int rank) {
         FileRendezvous ranks(dir.path(), {.rank = rank, .size = 3}, 60);
+        ranks.join();
         const std::string error = error_of([&] {
             if (rank == 1) run_error("data.jsonl", "cannot be read");
             (void)ranks.gather("never");
