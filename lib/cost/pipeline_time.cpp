@@ -64,7 +64,9 @@ double pipeline_time(const PipelineShape& shape, const PipelineDurations& durati
     }
     double end = 0;
     for (const Stage& stage : stages) {
-        LM_CHECK(stage.next == stage.actions.size(), "the pipeline schedule deadlocks");
+        LM_CHECK(stage.next == stage.actions.size(),
+                 "pipeline schedule deadlocks: expected {} actions of a stage, executed {}",
+                 stage.actions.size(), stage.next);
         end = std::max(end, stage.clock);
     }
     return end;

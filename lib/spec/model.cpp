@@ -24,22 +24,6 @@ std::string_view name_of(Normalization value) {
     return value == Normalization::layer_norm ? "LayerNorm" : "RMSNorm";
 }
 
-std::string_view name_of(Activation value) {
-    switch (value) {
-        case Activation::none:
-            return "none";
-        case Activation::gelu_tanh:
-            return "gelu_tanh";
-        case Activation::gelu_erf:
-            return "gelu_erf";
-        case Activation::swiglu:
-            return "swiglu";
-        case Activation::geglu:
-            return "geglu";
-    }
-    return "?";
-}
-
 namespace {
 
 // Refuses models whose byte counts could overflow 64 bits. The bound uses the largest matrices, in
