@@ -32,7 +32,10 @@ struct MicroBatchActivations {
 };
 
 struct ChunkActivations {
-    std::vector<MicroBatchActivations> slots;  // one for each micro-batch in flight
+    // One for each micro-batch that the schedule has between forward and backward in this chunk
+    // (cost::micro_batches_in_flight). Micro-batch i uses slot i % slots.size(), which is free
+    // again after its backward and the send of its gradient (parallel/stage_transfers.hpp).
+    std::vector<MicroBatchActivations> slots;
     Scratch scratch;
 };
 

@@ -127,8 +127,10 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
     return batch;
 }
 
-// The loss weights make the step's loss a mean over the unmasked tokens of a micro-batch, then over
-// the micro-batches of all ranks (as Megatron does).
+// Computes the loss weight of each token: mask / (unmasked tokens of the micro-batch *
+// micro-batches of all ranks). So the step's loss is a mean over the unmasked tokens of a
+// micro-batch, then over micro-batches, as in Megatron. --eod-mask-loss gives a mask; without one
+// all tokens count.
 void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs,
                              i64 n_micro_batches) {
     device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
