@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds banned phrases in comments, messages and documents.
 
-usage: language.py ROOT PHRASES TODO
+usage: language.py ROOT PHRASES
 
 PHRASES has a line for each phrase: REGEX <tab> REPLACEMENT <tab> WHERE, with WHERE one of comments, messages (string
-literals: messages, help texts, test names), docs and all. A regex ignores case unless it has an upper-case letter. TODO names files and folders that are not checked yet, one a line.
+literals: messages, help texts, test names), docs and all. A regex ignores case unless it has an upper-case letter.
 """
 
 import io
@@ -193,14 +193,11 @@ def phrases(path):
 
 
 def main():
-    root, table, todo = sys.argv[1:4]
+    root, table = sys.argv[1:3]
     banned = list(phrases(table))
-    waiting = []
-    if os.path.exists(todo):
-        waiting = [line.strip().rstrip("/") for line in open(todo) if line.strip() and not line.startswith("#")]
     found = checked = 0
     for path in files(root):
-        if path in QUOTING or any(path == entry or path.startswith(entry + "/") for entry in waiting):
+        if path in QUOTING:
             continue
         try:
             source = open(os.path.join(root, path), encoding="utf-8").read()
