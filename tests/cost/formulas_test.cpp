@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 
 using namespace lm;
-using namespace lm::cost;
+using namespace lm::spec;
 using namespace lm::cost;
 
 namespace {

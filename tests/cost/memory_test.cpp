@@ -9,7 +9,7 @@
 #include "cost/workspace.hpp"
 
 using namespace lm;
-using namespace lm::cost;
+using namespace lm::spec;
 using namespace lm::cost;
 
 namespace {

@@ -7,7 +7,7 @@
 #include "cost/pipeline_time.hpp"
 
 using namespace lm;
-using namespace lm::cost;
+using namespace lm::spec;
 using namespace lm::cost;
 
 namespace {
