@@ -49,7 +49,7 @@ bool is_set(const Environment& get, const char* name) {
 
 std::string required_text(const Environment& get, const char* name) {
     if (!is_set(get, name))
-        usage_error(name, "is not set: set it to the address and port where the ranks connect");
+        usage_error(name, "is not set: the ranks need it to connect");
     return std::string(text_of(get, name));
 }
 

@@ -66,8 +66,7 @@ bool is_skippable(u32 magic) {
     return (magic & ~15U) == zstd_skippable_magic;
 }
 
-// ---- zstd frame headers: RFC 8878, 3.1.1.1
-// -------------------------------------------------------
+// ---- zstd frame headers: RFC 8878, 3.1.1.1 ----
 
 // Magic, descriptor, window and content size of a frame without a dictionary.
 constexpr size_t longest_frame_header = 4 + 1 + 1 + 8;
@@ -130,8 +129,7 @@ i64 xz_window(std::span<const std::byte> bytes) {
     return needed == UINT64_MAX ? 0 : static_cast<i64>(needed);
 }
 
-// ---- Units
-// ---------------------------------------------------------------------------------------
+// ---- Units ----
 
 CompressedUnit unit_of(std::span<const std::byte> bytes, size_t n_compressed, size_t content) {
     if (n_compressed > max_compressed || content > max_content) return {Found::other};

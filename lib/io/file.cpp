@@ -60,7 +60,7 @@ int Fd::release() {
 Fd open_read(const std::string& path) {
     Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) system_error(path, "open", errno);
-    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, not a file");
+    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");
     return fd;
 }
 

@@ -131,9 +131,8 @@ TEST_CASE("the meeting point of torchrun is MASTER_ADDR and MASTER_PORT") {
     CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
                       "MASTER_PORT: '65536' in the environment is not a number from 1 to 65535");
     variables.values.erase("MASTER_ADDR");
-    CHECK_THROWS_WITH(
-        meeting_point(launched, variables.get()),
-        "MASTER_ADDR: is not set: set it to the address and port where the ranks connect");
+    CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
+                      "MASTER_ADDR: is not set: the ranks need it to connect");
 }
 
 TEST_CASE("the meeting point of srun is the first host of the step and the port of the job") {

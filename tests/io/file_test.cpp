@@ -40,7 +40,7 @@ TEST_CASE("read errors name the path and the reason") {
     CHECK(absent.code == Exit::failure);
     CHECK(absent.message == dir / "absent: cannot open: No such file or directory");
     const auto directory = caught([&] { io::read_file(dir.path()); });
-    CHECK(directory.message == dir.path() + ": is a directory, not a file");
+    CHECK(directory.message == dir.path() + ": is a directory, expected a file");
     CHECK(caught([&] { io::list_directory(dir / "absent"); }).says("No such file or directory"));
     CHECK(caught([&] { io::file_size(dir / "absent"); }).says(dir / "absent"));
 }
