@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A key is one register here, and its hash two rounds of AES, which mix all of its bytes into each.
 #include "text/bpe/x86/pretoken_loops_aes.hpp"
 
 #include "base/error.hpp"

@@ -3,9 +3,9 @@
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // Bit i stands for byte i of a block, and all bytes of a character have its class. With L, N, W, O
 // the masks of letters, numbers, whitespace and other characters, a pre-token starts
-//   at the beginning of a run of L, N or O, except after U+0020, which belongs to the pre-token ("
-//   ?"); at the beginning of a run of W; at the last character of a run of W that another character
-//   follows ("\s+(?!\S)" leaves it).
+//   at the beginning of a run of L, N or O, except after U+0020, which it includes (" ?");
+//   at the beginning of a run of W;
+//   at the last character of a run of W before another character ("\s+(?!\S)" leaves it).
 // The text is followed by virtual whitespace, so that a run of W at its end is one pre-token. A
 // start at an apostrophe may be a contraction: then the start of the following letters moves to the
 // end of the contraction. Contractions come first in the pattern, but a pre-token can begin with an
