@@ -63,7 +63,7 @@ class BpeEncoder : public Encoder {
     void encode_batch(std::string_view text, IdBuffer& out) {
         i64 begin = 0;
         for (const u32 i : batch_.longs()) {
-            if (ids_.knows_long(batch_, text, i) || gather(text, i)) continue;
+            if (ids_.has_long(batch_, text, i) || gather(text, i)) continue;
             encode_span(text, begin, i, out);
             encode_alone(text, i, out);
             begin = i + 1;

@@ -90,7 +90,7 @@ class PretokenCache {
     }
 
     // Moves the pre-token to its place if it is at the neighbour: frequent ones are found faster.
-    void bring(const Entry* place, const PretokenKey& key) {
+    void move_to_place(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];
         if (here.key != key && neighbour.key == key) std::swap(here, neighbour);

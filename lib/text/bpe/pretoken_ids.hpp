@@ -28,12 +28,12 @@ class PretokenIds {
     using Batch = PretokenBatch<Id>;
 
     explicit PretokenIds(const BpeModel& model)
-        : model_(&model), pretokens_(model), merger_(make_merger(model)) {
+        : model_(&model), encoder_(model), merger_(make_merger(model)) {
         elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
     }
 
     const Cache& cache() const { return short_; }
-    u64 operations() const { return pretokens_.operations() + merger_->operations(); }
+    u64 operations() const { return encoder_.operations() + merger_->operations(); }
 
     // Sets keys and places of the pre-tokens [batch.n, n), prefetches the places, and sets batch.n
     // to `n`.
@@ -52,26 +52,26 @@ class PretokenIds {
         }
         batch.n = n;
         for (const u32 m : batch.longs().subspan(static_cast<size_t>(n_long)))
-            fetch_long(batch, m, batch.pretoken(text, m));
+            prefetch_long(batch, m, batch.pretoken(text, m));
     }
 
     // Sets batch.at of the pre-tokens [i, n) to the entries with their ids, or to elsewhere_ for
     // those that copy() looks up in the cache of long pre-tokens. Merges short pre-tokens that no
     // cache contains.
     void find(Batch& batch, i64 i, i64 n) {
-        n_beside_ = n_fresh_ = n_new_ = 0;
+        n_at_neighbour_ = n_fresh_ = n_new_ = 0;
         size_t n_maybe_long = 0;
         const i64 n_missing = loops_.find_missing(batch, i, n, missing_);
         for (const u32 m : std::span(missing_).first(static_cast<size_t>(n_missing))) {
             const PretokenKey& key = batch.keys[m];
-            const Entry* const beside = short_.neighbour_of(batch.at[m]);
+            const Entry* const neighbour = short_.neighbour_of(batch.at[m]);
             if (!key.is_short()) {
                 batch.at[m] = &elsewhere_;
-            } else if (beside->key == key) {
-                batch.at[m] = beside;
-                beside_[n_beside_++] = m;
+            } else if (neighbour->key == key) {
+                batch.at[m] = neighbour;
+                at_neighbour_[n_at_neighbour_++] = m;
             } else if (may_be_long(key)) {
-                fetch_long(batch, m, key.text());
+                prefetch_long(batch, m, key.text());
                 maybe_long_[n_maybe_long++] = m;
             } else {
                 add_fresh(batch, m);
@@ -87,6 +87,7 @@ class PretokenIds {
         merge_new();
     }
 
+    // Writes the ids of the pre-tokens [i, n) to `out` and returns their end.
     Id* copy(const Batch& batch, std::string_view text, i64 i, i64 n, Id* out) {
         for (; (i = copy_ids(batch, i, n, out)) < n; ++i) out = copy_long(batch, text, i, out);
         return out;
@@ -94,8 +95,8 @@ class PretokenIds {
 
     // Inserts the new pre-tokens of find() into the cache. After copy(), as entries move.
     void keep(const Batch& batch) {
-        for (const u32 m : std::span(beside_).first(n_beside_))
-            short_.bring(short_.neighbour_of(batch.at[m]), batch.keys[m]);
+        for (const u32 m : std::span(at_neighbour_).first(n_at_neighbour_))
+            short_.move_to_place(short_.neighbour_of(batch.at[m]), batch.keys[m]);
         for (const Fresh& fresh : std::span(fresh_).first(n_fresh_)) {
             if (fresh.entry.ids.count() <= Packed::most) short_.insert(fresh.place, fresh.entry);
         }
@@ -103,7 +104,7 @@ class PretokenIds {
 
     // For long pre-tokens of a loaded batch. Any call may evict them: copy() merges those it does
     // not find.
-    bool knows_long(const Batch& batch, std::string_view text, u32 m) const {
+    bool has_long(const Batch& batch, std::string_view text, u32 m) const {
         return long_.has(batch.long_places[m], batch.pretoken(text, m));
     }
     void keep_long(const Batch& batch, std::string_view text, u32 m, std::span<const Id> ids) {
@@ -118,7 +119,7 @@ class PretokenIds {
             size_t n = 0;
             for (; n < most_medium && i < longs.size(); ++i) {
                 const std::string_view pretoken = batch.pretoken(text, longs[i]);
-                if (pretoken.size() > MediumIds::longest || knows_long(batch, text, longs[i]))
+                if (pretoken.size() > MediumIds::longest || has_long(batch, text, longs[i]))
                     continue;
                 medium_[n] = pretoken;
                 medium_pretokens_[n++] = longs[i];
@@ -135,7 +136,7 @@ class PretokenIds {
 
     // Appends the ids of a pre-token of any length, without the caches.
     void merge(std::string_view pretoken, IdBuffer& out) {
-        pretokens_.encode(pretoken, [&](std::span<const i32> ids) {
+        encoder_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) out.push(id);
         });
     }
@@ -157,7 +158,7 @@ class PretokenIds {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
 
-    void fetch_long(Batch& batch, u32 m, std::string_view pretoken) {
+    void prefetch_long(Batch& batch, u32 m, std::string_view pretoken) {
         batch.long_places[m] = long_.place_of(pretoken);
         long_.prefetch(batch.long_places[m]);
     }
@@ -179,7 +180,7 @@ class PretokenIds {
             fresh.entry.ids.set(std::array<i32, Packed::most>{whole}.data(), 1);
         } else {
             new_[n_new_] = batch.keys[m];
-            fresh_of_new_[n_new_++] = static_cast<u32>(n_fresh_);
+            fresh_index_[n_new_++] = static_cast<u32>(n_fresh_);
         }
         ++n_fresh_;
     }
@@ -188,7 +189,7 @@ class PretokenIds {
         merger_->merge(std::span(new_).first(n_new_), new_ids_);
         for (size_t k = 0; k < n_new_; ++k) {
             const ShortIds& merged = new_ids_[k];
-            fresh_[fresh_of_new_[k]].entry.ids.set(merged.ids, merged.count);
+            fresh_[fresh_index_[k]].entry.ids.set(merged.ids, merged.count);
             if (merged.count > Packed::most) put_elsewhere(new_[k].text(), merged);
         }
     }
@@ -206,7 +207,7 @@ class PretokenIds {
         const bool has_place = !key.is_short() || may_be_long(key);
         const u32 place = has_place ? batch.long_places[i] : long_.place_of(pretoken);
         if (const size_t count = long_.find(place, pretoken, out)) return out + count;
-        pretokens_.encode(pretoken, [&](std::span<const i32> ids) {
+        encoder_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) *out++ = static_cast<Id>(id);
         });
         return out;
@@ -219,7 +220,7 @@ class PretokenIds {
     static constexpr size_t most_medium = 256;
 
     const BpeModel* model_;
-    PretokenEncoder pretokens_;
+    PretokenEncoder encoder_;
     Cache short_;
     LongPretokenCache<Id> long_;
     PretokenLoops<Id> loops_ = fastest_loops();
@@ -227,12 +228,12 @@ class PretokenIds {
     Entry elsewhere_{};
     // The state of the batch between find() and keep().
     u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
-    size_t n_beside_ = 0, n_fresh_ = 0, n_new_ = 0;
-    u32 beside_[Batch::capacity];
+    size_t n_at_neighbour_ = 0, n_fresh_ = 0, n_new_ = 0;
+    u32 at_neighbour_[Batch::capacity];
     Fresh fresh_[Batch::capacity];
     std::array<u16, 1024> latest_{};    // index of the last new pre-token, by place in the cache
     PretokenKey new_[Batch::capacity];  // keys of those of fresh_ to merge
-    u32 fresh_of_new_[Batch::capacity];
+    u32 fresh_index_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
     std::string_view medium_[most_medium];  // long ones to merge
     u32 medium_pretokens_[most_medium];
