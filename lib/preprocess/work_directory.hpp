@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. It
 // outlives a run that was killed, and --resume continues with it; a run that ends removes it.
-//   lock                  created first and removed last: without it the directory belongs to the
-//   user run.json              what is built (run_description.hpp) part-I.K.*            tokens,
-//   lengths and documents of key number K (dataset_part.hpp) part-I.journal        how far part I
-//   was encoded (part_journal.hpp) key-K.bin .idx .json  the assembled outputs complete the outputs
-//   are assembled: what is left is to rename them ranks/                where ranks meet
-//   (cluster/file_rendezvous.hpp)
+//   lock                  created first, removed last: without it the directory is the user's
+//   run.json              description of the build (run_description.hpp)
+//   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
+//   part-I.journal        how far part I was encoded (part_journal.hpp)
+//   key-K.bin .idx .json  the assembled outputs
+//   complete              present when the outputs are assembled and need only be renamed
+//   ranks/                where ranks meet (cluster/file_rendezvous.hpp)
 // Any other file belongs to the user and is never removed.
 #pragma once
 
@@ -30,7 +31,7 @@ class WorkDirectory {
     std::string run_file() const { return file("run.json"); }
     std::string output_prefix(size_t key) const;          // PREFIX_KEY_document
     std::vector<std::string> output_prefixes() const;     // [keys]
-    std::string part_stem(i64 part, size_t key) const;    // of data::DatasetPart
+    std::string part_stem(i64 part, size_t key) const;    // the stem of a data::DatasetPart
     std::vector<std::string> part_stems(i64 part) const;  // [keys]
     std::string journal(i64 part) const;
     std::string assembled(size_t key, const char* suffix) const;  // suffix: ".bin", ".idx", ".json"

@@ -88,7 +88,7 @@ TEST_CASE("a part without requested samples may be empty") {
     CHECK(open_data(c).test.empty());
 }
 
-TEST_CASE("flags that do not fit the data are refused before anything is allocated") {
+TEST_CASE("flags that contradict the data are refused before anything is allocated") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     auto c = config(dir / "p");

@@ -266,7 +266,7 @@ TEST_CASE("a sequence beyond the tokens is an error of the file, not a failed ch
     const test::TempDir scratch;
     const std::string prefix = write_small(scratch, "a");
     std::string idx = io::read_file(idx_path(prefix));
-    put<i32>(idx, idx_header_bytes, 7);  // of 6 tokens in all
+    put<i32>(idx, idx_header_bytes, 7);  // the dataset has 6 tokens
     io::write_file(idx_path(prefix), idx, io::Overwrite::yes);
     const auto d = IndexedDataset::open(prefix);
     CHECK_THROWS_WITH(d.length(0), Contains("sequence 0 of 7 tokens exceeds the 6"));

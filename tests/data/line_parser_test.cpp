@@ -80,7 +80,7 @@ TEST_CASE("lines that json.loads refuses are errors with their byte") {
     CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
     CHECK(
         text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
-    // What nobody asked for need not be text.
+    // Only the values of the wanted keys must be text.
     CHECK(text_of(R"({"o":"\ud800","text":"a"})") == "a");
     CHECK(text_of(R"({"o":{"\udc00":["\ud800",1]},"\ud800":5,"text":"a"})") == "a");
     CHECK(text_of(R"({"text":"\ud800","text":"a"})") == "a");  // the last one wins
@@ -142,14 +142,14 @@ TEST_CASE("a file that changed after it was examined is an error") {
     }
 }
 
-TEST_CASE("the checksum of a compressed unit tells a bad line from corrupt data") {
+TEST_CASE("the checksum of a compressed unit distinguishes a bad line from corrupt data") {
     const test::TempDir scratch;
     const std::string path = scratch / "a.jsonl.gz";
     std::string lines;
     while (lines.size() < 5'000'000) lines += std::to_string(lines.size() * 7919) + "\n";
     const std::string member = test::gzip(lines);
     std::string flipped = member;
-    flipped[member.size() - 6] ^= 1;  // of the checksum
+    flipped[member.size() - 6] ^= 1;  // a byte of the checksum
     // Returns the error for a bad line in chunk 1, and the number of blocks that were read for it.
     const auto message = [&](const std::string& content, int* n_checks) {
         io::write_file(path, content, io::Overwrite::yes);
@@ -169,7 +169,7 @@ TEST_CASE("the checksum of a compressed unit tells a bad line from corrupt data"
     CHECK(n_checks >= 1);
     CHECK_THAT(message(flipped, &n_checks), Catch::Contains("corrupt"));
     CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), Catch::Contains("trunc"));
-    std::string rest;  // of which none is read
+    std::string rest;  // must not be read
     for (int i = 0; i < 5; ++i) rest += member;
     n_checks = 0;
     CHECK(message(member + rest + flipped, &n_checks) == "here: bad");

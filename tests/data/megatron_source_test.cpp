@@ -197,7 +197,7 @@ TEST_CASE("any number of threads finds the windows that Megatron's walk finds") 
     for (const int threads : {2, 3}) {
         CHECK(equal(MegatronIndex::build(range, 7, one.plan(), 1234, threads), one.index()));
     }
-    // Empty documents in front: the first sample begins with the first document all the same.
+    // Empty documents in front: the first sample still begins with the first document.
     const auto empty = source(dir / "e", {0, 0, 0, 0, 0, 30}, 4, 5);
     CHECK(empty.index().position[0] == 0);
 }
@@ -214,7 +214,7 @@ TEST_CASE("an index is built once and mapped afterwards") {
     set_log_sink([&](Severity, std::string_view text) { messages.emplace_back(text); });
     const auto get = [&](u32 seed) { return shared_index(cache, range, 7, plan, seed, 2); };
     CHECK(equal(get(1234), own));
-    CHECK(messages.size() == 1);  // says that it was made
+    CHECK(messages.size() == 1);  // the note that it was built
     CHECK(equal(get(1234), own));
     CHECK(messages.size() == 1);
     CHECK(io::list_directory(dir / "cache").size() == 1);

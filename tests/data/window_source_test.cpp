@@ -41,7 +41,8 @@ TEST_CASE("an epoch has each window once, and adjacent windows share one token")
                     REQUIRE(targets.insert(tokens[t]).second);
                 }
             }
-            // contiguous: what is left out lies at the two ends, less than one window
+            // The targets are contiguous: the omitted tokens, fewer than one window, are at the
+            // ends.
             CHECK(*targets.rbegin() - *targets.begin() + 1 == n * seq);
         }
     }

@@ -58,7 +58,7 @@ TEST_CASE("the error of a bad line gives file, line, byte, reason and remedy") {
     CHECK(error_of(OnBadLine::fail, Fault::encoding) == "a.jsonl:3:7: the reason");
 }
 
-TEST_CASE("skip warns of bad lines, except those whose ids are partly written") {
+TEST_CASE("skip warns of bad lines, and ends the run for a line with partly written ids") {
     CHECK(error_of(OnBadLine::skip, Fault::line).empty());
     CHECK(error_of(OnBadLine::skip, Fault::length).find("cut the text") != std::string::npos);
 }

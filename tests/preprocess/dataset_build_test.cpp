@@ -117,7 +117,7 @@ TEST_CASE("an input without a usable line is an error, one without lines an empt
     CHECK(data::IndexedDataset::open(f.options.output_prefix + "_text_document").n_tokens() == 0);
 }
 
-TEST_CASE("the shards of an input, one after the other, are the tokens of one run") {
+TEST_CASE("the concatenated shards of an input have the tokens of one run") {
     BuildFixture whole;
     whole.add_input("a.jsonl", test::json_lines(1000));
     whole.build();

@@ -21,7 +21,7 @@ MemoryBudget::Turn next() {
     return Turn::next;
 }
 
-// Runs `acquire` in a thread; tells whether it returns within 50 ms.
+// Runs `acquire` in a thread; returned() is whether it returns within 50 ms.
 class Attempt {
   public:
     template <typename Acquire>

@@ -86,7 +86,7 @@ TEST_CASE("a corrupt description is an error that names the remedy") {
     CHECK(error_of("{}").code == Exit::failure);
 }
 
-TEST_CASE("the origin of an output tells another run from the same run") {
+TEST_CASE("the origin of an output distinguishes another run from the same run") {
     Fixture f;
     const io::Json origin = origin_of(f.describe());
     CHECK(difference_of_origins(origin, origin).empty());

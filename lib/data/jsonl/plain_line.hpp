@@ -24,7 +24,7 @@ class PlainLineReader {
 
     // When `rest` begins with such a line: removes the line with its end from `rest` and returns
     // the text, valid until the next call. Else returns nullopt and changes nothing. `rest` must
-    // lie in a LineChunk: it is followed by LineChunk::padding zero bytes, and may be overwritten.
+    // be part of a LineChunk: LineChunk::padding zero bytes follow it, and it may be overwritten.
     std::optional<std::string_view> parse(std::string_view& rest);
 
   private:
