@@ -3,9 +3,8 @@
 #include "verbs.hpp"
 
 int main(int argc, char** argv) {
-    lm::cli::Options options(
-        "lm-estimate",
-        "what a training will need: parameters, memory, batches, disk, time; and when it is done");
+    lm::cli::Options options("lm-estimate",
+                             "estimate the parameters, memory, disk space and time of a training");
     lm::estimate::add_params_verb(options);
     lm::estimate::add_memory_verb(options);
     lm::estimate::add_batch_verb(options);

@@ -109,9 +109,10 @@ const Fields<ParallelFlags>& parallel_fields() {
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
-         .help = "what pipeline stages have in equal amounts: uniform or type:transformer, layers; "
-                 "type:transformer|embedding, layers with embedding and head as one each; "
-                 "parameters, parameters",
+         .help =
+             "quantity that all pipeline stages get equally: uniform or type:transformer, layers; "
+             "type:transformer|embedding, layers, where embedding and head count as one each; "
+             "parameters, elements of the tensors",
          .block = Block::parallel,
          .derived = true},
         {.option = "--sequence-parallel",

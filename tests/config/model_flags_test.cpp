@@ -151,10 +151,10 @@ TEST_CASE("overrides of a preset and derived values are noted") {
     CHECK(note_of("--model gpt2-124m --hidden-size 768 --init-method-std 0.02").empty());
     CHECK(note_of("--model gpt2-124m --hidden-size 384") ==
           "overridden: --hidden-size 384 instead of 768; "
-          "hence: --ffn-hidden-size 1536 instead of 3072, --kv-channels 32 instead of 64");
+          "derived: --ffn-hidden-size 1536 instead of 3072, --kv-channels 32 instead of 64");
     CHECK(note_of("--model gpt2-124m --seq-length 512", 300) ==
           "overridden: --seq-length 512 instead of 1024, --vocab-size 300 instead of 50257; "
-          "hence: --max-position-embeddings 512 instead of 1024");
+          "derived: --max-position-embeddings 512 instead of 1024");
     CHECK(note_of("--model gpt2-124m --no-bias-gelu-fusion --ffn-hidden-size 100") ==
           "overridden: --ffn-hidden-size 100 instead of 3072, --no-bias-gelu-fusion");
     CHECK(note_of("--model llama-7b --glu-activation geglu --num-query-groups 4 "
