@@ -389,7 +389,7 @@ expect 2 'nosuch: no such dataset' "$lm" verify nosuch
 mkdir somewhere
 expect 2 "'somewhere/' is a directory: add the start" "$lm" --input a.jsonl --output-prefix somewhere/
 expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
-expect 2 'gpt2: does not exist: tokenizers are read from files' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
+expect 2 'gpt2: does not exist: give a local file' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone
 expect 3 'somewhere/gone: is a link to a file that does not exist' "$lm" --input somewhere --output-prefix bad
 expect 2 'name it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document

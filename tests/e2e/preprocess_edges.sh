@@ -148,7 +148,7 @@ bad_line "there is no key 'text': --json-keys names the member that holds the te
 bad_line "there is no key 'text': --json-keys names" --on-bad-line replace
 printf '{"text":' > bad_line.jsonl
 bad_line 'not valid JSON: .*: --on-bad-line skip drops such lines'
-bad_line 'not valid JSON: .*: --on-bad-line replace mends characters only, skip drops the line' --on-bad-line replace
+bad_line 'not valid JSON: .*: --on-bad-line replace repairs characters only, skip drops the line' --on-bad-line replace
 for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
     echo '{"text":"a"}' | iconv -f UTF-8 -t $encoding > bad_line.jsonl
     bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: convert it to UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
