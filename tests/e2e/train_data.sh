@@ -39,7 +39,7 @@ run stages.log lm-train "${args[@]}" "${stages[@]}" --exit-iteration 5
 [ "$(sed -nE 's/.*curriculum seqlen: +([0-9]+) .*/\1/p' stages.log | tr '\n' ' ')" = "5 5 5 48 48 " ] || fail "fixed_discrete"
 run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
 [ "$(jq -c '[.iteration, ([.pieces[].tokens] | add)]' cut.json | tr '\n' ' ')" = "[3,6] [4,49] " ] || fail "a cut sample: $(cat cut.json)"
-expect 2 '--curriculum-total-steps: is needed' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
+expect 2 '--curriculum-total-steps: must be given' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
 expect 2 'min_difficulty 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
 
 # The same from a DeepSpeed configuration.
@@ -102,7 +102,7 @@ for flag in --position-embedding-type --hysteresis; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log || fail "the plan's architecture: $(cat quiet.log)"
-expect 2 '--loss-scale: 1e-40 leaves nothing' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
+expect 2 '--loss-scale: 1e-40 rounds gradients to 0' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
 expect 2 '--ffn-hidden-size: its default with --swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
 expect 2 '--layernorm-epsilon: must be from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
@@ -192,7 +192,7 @@ run built.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 run mapped.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 diff <(values own.log) <(values built.log) || fail "--data-cache-path: built: other samples"
 diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: other samples"
-[ "$(grep -c 'the order of the samples of data_text_document, .* made in' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
+[ "$(grep -c 'built the order of the samples of data_text_document, .* in ' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
 ! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 
