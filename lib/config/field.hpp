@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.hpp"
 #include "cli/options.hpp"
 #include "io/json.hpp"
 
@@ -36,7 +37,7 @@ struct Field {
                                 std::optional<double> Section::*, std::vector<i64> Section::*,
                                 std::vector<std::string> Section::*>;
 
-    std::string_view option;  // "--name" or "--name,--alias"; empty: of another table
+    std::string_view option;  // "--name" or "--name,--alias"; empty: declared by another table
     Member member;
     std::string_view metavar;
     std::string_view help;
@@ -44,7 +45,7 @@ struct Field {
     Block block = Block::none;  // none: neither printed nor compared
     std::string_view name;      // in JSON; empty: the option's name
     bool clears = false;        // the option sets a bool to false
-    // The JSON has a value that is derived from the member and from other fields.
+    // The JSON has a value that is derived from several fields: train/run_json.cpp computes it.
     bool derived = false;
     OnResume on_resume = OnResume::noted;
 
@@ -120,6 +121,17 @@ void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
             },
             field.member);
     }
+}
+
+// The same for a section that the configuration does not keep: every field of `block` is derived.
+template <typename Section>
+void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
+                      const io::OrderedJson& derived) {
+    for (const Field<Section>& field : fields) {
+        LM_CHECK(field.block != block || field.derived,
+                 fmt::format("expected a derived field, got {}", field.option));
+    }
+    add_json(json, block, fields, Section{}, derived);
 }
 
 }  // namespace lm::config

@@ -84,9 +84,8 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"step_sums", {2}, DType::fp64, once},         // the host reads it once a step
         // The output of attention or MLP before it is added to the residual stream.
         {"branch", {n, c}, x, full_recompute ? once : forward},
-        // The logits of a chunk of rows, and for each row its sum, target logit, maximum and
-        // maximum
-        // over this rank's vocabulary.
+        // The logits of a chunk of rows. row_stats has for each row the sum of exponentials, the
+        // target's logit, the maximum, and the maximum over this rank's vocabulary.
         {"logits", {chunk, v}, x, forward, head},
         {"row_stats", {4, chunk}, DType::fp32, forward, head},
         {"dresidual", {r, c}, x, backward},

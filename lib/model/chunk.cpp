@@ -87,8 +87,9 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
                         act.final_norm);
 }
 
-// A layer up to the MLP's activation. `branch` is added to the stream first. None: the
-// stream is in attention_norm.stream already, as a stage's input or kept for recomputation.
+// A layer up to the MLP's activation. `branch` is added to the residual stream first. An empty
+// `branch` means that attention_norm.stream has the stream already: it is a stage's input, or was
+// kept for recomputation.
 void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                              const View& branch) {
     const auto index = static_cast<size_t>(layer);
@@ -215,7 +216,8 @@ void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& a
 }
 
 // Gradients that backward only adds to begin a step at zero; GEMMs overwrite theirs in the first
-// micro-batch. A tied head has overwritten the word table's.
+// micro-batch. That includes the word table of a tied head, whose GEMM precedes the embedding's
+// backward pass.
 void GptChunk::zero_gradients(const Pass& pass) {
     if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
     for (const Layer& layer : layers_) {

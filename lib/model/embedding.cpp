@@ -4,8 +4,8 @@
 namespace lm::model {
 
 View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
-                        const View& unused) const {
-    if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, unused);
+                        const View& scratch_rows) const {
+    if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, scratch_rows);
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
     // The ranks' results are summed: one of them adds the positions.
@@ -23,7 +23,7 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
 // The words are normalized and the positions added after the norm, as in Megatron-DeepSpeed's
 // VocabParallelEmbedding with --embed-layernorm (BLOOM).
 View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations& act,
-                                   const View& unused) const {
+                                   const View& scratch_rows) const {
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
     // act.words has room for this rank's rows only: with sequence parallelism the words of all
@@ -40,9 +40,9 @@ View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations&
     device::embedding_forward(pass.context,
                               {.tokens = tensor.own_rows(pass.inputs.positions.flat()),
                                .table = weight_.position,
-                               .out = unused});
+                               .out = scratch_rows});
     device::residual_norm_forward(pass.context,
-                                  {.branch = unused, .residual = normed, .sum = normed});
+                                  {.branch = scratch_rows, .residual = normed, .sum = normed});
     return normed;
 }
 

@@ -28,8 +28,8 @@ class Embedding {
         : weight_(weights), grad_(gradients), norm_(weights.norm, gradients.norm) {}
 
     // Returns the branch that begins the residual stream, [R, C] compute, in scratch.branch.
-    // `unused`: [R, C] compute, memory that may be overwritten.
-    View forward(const Pass& pass, const EmbeddingActivations& act, const View& unused) const;
+    // `scratch_rows`: [R, C] compute, memory that may be overwritten.
+    View forward(const Pass& pass, const EmbeddingActivations& act, const View& scratch_rows) const;
     // Adds to the gradients of all parameters. dbranch: [R, C] compute.
     void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
 
@@ -40,7 +40,7 @@ class Embedding {
 
   private:
     View forward_normalized(const Pass& pass, const EmbeddingActivations& act,
-                            const View& unused) const;
+                            const View& scratch_rows) const;
 
     EmbeddingParams weight_, grad_;
     ResidualNorm norm_;

@@ -84,7 +84,8 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     const TensorParallel& tensor = pass.setup.tensor;
     const Scratch& scratch = pass.setup.scratch;
     const View all = tensor.gather(x, scratch.gathered);
-    // This rank's part of the sum that dx is; no branch is alive here, so its place serves.
+    // With rows divided over tensor ranks, dx is a sum over the ranks. This rank's addend is put
+    // into the buffer of `branch`, which is unused during the head's backward pass.
     const View dx = tensor.cuts_rows() ? scratch.branch : act.dx;
     bool accumulate = pass.accumulate;
     for (i64 begin = 0; begin < all[0];) {

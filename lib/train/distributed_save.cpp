@@ -32,7 +32,7 @@ std::string receive_text(comm::Group& group, int from) {
 }
 
 // Merges the parts of a block of ranks on its first rank. Returns an empty part on the others.
-ckpt::IndexPart gather(comm::Group& world, ckpt::IndexPart own) {
+ckpt::IndexPart merge_in_block(comm::Group& world, ckpt::IndexPart own) {
     const int leader = world.rank() / ranks_per_part * ranks_per_part;
     if (world.rank() != leader) {
         send_text(world, ckpt::index_text(own), leader);
@@ -47,8 +47,10 @@ ckpt::IndexPart gather(comm::Group& world, ckpt::IndexPart own) {
 }
 
 // Gathers the references of all index parts on rank 0, from the first rank of each block.
-std::vector<ckpt::IndexReference> gather(comm::Group& world, const ckpt::IndexReference& own) {
+std::vector<ckpt::IndexReference> gather_references(comm::Group& world,
+                                                    const ckpt::IndexReference& own) {
     if (world.rank() % ranks_per_part != 0) return {};
+    // A message of fixed size: the digest is text of at most 63 characters, padded with zeros.
     struct Reference {
         std::array<char, 64> digest;
         i64 first_tensor;
@@ -83,13 +85,13 @@ ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
     temporary = parallel::broadcast_text(world, temporary);
     ckpt::IndexPart part;
     together(world, [&] { part = ckpt::write_pieces(temporary, info, world.rank(), pieces); });
-    part = gather(world, std::move(part));
+    part = merge_in_block(world, std::move(part));
     ckpt::IndexReference own;
     together(world, [&] {
         const bool leads = world.rank() % ranks_per_part == 0;
         if (leads) own = ckpt::write_index(temporary, info, part);
     });
-    const std::vector<ckpt::IndexReference> parts = gather(world, own);
+    const std::vector<ckpt::IndexReference> parts = gather_references(world, own);
     ckpt::SaveResult result;
     together(world, [&] {
         if (is_rank0) result = ckpt::commit_save(generation, info, parts);

@@ -140,26 +140,29 @@ OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& 
     const auto add = [&]<typename S>(const config::Fields<S>& fields, const S& section) {
         config::add_json(json, block, fields, section, values);
     };
+    const auto add_derived = [&]<typename S>(const config::Fields<S>& fields) {
+        config::add_derived_json(json, block, fields, values);
+    };
     add(config::validation_fields(), config.validation);
     add(config::checkpoint_fields(), config.checkpoints);
     add(config::logging_fields(), config.logging);
     add(config::action_fields(), config.action);
-    add(config::parallel_fields(), {});
-    add(config::data_parallel_fields(), {});
-    add(config::recompute_fields(), {});
-    add(config::schedule_fields(), {});
-    add(config::curriculum_fields(), {});
+    add_derived(config::parallel_fields());
+    add_derived(config::data_parallel_fields());
+    add_derived(config::recompute_fields());
+    add_derived(config::schedule_fields());
+    add_derived(config::curriculum_fields());
     add(config::stopping_fields(), config.stopping);
     add(config::optimizer_fields(), config.trainer.adamw);
-    add(config::initial_fields(), {});
-    add(config::data_fields(), {});
-    add(config::document_fields(), {});
-    add(config::precision_fields(), {});
+    add_derived(config::initial_fields());
+    add_derived(config::data_fields());
+    add_derived(config::document_fields());
+    add_derived(config::precision_fields());
     // Only fp16 scales the loss.
     if (config.trainer.precision.weights == DType::fp16) {
         add(config::loss_scale_fields(), config.trainer.loss_scale);
     }
-    add(config::device_fields(), {});
+    add_derived(config::device_fields());
     return json;
 }
 

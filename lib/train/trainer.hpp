@@ -3,8 +3,9 @@
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
 // once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls, so a rank that gives up aborts the groups
-// (parallel::or_abort) before its trainer is destroyed.
+// Operations may be pending between two calls. Ranks that are threads of one process therefore
+// abort their groups (parallel::or_abort) before a trainer is destroyed by an exception; a rank
+// that is a process ends its whole job (comm/launch.hpp).
 #pragma once
 
 #include <array>

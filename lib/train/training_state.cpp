@@ -190,7 +190,8 @@ void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKi
 }
 
 void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
-    // fp32 weights are the masters of a checkpoint with 16-bit weights.
+    // A training in fp32 has no masters: its weights are the checkpoint's masters, where a 16-bit
+    // training saved them. Checkpoint::load reads the weights where there are none.
     load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,
                gathered_weights(), {0, map_.layout().n_elements});
     for_masters([&](const Range& range, const device::View& masters) {

@@ -114,11 +114,11 @@ struct Loader::State {
 
     std::mutex mutex;
     std::condition_variable changed;
-    // Chunk numbers count micro-batches since the last seek.
-    i64 base = 0;        // first sample of chunk 0
-    i64 n_taken = 0;     // chunks that next() has returned
-    i64 n_filled = 0;    // chunks that are filled
-    i64 generation = 0;  // counts seeks: a chunk filled for an older one is dropped
+    // Micro-batches are numbered from 0 since the last seek.
+    i64 base = 0;      // first sample of micro-batch 0
+    i64 n_taken = 0;   // micro-batches that next() has returned
+    i64 n_filled = 0;  // micro-batches that are filled
+    i64 n_seeks = 0;   // a micro-batch filled for an earlier seek is dropped
     bool stop = false;
     std::thread thread;
 
@@ -144,13 +144,13 @@ struct Loader::State {
         while (true) {
             changed.wait(lock, [&] { return stop || has_room(); });
             if (stop) return;
-            const i64 mine = generation;
+            const i64 mine = n_seeks;
             Slot& into = slot(n_filled);
             const i64 sample = first_sample(base, n_filled);
             lock.unlock();
             fill(into, sample);
             lock.lock();
-            if (mine == generation) ++n_filled;
+            if (mine == n_seeks) ++n_filled;
             changed.notify_all();
         }
     }
@@ -212,7 +212,7 @@ void Loader::seek(i64 sample) {
     state_->base = sample;
     state_->n_taken = 0;
     state_->n_filled = 0;
-    ++state_->generation;
+    ++state_->n_seeks;
     state_->changed.notify_all();
 }
 
