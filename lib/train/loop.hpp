@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop around Trainer::step: data, logs, saves, validation and stopping. What to do
-// when is decided by the pure functions of train/rules.hpp. All ranks decide alike, because their
-// state is the same and loop_state() combines signals, files and time of all ranks.
+// when is decided by the pure functions of train/loop_rules.hpp. All ranks decide alike, because
+// their state is the same and loop_state() combines signals, files and time of all ranks.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 #include "comm/group.hpp"
 #include "train/batch_source.hpp"
 #include "train/evaluation.hpp"
+#include "train/loop_rules.hpp"
 #include "train/resume.hpp"
-#include "train/rules.hpp"
 #include "train/run_config.hpp"
 #include "train/trainer.hpp"
 #include "train/training_log.hpp"

@@ -11,7 +11,7 @@
 #include "cost/nccl.hpp"
 #include "optim/schedule_summary.hpp"
 #include "train/layout_text.hpp"
-#include "train/rules.hpp"
+#include "train/loop_rules.hpp"
 
 namespace lm::train {
 namespace {

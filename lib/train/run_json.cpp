@@ -2,7 +2,7 @@
 #include "train/run_json.hpp"
 
 #include "ckpt/model_json.hpp"
-#include "train/rules.hpp"
+#include "train/loop_rules.hpp"
 
 namespace lm::train {
 namespace {

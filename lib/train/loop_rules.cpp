@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/rules.hpp"
+#include "train/loop_rules.hpp"
 
 #include <fmt/format.h>
 
