@@ -140,7 +140,7 @@ expect 3 'product-.*: does not hold the choice for ".*": remove it' lm-train "${
 train tf32.log gpt2 cuda --train-iters 3 --allow-tf32
 close tf32.log <(grep -E '^ iteration' gpt2-fp32-cpu.log | head -n 3) 2e-2 || fail "TF32: other losses"
 train ignored.log gpt2 cpu --train-iters 1 --allow-tf32 --autotune none
-grep -q 'note: --allow-tf32: ignored: for a GPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
+grep -q 'note: --allow-tf32: ignored: this run computes on the CPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
 [ ! -e none ] || fail "--autotune on a CPU makes a directory"
 
 # ---- Attention by cuDNN, here a fake: a checkpoint records it, and a resume with another backend prints a note ----
