@@ -27,9 +27,10 @@ struct MicroBatch {
 // and is not counted. The stage with the head computes the product with the output projection too.
 double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                        const StepBatch& batch, const GpuNode& gpu, double n_layers, bool has_head) {
-    const bool again = parallel.recompute.granularity == Recompute::Granularity::full;
-    const double layers = iteration_flops(model, 0, batch.micro_batch, batch.seq_length, again) *
-                          n_layers / as_double(model.n_layers);
+    const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
+    const double layers =
+        iteration_flops(model, 0, batch.micro_batch, batch.seq_length, recompute) * n_layers /
+        as_double(model.n_layers);
     const double rows = as_double(batch.micro_batch) * as_double(batch.seq_length);
     const double head =
         has_head ? 6 * rows * as_double(model.hidden) * as_double(padded_vocab(model, parallel))
@@ -42,11 +43,11 @@ double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
 // 4.2.2). A ring of n ranks moves 2 (n - 1) / n times the bytes.
 double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                       const StepBatch& batch, const GpuNode& gpu, double n_layers) {
-    const bool again = parallel.recompute.granularity == Recompute::Granularity::full;
+    const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
     const double n = as_double(parallel.tp);
     const double bytes = as_double(batch.micro_batch) * as_double(batch.seq_length) *
                          as_double(model.hidden) * as_double(batch.element_bytes);
-    const double n_passes = again ? 3 : 2;
+    const double n_passes = recompute ? 3 : 2;
     return n_passes * 2 * n_layers * 2 * (n - 1) / n * bytes / gpu.node_bytes_per_s;
 }
 

@@ -36,8 +36,8 @@ Live life_of(Lifetime lifetime) {
     return {lifetime != Lifetime::backward, lifetime != Lifetime::forward};
 }
 
-bool made_again(const Recompute& recompute, const PlacedActivation& a, const ActivationSpec& spec,
-                i64 n_layers) {
+bool is_recomputed(const Recompute& recompute, const PlacedActivation& a,
+                   const ActivationSpec& spec, i64 n_layers) {
     if (a.layer < 0) return false;
     if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap;
     const LayerGroup group = recompute_group(recompute, n_layers, a.layer);
@@ -57,7 +57,7 @@ void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
     const auto turns = [&](const PlacedActivation& a) {
         if (a.chunk < 0) return false;
         const ModelPart& part = stage.chunks[static_cast<size_t>(a.chunk)].part;
-        return made_again(parallel.recompute, a, specs.at(a.name), part.n_layers());
+        return is_recomputed(parallel.recompute, a, specs.at(a.name), part.n_layers());
     };
     const auto take_turns = [&](const PlacedActivation& a, const PlacedActivation& b) {
         if (!turns(a) || !turns(b)) return false;
