@@ -239,7 +239,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
         const std::string problem =
             run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread);
         if (problem.empty()) return cudaSuccess;
-        const bool address = problem.find("touches") != std::string::npos;
+        const bool address = problem.find("accesses") != std::string::npos;
         return device_lost(address ? cudaErrorIllegalAddress : cudaErrorLaunchFailure,
                            problem.c_str());
     });
