@@ -214,7 +214,8 @@ TEST_CASE("a staged load stores the elements of a load, in any range") {
     const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 2};
     save_grid(claim(scratch.path()), config, parallel, 3, 1);
     const Checkpoint checkpoint = open(scratch.path());
-    const Buffers buffers(config, parallel, 1, 1);
+    // Tensor rank 0: with this vocabulary the embedding of rank 1 is padding only.
+    const Buffers buffers(config, parallel, 0, 1);
     const i64 n = buffers.layout.n_elements;
     for (const auto& [begin, end] : {std::pair{i64{0}, n}, {i64{5}, n / 3}, {n / 3, n - 7}}) {
         INFO(begin << " to " << end);
