@@ -36,7 +36,8 @@ struct Destination {
     bool names_step = false;  // DST is the path of the step
 };
 
-// DST is the step itself when it has the name of one; otherwise it is a directory of steps.
+// Decides what DST means: the step itself when it has the name of a step, otherwise a directory of
+// steps.
 Destination destination_of(std::string to, i64 iteration) {
     while (to.size() > 1 && to.ends_with('/')) to.pop_back();
     const std::string name = ckpt::step_name(iteration);
@@ -60,7 +61,8 @@ void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
               human_size(needed), human_size(available));
 }
 
-// A copy often becomes a directory to load from: `latest` names its newest step.
+// Makes `latest` name the copy unless it names a newer step: the directory is often loaded from
+// later.
 void update_latest(const Destination& to, i64 iteration) {
     if (to.names_step) return;
     const bool has_one = io::exists(fmt::format("{}/{}", to.directory, ckpt::latest_file));

@@ -38,7 +38,7 @@ std::vector<i64> parse_steps(const std::string& text) {
     return steps;
 }
 
-// Returns the complete steps. Incomplete ones match no rule and are kept: the user decides about
+// Returns the complete steps. Incomplete steps match no rule and are kept: the user decides about
 // them.
 std::vector<i64> complete_steps(const std::string& directory) {
     std::vector<i64> complete;
@@ -53,7 +53,8 @@ std::vector<i64> complete_steps(const std::string& directory) {
     return complete;
 }
 
-// A mistyped step would remove the step that was meant.
+// Refuses to keep a step that does not exist: with a typing error, the step that was meant would be
+// removed.
 void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
                  const std::vector<i64>& complete) {
     for (const i64 step : policy.steps) {

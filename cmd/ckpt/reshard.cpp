@@ -21,7 +21,7 @@ namespace {
 struct Args {
     std::string path;
     std::string out;
-    config::ParallelFlags parallel;  // only tensor and pipeline are used
+    config::ParallelFlags parallel;  // only tensor and pipeline parallel sizes are used
     bool force = false;
     bool quiet = false;
 };

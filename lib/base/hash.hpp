@@ -15,12 +15,12 @@ namespace lm {
 
 u64 hash64(std::string_view bytes);
 
-// Returns the digest of `bytes` as files hold it: "xxh3:" and the 32 hexadecimal digits of XXH3-128
-// in canonical (big-endian) order.
+// Returns the digest of `bytes` in the form that files hold: "xxh3:" and the 32 hexadecimal digits
+// of XXH3-128 in canonical (big-endian) order.
 std::string digest(std::span<const std::byte> bytes);
 std::string digest(std::string_view bytes);
 
-// Computes the same digest over bytes that arrive in several updates.
+// Computes digest() of bytes that arrive in several updates.
 class Digester {
   public:
     Digester();
@@ -38,8 +38,9 @@ class Digester {
     std::unique_ptr<State> state_;
 };
 
-// Computes the digest of a large file, which several processes can compute together: "xxh3-64m:"
-// and the XXH3-128 over the digests (as text, as digest() returns them) of its blocks of 64 MiB.
+// Computes the digest of a large file, which several processes can compute together. It is
+// "xxh3-64m:" and the XXH3-128 of the digests (as text, as digest() returns them) of the blocks of
+// 64 MiB.
 class BlockDigester {
   public:
     static constexpr i64 block_bytes = i64{64} << 20;
@@ -49,12 +50,12 @@ class BlockDigester {
     // the number of bytes.
     std::string finish() const;
     i64 n_bytes() const { return n_bytes_; }  // added so far
-    // Returns the same digest from the digests of the blocks, in their order.
+    // Returns the digest of a whole file from the digests of its blocks, in their order.
     static std::string combine(const std::vector<std::string>& blocks);
 
   private:
-    Digester blocks_;  // over the digests of the complete blocks
-    Digester block_;   // over the bytes of the incomplete last block
+    Digester blocks_;  // digests the digests of the complete blocks
+    Digester block_;   // digests the bytes of the incomplete last block
     i64 n_bytes_ = 0;
 };
 

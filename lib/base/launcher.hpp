@@ -33,8 +33,8 @@ struct Launched {
     bool in_slurm_step = false;
 };
 
-// Returns the rank under the first launcher of `among` whose variables are set. A batch script
-// itself, outside srun, is a single process. Throws Error(usage) naming a variable with an invalid
+// Returns the rank under the first launcher of `among` whose variables are set. A batch script that
+// srun did not start is a single process. Throws Error(usage) naming a variable with an invalid
 // value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
@@ -45,19 +45,20 @@ std::optional<i64> rank_on_host(const Environment& get = environment_of_process)
 // Returns the id of the Slurm job, for messages; empty outside of Slurm.
 std::string slurm_job(const Environment& get = environment_of_process);
 
-// Returns a key that is equal in all processes of one launch and, but for hash collisions, differs
-// between launches.
+// Returns a key of this launch. It is equal in all processes of the launch; another launch has
+// another key, except for hash collisions.
 std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.
 struct MeetingPoint {
     std::string host;   // address of rank 0: a name, or IPv4 or IPv6
-    int port = 0;       // on which rank 0 listens
-    std::string token;  // equal for all ranks of a job; connections with another are refused
+    int port = 0;       // port on which rank 0 listens
+    std::string token;  // equal for all ranks of a job; connections with another token are refused
 };
 // Returns the address from MASTER_ADDR and MASTER_PORT. Under srun the defaults are the first host
-// of the step's node list and a port computed from the job id. The token is LM_RENDEZVOUS_TOKEN, by
-// default made from the job id. Throws Error(usage) naming a variable that is missing or invalid.
+// of the step's node list and a port computed from the job id. The token is LM_RENDEZVOUS_TOKEN; by
+// default it is computed from the job id. Throws Error(usage) naming a variable that is missing or
+// invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes and warnings for users. The library prints nothing itself: a program installs a sink
-// (cli::run_main does), a test may install its own; without a sink, messages are dropped.
+// Notes and warnings for users. The library itself prints nothing: a program installs a sink
+// (cli::run_main does), and a test may install its own. Without a sink, messages are dropped.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ void set_log_sink(LogSink sink);
 // Passes `message` to the sink. Thread-safe: one call of the sink at a time.
 void log_message(Severity severity, std::string_view message);
 
-// Logs "object: text", for the information of the user.
+// Logs "object: text" as a note to the user.
 template <typename... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
     log_message(Severity::note, fmt::format(format, std::forward<Args>(args)...));

@@ -12,9 +12,9 @@ std::string host_name();
 enum class Vectors { none, avx2, avx512 };
 
 // Returns whether kernels may use `vectors`; callers also check that the processor has them. The
-// environment variable LM_PROCESSOR (`avx2` or `portable`) limits the choice: the tests run the
-// code for other processors with it, and results are compared with it when one is suspected. Any
-// other value is Error(usage).
+// environment variable LM_PROCESSOR (`avx2` or `portable`) limits the choice. Tests set it to run
+// the code for other processors; set it to compare results when a kernel may be wrong. Throws
+// Error(usage) when it has another value.
 bool may_use(Vectors vectors);
 
 }  // namespace lm

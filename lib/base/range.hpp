@@ -16,7 +16,7 @@ struct Range {
     friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Returns the elements that both lists hold. Adjacent ranges are not joined.
+// Returns the ranges of the elements that are in both lists. Does not join adjacent ranges.
 inline std::vector<Range> intersection(const std::vector<Range>& a, const std::vector<Range>& b) {
     std::vector<Range> common;
     for (size_t i = 0, j = 0; i < a.size() && j < b.size(); ++(a[i].end < b[j].end ? i : j)) {
@@ -26,7 +26,8 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
     return common;
 }
 
-// Appends `range`, which starts at or after the end of the last one; joins the two when adjacent.
+// Appends `range`, which starts at or after the end of the last range. Joins the two when they are
+// adjacent.
 inline void append(std::vector<Range>& ranges, const Range& range) {
     if (!ranges.empty() && ranges.back().end == range.begin) {
         ranges.back().end = range.end;

@@ -36,8 +36,8 @@ u64 mix(u64 a, u64 b);
 // Returns the key of a named random stream of a run. `name` is a tensor name or a purpose.
 u64 stream_key(u64 seed, std::string_view name);
 
-// Returns standard normal number `index` of the stream `key`. Box-Muller in double precision;
-// numbers 2k and 2k+1 are one pair.
+// Returns number `index` of the stream `key`, normally distributed with mean 0 and variance 1
+// (Box-Muller in double precision). Numbers 2k and 2k+1 are computed as one pair.
 double normal(u64 key, u64 index);
 
 // Returns number `index` of the stream `key`, uniform in [0, 1) with 53 random bits.

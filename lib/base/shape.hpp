@@ -12,8 +12,8 @@
 
 namespace lm {
 
-// Returns a * b; throws Error(usage) when the product does not fit 64 bits. Every product of sizes
-// goes through here.
+// Returns a * b. Throws Error(usage) when the product does not fit 64 bits. Use it for every
+// product of sizes.
 i64 checked_mul(i64 a, i64 b);
 
 class Shape {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool of a rank. The shape of the data alone decides how work is cut into tasks, never
-// the number of threads; threads pick tasks dynamically. So any --threads gives the same bits.
+// The thread pool of a rank. Only the shape of the data decides how work is cut into tasks, never
+// the number of threads, so results have the same bits with any --threads. Threads pick tasks
+// dynamically.
 #pragma once
 
 #include <atomic>
@@ -72,11 +73,11 @@ class ThreadPool {
     std::exception_ptr error_;
 };
 
-// Throws Error(failure) for a thread that the system refused to create with `error` (an errno). The
-// message names the limits that may be the cause.
+// Throws Error(failure): the system could not create a thread; `error` is the errno. The message
+// names the limits that may be the cause.
 [[noreturn]] void no_thread(int error);
 
-// Starts a thread that runs `body`; throws as no_thread() does.
+// Starts a thread that runs `body`. Calls no_thread() when the system cannot create it.
 template <typename Body>
 std::thread start_thread(Body&& body) {
     try {

@@ -60,7 +60,7 @@ constexpr auto size_units = std::to_array<Unit>({
     {"PB", power(kilo, 5)},
 });
 
-// In milliseconds, so that every factor is whole.
+// Durations count milliseconds, so that every factor is whole.
 constexpr auto time_units = std::to_array<Unit>({
     {"ms", 1},
     {"", 1000},

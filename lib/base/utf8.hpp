@@ -21,15 +21,15 @@ inline bool is_valid_utf8(std::string_view bytes) {
 }
 
 struct DecodedChar {
-    u32 code_point;  // U+FFFD when not valid
-    int length;      // bytes consumed: the whole character, or the maximal subpart of a broken one
+    u32 code_point;  // U+FFFD when the sequence is not valid
+    int length;      // bytes consumed: the character, or the maximal invalid subpart
     bool valid;
 };
 // Decodes the sequence at bytes[0]; `bytes` is not empty.
 DecodedChar decode_utf8(std::string_view bytes);
 
 void append_utf8(std::string& out, u32 code_point);
-// Appends `bytes` with invalid sequences replaced. Returns the number of replacements.
+// Appends `bytes` to `out`, with invalid sequences replaced. Returns the number of replacements.
 i64 append_utf8_lossy(std::string& out, std::string_view bytes);
 
 }  // namespace lm

@@ -70,18 +70,19 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
     parts.resize(manifest.index.size());  // never resized again: `slices` points into it
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
-        // Round robin, so that the files of all writers are spread over the ranks that open the
-        // step.
+        // Parts are assigned round robin, so that the files of all writers are spread over the
+        // ranks that open the step.
         if (static_cast<i64>(at) % share.count != share.index) continue;
         open_part(at);
         for (const DataFile& data : parts[at].files) open_file(data.name);
         for (const Slice& slice : parts[at].slices) entry_of(slice);
     }
-    // A share sees only some slices: then load() detects missing elements.
+    // A share contains only some slices, so load() detects missing elements instead.
     if (share.count == 1) check_totals();
 }
 
-// The number in the name of a step must be its iteration: `latest`, prune and resume use the name.
+// Checks that the number in the name of a step is its iteration: `latest`, prune and resume use the
+// name.
 void Checkpoint::State::check_name() const {
     const i64 step = step_from_name(path.substr(path.rfind('/') + 1));
     const i64 iteration = manifest.counters.iteration;
@@ -99,7 +100,7 @@ void Checkpoint::State::open_part(size_t at) {
         run_error(file, "does not match its digest in {}: corrupt or edited: use another step",
                   manifest_file);
     }
-    // Verified before it is parsed: file names and sizes in it are used below.
+    // The part is verified before it is parsed: file names and sizes in it are used below.
     parts[at] = parse_index(text, file);
     open_parts[at] = true;
     for (const DataFile& data : parts[at].files) {
@@ -180,7 +181,8 @@ std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor
     return found->second;
 }
 
-// Checks that every tensor has all its elements, for every kind of which the checkpoint has slices.
+// Checks, for every kind of which the checkpoint has slices, that every tensor has all its
+// elements.
 void Checkpoint::State::check_totals() const {
     std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);
@@ -273,7 +275,8 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
     // when the number of copied elements is right.
     i64 n_copied = 0;
     for (const Slice* slice : state_->slices_of(tensor, kind)) {
-        const std::byte* from = nullptr;  // verified at the first common run: most slices have none
+        const std::byte* from =
+            nullptr;  // set and verified at the first common run, since most slices have none
         for_each_common_run({slice->box, slice->flat_begin, slice->flat_end}, wanted,
                             [&](i64 at_slice, i64 at_target, i64 n) {
                                 if (from == nullptr) {

@@ -17,7 +17,7 @@
 
 namespace lm::ckpt {
 
-// The part of a step that open() reads and checks. Where `count` ranks open the same step, rank
+// The part of a step that open() reads and checks, where `count` ranks open the same step. Rank
 // number `index` checks every count-th index part, starting with part number `index`.
 struct Share {
     i64 index = 0;
@@ -36,8 +36,9 @@ class Checkpoint {
     // Opens the global_stepN directory `path` without reading tensor data. Throws Error(failure)
     // unless it is complete: manifest and index parts match their digests, every data file has its
     // size and header, and the number in the directory's name is the iteration of the manifest.
-    // With a share it opens the index parts and files of the share only; a load opens and checks
-    // the others when it needs them, so that the ranks of a large job do not all open all files.
+    // With a share, open() opens only the index parts and files of the share. load() opens and
+    // checks other parts when it needs them, so that the ranks of a large job do not all open all
+    // files.
     static Checkpoint open(const std::string& path, const Share& share = {});
 
     const std::string& path() const;
@@ -63,16 +64,18 @@ class Checkpoint {
     // when the tensor is missing or not fully covered, DamageError when a slice fails its checksum.
     void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
-    // Reads the flat buffer of a rank, as pieces_of() (flat.hpp) saved it, or its elements [begin,
-    // end) into data[0], data[1], ... Padded rows and gaps are not written. Throws Error(usage)
-    // naming both shapes when a tensor of the table is missing or has another shape.
+    // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
+    // data[1], ... The buffer has the layout of pieces_of() (flat.hpp). Padded rows and gaps are
+    // not written. Throws Error(usage) naming both shapes when a tensor of the table is missing or
+    // has another shape.
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
 
-    // The same for a buffer that the host cannot write: calls `store` with the elements
-    // [begin, end) of the buffer, in host memory until it returns, a bounded number at a time.
+    // Reads a flat buffer that the host cannot write. Calls `store` with the elements [begin, end)
+    // of the buffer, a bounded number at a time. `elements` is host memory that is valid until
+    // `store` returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;

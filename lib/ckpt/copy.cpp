@@ -20,7 +20,7 @@ namespace {
 constexpr i64 chunk_bytes = i64{8} << 20;
 constexpr std::string_view lock_name = "lock";
 
-// Digests the bytes of a file region by region and counts the regions that match.
+// Computes the digests of a file's regions and counts the regions that match.
 class RegionCheck {
   public:
     // Starts at region `at`.
@@ -58,8 +58,8 @@ class RegionCheck {
     Digester digester_;
 };
 
-// Limits the rate of a copy by sleeping. Time lost elsewhere (at most one second of it) is not made
-// up.
+// Limits the rate of a copy by sleeping. A copy that was delayed elsewhere catches up at most one
+// second.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
@@ -106,7 +106,7 @@ class Copier {
             io::write_file(in(name), text, io::Overwrite::yes);
         }
         remove_others();
-        // Every file is durable by now; this makes their names durable, before the rename shows
+        // Every file is durable now. This makes the file names durable before the rename publishes
         // them.
         io::checked::fsync_path(temporary_);
         publish();
@@ -125,7 +125,7 @@ class Copier {
 
     void copy_file(const CopyFile& file) {
         const std::string source_path = plan_.from + "/" + file.name;
-        // Kept regions are not read from the source again: their digest is that of the manifest.
+        // Kept regions are not read from the source again: their digest is the one in the manifest.
         const io::Fd source = io::open_read(source_path);
         auto out = io::AppendFile::open(in(file.name), io::ReadAgain::no);
         RegionCheck check(file, keep_good(file, out));
@@ -134,8 +134,8 @@ class Copier {
             chunk.resize(static_cast<size_t>(std::min(pace_.chunk(), file.size() - at)));
             io::read_exact(source, source_path, chunk, at);
             check.update(chunk);
-            // Checked before the chunk is written, so that a region on the other side is complete
-            // and valid or shorter than its end.
+            // The region is checked before its last bytes are written. So every region of the copy
+            // is either valid or shorter than its full size.
             if (check.bad()) throw_damage(source_path, check.current());
             out.write(chunk);
             result_.n_copied += static_cast<i64>(chunk.size());
@@ -171,7 +171,7 @@ class Copier {
         if (options_.progress) options_.progress(result_.n_kept + result_.n_copied);
     }
 
-    // Removes the lock, and files of an earlier copy that are not part of this one.
+    // Removes the lock, and files of an earlier copy that do not belong to this one.
     void remove_others() const {
         std::set<std::string> wanted;
         for (const CopyFile& file : plan_.files) wanted.insert(file.name);

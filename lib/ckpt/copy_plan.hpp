@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a copy of a step consists of: files with the digests of their regions, and documents.
+// The content of a copy of a step: files with the digests of their regions, and documents.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lm::ckpt {
 
-// A file to copy. Its regions are adjacent and have a digest each.
+// A file to copy. It consists of adjacent regions, each with a digest.
 struct CopyFile {
     struct Region {
         i64 end = 0;  // offset; the region starts at the end of the previous one
@@ -29,13 +29,13 @@ struct CopyPlan {
     i64 n_bytes() const;                                         // total size of the data files
 };
 
-// Returns the plan of a copy. With `weights_only` it has no masters and moments, and index and
-// manifest do not list them. Throws Error(failure) when the data files and the index contradict
-// each other.
+// Returns the plan of a copy. With `weights_only` the copy has no masters and moments, and its
+// index and manifest do not list them. Throws Error(failure) when the data files and the index
+// contradict each other.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
-// Returns whether the step at `path` is what the plan would create: its manifest, which holds the
-// digests of all other files, is the same.
+// Returns whether the step at `path` equals the step that the plan would create. Compares the
+// manifests, which hold the digests of all other files.
 bool is_copied(const CopyPlan& plan, const std::string& path);
 
 }  // namespace lm::ckpt

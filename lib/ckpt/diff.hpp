@@ -23,7 +23,7 @@ struct TensorDifference {
     bool equal() const { return only.empty() && n_different == 0; }
 };
 
-// Compares every tensor of `a` or `b` for each of `kinds` that one of them has, and passes the
+// Compares every tensor of `a` or `b`, in each of `kinds` that at least one of them has. Passes the
 // results to `report` in the order of the tensor table of `a`. fp32 weights count as their own
 // masters. Reads 4 Mi elements at a time.
 void diff(const Checkpoint& a, const Checkpoint& b, std::span<const SliceKind> kinds,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flat buffer of a rank (spec::RankLayout) and the tensors in it: which elements of a local
-// tensor are in the range [begin, end) of the buffer. Padding exists only at the end of dimension
-// 0, so the elements of a tensor's box come first and without gaps.
+// Finds the elements of a rank's local tensors in a range [begin, end) of its flat buffer
+// (spec::RankLayout). Padding exists only at the end of dimension 0, so the elements of a tensor's
+// box come first and without gaps.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace lm::ckpt {
 struct FlatPart {
     i64 flat_begin = 0;  // elements [flat_begin, flat_end) of the box in row-major order
     i64 flat_end = 0;
-    i64 buffer_offset = 0;  // elements from `begin` of the buffer to the first element
+    i64 buffer_offset = 0;  // offset of the first element from `begin` of the range
     bool empty() const { return flat_begin >= flat_end; }
 };
 
@@ -33,8 +33,8 @@ inline FlatPart part_in(const spec::LocalTensor& local, i64 begin, i64 end) {
     return {low - local.offset, high - local.offset, low - begin};
 }
 
-// Returns the pieces of the elements [begin, end) of a rank's flat buffer; element `begin` is
-// data[0]. Without a range: the whole buffer.
+// Returns the pieces that make up the elements [begin, end) of a rank's flat buffer (by default
+// all). data[0] is element `begin`.
 std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data);
 std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,

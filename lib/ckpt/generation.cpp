@@ -69,7 +69,8 @@ i64 generation_of_temporary(std::string_view name) {
 }
 
 // Renames before removing: the writer of `path` may still run and rename it to its final name. That
-// rename publishes either the complete directory or fails, never a half-removed one.
+// rename then either publishes the complete directory or fails; it never publishes a half-removed
+// one.
 void remove_aside(const std::string& path, const std::string& aside) {
     try {
         io::checked::rename(path, aside);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fencing of a checkpoint directory. Each start of a run claims the next generation number by
 // creating DIR/generation-N exclusively (O_EXCL). A run with an older number must not write any
-// more, so that ranks of a node that lost the network cannot write into the run that replaced
-// theirs.
+// more: ranks of a node that lost the network must not write into the run that replaced them.
 //
 // The number is checked before a save begins and again right before its rename (save.hpp). Between
 // that check and the rename a newer run may still claim the directory. That is safe: the rename
@@ -25,7 +24,7 @@ struct Generation {
 // directories of older generations, with a note for each.
 Generation claim(const std::string& directory);
 
-// Throws Error(self_stopped) naming the newer run if there is one.
+// Throws Error(self_stopped) naming the newer run, if there is one.
 void check_not_superseded(const Generation& generation);
 
 }  // namespace lm::ckpt

@@ -37,7 +37,7 @@ inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common)
 }
 
 // Calls f(offset_a, offset_b, n) for every run of n elements that is contiguous in both regions.
-// The offsets count elements from the first stored one of a and of b, and ascend.
+// The offsets count from the first stored element of a and of b; both ascend.
 template <typename F>
 void for_each_common_run(const Region& a, const Region& b, F&& f) {
     spec::Box common;

@@ -2,11 +2,11 @@
 // Index parts: lists of the slices and data files of a checkpoint, one part for each writer or for
 // several writers.
 //
-// A slice is a piece of one tensor's weights, masters or moments: a box [start, end) per dimension
-// of the global, unpadded shape, and of that box's elements in row-major order those in
-// [flat_begin, flat_end). It is one entry of a safetensors file, with the box's shape, or 1-D when
-// the flat range is not the whole box (a ZeRO shard). Slices of one kind cover each tensor exactly
-// once, whatever layout wrote them.
+// A slice is a part of one tensor's weights, masters or moments. It is given by a box ([start, end)
+// in each dimension of the global, unpadded shape) and a range: it holds elements [flat_begin,
+// flat_end) of the box in row-major order. It is one entry of a safetensors file. The entry has the
+// shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of one
+// kind cover each tensor exactly once, whatever layout wrote them.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct DataFile {
     std::string header_digest;  // covers the length and the JSON header
 };
 
-// index-RRRRR.json: the files of writer R, and possibly of writers after it.
+// index-RRRRR.json: the files of writer R, and possibly of the writers after R.
 struct IndexPart {
     i64 writer = 0;
     std::vector<DataFile> files;
@@ -54,7 +54,7 @@ struct IndexPart {
 
 // Returns the JSON text of a part, with one slice a line.
 std::string index_text(const IndexPart& part);
-// Throws Error(failure) naming `path`.
+// Parses the text of a part. Throws Error(failure) naming `path`.
 IndexPart parse_index(std::string_view text, const std::string& path);
 
 std::string index_name(i64 writer);  // "index-00000.json"

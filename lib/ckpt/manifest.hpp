@@ -2,9 +2,9 @@
 // manifest.json of a checkpoint: configuration, counters, tensor table and references to the index
 // parts (index.hpp), which list slices and files.
 //
-// Digests (base/hash.hpp): the digest of a slice covers its bytes, of a file its safetensors
-// header, of an index part the whole part, and of the manifest the bytes of manifest.json with the
-// 32 digits of that digest replaced by zeros. So one digest covers every byte of a checkpoint.
+// Digests (base/hash.hpp): the digest of a slice covers its bytes; that of a file, its safetensors
+// header; that of an index part, the whole part; that of the manifest, the bytes of manifest.json
+// with the digest's own 32 digits as zeros. So one digest covers every byte of a checkpoint.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ struct StepCounters {
     i64 iteration = 0;
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;
-    i64 optimizer_step = 0;  // Adam's: iterations that were not skipped
+    i64 optimizer_step = 0;  // steps of Adam: the iterations that were not skipped
 };
 
 struct TensorInfo {
@@ -56,7 +56,7 @@ struct Manifest {
     i64 seed = 0;
     io::Json state =
         io::Json::object();  // written by the trainer: schedules, loss scale, data, ...
-    i64 generation = 0;      // that of the run that wrote it (generation.hpp)
+    i64 generation = 0;      // generation of the run that wrote it (generation.hpp)
     std::string tool_version;
     std::string command_line;
     std::string created;  // UTC, ISO 8601

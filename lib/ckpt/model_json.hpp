@@ -11,7 +11,7 @@ namespace lm::ckpt {
 
 // Returns the configuration as a JSON object.
 io::OrderedJson to_json(const spec::ModelConfig& config);
-// Throws Error(failure) naming `path` and the key.
+// Parses such an object. Throws Error(failure) naming `path` and the key.
 spec::ModelConfig model_from_json(const io::Json& object, const std::string& path);
 
 }  // namespace lm::ckpt

@@ -31,8 +31,8 @@ class Resharder {
         info_.parallel.tp = tp;
         info_.parallel.pp = pp;
         info_.parallel.dp = 1;
-        // A checkpoint has no padding. A padding that `tp` does not divide would be an invalid
-        // configuration.
+        // A checkpoint has no padding, so a padding that `tp` does not divide is dropped: it would
+        // be an invalid configuration.
         if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
         (void)spec::first_layer(info_.model, info_.parallel, 0);  // throws for too many stages
     }
@@ -55,7 +55,8 @@ class Resharder {
     }
 
   private:
-    // The same pieces as lm-train's ranks write: the first rank writes a tensor that several hold.
+    // Returns the pieces that a rank of lm-train would write. The first rank that holds a tensor
+    // writes it.
     std::vector<Piece> pieces_of_rank(i64 rank) {
         const i64 tp_rank = rank % info_.parallel.tp;
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,

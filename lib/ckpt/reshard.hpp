@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rewrites a step as another layout would have written it. Training does not need that, since any
-// layout loads any checkpoint; it serves to get fewer or smaller files, and programs that expect a
-// layout.
+// layout loads any checkpoint. Use it to get fewer or smaller files, or for programs that expect a
+// certain layout.
 #pragma once
 
 #include <functional>

@@ -42,8 +42,8 @@ namespace {
 
 constexpr size_t chunk_bytes = size_t{8} << 20;  // hashed, then written while in the CPU cache
 
-// The order of the reference implementation (serialize() in tensor.rs): by type, descending, so
-// that every tensor is aligned, then by name.
+// Sorts as the reference implementation does (serialize() in tensor.rs): by type, descending, so
+// that every tensor is aligned; then by name.
 void sort_and_place(std::vector<SafetensorsEntry>& entries) {
     std::ranges::sort(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
         const int rank_a = safetensors_rank(a.dtype);

@@ -38,8 +38,8 @@ class SafetensorsReader {
     std::map<std::string_view, size_t> by_name_;
 };
 
-// Entries are declared first. Their data is then appended in the order of entries(), in parts of
-// any size.
+// Writes a file. Entries are declared first. Their data is then appended in the order of entries(),
+// in parts of any size.
 class SafetensorsWriter {
   public:
     // Sorts `entries`, computes their begin and end, and writes the header. Throws Error(usage)

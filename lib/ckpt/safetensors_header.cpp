@@ -26,7 +26,7 @@ std::string in_quotes(const std::string& name) {
     return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// depth_ is the nesting of objects: 1 the header, 2 an entry or the metadata, more only inside
+// depth_ is the nesting of objects. 1: the header; 2: an entry or the metadata; more: inside
 // unknown fields, which are skipped.
 class HeaderHandler {
   public:
@@ -123,7 +123,8 @@ class HeaderHandler {
     }
 
   private:
-    // True inside an unknown field of an entry: later versions of the format may add fields.
+    // Returns whether the parser is inside an unknown field of an entry; later versions of the
+    // format may add fields.
     bool skipping() const { return skip_; }
     bool in_metadata() const { return depth_ >= 2 && entry_ == metadata_key; }
 
@@ -142,8 +143,8 @@ class HeaderHandler {
                   fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // Checks an entry alone: shape and dtype determine its size. check_offsets() compares all
-    // entries.
+    // Checks one entry: shape and dtype determine its size. check_offsets() checks the entries
+    // together.
     void add_entry() {
         for (const char* needed : {"dtype", "shape", "data_offsets"}) {
             if (!names_in_entry_.contains(needed)) refuse("'{}' is missing", needed);

@@ -14,7 +14,7 @@
 
 namespace lm::ckpt {
 
-// In the order of the file; the reference implementation does not preserve the order.
+// Names and values in the order of the file; the reference implementation does not preserve it.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsEntry {

@@ -52,7 +52,7 @@ Slice slice_of(const Piece& piece, const spec::TensorSpec& tensor) {
             .checksum = {}};
 }
 
-// A slice and the piece of memory that it is written from.
+// A slice and the piece of memory that holds its data.
 struct Source {
     Slice slice;
     const Piece* piece = nullptr;
@@ -78,8 +78,8 @@ SafetensorsEntry entry_of(const Slice& slice) {
     return entry;
 }
 
-// A piece of a GPU is read through a buffer of 32 MiB; a piece in host memory is written from where
-// it is.
+// Appends a piece. Data of a GPU is read through a buffer of 32 MiB; data in host memory is written
+// directly.
 void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
     if (!piece.read) {
         writer.append({static_cast<const std::byte*>(piece.data), static_cast<size_t>(n_bytes)});
@@ -149,7 +149,7 @@ i64 bytes_in(const std::string& directory) {
     return total;
 }
 
-// Renames the temporary directory to the step; an older step of that name gets the temporary name.
+// Renames the temporary directory to the step. An older step of that name gets the temporary name.
 void publish(const std::string& temporary, const std::string& path) {
     if (io::exists(path)) {
         io::checked::exchange_directories(temporary, path);
@@ -251,7 +251,7 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
         return commit_save(generation, info, {write_part(temporary, info, 0, pieces)});
     } catch (...) {
         abandon_save(generation, info.counters.iteration);
-        // A newer run may have removed our directory: then that is the error to report.
+        // A newer run may have removed our directory; in that case that is the error to report.
         check_not_superseded(generation);
         throw;
     }

@@ -27,7 +27,8 @@ namespace lm::ckpt {
 
 // The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
 // order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
-// memory, so they are never part of a piece. Exactly one writer has each element of a tensor.
+// memory, so they are never part of a piece. Each element of a tensor belongs to exactly one
+// writer.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
     SliceKind kind = SliceKind::weight;
@@ -36,8 +37,8 @@ struct Piece {
     i64 flat_begin = 0;
     i64 flat_end = 0;
     const void* data = nullptr;
-    // Reads bytes of a piece that is not in host memory; then `data` is unused. `offset` counts
-    // bytes from the start of the piece.
+    // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
+    // to `to`, from byte `offset` of the piece on.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
 };
 
@@ -76,7 +77,7 @@ IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 w
 void append(IndexPart& part, IndexPart other);
 IndexReference write_index(const std::string& temporary, const SaveInfo& info,
                            const IndexPart& part);
-// write_pieces() and write_index() of one writer.
+// Calls write_pieces() and write_index() for one writer.
 IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
                           const std::vector<Piece>& pieces);
 SaveResult commit_save(const Generation& generation, const SaveInfo& info,

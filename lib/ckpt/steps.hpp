@@ -13,31 +13,33 @@
 namespace lm::ckpt {
 
 constexpr std::string_view latest_file = "latest";
-constexpr std::string_view temporary_mark = ".tmp.g";  // global_step7.tmp.g3: by generation 3
-constexpr std::string_view copy_mark = ".tmp.copy";    // global_step7.tmp.copy: not all there yet
+constexpr std::string_view temporary_mark =
+    ".tmp.g";  // global_step7.tmp.g3: being saved by generation 3
+constexpr std::string_view copy_mark = ".tmp.copy";  // global_step7.tmp.copy: an unfinished copy
 
 std::string step_name(i64 iteration);       // "global_step120"
-i64 step_from_name(std::string_view name);  // -1 when it is no such name
+i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
 
-// Opens a global_stepN directory, or a step of a directory of them: the one that `latest` names;
-// when that is not complete, with a warning, the newest complete step before it, or else the newest
-// complete step. Throws Error(usage) when `path` does not exist or has no steps, Error(failure)
-// when no step is complete.
+// Opens a global_stepN directory, or a step of a directory of steps: the one that `latest` names.
+// If that one is not complete, opens another one with a warning: the newest complete step before
+// it, else the newest complete step after it. Throws Error(usage) when `path` does not exist or has
+// no steps, Error(failure) when no step is complete.
 Checkpoint open(const std::string& path);
 
-// Opens like open(), or returns nullopt when `path` does not exist or has no steps: a run that
-// starts.
+// Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has
+// not saved yet).
 std::optional<Checkpoint> open_if_any(const std::string& path);
 
 // Opens the next step of `directory` in the order of open(), with a warning stating `reason`.
-// `damaged` are the steps that open() and open_other() returned before and whose data could not be
-// read. Throws Error(failure) when no step is left.
+// `damaged` lists the steps that earlier calls of open() and open_other() returned and whose data
+// could not be read. Throws Error(failure) when no step is left.
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
                       const std::string& reason);
 
 bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
 std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
-std::optional<i64> latest_step(const std::string& directory);  // what `latest` names, unchecked
+std::optional<i64> latest_step(
+    const std::string& directory);  // the step that `latest` names, unchecked
 void set_latest(const std::string& directory, i64 iteration);  // atomically
 
 }  // namespace lm::ckpt

@@ -51,7 +51,7 @@ class Verifier {
   private:
     void problem(std::string text) { result_.problems.push_back(std::move(text)); }
 
-    // The table must be the one that the configuration means.
+    // Checks that the tensor table is the one of the model configuration.
     void check_table() {
         const Manifest& manifest = checkpoint_.manifest();
         const auto table = spec::tensor_table(manifest.model);

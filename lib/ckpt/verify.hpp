@@ -19,8 +19,8 @@ struct Verification {
     i64 n_non_finite = 0;
 };
 
-// Verifies the global_stepN directory `step_path`. Corrupt data is not thrown but returned, with as
-// many separate problems as can be distinguished. `progress` gets the bytes read so far.
+// Verifies the global_stepN directory `step_path`. Corruption is not an exception: it is listed in
+// `problems`, as separately as possible. `progress` gets the number of bytes read so far.
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress);
 
 }  // namespace lm::ckpt

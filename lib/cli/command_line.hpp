@@ -18,7 +18,7 @@ using Apply = std::function<void(const std::string& name, const Values& values)>
 
 // The options and operands of a command line.
 struct CommandLine {
-    std::set<std::string> given;  // first names of options, names of operands
+    std::set<std::string> given;  // first names of the given options, names of the given operands
     std::vector<Options::Later> given_later;
 };
 

@@ -43,7 +43,8 @@ std::string kind_of(const Option& option) {
     return is_file(option.metavar) ? "kind=files" : "kind=words";
 }
 
-// Returns the cases of "$verb $previous": the values that may follow each option.
+// Returns the branches of the shell's `case "$verb $previous" in`: one for each option that takes a
+// value, with what may follow it.
 std::string value_cases(const Options& options, const std::string& verb) {
     std::string text;
     for (const Option& option : completed_options(options)) {
@@ -57,7 +58,7 @@ std::string value_cases(const Options& options, const std::string& verb) {
     return text;
 }
 
-// Returns the options with several values.
+// Returns the options that take several values.
 std::string several_of(const Options& options) {
     std::string text = " ";
     for (const Option& option : completed_options(options)) {
@@ -67,13 +68,13 @@ std::string several_of(const Options& options) {
     return text;
 }
 
-// P is how the programs call the prefix of a pair.
+// In the option tables, the metavar P means the prefix of a .bin and .idx pair.
 std::string operand_kind(const Options& options) {
     const std::vector<Option> operands = operands_of(options);
     return !operands.empty() && operands[0].metavar == "P" ? "pairs" : "files";
 }
 
-// The second and further values of an option are as the first.
+// The second and further values of an option complete like the first one.
 constexpr const char* further_value = R"(    for ((i = COMP_CWORD - 1; i > 0; --i)); do
         [[ ${COMP_WORDS[i]} == -* ]] || continue
         [[ $current == -* || $several != *" ${COMP_WORDS[i]} "* ]] || previous=${COMP_WORDS[i]}

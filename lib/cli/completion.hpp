@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in the shell.
+// The generator of shell completion.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace lm::cli {
 
-// Returns a bash script to source: a function over arrays that are written from the option table.
-// The first word completes to commands, then options of the command, choices and file names.
+// Returns a bash script to source: a function and arrays generated from the option table. The
+// script completes the first word to commands, and later words to options of the command, choices
+// and file names.
 std::string bash_completion(const Options& options);
 
 }  // namespace lm::cli

@@ -8,8 +8,8 @@
 
 namespace lm::cli {
 
-// Returns usage line, operands, commands, and the options under their headings in two columns.
-// `width` 0: as wide as the terminal.
+// Returns the usage line, operands, commands, and the options under their headings in two columns.
+// `width` 0 means the width of the terminal.
 std::string help_text(const Options& options, int width = 0);
 
 }  // namespace lm::cli

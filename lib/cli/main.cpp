@@ -30,8 +30,8 @@ namespace {
 
 constexpr const char* stdout_name = "standard output";
 
-// Opens /dev/null for standard descriptors that are closed, in the mode in which their use fails:
-// otherwise the next file that the program opens would get their number, and output would go into
+// Opens /dev/null for standard descriptors that are closed, in a mode in which their use fails.
+// Otherwise the next file that the program opens would get their number, and output would go into
 // it.
 void keep_standard_descriptors() {
     for (int fd = 0; fd <= 2; ++fd) {
@@ -41,7 +41,8 @@ void keep_standard_descriptors() {
     }
 }
 
-// Returns an empty result for contradictory variables: the code that uses them reports the error.
+// Returns an empty result when the launcher's variables contradict each other: the code that uses
+// them reports the error.
 Launched launched() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -126,7 +127,8 @@ int run(Options& options, const std::vector<std::string>& arguments,
         return 0;
     }
     const std::function<int()> work = options.chosen_verb() ? options.chosen_run() : body;
-    LM_CHECK(work != nullptr, "{}: expected a body or a command, got none", options.program());
+    LM_CHECK(work != nullptr, "{}: expected a function to run or a chosen command, got neither",
+             options.program());
     return work();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frame of every program: parses the command line, handles --help and --version, catches Error
 // once, prints "program: object: problem: remedy" and returns the exit code. The build uses the
-// hidden options
-// --generate-man-options, --generate-man-exit-status and --generate-completion bash.
+// hidden options --generate-man-options, --generate-man-exit-status and "--generate-completion
+// bash".
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@
 namespace lm::cli {
 
 // Parses the command line and runs `body`, or the chosen verb. Returns the exit code for main():
-// that of the body or of an Error, 3 when memory runs out or standard output cannot be written, 70
-// for any other exception. When a launcher started several ranks, only rank 0 prints notes and
-// errors of the command line; lines of other ranks start with rank and host.
+// the code of the body or of an Error, 3 when memory runs out or standard output cannot be written,
+// 70 for any other exception. When a launcher started several ranks, only rank 0 prints notes and
+// errors of the command line, and each line of another rank starts with its rank and host.
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr);
 
-// Returns the arguments quoted for a shell, for manifests and logs.
+// Returns the arguments as one line, quoted for a shell. Manifests and logs contain it.
 std::string command_line(int argc, char** argv);
 
-// Writes to standard output, buffered; run_main() flushes at the end. Throws Error(failure) when
-// writing fails; a closed pipe ends a filter by SIGPIPE instead.
+// Writes to standard output through a buffer; run_main() flushes it at the end. Throws
+// Error(failure) when writing fails. If the output is a closed pipe, SIGPIPE ends a filter instead.
 void write_stdout(std::string_view text);
-// Writes all buffered output. Throws as write_stdout().
+// Writes all buffered output. Throws as write_stdout() does.
 void flush_stdout();
 
 }  // namespace lm::cli

@@ -31,7 +31,7 @@ constexpr std::array<ExitMeaning, 8> exit_meanings = {{
 }};
 
 // Escapes the text of a line for roff: backslashes, hyphens, and a dot or quote at the start, which
-// would make it a control line.
+// would make the line a control line.
 std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
@@ -61,7 +61,7 @@ std::string argument(std::string_view text) {
     return text.find(' ') == std::string_view::npos ? result : "\"" + result + "\"";
 }
 
-// A sentence begins a line, and no line is long.
+// Splits `text` into lines: each sentence begins a line, and no line is long.
 std::string lines_of(std::string text) {
     if (!text.ends_with('.')) text += '.';
     std::string result;
@@ -116,7 +116,7 @@ std::string list_of(const std::vector<Option>& options) {
     return text + ".El\n";
 }
 
-// Lists flags that are ignored for the same reason together, followed by the reason.
+// Lists flags that are ignored for the same reason together and appends the reason.
 std::string list_by_reason(std::vector<Option> options) {
     std::string text = ".Bl -tag -width Ds -compact\n";
     while (!options.empty()) {
@@ -179,8 +179,8 @@ std::string verb_name(const Options& options, const Options& verb) {
     return verb.program().substr(options.program().size() + 1);
 }
 
-// Returns the sections that several verbs share, with the names of the verbs: the page has them
-// once.
+// Returns the sections that several verbs share, each with the names of these verbs. The page
+// prints such a section once.
 std::vector<std::pair<Section, std::vector<std::string>>> common_sections(const Options& options) {
     std::vector<std::pair<Section, std::vector<std::string>>> sections;
     for (const Options* verb : options.verbs()) {
@@ -202,8 +202,8 @@ std::string title_of(const Section& section) {
     return section.title == "Options" ? "Common options" : section.title;
 }
 
-// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb; `elsewhere` are
-// sections in another place of the page.
+// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb. `elsewhere` lists the
+// sections that are in another place of the page.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
@@ -222,7 +222,8 @@ std::string verb_section(const Options& verb, const std::vector<Section>& elsewh
     return text;
 }
 
-// The words of a program for a code, "" for the general ones, nullopt when it does not return it.
+// Returns the program's own meaning of a code, "" for the general meaning, nullopt when the program
+// does not return the code.
 std::optional<std::string> own_meaning(const Options& options, Exit code) {
     for (const auto& [declared, meaning] : options.exit_codes()) {
         if (declared == code) return meaning;
@@ -230,7 +231,8 @@ std::optional<std::string> own_meaning(const Options& options, Exit code) {
     return std::nullopt;
 }
 
-// Program and verbs: "Verify: something is wrong." is a line of its own for each verb.
+// Returns the meaning of a code for the program and its verbs. The meaning of a verb starts with
+// the verb's name.
 std::optional<std::string> meaning_of(const Options& options, const ExitMeaning& entry) {
     std::string text;
     bool returned = entry.always;

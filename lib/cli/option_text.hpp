@@ -11,17 +11,17 @@
 
 namespace lm::cli {
 
-// Returns the options under their headings, in order of declaration, with -h/--help and --version
-// at the end, without hidden, accepted and refused ones.
+// Returns the options under their headings, in order of declaration, and -h/--help and --version at
+// the end. Omits hidden, accepted and refused options.
 std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options& options);
 std::vector<Option> operands_of(const Options& options);
 std::vector<Option> accepted_of(const Options& options);
 
-// Returns whether "..." follows the metavar; not when the metavar itself shows the number of
-// values: "START INCREMENT SAMPLES".
+// Returns whether "..." follows the metavar. It does not when the metavar itself shows the number
+// of values: "START INCREMENT SAMPLES".
 bool has_dots(const Option& option);
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
-std::string capitalized(std::string text);        // names such as fp16 stay
+std::string capitalized(std::string text);        // does not change names such as fp16
 std::vector<std::string> wrap(std::string_view text, size_t width);
 
 }  // namespace lm::cli

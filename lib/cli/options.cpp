@@ -69,7 +69,7 @@ Apply apply_all(std::vector<T>* target) {
     };
 }
 
-// The first occurrence replaces the default, later ones append.
+// Clears the default at the first occurrence; later occurrences append.
 Apply apply_added(std::vector<std::string>* target) {
     return [target, any = std::make_shared<bool>(false)](const std::string&, const Values& values) {
         if (!std::exchange(*any, true)) target->clear();
@@ -279,7 +279,7 @@ std::string Options::Impl::verbs_text() const {
     return fmt::format("use one of {}", fmt::join(verb_names, ", "));
 }
 
-// Without operands the first word can only be a command.
+// Throws when the first word is not a command of a program that has commands but no operands.
 void Options::Impl::check_first_word(const Values& arguments) const {
     if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
     if (std::ranges::any_of(table, &Option::positional)) return;

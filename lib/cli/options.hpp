@@ -83,14 +83,16 @@ class Options {
                std::string help);
     void value(std::string_view names, std::optional<Duration>* target, std::string metavar,
                std::string help);
-    // One or more values after one name. A later occurrence replaces an earlier one.
+    // Declares an option with one or more values. A later occurrence replaces the values of an
+    // earlier one.
     void values(std::string_view names, std::vector<std::string>* target, std::string metavar,
                 std::string help);
     void values(std::string_view names, std::vector<i64>* target, std::string metavar,
                 std::string help);
     void values(std::string_view names, std::vector<double>* target, std::string metavar,
                 std::string help);
-    // One or more values after one name. A later occurrence appends to an earlier one.
+    // Declares an option with one or more values. A later occurrence appends to the values of an
+    // earlier one.
     void values_added(std::string_view names, std::vector<std::string>* target, std::string metavar,
                       std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
@@ -100,14 +102,14 @@ class Options {
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);
     void positionals(std::string name, std::vector<std::string>* target,
-                     std::string help);  // 1 or more
+                     std::string help);  // one or more operands
     void positionals_or_none(std::string name, std::vector<std::string>* target, std::string help);
 
-    // Declares a flag of Megatron-LM that has no effect here: accepted with `n_values` values (-1:
-    // any number) and one note on stderr with the text `instead`.
+    // Declares a flag of Megatron-LM that has no effect here. Parsing accepts it with `n_values`
+    // values (-1: any number) and causes one note on stderr with the text `instead`.
     void accepted(std::string_view names, int n_values, std::string instead);
-    // Declares a flag of other programs that is not supported: Error(usage) with the reason.
-    // "--x-*" means all flags with that prefix.
+    // Declares a flag of other programs that is not supported: its use is Error(usage) with the
+    // reason. "--x-*" means all flags with that prefix.
     void refused(std::string_view names, int n_values, std::string reason);
 
     // Declares a flag that is not implemented yet. Parsing accepts it and adds it to given_later(),
@@ -119,17 +121,17 @@ class Options {
     void later(std::string_view names, int n_values, std::string reason);
     const std::vector<Later>& given_later() const;
 
-    // Hides all options declared so far except those of these groups and names. Hidden options are
-    // still parsed, without a note, so that a command line of another program is accepted.
+    // Hides all options declared so far, except the listed ones. Hidden options are still parsed,
+    // without a note, so that a command line of another program is accepted.
     void show_only(const std::vector<std::string>& groups_and_names);
 
     // Declares a verb (lm-ckpt ls) and returns its options. run_main() calls `run` of the chosen
     // verb.
     Options& verb(std::string name, std::string summary, std::function<int()> run);
 
-    // Parses a command line and stores the values in the targets. -h, --help and --version end the
-    // parsing with that result. Throws Error(usage); then targets of earlier options have their new
-    // values.
+    // Parses a command line and stores the values in the targets. At -h, --help or --version
+    // parsing ends with that result. Throws Error(usage); the options before the error have then
+    // been stored.
     enum class Parsed { run, help, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
@@ -139,11 +141,11 @@ class Options {
 
     // Sets the text below the options in --help: examples, the name of the man page.
     void epilogue(std::string text);
-    // Declares an exit code besides 0, 2, 3 and 70 for EXIT STATUS of the man page; `meaning`
-    // replaces the general wording.
+    // Declares an exit code besides 0, 2, 3 and 70 for EXIT STATUS of the man page. `meaning`, when
+    // not empty, replaces the general wording.
     void exits_with(Exit code, std::string meaning = {});
 
-    // Returns the table as declared, without --help and --version.
+    // Returns the declared options. --help and --version are not among them.
     const std::vector<Option>& table() const;
     const std::string& program() const;  // "lm-ckpt", or "lm-ckpt ls" for a verb
     const std::string& summary() const;

@@ -85,7 +85,7 @@ void declare(CLI::App& app, const std::vector<Option>& table, const Option& opti
     if (option.is_flag()) {
         declared->expected(0);
     } else if (option.min_values == option.max_values && option.max_values > 1) {
-        declared->type_size(option.max_values);  // takes them whatever they look like
+        declared->type_size(option.max_values);  // accepts values that look like options
     } else {
         declared->expected(option.min_values, option.max_values);
     }
@@ -114,8 +114,8 @@ bool is_family(const Option& option) {
     usage_error(name, "unknown option: did you mean {}?", nearest);
 }
 
-// CLI11 names the option without values only in the text of its error: "--name: 1 required ...
-// missing".
+// CLI11 names the option whose values are missing only in the text of its error: "--name: 1
+// required ... missing".
 [[noreturn]] void argument_mismatch(const std::vector<Option>& table, const std::string& text) {
     const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
     if (option) missing_value(*option);

@@ -82,7 +82,8 @@ void Progress::State::update_rate(double now_s) {
     shown_done = done;
 }
 
-// Returns the line cut to whole fields. The amount is dropped first: the percentage shows it, too.
+// Returns the line without the last fields that do not fit. Drops the amount first, because the
+// percentage shows it, too.
 std::string Progress::State::line_within(size_t width) const {
     std::string text = line(true);
     if (text.size() > width && total > 0) text = line(false);

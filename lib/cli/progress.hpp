@@ -14,8 +14,9 @@ namespace lm::cli {
 
 class Progress {
   public:
-    // `unit` "B" is shown as MB and MB/s; any other unit as counts. total < 0: unknown, without the
-    // time left. `clock` returns seconds; tests replace it.
+    // With the `unit` "B" amounts are shown as MB and MB/s, with any other unit as counts. total <
+    // 0 means that the total is unknown; the time left is then not shown. `clock` returns seconds;
+    // tests replace it.
     Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
              double (*clock)() = monotonic_s);
     ~Progress();  // clears the terminal line
@@ -25,7 +26,8 @@ class Progress {
     // Sets the progress and redraws the line when it is due; cheap otherwise. Thread-safe. `extra`
     // has fields separated by ", "; fields beyond the width of the terminal are dropped.
     void update(i64 done, std::string_view extra = {});
-    // Clears the terminal line. On other outputs prints a last line if one was printed before.
+    // Clears the line of a terminal. On another output, prints a last line if one was printed
+    // before.
     void finish();
 
   private:

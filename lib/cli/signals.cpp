@@ -65,8 +65,8 @@ void install(int signal, void (*handler)(int)) {
 
 sigset_t mask_at_start;
 
-// Returns all signals except those that the kernel sends to the causing thread, and those of
-// profilers.
+// Returns all signals except two kinds: signals that the kernel sends to the thread that caused
+// them, and signals of profilers.
 sigset_t signals_to_block() {
     sigset_t set;
     sigfillset(&set);

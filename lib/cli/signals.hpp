@@ -6,12 +6,13 @@
 
 namespace lm::cli {
 
-// Starts one thread that only handles signals, and blocks signals in the calling thread and in all
-// threads that it creates later. Reason: generated code of oneDNN uses the stack pointer as a
-// general register, and the kernel writes the frame of a handler below it, into the heap. Signals
-// that the kernel sends to the thread that caused them (SIGSEGV, SIGPIPE, ...) and those of
-// profilers are not blocked. Dispositions do not change, and a child process gets the original
-// mask. Call it before any thread is created (run_main() does); further calls do nothing.
+// Starts one thread that only handles signals. Blocks signals in the calling thread and in all
+// threads that it creates later. Reason: code that oneDNN generates uses the stack pointer as a
+// general register; the kernel would write the frame of a signal handler below it, into the heap.
+// Two kinds of signals are not blocked: signals that the kernel sends to the thread that caused
+// them (SIGSEGV, SIGPIPE, ...), and signals of profilers. Dispositions do not change, and a child
+// process gets the original mask. Call this function before any thread is created (run_main()
+// does); further calls do nothing.
 void start_signal_thread();
 
 // Ends the process with the default action of `signal`.
@@ -21,9 +22,9 @@ enum class StopRequest { none, save_and_stop };
 
 enum class Sigterm { as_sigint, never_at_once };
 
-// Installs the handlers of SIGUSR1, SIGTERM, SIGHUP and SIGINT. A SIGINT or SIGTERM more than 0.2 s
-// after the first one of the two ends the process with the default action. With never_at_once that
-// is only SIGINT, since launchers and batch systems repeat SIGTERM while a checkpoint is written.
+// Installs the handlers of SIGUSR1, SIGTERM, SIGHUP and SIGINT. A second SIGINT or SIGTERM, more
+// than 0.2 s after the first, ends the process with the default action. With never_at_once only
+// SIGINT does, since launchers and batch systems repeat SIGTERM while a checkpoint is written.
 // Interrupted system calls are restarted. A SIGINT or SIGHUP that was ignored at the start
 // (background job of a script, nohup) stays ignored.
 void install_stop_signals(Sigterm sigterm = Sigterm::as_sigint);

@@ -10,14 +10,14 @@ namespace lm::cli {
 bool stderr_is_terminal();
 bool stdout_is_terminal();
 
-// Returns the columns of the terminal of a file descriptor; `otherwise` when it is not a terminal
-// or the width is unknown.
+// Returns the number of columns of the terminal that `fd` refers to, or `otherwise` when `fd` is
+// not a terminal or the width is unknown.
 int terminal_width(int fd, int otherwise);
 
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.
 void print_line(std::string_view text);
 
-// Replaces the progress line of the terminal; an empty text removes it. Thread-safe.
+// Replaces the progress line on the terminal; an empty text removes it. Thread-safe.
 void set_status_line(std::string_view text);
 
 }  // namespace lm::cli

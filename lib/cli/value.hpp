@@ -28,8 +28,8 @@ std::string text_of(const std::vector<T>& values) {
     return fmt::format("{}", fmt::join(texts, " "));
 }
 
-// Parse `text` into `target`. Throw Error(usage) naming the option `name` when it is not such a
-// value.
+// Parse `text` into `target`. Throw Error(usage) naming the option `name` when `text` is not a
+// valid value.
 void parse_value(const std::string& name, const std::string& text, std::string& target);
 void parse_value(const std::string& name, const std::string& text, i64& target);
 void parse_value(const std::string& name, const std::string& text, double& target);

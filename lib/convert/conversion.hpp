@@ -17,15 +17,15 @@ namespace lm::convert {
 enum class Format { native, hf_gpt2 };
 std::string_view name_of(Format format);
 
-// Returns the format of the model at `path`. Throws Error(usage) when it has neither.
+// Returns the format of the model at `path`. Throws Error(usage) when it has no known format.
 Format detect_format(const std::string& path);
 
 struct ConversionRequest {
     std::string in;
     std::string out;
-    std::optional<DType> dtype;  // default: to Hugging Face as stored, to native fp32
+    std::optional<DType> dtype;  // default: the stored type to Hugging Face, fp32 to native
     i64 max_shard_bytes = 5'000'000'000;
-    std::string tokenizer;  // directory; empty: that of GPT-2 when the vocabulary has its size
+    std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
     // Called with the complete temporary directory of OUT before it gets its name. An exception
@@ -41,9 +41,9 @@ struct ConversionReport {
     i64 end_of_document = -1;
 };
 
-// Creates the output directory of a conversion from `ins`. Throws Error(usage) when `out` exists
-// and not `force`, when it contains or is one of `ins`, or when it is not the directory of a model:
-// --force replaces nothing else.
+// Creates the output directory of a conversion from `ins`. Throws Error(usage) in three cases:
+// `out` exists and `force` is false; `out` is or contains one of `ins`; `out` exists and is not the
+// directory of a model, since --force replaces nothing else.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

@@ -28,7 +28,7 @@ Gpt2Model read_model(const std::string& path) {
     return gpt2_model(io::read_json(path), path);
 }
 
-// Writes a checkpoint at step 0.
+// Writes a Hugging Face model as a checkpoint at step 0.
 class Importer {
   public:
     Importer(const ConversionRequest& request, Gpt2Model model, HfTensors tensors)
@@ -55,7 +55,7 @@ class Importer {
     }
 
   private:
-    // Checks that all other tensors of the files are known not to be parameters.
+    // Checks that every other tensor of the files is known not to be a parameter.
     void check_rest(const std::set<std::string>& used, bool prefixed) const {
         for (const auto& [name, found] : tensors_.all()) {
             if (used.contains(name)) continue;

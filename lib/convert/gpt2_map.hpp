@@ -14,8 +14,8 @@
 
 namespace lm::convert {
 
-// One tensor of a Hugging Face file: the tensors `parts` of lm-utils, concatenated along dimension
-// 0 and then transposed if `transposed` (Conv1D of transformers stores [in, out]).
+// One tensor of a Hugging Face file: the concatenation of the tensors `parts` of lm-utils along
+// dimension 0, then transposed if `transposed` (Conv1D of transformers stores [in, out]).
 struct Gpt2Tensor {
     std::string name;                // "transformer.h.0.attn.c_attn.weight"
     std::vector<std::string> parts;  // "layers.0.attention.query.weight", key, value
@@ -27,7 +27,7 @@ constexpr std::string_view gpt2_prefix = "transformer.";
 // Returns all tensors in the order of PyTorch's state_dict.
 std::vector<Gpt2Tensor> gpt2_tensors(i64 n_layers);
 
-// Returns whether the tensor `name`, without prefix, may be in a GPT-2 file without being a
+// Returns whether a GPT-2 file may contain the tensor `name` (without prefix) although it is not a
 // parameter: masks, and the tied head.
 bool is_gpt2_buffer(std::string_view name);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of GPT-2 in fp64 and plain loops, directly from a Hugging Face directory with
-// its tensor names. It shares no code with lib/model, so that conversions can be checked against
-// it. Follows modeling_gpt2.py of transformers.
+// Computes the forward pass of GPT-2 in fp64 with plain loops, directly from a Hugging Face
+// directory. Shares no code with lib/model, so that conversions can be checked against it. Follows
+// modeling_gpt2.py of transformers.
 #pragma once
 
 #include <span>

@@ -12,7 +12,8 @@
 
 namespace lm::convert {
 
-// Returns the path of config.json: in the directory of the model, or of its one .safetensors file.
+// Returns the path of config.json: in the directory `model`, or beside the .safetensors file
+// `model`.
 std::string hf_config_path(const std::string& model);
 
 // The tensors of a model directory or of one .safetensors file.
@@ -27,7 +28,7 @@ class HfTensors {
     // Opens all safetensors files of the model `path`. Throws Error(usage) when there are none,
     // Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
-    // Returns nullptr when no tensor has that name.
+    // Returns the tensor of that name; nullptr when there is none.
     const Found* find(const std::string& name) const;
     const std::map<std::string, Found>& all() const { return tensors_; }
 

@@ -7,8 +7,8 @@
 namespace lm::convert {
 
 // Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when
-// it exists and not `force`, and, naming the flag, when the other format cannot represent the
-// model.
+// request.out exists and `force` is false. Throws Error(usage) naming the flag when the other
+// format cannot represent the model.
 ConversionReport to_hf_gpt2(const ConversionRequest& request);
 
 }  // namespace lm::convert

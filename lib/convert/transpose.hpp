@@ -24,7 +24,7 @@ void transpose(const T* from, i64 rows, i64 cols, T* to, i64 to_stride) {
     }
 }
 
-// The inverse: computes to[row * cols + col] = from[col * from_stride + row].
+// Computes to[row * cols + col] = from[col * from_stride + row], the inverse of the function above.
 template <typename T>
 void untranspose(const T* from, i64 from_stride, i64 rows, i64 cols, T* to) {
     constexpr i64 block = 32;

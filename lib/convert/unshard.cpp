@@ -81,7 +81,7 @@ class Unsharder {
         return request_.force ? io::Overwrite::yes : io::Overwrite::no;
     }
 
-    // Both forms of an earlier output: one file, or shards with an index.
+    // Refuses to replace an earlier output in either form: one file, or shards with an index.
     void refuse_existing() const {
         const std::string index = in(stem_ + std::string(index_ending));
         for (const std::string& path : {request_.out, index}) {
@@ -91,7 +91,7 @@ class Unsharder {
         }
     }
 
-    // A reader could otherwise load old shards with the new index.
+    // Removes other files of an earlier output: a reader could load old shards with the new index.
     void remove_earlier() const {
         for (const std::string& name : io::list_directory(directory_)) {
             const bool ours = name == stem_ + std::string(ending) ||

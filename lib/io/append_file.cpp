@@ -32,8 +32,8 @@ void AppendFile::Free::operator()(std::byte* memory) const {
 AppendFile AppendFile::open(std::string path, ReadAgain read_again) {
     Fd fd(checked::create(path, O_RDWR));
     const i64 size = file_size(path);
-    // O_DIRECT needs an aligned end. A file of an interrupted process may end anywhere; such a file
-    // is continued through the page cache.
+    // O_DIRECT needs an aligned end, but a file of an interrupted process may end anywhere. When
+    // its end is not aligned, appends go through the page cache.
     const bool aligned = size % static_cast<i64>(block_bytes) == 0;
     Fd direct;
     if (read_again == ReadAgain::no && aligned)
@@ -49,8 +49,8 @@ void AppendFile::make_buffer(size_t bytes) {
     if (!buffer_) throw std::bad_alloc();
 }
 
-// Without O_DIRECT: small writes are collected, so that a system call is worth its cost; large ones
-// go to the file directly, after the bytes that wait in the buffer.
+// Without O_DIRECT: collects small writes in the buffer, so that there are fewer system calls.
+// Large writes go to the file directly, after the bytes in the buffer.
 void AppendFile::write(std::span<const std::byte> bytes) {
     if (direct_.valid()) return write_direct(bytes);
     if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= unbuffered_bytes) flush();
@@ -65,7 +65,7 @@ void AppendFile::write(std::span<const std::byte> bytes) {
     n_buffered_ += bytes.size();
 }
 
-// With O_DIRECT every write starts at a multiple of the block size: bytes are copied into the
+// With O_DIRECT every write starts at a multiple of the block size. Bytes are copied into the
 // aligned buffer and leave it in whole blocks, 2 MiB at a time.
 void AppendFile::write_direct(std::span<const std::byte> bytes) {
     make_buffer(direct_buffer_bytes);
@@ -95,8 +95,8 @@ void AppendFile::write_whole_blocks() {
 void AppendFile::flush() {
     if (direct_.valid()) {
         write_whole_blocks();
-        // The rest goes through the page cache and stays in the buffer: the next whole block starts
-        // with it and is written again with O_DIRECT.
+        // The rest goes through the page cache and also stays in the buffer. The next whole block
+        // starts with it and is written with O_DIRECT.
         const std::span<const std::byte> rest(buffer_.get(), n_buffered_);
         if (n_flushed_ < n_buffered_) checked::write_at(fd_.get(), path_, rest, n_written_);
         n_flushed_ = n_buffered_;
@@ -114,8 +114,7 @@ void AppendFile::truncate(i64 size) {
              this->size(), size);
     if (size == this->size()) return;
     checked::truncate(fd_.get(), path_, size);
-    // After a cut within a block the end is not aligned, and later appends go through the page
-    // cache.
+    // When the new end is not aligned, later appends go through the page cache.
     n_written_ = size;
     n_buffered_ = n_flushed_ = 0;
     if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();

@@ -15,9 +15,9 @@
 
 namespace lm::io {
 
-// Whether the data will be read again soon. If not, it is written with O_DIRECT where the file
-// system supports that: copying it into the page cache would cost more than all other work of
-// writing.
+// States whether the data will be read again soon. Otherwise it is written with O_DIRECT where the
+// file system supports that, because copying it into the page cache would cost more than the rest
+// of the write.
 enum class ReadAgain { yes, no };
 
 class AppendFile {
@@ -27,13 +27,13 @@ class AppendFile {
 
     const std::string& path() const { return path_; }
     i64 size() const { return n_written_ + static_cast<i64>(n_buffered_); }
-    // Appends; small writes are buffered. The destructor does not flush: a file that is not
-    // sync()ed is unfinished work.
+    // Appends; small writes are buffered. The destructor does not flush: without a sync() the file
+    // is unfinished work.
     void write(std::span<const std::byte> bytes);
     void flush();
     void truncate(i64 size);  // flushes; `size` at most size()
-    // Acquires a lock (flock(2)) that lasts as long as the object; returns false when another
-    // process holds it. On a file system without locks the result is always true.
+    // Acquires a lock (flock(2)), which the object holds until it is destroyed. Returns false when
+    // another process holds the lock. Always returns true on a file system without locks.
     bool lock();
     // Flushes, then passes the bytes [0, n) of the file to `use` in blocks of 4 MiB.
     void for_each_block(i64 n, const std::function<void(std::span<const std::byte>)>& use);

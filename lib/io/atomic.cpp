@@ -26,8 +26,8 @@ constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 
 // Checks an output before any work is done. exists() uses lstat(): a dangling symbolic link exists,
-// too, and is replaced like a file. The check is repeated atomically by the rename of commit():
-// between the two another process may create the file.
+// too, and is replaced like a file. Another process may create the file later, so the rename of
+// commit() repeats the check atomically.
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
     if (path.empty()) usage_error("output", "the file name is empty: give a name");
     if (!directory_wanted && path.ends_with('/')) {
@@ -49,7 +49,7 @@ void refuse_existing(const std::string& path, Overwrite overwrite, bool director
     run_error(path, "was created by another program while it was being written: left unchanged");
 }
 
-// Runs `cleanup` of a destructor: a temporary that cannot be removed is a warning.
+// Runs `cleanup` in a destructor. A temporary that cannot be removed causes a warning.
 template <typename Cleanup>
 void without_throwing(Cleanup cleanup) noexcept {
     try {
@@ -75,7 +75,7 @@ bool all_digits(std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-// ESRCH is the only proof: EPERM means that the process exists.
+// Only ESRCH proves that the process has ended; EPERM means that it exists.
 bool process_has_ended(std::string_view pid_text) {
     pid_t pid = 0;
     std::from_chars(pid_text.data(), pid_text.data() + pid_text.size(), pid);
@@ -140,8 +140,8 @@ struct AtomicFile::State {
 
     bool created() const { return !temporary.empty(); }
 
-    // Positioned writes only: n_written is the end of the appended bytes whatever write_at() has
-    // written elsewhere, and threads do not share a file offset.
+    // Uses positioned writes only. n_written is the end of the appended bytes whatever write_at()
+    // has written elsewhere, and threads do not share a file offset.
     void append(std::span<const std::byte> bytes) {
         checked::write_at(fd.get(), temporary, bytes, n_written);
         n_written += static_cast<i64>(bytes.size());
@@ -178,10 +178,9 @@ struct AtomicFile::State {
     void commit() {
         LM_CHECK(!committed, "{}: committed twice", path);
         if (fd.valid()) sync();
-        // The content is durable now. A crash before the rename leaves the temporary,
-        // which stale_temporaries() finds.
-        // rename() replaces atomically: readers see the old or the new file. rename_new() fails if
-        // the name exists.
+        // The content is durable now. A crash before the rename leaves the temporary, which
+        // stale_temporaries() finds. rename() replaces atomically: readers see the old or the new
+        // file. rename_new() fails if the name exists.
         if (overwrite == Overwrite::yes) {
             checked::rename(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {

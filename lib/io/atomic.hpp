@@ -8,7 +8,7 @@
 //     create PATH.tmp.HOST.PID (O_EXCL), write   the old PATH or none, and a temporary
 //     fsync of the temporary                     the same; the content survives a power cut
 //     rename to PATH                             the new PATH; a power cut may bring back the old
-//     one fsync of the parent directory              the new PATH, also after a power cut
+//     fsync of the parent directory              the new PATH, also after a power cut
 //
 // rename() is atomic for all readers (POSIX.1-2017, rename()), but neither file content nor
 // directory entries are durable before fsync() of the file and of its directory (fsync(2), NOTES).
@@ -29,8 +29,8 @@ namespace lm::io {
 
 enum class Overwrite { no, yes };
 
-// A file that commit() gives its final name. Destroyed without a commit() it removes its temporary.
-// Not thread-safe, except for write_at() of several threads after a flush().
+// A file that commit() gives its final name. Without a commit() the destructor removes the
+// temporary. Not thread-safe, except that several threads may call write_at() after a flush.
 class AtomicFile {
   public:
     // Creates the temporary of `path`. With Overwrite::no an existing `path` is Error(usage) "PATH:
@@ -55,8 +55,8 @@ class AtomicFile {
     // Writers of several files that must appear together sync() all of them, then commit() in the
     // order that their format documents.
     void sync();
-    // Does sync() if needed, renames to the final name and makes that durable. When only the last
-    // step fails, the file has its final name but may not survive a power cut.
+    // Does sync() if needed, renames the file to its final name and makes the new name durable.
+    // When only the last step fails, the file has its final name but may not survive a power cut.
     void commit();
 
   private:
@@ -65,12 +65,13 @@ class AtomicFile {
     std::unique_ptr<State> state_;
 };
 
-// A directory that appears whole: files are written into path(), which is FINAL.tmp.SUFFIX;
-// commit() makes every file and directory in it durable, renames it and makes that durable.
-// Destroyed without a commit() it removes everything. An existing directory is refused or replaced
-// as for AtomicFile: by one exchange of the two names where the file system can do that (local ones
-// can). On NFS a crash between the renames leaves no FINAL, the new content as path() and the old
-// one as temporary_name(FINAL).old, which stale_temporaries() never lists.
+// A directory that appears whole. Files are written into path(), which is FINAL.tmp.SUFFIX.
+// commit() makes every file and directory in it durable, renames it to FINAL and makes that name
+// durable. Without a commit() the destructor removes everything. An existing directory is refused
+// or replaced as for AtomicFile. To replace it, the two names are exchanged in one step where the
+// file system can do that (local ones can). On NFS a crash between the renames leaves no FINAL, the
+// new content as path() and the old content as temporary_name(FINAL).old, which stale_temporaries()
+// never lists.
 class AtomicDirectory {
   public:
     // Creates the temporary directory; an existing one of that name is removed first.
@@ -95,8 +96,8 @@ void write_file(const std::string& path, std::string_view content, Overwrite ove
 // Returns PATH.tmp.HOST.PID. When that exists, AtomicFile appends ".2", ".3", ...
 std::string temporary_name(const std::string& path);
 
-// Returns the abandoned temporaries of `path`, sorted: those of this host whose process has ended,
-// and those of other hosts that were not modified for a day.
+// Returns the abandoned temporaries of `path`, sorted. A temporary of this host is abandoned when
+// its process has ended; a temporary of another host, when it was not modified for a day.
 std::vector<std::string> stale_temporaries(const std::string& path);
 
 }  // namespace lm::io

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a file or pipe in the order in which they arrive.
+// Reads the bytes of a file or pipe in the order in which they arrive.
 #pragma once
 
 #include <memory>
@@ -10,23 +10,23 @@
 
 namespace lm::io {
 
-// A descriptor, its name in messages, and one block of bytes that can be inspected before they are
-// consumed: a pipe cannot be read twice.
+// A descriptor, its name in messages, and one block of bytes. The bytes in the block can be
+// inspected before they are consumed, since a pipe cannot be read twice.
 class ByteSource {
   public:
-    // `begin` is the offset of the descriptor in its file. Where `interrupt` is a descriptor, a
-    // read that has to wait also waits for that one, and throws Interrupted (stream.hpp) once it is
-    // readable.
+    // `begin` is the offset of the descriptor in its file. If `interrupt` is not -1, a read that
+    // has to wait throws Interrupted (stream.hpp) as soon as that descriptor is readable.
     ByteSource(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
 
     const std::string& name() const { return name_; }
     int fd() const { return fd_.get(); }
-    // The offset in the file of the first byte that is not consumed.
+    // Returns the offset in the file of the first byte that is not consumed.
     i64 consumed() const { return n_read_ - static_cast<i64>(waiting().size()); }
     std::span<const std::byte> waiting() const { return {block_.get() + begin_, end_ - begin_}; }
     void consume(size_t n) { begin_ += n; }
 
-    // Reads until `n` bytes wait or the file ends; n is at most the size of the block, 1 MiB.
+    // Reads until `n` bytes wait in the block or the file ends. `n` is at most the size of the
+    // block, 1 MiB.
     void peek(size_t n);
     // Returns the waiting bytes, or reads the next block when there are none; empty at the end of
     // the file.

@@ -63,7 +63,7 @@ auto retried(Call call) {
     }
 }
 
-// Through syscall(): the wrapper exists only since glibc 2.28.
+// Called through syscall(), since the wrapper exists only since glibc 2.28.
 int renameat2(const std::string& from, const std::string& to, unsigned flags) {
     return static_cast<int>(
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
@@ -82,8 +82,9 @@ bool unsupported(int error_number) {
            error_number == EPERM || error_number == EMLINK;
 }
 
-// Returns whether `from` and `to` are two names of one file: link() succeeded, but the process was
-// killed, or the reply of the NFS server was lost, before the old name was removed.
+// Returns whether `from` and `to` are two names of one file. That happens when link() succeeded,
+// but the process was killed, or the reply of the NFS server was lost, before the old name was
+// removed.
 bool is_linked(const std::string& from, const std::string& to) {
     struct stat a {
     }, b{};
@@ -121,7 +122,7 @@ int create(const std::string& path, int flags) {
 
 namespace {
 
-// Returns false when the kernel refuses with EINVAL and `may_be_invalid`.
+// Writes all bytes. Returns false when the kernel refuses with EINVAL and `may_be_invalid`.
 bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset,
                bool may_be_invalid) {
     const fault::Action action = fault::next("write", path);
@@ -162,8 +163,8 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
     loff_t from = 0;
     loff_t to = offset;
     if (faulted("write", path)) system_error(path, "write", errno);
-    // Within the kernel first: no copy through user space, and shared blocks on btrfs, XFS and
-    // NFS 4.2.
+    // copy_file_range() does not copy through user space, and btrfs, XFS and NFS 4.2 share the
+    // blocks.
     while (from < n) {
         const ssize_t got = retried([&] {
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
@@ -218,7 +219,7 @@ void rename(const std::string& from, const std::string& to) {
 
 namespace {
 
-// Removes the old name of a file that is linked already; returns false when `to` is another file.
+// Removes the old name of a file that is linked already. Returns false when `to` is another file.
 bool finish_link(const std::string& from, const std::string& to) {
     if (!is_linked(from, to)) return false;
     unlink(from);
@@ -233,9 +234,9 @@ bool rename_new(const std::string& from, const std::string& to) {
     if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
     // NFS and others lack RENAME_NOREPLACE (rename(2)). link(2) is exclusive as well: it fails with
-    // EEXIST; a crash before unlink() leaves two names, which the next call completes. For
-    // directories and file systems without links remains a check before the rename, which is not
-    // atomic.
+    // EEXIST. A crash before unlink() leaves two names; the next call removes the old one. For
+    // directories, and on file systems without links, only a check before the rename remains, which
+    // is not atomic.
     if (!is_directory(from)) {
         if (!faulted("link", to) && ::link(from.c_str(), to.c_str()) == 0) {
             unlink(from);

@@ -19,13 +19,13 @@ namespace lm::io {
 
 namespace checked {
 
-// Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags`; returns the descriptor, or -1 with
-// O_EXCL when it exists already.
+// Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags` and returns the descriptor. Returns
+// -1 when `flags` has O_EXCL and the file exists already.
 int create(const std::string& path, int flags);
 // Writes all `bytes` at `offset`.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
-// false when the file system refuses that (EINVAL): use write_at() instead.
+// false when the file system refuses that (EINVAL); then use write_at().
 bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 void truncate(int fd, const std::string& path, i64 size);
 // Copies the first `n` bytes of `source` (a file named `source_path`) to `offset` of `fd`, with
@@ -36,8 +36,8 @@ void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // a file or directory by name
 void fsync_parent_of(const std::string& path);  // the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
-// Renames `from` to `to` unless `to` exists; returns false, without a change, when it exists and is
-// another file. Completes a call that was interrupted by a kill.
+// Renames `from` to `to` unless `to` exists. Returns false, without a change, when `to` is another
+// file. Completes an earlier call that a kill interrupted.
 bool rename_new(const std::string& from, const std::string& to);
 // Exchanges the names of two directories, atomically where the file system supports it; elsewhere
 // (NFS) a kill between the three renames leaves the old content as temporary_name(old) + ".old".

@@ -136,7 +136,7 @@ CompressedUnit unit_of(std::span<const std::byte> bytes, size_t n_compressed, si
     return {n_compressed <= bytes.size() ? Found::whole : Found::cut, n_compressed, content};
 }
 
-// A frame does not state its compressed size: the block headers are walked (RFC 8878, 3.1.1.2).
+// Walks the block headers, because a frame does not state its compressed size (RFC 8878, 3.1.1.2).
 CompressedUnit find_frame(std::span<const std::byte> bytes) {
     if (bytes.size() < 8) return {Found::cut};
     const u32 magic = number_at(bytes, 0);

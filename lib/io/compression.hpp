@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bytes of a compressed file state about themselves: the format, the window a decoder
+// Reads the properties of a compressed file from its bytes: the format, the window that a decoder
 // needs, and the units that can be decompressed independently. Formats: RFC 1952 (gzip), RFC 8878
 // (zstd), the .xz file format 1.1.0, .lzma as in lzma.txt of the LZMA SDK, BGZF as in the SAM
 // specification, section 4.1.
@@ -21,9 +21,9 @@ constexpr size_t longest_magic = 10;
 // bzip2, lz4, zip and 7z, which are not supported.
 Compression detect_compression(std::span<const std::byte> bytes, std::string_view file);
 
-// Returns the memory in bytes that decompressing needs at least: the window of the first zstd
-// frame, or the dictionary of the first xz block or .lzma file, that `bytes` start with. 0 for
-// gzip, for plain files, and when the header does not state it.
+// `bytes` is the start of a file. Returns the least memory, in bytes, that decompressing it needs:
+// the window of the first zstd frame, or the dictionary of the first xz block or of the .lzma file.
+// Returns 0 for gzip and plain files, and when the header does not state it.
 i64 window_of(Compression compression, std::span<const std::byte> bytes);
 
 // A part of a compressed file that can be decompressed independently of the rest: a zstd frame
@@ -40,7 +40,7 @@ struct CompressedUnit {
     size_t max_content = 0;  // upper bound of its decompressed bytes
 };
 
-// Returns the unit that `bytes` (not empty) start with.
+// Returns the unit at the start of `bytes`, which is not empty.
 CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
 
 // Decompresses consecutive whole units into `out`, which holds at least the sum of their

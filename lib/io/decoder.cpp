@@ -30,8 +30,8 @@ class SourceStream : public InputStream {
     i64 verified_bytes() const override { return verified_; }
     int descriptor() const override { return source_.fd(); }
 
-    // A decoder returns as few bytes per call as one block of input gives: repeat until `out` is
-    // full.
+    // One call of a decoder returns at most the content of one block of input, so calls are
+    // repeated until `out` is full.
     i64 read(std::span<std::byte> out) override {
         size_t filled = 0;
         while (filled < out.size()) {
@@ -44,7 +44,7 @@ class SourceStream : public InputStream {
     }
 
   protected:
-    // Writes at least one byte to `out`, which is not empty; returns 0 only at the end of the
+    // Writes at least one byte to `out`, which is not empty. Returns 0 only at the end of the
     // stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
 
@@ -87,8 +87,8 @@ class SourceStream : public InputStream {
     i64 verified_ = 0;
 };
 
-// Uncompressed data: the bytes that peek() has read first, then reads directly into the caller's
-// buffer.
+// Decoder of uncompressed data. Returns the bytes that peek() has read, then reads directly into
+// the caller's buffer.
 class PlainStream final : public SourceStream {
   public:
     explicit PlainStream(ByteSource source) : SourceStream(std::move(source), Compression::none) {}
@@ -110,9 +110,9 @@ class PlainStream final : public SourceStream {
     }
 };
 
-// RFC 1952. A member is a header, deflate data, CRC-32 and length; inflate() checks both and
-// returns Z_STREAM_END at the end of a member, so only complete members are verified. The next
-// member needs inflateReset().
+// Decoder of gzip, RFC 1952. A member is a header, deflate data, CRC-32 and length. inflate()
+// checks CRC-32 and length and returns Z_STREAM_END at the end of a member, so only complete
+// members are verified. The next member needs inflateReset().
 class GzipStream final : public SourceStream {
   public:
     GzipStream(ByteSource source, bool continued)
@@ -139,8 +139,8 @@ class GzipStream final : public SourceStream {
         }
     }
 
-    // Skips zeros after a member, with which tapes and disk images fill their last block, as
-    // gzip(1) does. Anything after them is garbage.
+    // Skips zeros after a member, as gzip(1) does: tapes and disk images fill their last block with
+    // zeros. Any other bytes are garbage.
     void skip_zeros() {
         bool any = false;
         for (auto in = source_.next(); !in.empty() && in[0] == std::byte{0}; in = source_.next()) {
@@ -198,7 +198,8 @@ class GzipStream final : public SourceStream {
     i64 member_begin_;  // offset in the file
 };
 
-// liblzma concatenates streams itself and checks the index at the end; nothing is verified before.
+// Decoder of xz. liblzma concatenates streams itself and checks the index at the end; nothing is
+// verified before the end.
 class XzStream final : public SourceStream {
   public:
     XzStream(ByteSource source, int threads, i64 memory)
@@ -272,9 +273,9 @@ class XzStream final : public SourceStream {
     bool ended_ = false;
 };
 
-// RFC 8878. ZSTD_decompressStream() returns 0 at the end of a frame, after it has checked the
-// content checksum if the frame has one; other results are hints of the size of the next input.
-// Skippable frames give no content.
+// Decoder of zstd, RFC 8878. ZSTD_decompressStream() returns 0 at the end of a frame, after it has
+// checked the content checksum if the frame has one. Other results are hints of the size of the
+// next input. Skippable frames have no content.
 class ZstdStream final : public SourceStream {
   public:
     ZstdStream(ByteSource source, bool continued)

@@ -49,7 +49,7 @@ State& state() {
     return the_state;
 }
 
-// False while nothing is armed or recorded: then next() reads only this flag.
+// False while no fault is armed and nothing is recorded: then next() reads only this flag.
 std::atomic<bool> active{false};
 std::once_flag environment_read;
 

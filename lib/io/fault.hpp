@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault injection: every create, write, fsync, rename, link and unlink of lib/io calls next()
-// first. Tests let the k-th operation fail, write less or kill the process, for every k; or they
-// record all operations and check their order, since a test cannot cut the power but can find a
-// missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
-// it in any program; when unset, next() costs one branch.
+// Fault injection. Every create, write, fsync, rename, link and unlink of lib/io first calls
+// next(). Some tests make the k-th operation fail, write less or kill the process, for every k.
+// Others record all operations and check their order: a test cannot cut the power, but it can find
+// a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
+// a fault in any program. When it is unset, next() costs one branch.
 #pragma once
 
 #include <string>

@@ -23,8 +23,8 @@ struct stat status_of(const Fd& fd, const std::string& path) {
     return status;
 }
 
-// Reads until `bytes` is full or the file ends; returns the number of bytes. offset < 0 reads from
-// the current position.
+// Reads until `bytes` is full or the file ends; returns the number of bytes. A negative `offset`
+// means the current position.
 size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
     size_t done = 0;
     while (done < bytes.size()) {
@@ -66,9 +66,10 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // A read of more bytes than the file should have finds its end in one call; with the padding
-    // that simdjson needs, the text can be parsed in place. Files under /proc have size 0, and
-    // those under /proc/sys return text only to the first read, truncated to its length.
+    // A read of more bytes than the file should have finds its end in one call. The spare bytes
+    // also give the string the padding that simdjson needs to parse it in place. Files under /proc
+    // have size 0, and files under /proc/sys return text only to the first read, truncated to its
+    // length.
     constexpr size_t more = 128;
     const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
     size_t chunk = size_now == 0 ? 65536 : size_now + more;
@@ -168,7 +169,7 @@ std::string_view MappedFile::text() const {
     return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)};
 }
 
-// Advice only: an error changes nothing.
+// Ignores errors, since madvise() is only advice.
 void MappedFile::advise_will_need(i64 offset, i64 length) const {
     static const i64 page = ::sysconf(_SC_PAGESIZE);
     const i64 begin = std::clamp<i64>(offset, 0, size_) / page * page;

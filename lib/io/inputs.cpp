@@ -24,7 +24,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view text_endings[] = {".jsonl", ".ndjson", ".json"};
 constexpr std::string_view compressed_endings[] = {".gz", ".bgz", ".xz", ".lzma", ".zst", ".zstd"};
-// Written by train-tokenizer and by other tokenizer libraries.
+// Files that train-tokenizer and other tokenizer libraries write.
 constexpr std::string_view tokenizer_files[] = {"tokenizer.json", "tokenizer_config.json",
                                                 "special_tokens_map.json", "vocab.json"};
 
@@ -43,7 +43,8 @@ bool is_named_json_lines(std::string_view name) {
 }
 
 // Returns whether the content of a file starts as JSON Lines do: with an object, after blanks and a
-// byte order mark. Also true when it is empty or cannot be read: then the reader reports the error.
+// byte order mark. Also returns true when the file is empty or cannot be read, so that the reader
+// reports the error.
 bool begins_as_json_lines(const std::string& path) {
     constexpr i64 n_bytes = i64{4} << 10;
     std::string text;
@@ -58,7 +59,7 @@ bool begins_as_json_lines(const std::string& path) {
     return first == text.npos || text[first] == '{';
 }
 
-// The files below a directory, and the skipped entries.
+// Collects the files below a directory, and the skipped entries.
 class Directory {
   public:
     explicit Directory(const std::string& path) : path_(path) { collect(path); }
@@ -71,7 +72,7 @@ class Directory {
                 skipped.first, skipped.others(ending.empty() ? "such names" : "*" + ending));
         }
         if (own_.n > 0) {
-            note("{}: skipped{}: generated dataset or tokenizer files", own_.first,
+            note("{}: skipped{}: belongs to a dataset or a tokenizer", own_.first,
                  own_.others("such files"));
         }
         if (files_.empty()) {
@@ -104,7 +105,8 @@ class Directory {
         return n;
     }
 
-    // Links to files are files; links to directories are not followed, since they may form a cycle.
+    // Adds links to files like files. Does not follow links to directories, since they may form a
+    // cycle.
     void collect(const std::string& directory) {
         const std::vector<std::string> names = list_directory(directory);
         const std::set<std::string_view> known(names.begin(), names.end());
@@ -124,7 +126,10 @@ class Directory {
             } else if (!is_directory) {
                 note("{}: skipped: neither a file nor a directory", path);
             } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
-                note("{}: skipped: a link to a directory: to read it, give its name", path);
+                note(
+                    "{}: skipped, since it is a link to a directory: to read it, name it in "
+                    "--input",
+                    path);
             } else if (name.ends_with(".unfinished")) {
                 own_.add(path);
             } else {
@@ -143,7 +148,8 @@ class Directory {
         }
     }
 
-    // Tokens, index and metadata file of a dataset, also while they are written; tokenizer files.
+    // Returns whether lm-preprocess writes files of that name: tokens, index and metadata file of a
+    // dataset (also unfinished ones), and tokenizer files.
     static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
         const size_t temporary = name.find(".tmp.");
         const std::string_view final_name = name.substr(0, temporary);

@@ -12,12 +12,12 @@ namespace lm::io {
 std::string input_name(const std::string& path);
 
 // Returns the files that --input arguments mean, in order. A directory means the files below it
-// that hold JSON Lines, in bytewise order of their paths: regular files with a name in .jsonl,
-// .ndjson or .json (also with the suffix of a compression), and other files whose content starts as
-// JSON Lines do or that cannot be read, which is an error for the reader to report. Names that
-// start with a dot are ignored. All other skipped entries are named in notes, one for each suffix:
-// files that lm-preprocess writes (datasets, metadata files, work directories, tokenizers), other
-// files, entries that are not files, and links to directories. "-" means itself. Throws
+// that hold JSON Lines, in bytewise order of their paths: regular files named *.jsonl, *.ndjson or
+// *.json (also with the suffix of a compression), and other files whose content starts as JSON
+// Lines do. A file that cannot be read is included, so that the reader reports the error. Names
+// that start with a dot are ignored. Notes name all other skipped entries, one note for each
+// suffix: files that lm-preprocess writes (datasets, metadata files, work directories, tokenizers),
+// other files, entries that are not files, and links to directories. "-" means itself. Throws
 // Error(usage) for a name that does not exist and for a directory without such files.
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 

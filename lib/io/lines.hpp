@@ -9,11 +9,11 @@
 
 namespace lm::io {
 
-// Longer lines are passed on in parts of this many bytes.
+// A longer line is passed on in parts of this many bytes.
 constexpr size_t longest_line = size_t{64} << 10;
 
-// Calls `use` with every line that is not empty, without its end: a newline, a carriage return
-// (with which programs overwrite a progress line) or both. The last line needs no end.
+// Calls `use` with every line that is not empty, without the line's end: a newline, a carriage
+// return (with which programs overwrite a progress line) or both. The last line needs no end.
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use);
 
 }  // namespace lm::io

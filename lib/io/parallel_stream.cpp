@@ -42,16 +42,16 @@ struct Block {
     }
 };
 
-// A stream whose content is made by threads in a ring of blocks, in the order of the file:
+// A stream whose content is produced by threads in a ring of blocks, in the order of the file:
 //
 //     n_filled_ <= n_emptied_ + ring size     block i lives in ring_[i % size]
 //
 // fill() reads the next part of the file, one thread at a time (fill_mutex_), so that parts get
 // consecutive block numbers. process() decompresses it, in all threads at once, and sets `full`.
 // The reader waits until block n_emptied_ is full, so that content arrives in order whichever
-// thread is faster, and returns the block to the ring when it has copied it. A full ring stops the
-// threads: that bounds memory. An exception is stored in its block and rethrown when the reader
-// gets there.
+// thread is faster. It returns the block to the ring when it has copied it. A full ring stops the
+// threads, which bounds the memory. An exception is stored in its block and rethrown when the
+// reader reaches that block.
 class RingStream : public InputStream {
   public:
     explicit RingStream(int n_blocks) : ring_(static_cast<size_t>(n_blocks)) {}
@@ -90,7 +90,7 @@ class RingStream : public InputStream {
     }
 
   protected:
-    // Fills the block with the next part of the file; returns whether more may follow. Called by
+    // Fills the block with the next part of the file. Returns whether more may follow. Called by
     // one thread at a time, in the order of the file.
     virtual bool fill(Block& block) = 0;
     // Completes a block that fill() has filled. Called by several threads at once.
@@ -98,8 +98,8 @@ class RingStream : public InputStream {
     // Returns the serial decoder that continues at offset `begin` of the file (Kind::serial).
     virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
-    // Start and join the threads. The class that overrides the functions above calls them in its
-    // constructor and destructor: earlier or later there is nothing to call.
+    // Start and join the threads. The threads call the functions above, so the class that overrides
+    // them calls start() in its constructor and the other one in its destructor.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)
@@ -139,7 +139,7 @@ class RingStream : public InputStream {
         changed_.notify_all();
     }
 
-    // Waits for a free block and fills it; nullptr at the end of the file or after stop().
+    // Waits for a free block and fills it. Returns nullptr at the end of the file or after stop().
     Block* next_block() {
         const std::lock_guard filling(fill_mutex_);
         {
@@ -194,7 +194,7 @@ class RingStream : public InputStream {
     std::vector<std::thread> threads_;
 };
 
-// One thread that reads `inner` up to two blocks ahead of the reader.
+// Reads `inner` in one thread, up to two blocks ahead of the reader.
 class AheadStream final : public RingStream {
   public:
     explicit AheadStream(std::unique_ptr<InputStream> inner)
@@ -220,8 +220,8 @@ class AheadStream final : public RingStream {
     std::unique_ptr<InputStream> inner_;
 };
 
-// Units (compression.hpp) of a file, decompressed by several threads, until there is no complete
-// unit.
+// Decompresses the units (compression.hpp) of a file with several threads, up to the first offset
+// without a complete unit.
 class UnitStream final : public RingStream {
   public:
     UnitStream(const std::string& path, Compression compression, int threads,
@@ -264,7 +264,7 @@ class UnitStream final : public RingStream {
         return true;
     }
 
-    // Returns the unit at offset `at` of waiting_; reads more of the file until the unit is
+    // Returns the unit at offset `at` of waiting_. Reads more of the file until the unit is
     // complete.
     CompressedUnit find(size_t at) {
         for (;;) {

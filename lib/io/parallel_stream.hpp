@@ -10,13 +10,13 @@
 
 namespace lm::io {
 
-// Returns a stream of the content of `inner`, which one thread reads up to two blocks of 1 MiB
+// Returns a stream of the content of `inner`. A thread reads `inner` up to two blocks of 1 MiB
 // ahead.
 std::unique_ptr<InputStream> read_ahead(std::unique_ptr<InputStream> inner);
 
-// Opens the regular file `path`, whose units (compression.hpp) `threads` threads decompress. At the
-// first offset where no valid unit starts, the stream serial(offset) continues: it reads all other
-// data of the format, or throws the error.
+// Opens the regular file `path` and decompresses its units (compression.hpp) with `threads`
+// threads. From the first offset where no valid unit starts, it reads from serial(offset), which
+// handles the rest of the format and throws for corrupt data.
 std::unique_ptr<InputStream> open_units(
     const std::string& path, Compression compression, int threads,
     std::function<std::unique_ptr<InputStream>(i64 begin)> serial);

@@ -86,7 +86,7 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i
     const int unit_threads = static_cast<int>(
         std::min<i64>(std::min(threads, max_unit_threads), memory / unit_memory - 1));
     if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {
-        // Continues at a byte that does not start a complete unit.
+        // Reads on from `begin`, where no complete unit starts.
         const auto serial = [path, compression, memory](i64 begin) {
             return read_ahead(
                 make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));

@@ -2,10 +2,10 @@
 // Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files. The content
 // decides the format, never the name; "-" is standard input.
 //
-// Errors name the file, the position and the reason. A truncated stream and garbage after its end
-// are errors, not an early end; zeros after gzip data are allowed (RFC 1952 readers ignore the
-// padding of tapes). A BGZF file without its end-of-file block gets a warning: at the end of a
-// block nothing else shows that the rest is missing.
+// Errors name the file, the position and the reason. A truncated stream is an error, and so is
+// garbage after its end; zeros after gzip data are allowed (RFC 1952 readers ignore the padding of
+// tapes). A BGZF file without its end-of-file block gets a warning: a file that was cut between two
+// blocks shows no other sign of it.
 //
 // Memory is bounded: 1 MiB of input and the window of the decoder: 32 KiB for gzip, at most 2 GiB
 // for xz (more is an error that states the need) and for zstd (any window up to --long=31).
@@ -27,14 +27,14 @@ class InputStream {
     // Fills `out`; returns less than out.size() only at the end of the stream, and 0 after it.
     // After an exception the stream must not be read again.
     virtual i64 read(std::span<std::byte> out) = 0;
-    // Returns the offset in the file up to which data has been read: for progress.
+    // Returns the offset in the file up to which data has been read. Used to show progress.
     virtual i64 compressed_bytes_read() const = 0;
-    // Returns how much of the content read so far is verified by checksums of the format: up to the
-    // end of the last complete gzip member or zstd frame with a checksum, or of the last block
-    // where units are decompressed in parallel. An xz file is
-    // verified only at its end; plain data counts as verified.
+    // Returns how many bytes of the content read so far have been verified by checksums. For gzip
+    // and zstd: up to the last complete member or checksummed frame (with parallel decompression,
+    // up to the last block read). For xz: nothing before the end of the file. For plain data:
+    // everything.
     virtual i64 verified_bytes() const = 0;
-    // Returns the descriptor of the file, for fstat() and the like: reading from it or seeking
+    // Returns the descriptor of the file, for calls such as fstat(). Reading from it or seeking
     // would lose data.
     virtual int descriptor() const = 0;
 };
@@ -44,18 +44,19 @@ struct Interrupted {};
 
 constexpr i64 default_decoding_memory = i64{192} << 20;
 
-// Returns the memory that decompressing the regular file `path` needs at least: the window of its
-// first zstd frame, the dictionary of its first xz block; 0 for gzip and plain files.
+// Returns the least memory, in bytes, that decompressing the regular file `path` needs: the window
+// of its first zstd frame, or the dictionary of its first xz block. Returns 0 for gzip and plain
+// files.
 i64 window_of(const std::string& path);
 
 // Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames read
 // as one stream; an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
 //
 // A separate thread decompresses a regular file, one to two MiB ahead of the reader. With more than
-// one of `threads`, independent parts are decompressed in parallel: the blocks of an xz file that
-// states their sizes, the frames of a zstd file and the blocks of a BGZF file, unless one is larger
-// than 8 MiB; as many at once as `memory` bytes allow. `interrupt`: see Interrupted; regular files
-// ignore it.
+// one of `threads`, independent parts are decompressed in parallel, as many at once as `memory`
+// bytes allow. Such parts are the blocks of an xz file that states their sizes, and the frames of a
+// zstd file and the blocks of a BGZF file that are not larger than 8 MiB. `interrupt`: see
+// Interrupted; regular files ignore it.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
                                          i64 memory = default_decoding_memory, int interrupt = -1);
 

@@ -16,7 +16,8 @@ namespace lm::metrics {
 
 // Each function returns one record with its framing, ready to append.
 std::string version_event(double unix_time_s);
-// Makes readers ignore the values of earlier files of the directory for `step` and later steps.
+// Returns a record that makes readers ignore the values that earlier files of the directory have
+// for `step` and later steps.
 std::string purge_event(double unix_time_s, i64 step);
 std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, float value);
 

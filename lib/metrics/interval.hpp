@@ -24,7 +24,7 @@ struct IterationRecord {
 };
 
 // The sums of an interval. A checkpoint keeps them, so that the first line of a resumed run is the
-// same as that of an uninterrupted run.
+// same as in an uninterrupted run.
 struct IntervalSums {
     i64 n = 0, stepped = 0, not_finite = 0;
     double loss = 0, elapsed_s = 0, samples = 0, tokens = 0, flops = 0, model_flops = 0;

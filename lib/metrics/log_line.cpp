@@ -209,7 +209,8 @@ Mark find_mark(std::string_view line, size_t from) {
     return {};
 }
 
-// A line with several marks: lines of several ranks run together, and all but the last are cut.
+// Parses a line that has one or more marks. With several, lines of several ranks have run together,
+// and all but the last are cut.
 bool read_megatron(std::string_view line, LogLine& out) {
     Mark mark = find_mark(line, 0);
     if (mark.begin == npos) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses one line of a training log: of lm-train (record.hpp), Megatron-LM or Megatron-DeepSpeed,
-// also with text around it (names of ranks, time stamps, the end of another process's line). It
-// keeps the fields that show the progress and the speed of a training.
+// Parses one line of a training log of lm-train (record.hpp), Megatron-LM or Megatron-DeepSpeed.
+// Other text may surround the line (names of ranks, time stamps, the end of another process's
+// line). Keeps the fields that show the progress and the speed of a training.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace lm::metrics {
 struct LoggedIteration {
     i64 iteration = 0;
     i64 total_iterations = 0;
-    double step_s = 0;  // per iteration, over the interval since the last logged one
+    double step_s = 0;  // per iteration, mean since the previous logged iteration
     std::optional<i64> consumed_samples, consumed_tokens, global_batch;
     std::optional<double> flops_per_s;  // per device
     std::optional<double> unix_time_s;  // stamps without a zone count as UTC
@@ -41,8 +41,8 @@ struct LogLine {
     i64 loaded_iteration = 0;           // valid for Kind::loaded
     LoggedRamp ramp;                    // valid for Kind::ramp
     std::optional<double> unix_time_s;  // valid for Kind::start and Kind::clock
-    // Lines of iterations in it that are cut or mixed with other output, so that a needed field has
-    // no valid value.
+    // Number of iteration lines within this line that have no valid value for a needed field,
+    // because they are cut or mixed with other output.
     i64 n_damaged = 0;
 };
 

@@ -105,7 +105,7 @@ void LogSummary::follow_clock(double now) {
     clock_ = std::max(now, clock_.value_or(now));
 }
 
-// Whether another rank logged the same line, next to it or up to 64 lines later.
+// Returns whether another rank logged the same line, next to this one or up to 64 lines later.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||
@@ -129,7 +129,8 @@ void LogSummary::add_iteration(LoggedIteration line) {
     }
     const double step_s = line.step_s * as_double(line.iteration - before);
     if (line.unix_time_s) {
-        // The stamp is made after the steps of its line: their time is not missing.
+        // The time stamp is made after the steps of its line, so the time of these steps is not
+        // missing.
         const bool first = !clock_;
         follow_clock(*line.unix_time_s);
         if (!first) missing_now_s_ -= step_s;
@@ -194,7 +195,8 @@ void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run)
     if (last_ && last_->global_batch != line.global_batch) recent_.clear();
     recent_.push_back({sums, first_of_run});
     if (static_cast<i64>(recent_.size()) > settings_.window) recent_.pop_front();
-    // The mean batch of the interval: the batch ramp may have changed it within.
+    // Uses the mean batch of the interval, since the batch ramp may have changed the batch within
+    // it.
     if (sums.samples > 0 && !first_of_run) {
         fit_.add(sums.mean_batch(), line.step_s, as_double(n));
     }

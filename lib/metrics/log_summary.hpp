@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Summarizes the log of a training: its progress, its speed, and where it stopped and resumed.
-// Reads each line once; memory does not grow with their number.
+// Reads each line once. The memory does not grow with the number of lines.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace lm::metrics {
 // A restart, or a gap in time, between two logged iterations.
 struct LogStop {
     bool restarted = false;  // false: a gap in time within a run
-    i64 last_iteration = 0;  // logged before the stop
+    i64 last_iteration = 0;  // last logged iteration before the stop
     i64 resumed_after = 0;   // iteration of the loaded checkpoint; where the log does not state it,
                              // the first one logged minus an interval
     double repeated_s = 0;   // time of iterations that were computed twice
@@ -31,7 +31,7 @@ struct LogSums {
     i64 iterations = 0;
     double samples = 0, tokens = 0;
     double step_s = 0;
-    // Over the iterations whose line states FLOP/s.
+    // Sums over the iterations whose line states FLOP/s.
     double flops = 0, flops_s = 0;
     double mean_batch() const { return samples / static_cast<double>(iterations); }
     double mean_step_s() const { return step_s / static_cast<double>(iterations); }
@@ -42,7 +42,7 @@ class StepFit {
   public:
     void add(double batch, double step_s, double weight);
     // Returns a / (a + b * batch), in [0, 1]: the share of a step's time that does not grow with
-    // its batch. nullopt when the batch sizes are nearly equal or make no difference.
+    // its batch. Returns nullopt when the batch sizes are nearly equal or make no difference.
     std::optional<double> fixed_share(double batch) const;
 
   private:
@@ -68,28 +68,30 @@ class LogSummary {
     i64 n_damaged() const { return n_damaged_; }    // lines of iterations without valid fields
     i64 n_repeated() const { return n_repeated_; }  // iterations that another rank logged, too
     bool empty() const { return !last_; }
-    // The newest logged iteration. Not empty().
+    // Returns the newest logged iteration. Requires !empty().
     const LoggedIteration& last() const { return *last_; }
     const std::optional<LoggedRamp>& ramp() const { return ramp_; }
     std::optional<double> tokens_per_sample() const { return tokens_per_sample_; }
 
-    // Over all iterations, including recomputed ones: the work that the machine did.
+    // Returns the sums over all iterations, including recomputed ones: the work that the machine
+    // did.
     const LogSums& sums() const { return sums_; }
-    // Over the last lines with the current batch size, without the first line of a run (warm-up) if
-    // there are others.
+    // Returns the sums over the last lines with the current batch size. Omits the first line of a
+    // run (warm-up) if there are other lines.
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 
-    // The newest stops; n_stops() counts all.
+    // stops() holds the newest stops, at most this many; n_stops() counts all.
     static constexpr size_t most_stops = 1000;
     const std::deque<LogStop>& stops() const { return stops_; }
     i64 n_stops() const { return n_stops_; }
     i64 n_restarts() const { return n_restarts_; }
     i64 repeated_iterations() const { return repeated_iterations_; }
     double repeated_s() const { return repeated_s_; }
-    // Time between the first and the last time stamp; nullopt with less than two.
+    // Returns the time between the first and the last time stamp; nullopt with fewer than two
+    // stamps.
     std::optional<double> wall_s() const;
-    // The part of wall_s() in which no iteration was computed.
+    // Returns the part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
 
   private:
@@ -107,7 +109,7 @@ class LogSummary {
 
     Settings settings_;
     i64 n_lines_ = 0, n_logged_ = 0, n_damaged_ = 0, n_repeated_ = 0;
-    // The first line, until the second one shows how many iterations a line stands for.
+    // Holds the first line until the second one shows how many iterations a line stands for.
     std::optional<LoggedIteration> first_;
     std::optional<LoggedIteration> last_;
     std::optional<LoggedRamp> ramp_;
@@ -117,7 +119,7 @@ class LogSummary {
     std::deque<size_t> digests_;  // digests of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
-    // Since the last logged iteration.
+    // State since the last logged iteration.
     bool started_ = false;
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;

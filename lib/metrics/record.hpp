@@ -27,7 +27,7 @@ struct StepRecord {
     std::optional<double> params_norm;  // with --log-params-norm
     std::optional<i64> seq_length;      // with curriculum learning
     i64 skipped_iterations = 0;         // iterations of the interval without a step
-    i64 nan_iterations = 0;             // those with a non-finite loss or gradient
+    i64 nan_iterations = 0;             // iterations with a non-finite loss or gradient
     double samples_per_s = 0;
     double tokens_per_s = 0;
     double flops_per_s = 0;     // per device, by Megatron's formula (cost::iteration_flops)

@@ -2,8 +2,8 @@
 // Writes the scalars of a training with the tags and axes of Megatron-DeepSpeed (training.py,
 // training_log() and evaluate_and_print_results()), so that its dashboards and tools work: each
 // series by iteration, samples and tokens. The series by iteration are in DIR, the others in
-// DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos: the purge record of a resumed run holds for
-// all series of a directory, so a directory has one axis.
+// DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos. Each directory has one axis, because the purge
+// record of a resumed run applies to all series of a directory.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ namespace lm::metrics {
 
 struct TensorBoardOptions {
     std::string directory;
-    // The counters of a resumed run at its first iteration: readers ignore later values of earlier
-    // files.
+    // The counters of a resumed run at its first iteration. Readers ignore the values that earlier
+    // files have from there on.
     struct Start {
         i64 iteration, samples, tokens;
     };
@@ -29,7 +29,8 @@ struct TensorBoardOptions {
     bool timers = false;          // --log-timers-to-tensorboard: iteration-time
     i64 world_size = 1;
     i64 dp_size = 1;
-    // 6 x parameters without embeddings x seq_length / 1e9: the axis "gigaflos".
+    // 6 x parameters without embeddings x seq_length / 1e9: one sample's length on the axis
+    // "gigaflos".
     double gigaflos_per_sample = 0;
 };
 
