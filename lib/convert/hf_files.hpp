@@ -12,7 +12,7 @@
 
 namespace lm::convert {
 
-// Returns the path of config.json: in the directory `model`, or beside the .safetensors file
+// Returns the path of config.json: in the directory `model`, or next to the .safetensors file
 // `model`.
 std::string hf_config_path(const std::string& model);
 

@@ -49,7 +49,7 @@ void AppendFile::make_buffer(size_t bytes) {
     if (!buffer_) throw std::bad_alloc();
 }
 
-// Without O_DIRECT: collects small writes in the buffer, so that there are fewer system calls.
+// Without O_DIRECT: collects small writes in the buffer, to save system calls.
 // Large writes go to the file directly, after the bytes in the buffer.
 void AppendFile::write(std::span<const std::byte> bytes) {
     if (direct_.valid()) return write_direct(bytes);

@@ -17,8 +17,8 @@ namespace lm::metrics {
 
 struct TensorBoardOptions {
     std::string directory;
-    // The counters of a resumed run at its first iteration. Readers ignore the values that earlier
-    // files have from there on.
+    // The counters of a resumed run at its first iteration. Readers ignore later values of
+    // earlier files.
     struct Start {
         i64 iteration, samples, tokens;
     };

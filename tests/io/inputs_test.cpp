@@ -64,12 +64,13 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
     CHECK(io::expand_inputs(std::span(&argument, 1)) == wanted);
     const std::string reason =
         ": neither its name nor its content is JSON Lines: to read it, give its name";
-    CHECK(notes == std::vector<std::string>{
-                       dir / "d/SHA256SUMS: skipped" + reason,
-                       dir / "d/README.md: skipped, with 1 more *.md" + reason,
-                       dir / "d/b.txt: skipped" + reason,
-                       dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: generated "
-                             "dataset or tokenizer files"});
+    CHECK(notes ==
+          std::vector<std::string>{
+              dir / "d/SHA256SUMS: skipped" + reason,
+              dir / "d/README.md: skipped, with 1 more *.md" + reason,
+              dir / "d/b.txt: skipped" + reason,
+              dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: belongs to "
+                    "a dataset or a tokenizer"});
 
     const std::string named = dir / "d/README.md";  // is read, whatever it is
     CHECK(io::expand_inputs(std::span(&named, 1)) == std::vector<std::string>{named});
