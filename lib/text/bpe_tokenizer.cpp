@@ -14,8 +14,9 @@
 namespace lm::text {
 namespace {
 
-// Returns which ids BPE can produce: those of single bytes and the results of merges; with
-// ignore_merges also every token whose bytes are valid UTF-8, as those of a pre-token are.
+// Returns for each id whether BPE can produce it: the ids of single bytes, and the results of
+// merges. With ignore_merges, also every token whose bytes are valid UTF-8, as pre-tokens are valid
+// UTF-8.
 std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
                                  const std::array<i32, 256>& byte_ids,
                                  std::span<const std::string> tokens) {
@@ -28,10 +29,10 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     return reachable;
 }
 
-// Replaces the bytes of each added token by its content. If the content is in the vocabulary too,
-// the id already has bytes: those that the content spells in the byte map ("Ġ" is a space). As in
-// Hugging Face tokenizers, the id keeps these bytes if BPE can produce it; otherwise it is no
-// longer `spelled`, so that no pre-token is encoded to it.
+// Replaces the bytes of each added token by its content. If the vocabulary contains the content
+// too, the id already has the bytes that the content spells in the byte map ("Ġ" is a space). If
+// BPE can produce the id, it keeps these bytes, as in Hugging Face tokenizers. Otherwise it is no
+// longer `spelled`, and no pre-token is encoded to it.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
                std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;
@@ -65,8 +66,8 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "{} merges exceed the limit of {}", n_merges, most_merges);
 }
 
-// For ignore_merges: adds the tokens that BPE does not produce from their own bytes. Only a token
-// that is `spelled` can equal a pre-token.
+// For ignore_merges: adds the tokens that BPE does not produce from their own bytes. A pre-token
+// can equal only a token that is `spelled`.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int most_threads = 4;
@@ -94,7 +95,8 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     std::vector<bool> spelled(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
         std::optional<std::string> bytes = bytes_of_token(tokens[id]);
-        // A special token with characters outside the byte map stands for its own bytes.
+        // A special token may have characters outside the byte map. Such a token stands for its own
+        // bytes.
         if (!bytes) continue;
         spelled[id] = !bytes->empty();
         if (bytes->size() == 1) byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(id);
@@ -122,7 +124,8 @@ TextSteps make_text_steps(BpeTokenizerParts& parts) {
             parts.prefix_space,      std::move(parts.prefix),     std::move(parts.suffix)};
 }
 
-// Digests everything that determines the ids. Datasets store the digest: its input must not change.
+// Digests everything that determines the ids. Datasets store the digest, so its input must not
+// change.
 class PartsDigester {
   public:
     std::string digest(const BpeTokenizerParts& parts, const BpeModel& model) {

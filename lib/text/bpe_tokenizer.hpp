@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte-level BPE tokenizer. The loaders of all file formats construct it.
+// The byte-level BPE tokenizer, which the loaders of all file formats construct.
 #pragma once
 
 #include <optional>
@@ -19,21 +19,21 @@ namespace lm::text {
 
 struct BpeTokenizerParts {
     std::string type;
-    std::string origin;  // the file that errors about the vocabulary name
+    std::string origin;  // the file that errors in the vocabulary name
     BpeFiles files;
     PretokenizerRule rule = PretokenizerRule::gpt2;
-    bool ignore_merges = false;  // a pre-token that is a token gets its id without merging
+    bool ignore_merges = false;  // a pre-token that equals a token gets its id without merges
     std::optional<i32> eod;
-    std::vector<AddedToken> added;  // their content is literal, not byte-mapped
+    std::vector<AddedToken> added;  // their content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
-    bool prefix_space = false;        // before the text and after each added token
-    std::vector<i32> prefix, suffix;  // ids around every text
+    bool prefix_space = false;        // a space before the text and after each added token
+    std::vector<i32> prefix, suffix;  // ids before and after every text
 };
 
 class BpeTokenizer : public Tokenizer {
   public:
-    // Throws Error(failure) when a single byte has no token.
+    // Throws Error(failure) if some byte has no token.
     explicit BpeTokenizer(BpeTokenizerParts parts);
 
     std::string_view type() const override { return type_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer without files. Each byte is an id.
+// A tokenizer that needs no files: each byte is an id.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lm::text {
 
-// Returns the tokenizer with ids 0 to 255 for the bytes and 256 for the end of document.
+// Returns the tokenizer. Ids 0 to 255 are the bytes, and 256 is the end of document.
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 }  // namespace lm::text

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* end_of_document = "<|endoftext|>";
 
-// Returns the tokens by id, spelled as in the file.
+// Returns the tokens by id, in the spelling of the file.
 std::vector<std::string> read_vocab(const std::string& path) {
     const std::string text = io::read_file(path);
     simdjson::dom::parser parser;
@@ -62,22 +62,21 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
-// Whether the token is the concatenation of two others, as every result of a merge is.
+// Returns whether the token is the concatenation of two others. Every result of a merge is.
 bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     for (size_t i = 1; i < token.size(); ++i)
         if (index.find(token.substr(0, i)) >= 0 && index.find(token.substr(i)) >= 0) return true;
     return false;
 }
 
-// Returns the tokens of more than one symbol that are the result of no merge, except those spelled
-// "<...>".
+// Returns the tokens of more than one symbol that no merge produces, except tokens spelled "<...>".
 std::vector<size_t> find_without_merge(const BpeFiles& files) {
     std::vector<bool> made(files.tokens.size());
     for (const Merge& merge : files.merges) made[static_cast<size_t>(merge.result)] = true;
     std::vector<size_t> without_merge;
     for (size_t id = 0; id < files.tokens.size(); ++id) {
         const std::string& token = files.tokens[id];
-        // A symbol is one code point below U+0800: at most two bytes.
+        // A symbol is one code point below U+0800, so it has at most two bytes.
         const bool one_symbol = token.size() <= 1 || (token.size() == 2 && (token[0] & 0x80) != 0);
         const bool special = token.starts_with('<') && token.ends_with('>');
         if (!one_symbol && !special && !made[id]) without_merge.push_back(id);
@@ -85,10 +84,10 @@ std::vector<size_t> find_without_merge(const BpeFiles& files) {
     return without_merge;
 }
 
-// Throws if the merges do not belong to the vocabulary. A few tokens without a merge are special
-// tokens ("[PAD]"). A merges file truncated at the end of a line is detected only here: it lacks
-// the merge of the token whose id follows the last result. A file for another vocabulary lacks more
-// than 1 % of the tokens.
+// Throws if the merges do not belong to the vocabulary. A few tokens without a merge are normal:
+// special tokens such as "[PAD]". A merges file that was truncated at the end of a line lacks the
+// merge of the token whose id follows the last result; no other check detects this. A merges file
+// of another vocabulary lacks the merges of more than 1 % of the tokens.
 void check_complete(const BpeFiles& files, const TokenIndex& index,
                     const std::string& merges_path) {
     const std::vector<size_t> without_merge = find_without_merge(files);

@@ -6,7 +6,7 @@
 
 namespace lm::text {
 
-// realloc moves the pages of a large block instead of copying them.
+// For a large block, realloc moves the pages and copies nothing.
 void IdBuffer::grow(size_t n_bytes) {
     if (consume_ && used_ > 0 && used_ + n_bytes > most_) {
         consume_();

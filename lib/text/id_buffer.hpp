@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growing array of ids of 16 or 32 bits, or a buffer of bounded size whose content a consumer
-// receives when it is full.
+// A growing array of ids of 16 or 32 bits. With consume_at() its size is bounded, and a consumer
+// receives its content whenever it is full.
 #pragma once
 
 #include <cstdlib>
@@ -20,25 +20,25 @@ class IdBuffer {
 
     bool wide() const { return wide_; }
     i64 size() const { return static_cast<i64>(used_ / width()); }
-    i64 count() const { return n_consumed_ + size(); }  // ids since clear()
+    i64 count() const { return n_consumed_ + size(); }  // number of ids appended since clear()
     size_t capacity() const { return capacity_; }       // bytes
     std::span<const std::byte> bytes() const { return {bytes_.get(), used_}; }
 
-    // Id is u16 or i32, according to wide().
+    // `Id` must be i32 if wide(), else u16.
     template <typename Id>
     std::span<const Id> ids() const {
         return {reinterpret_cast<const Id*>(bytes_.get()), used_ / sizeof(Id)};
     }
 
-    // Limits the buffer to `n_bytes`: before it would grow beyond them, `consume` is called, and
-    // then the ids are removed. A single append() of more than `n_bytes` still fits.
+    // Limits the buffer to `n_bytes`. When an append would exceed them, the buffer calls `consume`
+    // and then removes the ids. A single append() of more than `n_bytes` still fits.
     void consume_at(size_t n_bytes, std::function<void()> consume) {
         most_ = n_bytes;
         consume_ = std::move(consume);
     }
 
-    // Returns memory for `n` ids after the last one, valid until the next non-const call. malloc
-    // aligns it for any id.
+    // Returns memory for `n` ids after the last id. It is valid until the next non-const call.
+    // malloc aligns it for either type of id.
     template <typename Id>
     Id* room(i64 n) {
         reserve(static_cast<size_t>(n) * sizeof(Id));
@@ -47,8 +47,8 @@ class IdBuffer {
     // Appends the first `n` ids that were written to room().
     void add(i64 n) { used_ += static_cast<size_t>(n) * width(); }
 
-    // Calls write(Id*) with room for `most` ids and appends the ids up to the pointer that it
-    // returns. A buffer of 32-bit ids widens ids of 16 bits.
+    // Calls write(Id*) with room for `most` ids. write() returns the end of the ids that it wrote,
+    // and these are appended. A buffer of 32-bit ids also accepts 16-bit ids and widens them.
     template <typename Id, typename Write>
     void append(i64 most, Write write) {
         if (wide_ && sizeof(Id) == sizeof(u16)) {
@@ -58,7 +58,7 @@ class IdBuffer {
             widen(wide, n);
             add(n);
         } else {
-            LM_CHECK(wide_ == (sizeof(Id) == sizeof(i32)), "ids of 32 bits in a buffer of 16 bits");
+            LM_CHECK(wide_ == (sizeof(Id) == sizeof(i32)), "expected 16-bit ids, got 32-bit ids");
             Id* const begin = room<Id>(most);
             add(write(begin) - begin);
         }
@@ -79,7 +79,7 @@ class IdBuffer {
         used_ = 0;
         n_consumed_ = 0;
     }
-    void release();  // clear(), and frees the memory
+    void release();  // like clear(), and frees the memory
 
   private:
     size_t width() const { return wide_ ? sizeof(i32) : sizeof(u16); }
@@ -87,7 +87,7 @@ class IdBuffer {
         if (used_ + n_bytes > capacity_) grow(n_bytes);
     }
     void grow(size_t n_bytes);
-    // Widens `n` ids of 16 bits at the start of the memory to 32 bits in place, last one first.
+    // Widens the first `n` ids in the memory from 16 to 32 bits in place, starting with the last.
     static void widen(i32* ids, i64 n);
 
     bool wide_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer turns text into ids and ids into text. Threads share one immutable Tokenizer; each
-// thread encodes with an Encoder of its own, which holds a bounded cache of pre-tokens.
+// A tokenizer turns text into ids and ids into text. Threads share one Tokenizer, which never
+// changes. Each thread encodes with its own Encoder, which holds a bounded cache of pre-tokens.
 #pragma once
 
 #include <memory>
@@ -20,15 +20,15 @@ class Encoder {
     virtual ~Encoder() = default;
 
     // Appends the ids of `text` (valid UTF-8, at most max_text_bytes) to `out` and returns their
-    // number. A buffer of 16-bit ids requires vocab_size <= 65536. Throws TextTooLong
-    // (normal_form.hpp) when the normalized text is longer than max_text_bytes.
+    // number. If `out` holds 16-bit ids, vocab_size must be <= 65536. Throws TextTooLong
+    // (normal_form.hpp) if the normalized text is longer than max_text_bytes.
     virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
 
-    // Frees the memory that a long text needed.
+    // Frees memory that only long texts need.
     virtual void release() {}
 
     // Returns the number of look-ups and scan steps of the merge algorithm so far. Tests check that
-    // it grows linearly.
+    // this number grows linearly with the text.
     virtual u64 operations() const { return 0; }
 };
 
@@ -36,28 +36,29 @@ class Tokenizer {
   public:
     virtual ~Tokenizer() = default;
 
-    virtual std::string_view type() const = 0;   // as --tokenizer-type names it
+    virtual std::string_view type() const = 0;   // a value of --tokenizer-type
     virtual i64 vocab_size() const = 0;          // the largest id + 1
     virtual std::optional<i32> eod() const = 0;  // end of document
-    // XXH3-128 of everything that determines the ids. The metadata file of a dataset contains it.
+    // Returns the XXH3-128 of everything that determines the ids. The metadata file of a dataset
+    // contains it.
     virtual const std::string& digest() const = 0;
     virtual std::unique_ptr<Encoder> make_encoder() const = 0;
-    // Whether encoders normalize. The normalized text takes about twice the memory of the text in
-    // addition to it, and more if the normalizer makes it longer.
+    // Returns whether encoders normalize. Then encode() needs about twice the size of the text as
+    // extra memory, and more if the normalizer makes the text longer.
     virtual bool normalizes() const { return false; }
-    // Returns the bytes of one id. Throws Error(failure) for an id without a token.
+    // Returns the bytes of one id. Throws Error(failure) if the id has no token.
     virtual std::string_view token(i32 id) const = 0;
 
     // Appends the bytes of `ids`. They may be invalid UTF-8 (see append_utf8_lossy in utf8.hpp).
     void decode(std::span<const i32> ids, std::string& out) const;
-    // Encodes one text with a new encoder, for tests and single texts.
+    // Encodes one text with a new encoder. For tests and single texts.
     std::vector<i32> encode(std::string_view text) const;
 };
 
 // How encoders treat the text of a special token ("<|endoftext|>") in a document.
 enum class SpecialInText {
-    plain,  // as ordinary text: a document cannot contain an injected end of document
-    parse   // as the special id, like Hugging Face tokenizers
+    plain,  // as ordinary text, so that a document cannot inject an end of document
+    parse   // as the id of the special token, like Hugging Face tokenizers
 };
 
 }  // namespace lm::text

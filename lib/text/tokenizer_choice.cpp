@@ -18,7 +18,7 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
 }
 
-// The names that Megatron versions use for it.
+// Versions of Megatron use different names for this type.
 bool is_hf(const std::string& type) {
     return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the tokenizer that a command line selects. All programs with these options share the rules.
+// Loads the tokenizer that the options of a command line select. All programs follow the same
+// rules.
 #pragma once
 
 #include <memory>
@@ -18,13 +19,13 @@ struct TokenizerChoice {
     std::optional<std::string> special;     // --special-in-text plain|parse
 };
 
-// Returns the chosen tokenizer; without any choice GPT-2 from the installed tables. Throws
-// Error(usage) for options that exclude each other, Error(failure) for invalid files.
+// Returns the chosen tokenizer. Without any choice, returns GPT-2 from the installed tables. Throws
+// Error(usage) for options that exclude each other, and Error(failure) for invalid files.
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 
-// Returns the padded vocabulary size as Megatron computes it: the next multiple of `divisible_by`,
-// or `pad_to`, which must be a multiple of `divisible_by` and at least `vocab_size`. Throws
-// Error(usage).
+// Returns the padded vocabulary size as Megatron computes it: `vocab_size` rounded up to a multiple
+// of `divisible_by`, or `pad_to` if it is given. `pad_to` must be a multiple of `divisible_by` and
+// at least `vocab_size`; otherwise throws Error(usage).
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to);
 
 }  // namespace lm::text

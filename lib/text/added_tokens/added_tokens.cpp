@@ -10,7 +10,7 @@
 namespace lm::text {
 namespace {
 
-// Returns the code point that ends at `end` > 0 and sets `begin` to its offset.
+// Returns the code point that ends at `end` > 0, and sets `begin` to its offset.
 u32 char_before(std::string_view text, size_t end, size_t* begin) {
     size_t at = end - 1;
     while (at > 0 && end - at < 4 && (static_cast<u8>(text[at]) & 0xC0) == 0x80) --at;
@@ -42,11 +42,10 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore
     }
 }
 
-// Returns the longest token that is a prefix of `text`; null: none. If p is a prefix of s, every
-// string that sorts between p and s has the prefix p. So each token that is a prefix of `text` is
-// also a prefix of the last token that does not sort after `text`, or is that token. prefix_of_
-// leads to it without further comparisons of whole strings, which may be long and have much in
-// common.
+// Returns the longest token that is a prefix of `text`, or nullptr. If p is a prefix of s, every
+// string that sorts between p and s has the prefix p. So let t be the last token that does not sort
+// after `text`: each token that is a prefix of `text` is t or a prefix of t. prefix_of_ leads from
+// t to these tokens. It avoids further comparisons of whole strings, which may be long and similar.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     const auto behind = std::ranges::upper_bound(tokens_, text, {}, &AddedToken::content);
     if (behind == tokens_.begin()) return nullptr;
@@ -84,7 +83,7 @@ size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, siz
         if (class_table()[char_before(whole, begin, &before)] != CharClass::space) return begin;
         begin = before;
     }
-    return least;  // also if `begin` < `least`
+    return least;  // also returned if `begin` < `least`
 }
 
 size_t AddedTokenMatcher::strip_after(std::string_view whole, size_t end) {

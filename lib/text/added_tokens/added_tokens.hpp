@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds added tokens ("<|endoftext|>") in text: the leftmost one, and the longest at that position,
-// as the Aho-Corasick automaton of Hugging Face tokenizers does. Then applies the flags of the
-// token.
+// Finds added tokens ("<|endoftext|>") in text: the leftmost token, and the longest one at that
+// position, like the Aho-Corasick automaton of Hugging Face tokenizers. Then applies the flags of
+// the token.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace lm::text {
 struct AddedToken {
     std::string content;  // not empty
     i32 id;
-    bool special = true;       // text with --special-in-text plain
+    bool special = true;       // stays text with --special-in-text plain
     bool normalized = false;   // found in the normalized text instead of the raw text
     bool single_word = false;  // found only if no word character is next to it
     bool lstrip = false;       // removes the whitespace before it
@@ -29,14 +29,14 @@ struct AddedToken {
 class AddedTokenMatcher {
   public:
     AddedTokenMatcher() = default;
-    // With ignore_special, special tokens are matched but stay text: a shorter token inside one of
-    // them must not be found.
+    // With ignore_special, special tokens are still matched, but their text is not replaced by an
+    // id. A shorter token inside a special token is therefore not found.
     AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore_special);
 
     bool empty() const { return tokens_.empty(); }
 
-    // Calls text(std::string_view) for each non-empty text between tokens and token(i32) for each
-    // token, in order.
+    // Calls text(std::string_view) for each non-empty text between tokens, and token(i32) with the
+    // id of each token, in order.
     template <typename Text, typename Token>
     void split(std::string_view whole, Text text, Token token) const {
         size_t done = 0;
@@ -49,7 +49,7 @@ class AddedTokenMatcher {
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
             const size_t end = rstrip ? std::max(match.end, stripped) : match.end;
             // As in Hugging Face tokenizers, a token inside the whitespace that the previous token
-            // removed is still found, unless lstrip leaves it empty.
+            // removed is still found. It is dropped only if lstrip leaves nothing of it.
             if (begin >= end) continue;
             if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);
@@ -61,7 +61,7 @@ class AddedTokenMatcher {
   private:
     struct Match {
         size_t begin, end;
-        const AddedToken* token;  // null: none
+        const AddedToken* token;  // nullptr: no match
     };
     Match find(std::string_view text, size_t from) const;
     const AddedToken* longest_at(std::string_view text) const;
@@ -71,8 +71,8 @@ class AddedTokenMatcher {
 
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // sorted by content
-    // Index of the longest other token that is a prefix of each token; its own index: there is
-    // none.
+    // For each token: the index of the longest other token that is a prefix of it, or its own index
+    // if there is none.
     std::vector<size_t> prefix_of_;
     TokenStarts starts_;
 };

@@ -13,10 +13,11 @@ namespace {
 
 // Id is the type of ids in the caches and in the output: u16 if the vocabulary allows.
 //
-// A batch of pre-tokens is encoded in spans. Short pre-tokens and long ones (more than 15 bytes) in
-// the cache are copied. A new long pre-token is cut where no merge crosses (BpeModel::may_join),
-// and its parts are found or merged together with those of other new long pre-tokens
-// ("gathered"). A pre-token that cannot be gathered ends the span and is encoded separately.
+// A batch of pre-tokens is encoded in spans. The ids of short pre-tokens and of long ones (more
+// than 15 bytes) in the cache are copied. A new long pre-token is cut where no merge crosses
+// (BpeModel::may_join). Its parts are gathered with the parts of other new long pre-tokens, and all
+// of these parts are found or merged together. A pre-token that gather() refuses ends the span and
+// is encoded separately.
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
@@ -39,17 +40,17 @@ class BpeEncoder : public Encoder {
   private:
     using Batch = PretokenBatch<Id>;
 
-    // A long pre-token of the batch that is not in the cache and whose parts are gathered.
+    // A long pre-token of the batch that is not in the cache, and whose parts gather() accepted.
     struct NewLong {
         u32 index;
         i64 first_part, end_part;  // range in parts_
         size_t n_ids;              // 0: not encoded yet
     };
 
-    // Splits 128 pre-tokens at a time and prefetches their cache places: the prefetches of one
-    // round complete while the next pre-tokens are split.
+    // Fills the batch. Splits 128 pre-tokens at a time and prefetches their cache places. The
+    // prefetches of one round complete while the next pre-tokens are split.
     bool fill_batch(std::string_view text) {
-        constexpr i64 some = 128;  // the least capacity that Pretokenizer::next() accepts
+        constexpr i64 some = 128;  // the smallest capacity that Pretokenizer::next() accepts
         batch_.clear();
         while (batch_.n + some <= Batch::capacity) {
             const i64 n = pretokenizer_->next(batch_.ends + batch_.n, some);
@@ -59,7 +60,7 @@ class BpeEncoder : public Encoder {
         return batch_.n > 0;
     }
 
-    // Encodes the batch in spans between the new long pre-tokens that cannot be gathered.
+    // Encodes the batch in spans. A span ends at each new long pre-token that gather() refuses.
     void encode_batch(std::string_view text, IdBuffer& out) {
         i64 begin = 0;
         for (const u32 i : batch_.longs()) {
@@ -71,7 +72,7 @@ class BpeEncoder : public Encoder {
         encode_span(text, begin, batch_.n, out);
     }
 
-    // Encodes the pre-tokens [i, n). Encodes the gathered parts first, as a batch of their own.
+    // Encodes the pre-tokens [i, n). Encodes the gathered parts first, as a separate batch.
     void encode_span(std::string_view text, i64 i, i64 n, IdBuffer& out) {
         if (i == n) return;
         encode_gathered(text);
@@ -91,15 +92,15 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Returns the largest number of ids of the pre-tokens [i, n): one for each byte.
+    // Returns the room that the ids of the pre-tokens [i, n) need: at most one id for each byte.
     static i64 most_ids(const Batch& batch, i64 i, i64 n) {
-        constexpr i64 slack = 16;  // copies of ids may write this many more
+        constexpr i64 slack = 16;  // copies of ids may write this many ids too many
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
-    // Appends the parts of a new long pre-token to those of others. Returns false, and appends
-    // nothing, if it is too long, or if a part equals a token of ignore_merges: that id is valid
-    // for a whole pre-token only, and encode_parts() must handle it.
+    // Gathers the parts of a new long pre-token. Refuses it (returns false and gathers nothing) if
+    // it is too long, or if it or one of its parts equals a token of ignore_merges. The id of such
+    // a token is valid only for a whole pre-token, so encode_alone() handles it.
     bool gather(std::string_view text, u32 index) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (pretoken.size() > longest_gathered) return false;
@@ -126,7 +127,8 @@ class BpeEncoder : public Encoder {
         return !model_->may_join(static_cast<u8>(pretoken[i - 1]), static_cast<u8>(pretoken[i]));
     }
 
-    // Whether the pre-token or one of its parts [n_parts_, n) equals a token of ignore_merges.
+    // Returns whether the pre-token or one of its parts [n_parts_, n) equals a token of
+    // ignore_merges.
     bool has_whole(std::string_view pretoken, i64 n) const {
         bool found = model_->find_whole(pretoken) >= 0;
         for (i64 i = n_parts_; i < n; ++i) {
@@ -136,8 +138,8 @@ class BpeEncoder : public Encoder {
         return found;
     }
 
-    // Encodes the gathered parts, joins their ids for each pre-token in new_long_ids_, and inserts
-    // these into the cache. `text` is the text of the batch.
+    // Encodes the gathered parts, and joins the ids of each pre-token in new_long_ids_ and in the
+    // cache. `text` is the text of the batch.
     void encode_gathered(std::string_view text) {
         if (n_parts_ == 0) return;
         const std::string_view gathered(gathered_, sizeof gathered_);
@@ -162,7 +164,8 @@ class BpeEncoder : public Encoder {
         n_parts_ = 0;
     }
 
-    // Encodes a long pre-token that is not gathered.
+    // Encodes a new long pre-token that gather() refused: it is too long, or it or one of its parts
+    // equals a token of ignore_merges.
     void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (const i32 whole = model_->find_whole(pretoken); whole >= 0) return out.push(whole);
@@ -175,9 +178,9 @@ class BpeEncoder : public Encoder {
                        [&](Id* to) { return std::copy(ids.begin(), ids.end(), to); });
     }
 
-    // Encodes a pre-token part by part, in batches. Parts that are too long for the caches are
-    // merged directly, and so are parts that equal a token of ignore_merges: the caches contain the
-    // ids of such a text as a whole pre-token.
+    // Encodes a pre-token part by part, in batches. Merges a part directly if it is too long for
+    // the caches, or if it equals a token of ignore_merges: for such a part, the caches would
+    // return the id of the whole pre-token.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;
@@ -209,18 +212,17 @@ class BpeEncoder : public Encoder {
     }
 
     static constexpr size_t gathered_bytes = size_t{1} << 14;
-    static constexpr size_t longest_gathered = 1024;  // so it has at most as many parts
+    static constexpr size_t longest_gathered = 1024;  // such a pre-token has at most 1024 parts
 
     const BpeModel* model_;
     std::unique_ptr<Pretokenizer> pretokenizer_;
     PretokenIds<Id> ids_;
     Batch batch_{ids_.cache()}, parts_{ids_.cache()};
-    // The gathered pre-tokens of a span. Bytes after each part must be readable, as PretokenMerger
-    // requires.
+    // The bytes of the gathered pre-tokens of a span. PretokenMerger reads bytes after each part.
     char gathered_[gathered_bytes + MediumIds::longest + 16];
     i64 n_parts_ = 0;
     std::vector<NewLong> new_longs_;
-    std::vector<Id> new_long_ids_;  // ids of all new_longs_
+    std::vector<Id> new_long_ids_;  // ids of all pre-tokens of new_longs_
     IdBuffer alone_{sizeof(Id) == sizeof(i32)};
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes plain text by byte-level BPE: cuts it into pre-tokens and finds the ids of each in a
-// cache (pretoken_cache.hpp), or by the merge algorithm. text_encoder.hpp handles added tokens and
-// normalizers.
+// Encodes plain text by byte-level BPE. Cuts the text into pre-tokens, and finds the ids of each in
+// a cache (pretoken_cache.hpp) or computes them by the merge algorithm. text_encoder.hpp handles
+// added tokens and normalizers.
 #pragma once
 
 #include <memory>

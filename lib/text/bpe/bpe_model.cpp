@@ -34,7 +34,8 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
         const Merge& merge = merges_[rank];
         results_[rank] = merge.result;
         if (merge.result != first_result_ + static_cast<i32>(rank)) in_rank_order_ = false;
-        // Only the joint is new: the pairs of bytes inside left and right have merges of their own.
+        // Only the pair of bytes at the joint is new. The merges of left and right set the bits of
+        // the pairs inside them.
         const auto a = static_cast<u8>(token(merge.left).back());
         const auto b = static_cast<u8>(token(merge.right).front());
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;

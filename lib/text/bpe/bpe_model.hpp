@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens and merges of byte-level BPE (Sennrich et al. 2016, in the byte-level form of GPT-2)
-// in tables for fast look-ups. Immutable, shared by all threads.
+// The tokens and merges of byte-level BPE (Sennrich et al. 2016, in the byte-level form of GPT-2),
+// in tables for fast look-ups. The model does not change after it is built, and all threads share
+// it.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +30,8 @@ class BpeModel {
     static constexpr u32 no_rank = PairTable::no_rank;
     static constexpr i32 no_id = (1 << id_bits) - 1;  // an id without merges
 
-    // tokens[id] are the bytes of each id, empty for an unused one; byte_ids[b] is the id of the
-    // single byte b; `merges` are in order of rank, without duplicates, and all their ids are in
+    // tokens[id] are the bytes of the token, empty for an unused id. byte_ids[b] is the id of the
+    // single byte b. `merges` are in order of rank and without duplicates. All their ids are in
     // range.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
              std::vector<Merge> merges);
@@ -41,45 +42,46 @@ class BpeModel {
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
     const i32* byte_ids() const { return byte_ids_.data(); }
 
-    // Returns the rank of the merge of a pair, or no_rank. The merge of rank r results in
-    // result(r).
+    // Returns the rank of the merge of a pair, or no_rank if the pair does not merge. result(rank)
+    // is the id of the merged token.
     u32 rank(i32 left, i32 right) const { return ranks_.find(PairTable::key_of(left, right)); }
     const PairTable& ranks() const { return ranks_; }
-    // The same table in 16 bits; nullptr if the ids or ranks exceed 16 bits.
+    // Returns the table of ranks with 16-bit ids and ranks, or nullptr if 16 bits are too few.
     const NarrowPairTable* narrow_ranks() const {
         return narrow_ranks_ ? &*narrow_ranks_ : nullptr;
     }
     u32 byte_rank(u8 left, u8 right) const {
         return byte_ranks_[static_cast<size_t>(left) << 8 | right];
     }
-    const u32* byte_ranks() const { return &byte_ranks_[0]; }  // by left << 8 | right
+    const u32* byte_ranks() const { return &byte_ranks_[0]; }  // indexed by left << 8 | right
     i32 result(u32 rank) const {
         return in_rank_order_ ? first_result_ + static_cast<i32>(rank) : results_[rank];
     }
 
-    // Returns the id of the token that add_whole_token() added and that equals `pretoken`, or -1.
+    // Returns the id of the token that equals `pretoken`, if add_whole_token() added it, else -1.
     i32 find_whole(std::string_view pretoken) const {
         if (!may_be_whole_[look_of(pretoken)]) return -1;
         const auto at = whole_.find(pretoken);
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_tokens() const { return !whole_.empty(); }
-    // For ignore_merges: a pre-token that equals token(id) gets this id. Needed only for tokens
-    // that their own bytes do not merge into.
+    // For ignore_merges: a pre-token that equals token(id) gets this id. Call it only for tokens
+    // that BPE does not produce from their own bytes.
     void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;
     }
 
-    // Whether some merge joins a token that ends with the byte `a` and one that begins with `b`. If
-    // not, no merge crosses from `a` to `b`, and cutting a pre-token there does not change its ids.
+    // Returns whether some merge joins a token that ends with the byte `a` and a token that begins
+    // with `b`. If not, no merge crosses from `a` to `b`, and a cut there does not change the ids.
     bool may_join(u8 a, u8 b) const {
         const unsigned bit = static_cast<unsigned>(a) << 8 | b;
         return (joins_[bit >> 6] >> (bit & 63) & 1) != 0;
     }
 
   private:
-    // Hashes length, first and last byte, as a filter: most pre-tokens need no look-up in whole_.
+    // Returns a hash of the length, the first byte and the last byte. It is a filter: with it, most
+    // pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |
                          static_cast<u32>(static_cast<u8>(pretoken.front())) << 8 |
@@ -93,13 +95,13 @@ class BpeModel {
     std::vector<std::string> tokens_;
     std::array<i32, 256> byte_ids_;
     std::vector<Merge> merges_;
-    HugeArray<i32> results_;     // by rank
-    HugeArray<u32> byte_ranks_;  // ranks of pairs of bytes, by left << 8 | right
+    HugeArray<i32> results_;     // indexed by rank
+    HugeArray<u32> byte_ranks_;  // ranks of pairs of bytes, indexed by left << 8 | right
     PairTable ranks_;
     std::optional<NarrowPairTable> narrow_ranks_;
     bool in_rank_order_ = true;  // the merge of rank r results in first_result_ + r
     i32 first_result_ = 0;
-    std::array<u64, 1024> joins_{};  // may_join(), a bit for each pair of bytes
+    std::array<u64, 1024> joins_{};  // one bit for each pair of bytes, see may_join()
     std::unordered_map<std::string_view, i32> whole_;
     std::bitset<size_t{1} << 16> may_be_whole_;
 };

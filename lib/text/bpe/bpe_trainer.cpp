@@ -21,7 +21,7 @@ BpeTrainer::BpeTrainer(const std::vector<std::string>& special)
         return id;
     };
     for (const std::string& token : special) add_token(token);
-    // The bytes in the order of their characters in the byte map.
+    // All bytes, in the order of their characters in the byte map.
     std::array<int, 256> bytes;
     std::iota(bytes.begin(), bytes.end(), 0);
     std::ranges::sort(bytes, {}, [](int byte) { return char_of_byte(static_cast<u8>(byte)); });
@@ -57,8 +57,9 @@ void BpeTrainer::push(u32 pair) {
     if (p.count > 0) queue_.push({p.count, p.left, p.right, pair});
 }
 
-// Changes the count of a pair by `by`, for an occurrence in `word`. A raised count is pushed at the
-// end of the step; the queue keeps entries with outdated, higher counts, which train() corrects.
+// Adds `by` to the count of a pair, for an occurrence in `word`. A pair whose count rises is pushed
+// at the end of the step. If a count falls, the queue keeps the old entry with the higher count,
+// and train() corrects it later.
 void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     const u32 index = pair_of(left, right);
     Pair& pair = pairs_[index];
@@ -70,8 +71,8 @@ void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     raised_.push_back(index);
 }
 
-// Returns the id of the result of a merge, adding the token if it is new; -1 if it is a special
-// token.
+// Returns the id of the result of a merge, and adds the token if it is new. Returns -1 if the
+// result is a special token.
 i32 BpeTrainer::result_of(const Pair& pair) {
     const std::string token = trained_.tokens[static_cast<size_t>(pair.left)] +
                               trained_.tokens[static_cast<size_t>(pair.right)];

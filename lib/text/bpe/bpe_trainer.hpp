@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains byte-level BPE (Sennrich et al. 2016, algorithm 1) on distinct pre-tokens with counts:
-// repeatedly merges the adjacent pair with the highest count into a token; of equal counts the pair
-// with the smallest ids. A priority queue holds the pairs, and a merge visits only the pre-tokens
-// that contain the pair. The result equals that of Hugging Face's BpeTrainer.
+// Trains byte-level BPE (Sennrich et al. 2016, algorithm 1) on distinct pre-tokens with counts.
+// Each step merges the adjacent pair with the highest count into a token; of pairs with equal
+// counts, the one with the smallest ids. The pairs are in a priority queue, and a merge visits only
+// the pre-tokens that contain the pair. The result equals the result of Hugging Face's BpeTrainer.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,21 @@ namespace lm::text {
 
 struct TrainedBpe {
     std::vector<std::string>
-        tokens;  // as files spell them: special tokens, 256 bytes, results of merges
+        tokens;  // spelled as in the files: special tokens, 256 bytes, results of merges
     std::vector<Merge> merges;
-    i64 corpus_tokens = 0;  // number of tokens of the pre-tokens that were added
+    i64 corpus_tokens = 0;  // number of tokens that the added pre-tokens encode to
 };
 
 class BpeTrainer {
   public:
-    // Special tokens get the first ids. No merge results in one of them, so that no text encodes to
-    // it.
+    // Special tokens get the first ids. No merge results in a special token, so no text encodes to
+    // its id.
     explicit BpeTrainer(const std::vector<std::string>& special);
 
     void add(std::string_view pretoken, i64 count);
 
-    // Merges until there are `vocab_size` tokens or no pair occurs `min_frequency` times. Calls
-    // progress() with the number of tokens after each merge. To be called once.
+    // Merges until there are `vocab_size` tokens, or until no pair occurs `min_frequency` times.
+    // Calls progress() with the number of tokens after each merge. Call train() only once.
     TrainedBpe train(i64 vocab_size, i64 min_frequency,
                      const std::function<void(i64)>& progress = nullptr);
 
@@ -45,7 +45,7 @@ class BpeTrainer {
     struct Pair {
         i32 left, right;
         i64 count = 0;
-        std::vector<u32> words;  // words that contain the pair, or did so earlier
+        std::vector<u32> words;  // words that contain the pair or contained it earlier
         i64 raised = -1;         // the last step that raised the count
         bool merged = false;
     };
@@ -53,7 +53,7 @@ class BpeTrainer {
         i64 count;
         i32 left, right;
         u32 pair;
-        bool operator<(const Candidate& other) const {  // has lower priority than `other`
+        bool operator<(const Candidate& other) const {  // a smaller candidate is merged later
             if (count != other.count) return count < other.count;
             if (left != other.left) return left > other.left;
             return right > other.right;
@@ -79,8 +79,8 @@ class BpeTrainer {
     std::vector<Pair> pairs_;
     std::unordered_map<u64, u32> pair_ids_;
     std::priority_queue<Candidate> queue_;
-    std::vector<u32> raised_;  // pairs whose count this step raised
-    i64 step_ = 0;             // number of merges
+    std::vector<u32> raised_;  // pairs whose count the current step raised
+    i64 step_ = 0;             // number of merges done
 };
 
 }  // namespace lm::text

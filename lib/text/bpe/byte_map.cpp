@@ -40,7 +40,7 @@ std::optional<std::string> bytes_of_token(std::string_view token) {
     size_t n = 0;
     for (size_t i = 0; i < token.size(); ++i) {
         u32 c = static_cast<u8>(token[i]);
-        if (c >= 0x80) {  // the other characters of the map have two bytes
+        if (c >= 0x80) {  // all other characters of the map have two bytes
             if ((c & 0xE0) != 0xC0 || i + 1 == token.size()) return std::nullopt;
             const auto second = static_cast<u8>(token[++i]);
             if ((second & 0xC0) != 0x80) return std::nullopt;

@@ -18,7 +18,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-// The array is aligned to huge pages: otherwise its ends would lie on small pages.
+// The array is aligned to huge pages. Without the alignment, its ends are on small pages.
 void* map_zeroed(std::size_t bytes) {
     const std::size_t wanted = rounded(bytes);
     void* mapped = ::mmap(nullptr, wanted + huge_page, PROT_READ | PROT_WRITE,
@@ -29,7 +29,7 @@ void* map_zeroed(std::size_t bytes) {
     ::munmap(begin, static_cast<std::size_t>(aligned - begin));
     const std::size_t excess = huge_page - static_cast<std::size_t>(aligned - begin);
     if (excess > 0) ::munmap(aligned + wanted, excess);
-    ::madvise(aligned, wanted, MADV_HUGEPAGE);  // advice: its failure is harmless
+    ::madvise(aligned, wanted, MADV_HUGEPAGE);  // only advice, so a failure is harmless
     return aligned;
 }
 

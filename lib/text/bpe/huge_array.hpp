@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zeroed array from mmap, on huge pages if the system provides them. Tables with random access
-// would otherwise lose most of their time to TLB misses.
+// A zeroed array from mmap, on huge pages if the system provides them. On small pages, tables with
+// random access lose most of their time to TLB misses.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ void* map_zeroed(std::size_t bytes);  // throws std::bad_alloc
 void unmap(void* address, std::size_t bytes) noexcept;
 }  // namespace detail
 
-// T is trivial.
+// T must be a trivial type.
 template <typename T>
 class HugeArray {
   public:

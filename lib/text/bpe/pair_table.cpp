@@ -16,7 +16,7 @@ constexpr size_t keys_per_bucket = 3;
 }  // namespace
 
 PairTable::PairTable(std::span<const u64> keys) : slots_(1), pilots_(1) {
-    // With at most four of five slots full, pilots nearly always exist for all buckets.
+    // If at most four of five slots are used, pilots nearly always exist for all buckets.
     std::vector<u64> sorted(keys.begin(), keys.end());
     std::ranges::sort(sorted);
     LM_CHECK(std::ranges::adjacent_find(sorted) == sorted.end(), "duplicate merge");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps pairs of tokens to the ranks of their merges by perfect hashing (perfect_hash.hpp). A
-// look-up reads one pilot and one slot, with no probing: nearly all pairs of a text have no merge,
-// and their look-ups cost the same.
+// look-up reads one pilot and one slot, and never probes further. Pairs without a merge, which are
+// nearly all pairs of a text, cost no more than pairs with one.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,9 @@
 
 namespace lm::text {
 
-// For ids of 21 bits and ranks of 22. The 50,000 merges of GPT-2 take half a megabyte. A slot holds
-// key << rank_bits | rank: XOR with a sought key leaves the rank, or at least no_rank.
+// A table for ids of 21 bits and ranks of 22 bits. The 50,000 merges of GPT-2 take half a megabyte.
+// A slot holds key << rank_bits | rank. XOR of the slot with the wanted key leaves the rank if the
+// keys are equal, else a number of at least no_rank.
 class PairTable {
   public:
     static constexpr int rank_bits = 22, id_bits = 21;
@@ -27,14 +28,15 @@ class PairTable {
     // The rank of a key is its index in `keys`. All keys are different.
     explicit PairTable(std::span<const u64> keys);
 
-    // A look-up in two steps: between them the slots of several look-ups can be prefetched.
+    // A look-up has two steps. Between them, the slots of several look-ups can be prefetched.
     struct Probe {
         const u64* slot;
         u64 wanted;
         void prefetch() const { __builtin_prefetch(slot); }
-        // Returns the rank, or a number of at least no_rank.
+        // Returns the rank, or a number >= no_rank if the pair has none.
         u64 rank_or_more() const { return *slot ^ wanted; }
-        // Returns the rank, or no_rank. Without a branch, which would be unpredictable.
+        // Returns the rank, or no_rank. The minimum replaces a branch, which would be
+        // unpredictable.
         u32 rank() const { return static_cast<u32>(std::min<u64>(rank_or_more(), no_rank)); }
     };
     Probe probe(u64 key) const {
@@ -44,9 +46,10 @@ class PairTable {
     u32 find(u64 key) const { return probe(key).rank(); }
 
   private:
-    static constexpr u64 empty = ~u64{0};  // the key of (no_id, no_id), which is never sought
+    static constexpr u64 empty = ~u64{0};  // the key of (no_id, no_id), which is never looked up
 
-    // XORs both halves of a product, so that every bit of the hash depends on every bit of the key.
+    // XORs both halves of the product, so that every bit of the hash depends on every bit of the
+    // key.
     static u64 hash_of(u64 wanted) {
         const auto product = static_cast<unsigned __int128>(wanted) * 0x9E3779B97F4A7C15ULL;
         return static_cast<u64>(product >> 64) ^ static_cast<u64>(product);
@@ -61,34 +64,34 @@ class PairTable {
     bool build(std::span<const u64> keys, size_t n_slots);
 
     HugeArray<u64> slots_;
-    HugeArray<u8> pilots_;  // by bucket
+    HugeArray<u8> pilots_;  // indexed by bucket
     size_t slot_mask_ = 0;
     int bucket_shift_ = 0;
 };
 
-// PairTable for ids and ranks of 16 bits. With four bytes a slot, the merges of GPT-2 take a
-// quarter of a megabyte. The hash is a bijection of the 32 bits of a pair, and a slot holds the
-// upper half of the hash and the rank. The test is still exact (quotienting, Knuth, TAOCP 3,
-// section 6.4, exercise 13): the upper half determines the bucket and so the pilot, and among
-// hashes with equal upper halves the position of the slot determines the lower half.
+// PairTable for ids and ranks of 16 bits. A slot has four bytes, so the merges of GPT-2 take a
+// quarter of a megabyte. The hash is a bijection of the 32 bits of a pair. A slot holds the upper
+// half of the hash and the rank. A comparison of the upper halves is exact (quotienting, Knuth,
+// TAOCP 3, section 6.4, exercise 13): the upper half determines the bucket and therefore the pilot,
+// and among hashes with equal upper halves the position of the slot determines the lower half.
 class NarrowPairTable {
   public:
     static constexpr size_t n_slots = size_t{1} << 16;
-    static constexpr u32 none = 0xFFFF;  // stands for no rank and for no id
+    static constexpr u32 none = 0xFFFF;  // means "no rank" and "no id"
 
     static u32 key_of(u32 left, u32 right) { return left << 16 | right; }
 
     // The rank of a key is its index in `keys`. All keys are different; no id is `none`.
     explicit NarrowPairTable(std::span<const u32> keys);
 
-    // False if there are too many keys for a table of this size.
+    // Returns false if there are too many keys for a table of this size.
     bool ok() const { return ok_; }
 
     struct Probe {
         const u32* slot;
         u32 upper;
         void prefetch() const { __builtin_prefetch(slot); }
-        // Returns the rank, or a number of at least `none`.
+        // Returns the rank, or a number >= `none` if the pair has none.
         u32 rank_or_more() const { return *slot ^ upper; }
     };
     Probe probe(u32 key) const {
@@ -100,21 +103,21 @@ class NarrowPairTable {
     static constexpr int bucket_shift = 18;
     static constexpr u32 upper_half = 0xFFFF'0000;
 
-    // A bijection, as multiplication by an odd number and XOR with a right shift are (the finalizer
-    // of MurmurHash3).
+    // The hash is a bijection, because multiplication by an odd number and XOR with a right shift
+    // are bijections (the finalizer of MurmurHash3).
     static u32 hash_of(u32 key) {
         const u32 once = key * 0x85EB'CA6BU;
         return (once ^ once >> 16) * 0xC2B2'AE35U;
     }
-    // hash >> 15 | 1 depends on the upper half of the hash only. So for hashes with equal upper
-    // halves, which have the same pilot, the slot is the lower half plus a constant: distinct
-    // slots.
+    // hash >> 15 | 1 depends only on the upper half of the hash. Hashes with equal upper halves
+    // have the same pilot, and their slot is the lower half plus a constant. So their slots are
+    // distinct.
     static size_t place_of(u32 hash, u32 pilot) {
         return (hash + pilot * (hash >> 15 | 1)) % n_slots;
     }
 
     HugeArray<u32> slots_;
-    std::vector<u8> pilots_;  // by bucket
+    std::vector<u8> pilots_;  // indexed by bucket
     bool ok_ = true;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Perfect hashing by pilots (Fox, Chen and Heath, SIGIR 1992; Pibiri and Trani, "PTHash", SIGIR
-// 2021): keys are hashed into small buckets, and each bucket gets the first pilot, a small number
-// that enters the hash, which maps all its keys to free slots.
+// 2021). Keys are hashed into small buckets. A pilot is a small number that changes the hash of a
+// bucket's keys. Each bucket gets the first pilot that maps all its keys to free slots.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace lm::text {
 
-// Finds the pilot of each bucket. bucket_of(k) is the bucket of key k, slot_of(k, pilot) its slot.
-// Leaves the pilots of empty buckets unchanged. Returns false if some bucket has no pilot.
+// Finds the pilot of each bucket. bucket_of(k) is the bucket of key k, and slot_of(k, pilot) its
+// slot. The pilots of empty buckets stay unchanged. Returns false if no pilot fits some bucket.
 template <typename BucketOf, typename SlotOf>
 bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf bucket_of,
                  SlotOf slot_of) {
@@ -25,7 +25,7 @@ bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf b
         const size_t bucket = bucket_of(k);
         sorted[begins[bucket] + filled[bucket]++] = static_cast<u32>(k);
     }
-    // Large buckets first, while most slots are free: they are the hardest to place.
+    // Large buckets are the hardest to place, so they come first, while most slots are free.
     std::vector<u32> order;
     for (u32 bucket = 0; bucket < pilots.size(); ++bucket)
         if (filled[bucket] > 0) order.push_back(bucket);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches from pre-tokens to ids, of fixed size. The key is the bytes of the pre-token, not a hash,
-// so that a hit is exact. An entry for a pre-token of up to 15 bytes takes half a cache line, one
-// for a longer pre-token four lines.
+// Caches of fixed size that map pre-tokens to ids. The key is the bytes of the pre-token and not a
+// hash, so a hit is exact. An entry of a pre-token of up to 15 bytes takes half a cache line. An
+// entry of a longer pre-token takes four lines.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace lm::text {
 
-// The ids of a short pre-token in 16 bytes: seven of 16 bits or five of 24.
+// The ids of a short pre-token in 16 bytes: up to seven ids of 16 bits, or up to five of 24 bits.
 template <typename Id>
 class PackedIds;
 
@@ -23,12 +23,13 @@ template <>
 class PackedIds<u16> {
   public:
     static constexpr u32 most = 7;
-    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry that does not contain the ids
+    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry without its ids
 
     u32 count() const { return count_; }
-    // Writes 16 bytes, for any count.
+    // Always writes 16 bytes.
     void copy_to(u16* out) const { std::memcpy(out, this, sizeof *this); }
-    // `count` is at most `most`, or `elsewhere`. `most` ids must be readable, for any count.
+    // `count` is at most `most`, or `elsewhere`. `most` ids must be readable even if `count` is
+    // smaller.
     void set(const i32* ids, u32 count) {
         for (u32 i = 0; i < most; ++i) ids_[i] = static_cast<u16>(ids[i]);
         count_ = static_cast<u16>(count);
@@ -46,7 +47,7 @@ class PackedIds<i32> {
     static constexpr u32 elsewhere = 0xFF;
 
     u32 count() const { return bytes_[15]; }
-    // Writes 20 bytes, for any count.
+    // Always writes 20 bytes.
     void copy_to(i32* out) const {
         for (u32 i = 0; i < most; ++i) {
             u32 id;
@@ -63,15 +64,16 @@ class PackedIds<i32> {
     u8 bytes_[16];
 };
 
-// A pre-token is at the place that its hash selects, or at its neighbour in the same cache line. A
-// caller with many pre-tokens compares all keys at their places first, in one vectorised loop.
+// The cache of short pre-tokens. A pre-token is at the place that its hash selects, or at the
+// neighbour of that place in the same cache line. A caller with many pre-tokens first compares the
+// keys at all places in one vectorised loop.
 template <typename Id>
 class PretokenCache {
   public:
     static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
 
     struct alignas(32) Entry {
-        PretokenKey key;  // length 0, as in zeroed memory, equals no pre-token
+        PretokenKey key;  // its length is 0 in zeroed memory: it equals no pre-token
         PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);
@@ -89,7 +91,7 @@ class PretokenCache {
         return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // Moves the pre-token to its place if it is at the neighbour: frequent ones are found faster.
+    // Moves the pre-token from the neighbour to its place, where it is found faster.
     void move_to_place(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];
@@ -115,12 +117,12 @@ class LongPretokenCache {
 
     LongPretokenCache() : entries_(n_places) {}
 
-    // Hashes at most the first 112 bytes: no longer pre-token is in the cache.
+    // Hashes at most 112 bytes, because the cache contains no longer pre-token.
     static u32 place_of(std::string_view pretoken) {
         return static_cast<u32>(hash64(pretoken.substr(0, longest)) % n_places);
     }
 
-    // Prefetches two lines: they contain all of most entries.
+    // Prefetches the first two lines of the entry. Most entries use no more than these.
     void prefetch(u32 place) const {
         __builtin_prefetch(&entries_[place]);
         __builtin_prefetch(reinterpret_cast<const char*>(&entries_[place]) + 64);
@@ -132,8 +134,8 @@ class LongPretokenCache {
                std::memcmp(entry.bytes, pretoken.data(), pretoken.size()) == 0;
     }
 
-    // Writes the ids of a pre-token and returns their number; 0: not found. May write 32 bytes, for
-    // any number of ids.
+    // Writes the ids of a pre-token and returns their number, or 0 if the cache does not contain
+    // it. May write 32 bytes even for fewer ids.
     size_t find(u32 place, std::string_view pretoken, Id* out) const {
         if (!has(place, pretoken)) return 0;
         const Entry& entry = entries_[place];
@@ -143,7 +145,7 @@ class LongPretokenCache {
         return entry.count;
     }
 
-    // Ignores a pre-token that is too long for an entry.
+    // Does nothing if the pre-token or its ids do not fit in an entry.
     void insert(u32 place, std::string_view pretoken, const Id* ids, size_t count) {
         Entry& entry = entries_[place];
         if (pretoken.size() > longest || pretoken.size() + count * sizeof(Id) > sizeof entry.bytes)
@@ -156,7 +158,7 @@ class LongPretokenCache {
 
   private:
     struct alignas(64) Entry {
-        u16 length, count;  // length 0: empty
+        u16 length, count;  // length 0: the entry is empty
         char bytes[252];    // the pre-token, then its ids
     };
     static_assert(sizeof(Entry) == 256);

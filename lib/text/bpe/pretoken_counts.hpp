@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the distinct pre-tokens of a corpus, by many threads in bounded memory. Training of a
+// Counts the distinct pre-tokens of a corpus with many threads in bounded memory. The training of a
 // tokenizer starts from these counts. They do not depend on the number of threads.
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace lm::text {
 
-// A table from pre-tokens to counts with open addressing. The bytes of all pre-tokens are in one
-// string.
+// A hash table from pre-tokens to counts with open addressing. One string holds the bytes of all
+// pre-tokens.
 class PretokenTable {
   public:
     void add(std::string_view pretoken, u64 hash, i64 n);
     i64 size() const { return n_; }
-    void clear();  // keeps the memory
+    void clear();  // keeps the memory for reuse
 
     // Calls use(pre-token, hash, count) for every pre-token, in no particular order.
     template <typename Use>
@@ -34,7 +34,7 @@ class PretokenTable {
     struct Slot {
         u64 hash;
         u64 begin;  // offset in bytes_
-        i64 count;  // 0: free
+        i64 count;  // 0: the slot is free
         u32 size;
     };
     std::string_view pretoken_of(const Slot& slot) const {
@@ -47,13 +47,13 @@ class PretokenTable {
     i64 n_ = 0;
 };
 
-// Works in rounds. In a round each worker counts into tables of its own; at the end of the round
-// the tables are merged. The counts depend on the rounds: the caller must cut rounds by the input
-// alone.
+// Counts in rounds. In a round, each worker counts into its own tables. The end of the round merges
+// the tables. The counts depend on where rounds end, so the caller must end rounds at positions
+// that depend on the input alone.
 class PretokenCounter {
   public:
-    // If a round ends with more than `most_pretokens` distinct pre-tokens, the rarest are dropped
-    // until at most half of that number remain.
+    // If there are more than `most_pretokens` distinct pre-tokens at the end of a round, the rarest
+    // are dropped until at most half of that number remain.
     PretokenCounter(int n_workers, i64 most_pretokens);
 
     void add(int worker, std::string_view pretoken) {
@@ -62,8 +62,9 @@ class PretokenCounter {
     }
     void end_round(ThreadPool& pool);
 
-    i64 size() const;  // distinct pre-tokens at the end of the last round
-    // Pre-tokens with at most this count may be missing.
+    i64 size() const;  // number of distinct pre-tokens at the end of the last round
+    // Returns the highest count that a dropped pre-token can have. Pre-tokens with this count or a
+    // smaller one may be missing.
     i64 dropped_count() const { return rare_; }
 
     // Calls use(pre-token, count) for every pre-token.

@@ -9,7 +9,7 @@
 namespace lm::text {
 namespace {
 
-constexpr u32 short_limit = 48;  // beyond it the heap is faster than scans; a position has 6 bits
+constexpr u32 short_limit = 48;  // the heap is faster for longer parts; a position has 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
 
 }  // namespace
@@ -28,13 +28,13 @@ std::span<const i32> PretokenEncoder::encode(std::string_view pretoken) {
     return ids_;
 }
 
-// Whether the bytes of two adjacent tokens encode to these two tokens. A sequence of tokens is the
-// encoding of its bytes if that holds for every two neighbours, for any merges: Suppose BPE encodes
-// the whole and consider its first merge that crosses from one token into the next. Until then the
-// bytes of each token were merged as if they were alone, and the merges of the two neighbours in
-// the same order as in the encoding of the two alone, as both take the lower rank first. So this
-// merge would have been the lowest there too, and the two tokens alone would not encode to
-// themselves.
+// Returns whether the bytes of two adjacent tokens encode to exactly these two tokens. If this
+// holds for every two neighbours of a sequence of tokens, the sequence is the encoding of its
+// bytes, for any merges. Proof: suppose that BPE encodes the whole sequence, and take its first
+// merge that crosses from one token into the next. Before this merge, the bytes of each token are
+// merged as if the token were alone. The merges inside the two tokens also have the same order as
+// when BPE encodes only these two, because the lowest rank is first in both cases. So BPE does this
+// merge there too, and the two tokens alone do not encode to themselves.
 bool PretokenEncoder::are_final(i32 left, i32 right) {
     const std::string both = std::string(model_->token(left)) + std::string(model_->token(right));
     const std::span<const i32> ids = encode(both);
@@ -46,9 +46,10 @@ void PretokenEncoder::begin_window(std::string_view pretoken, size_t window) {
     ids_of_window_.assign(ids.begin(), ids.end());
 }
 
-// Cuts the window, whose ids are in ids_of_window_. The following text may change its last tokens,
-// so removes tokens from its end until the tokens on both sides of the cut are_final(). Returns the
-// offset of the cut, with the ids of the window that begins there in following_; 0: no cut found.
+// Cuts the window, whose ids are in ids_of_window_. The text after the window may change its last
+// tokens. So this removes tokens from its end until the tokens on both sides of the cut
+// are_final(). Returns the offset of the cut, or 0 if there is none. following_ then holds the ids
+// of the window that begins at the cut.
 size_t PretokenEncoder::cut_window(std::string_view pretoken, size_t window) {
     constexpr int most_tries = 8;
     const size_t least = window / 2, most = window - window / 8;
@@ -77,16 +78,16 @@ void PretokenEncoder::encode_part(std::string_view part) {
     }
 }
 
-// Scans all pairs for each merge. A token stays at the position of its first byte; `next` and
-// `previous` link the tokens. The next merge is the minimum of rank << 6 | position, which takes no
-// branches.
+// For short parts: scans all pairs for each merge. A token stays at the position of its first byte,
+// and `next` and `previous` link the tokens. The next merge is the minimum of rank << 6 | position,
+// which needs no branches.
 void PretokenEncoder::encode_short(std::string_view part) {
     constexpr u32 none = ~0U;
     const auto pack = [](u32 rank_of_pair, u32 i) {
         return rank_of_pair == BpeModel::no_rank ? none : rank_of_pair << 6 | i;
     };
     i32 ids[short_limit];
-    u32 pairs[short_limit];  // rank << 6 | i of the token at i and the next one
+    u32 pairs[short_limit];  // rank << 6 | i, for the pair of the token at i and the next one
     u8 next[short_limit + 1], previous[short_limit + 1];
     const auto n = static_cast<u32>(part.size());
     const auto byte = [&](u32 i) { return static_cast<u8>(part[i]); };
@@ -114,7 +115,7 @@ void PretokenEncoder::encode_short(std::string_view part) {
     for (u32 i = 0; i < n; i = next[i]) ids_.push_back(ids[i]);
 }
 
-// Looks up the pair of `left` and the next token, and pushes it if it merges.
+// Looks up the pair of `left` and the next token, and pushes the pair if it has a merge.
 void PretokenEncoder::push_pair(u32 left) {
     Node& node = nodes_[left];
     node.rank = node.next == nowhere ? BpeModel::no_rank : rank(node.id, nodes_[node.next].id);
@@ -123,7 +124,8 @@ void PretokenEncoder::push_pair(u32 left) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// Keeps the pairs in a heap.
+// For long parts: keeps the pairs that merge in a heap ordered by rank, then position.
+// encode_short() scans all pairs for each merge instead.
 void PretokenEncoder::encode_long(std::string_view part) {
     const auto n = static_cast<u32>(part.size());
     nodes_.resize(n);
@@ -144,7 +146,7 @@ void PretokenEncoder::encode_long(std::string_view part) {
         heap_.pop_back();
         ++operations_;
         const auto left = static_cast<u32>(top);
-        // Lazy deletion: a pair that has changed since it was pushed has another rank, or none.
+        // Lazy deletion: a pair that changed after the push has another rank, or none.
         if (nodes_[left].rank != static_cast<u32>(top >> 32)) continue;
         const u32 right = nodes_[left].next;
         nodes_[left].id = model_->result(nodes_[left].rank);

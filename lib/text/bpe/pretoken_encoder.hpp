@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes one pre-token of any length. Merges the adjacent pair of lowest rank, leftmost first, one
-// at a time, as Hugging Face tokenizers does, in O(n log n) time.
+// Encodes one pre-token of any length. Each step merges the adjacent pair with the lowest rank, and
+// the leftmost of several such pairs, like Hugging Face tokenizers. Takes O(n log n) time.
 #pragma once
 
 #include <span>
@@ -12,17 +12,18 @@
 
 namespace lm::text {
 
-// Holds scratch memory: each thread has its own.
+// Each thread needs its own encoder, because it holds scratch memory.
 class PretokenEncoder {
   public:
-    // Pre-tokens longer than `window` bytes are encoded in windows, whose data stays in the L1
-    // cache.
+    // A pre-token longer than `window` bytes is encoded in windows of that size, so that the data
+    // of a window stays in the L1 cache.
     explicit PretokenEncoder(const BpeModel& model, size_t window = 1024)
         : model_(&model), window_(window) {}
 
-    // Returns the ids of `pretoken`, valid until the next call.
+    // Returns the ids of `pretoken`. The span is valid until the next call.
     std::span<const i32> encode(std::string_view pretoken);
-    // Calls use(span) with the ids of `pretoken` in order, with the memory of one window.
+    // Calls use(span) several times, with all ids of `pretoken` in order. Usually needs only the
+    // memory of one window.
     template <typename Use>
     void encode(std::string_view pretoken, Use use) {
         for (size_t window = window_; pretoken.size() > window;) {
@@ -33,7 +34,7 @@ class PretokenEncoder {
                 ids_of_window_.swap(following_);
                 if (pretoken.size() <= window) return use(std::span<const i32>(ids_of_window_));
             }
-            // No position to cut at: a larger window may have one.
+            // The window has no position to cut at. A larger window may have one.
             if (window > largest_window) break;
             window *= 16;
         }
@@ -62,14 +63,14 @@ class PretokenEncoder {
     struct Node {
         i32 id;
         u32 previous, next;
-        u32 rank;  // rank of the pair (this, next)
+        u32 rank;  // rank of the pair of this node and the next one
     };
 
     const BpeModel* model_;
     size_t window_;
     std::vector<i32> ids_, ids_of_window_, following_;
     std::vector<Node> nodes_;
-    std::vector<u64> heap_;  // rank << 32 | node: smallest rank first, then leftmost
+    std::vector<u64> heap_;  // rank << 32 | node: lowest rank first, then leftmost
     u64 operations_ = 0;
 };
 

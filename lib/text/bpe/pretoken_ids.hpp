@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the ids of pre-tokens a batch at a time: in the caches, and by a merger for all pre-tokens
-// of the batch that are not in them.
+// Finds the ids of a batch of pre-tokens. Looks them up in the caches, and merges together the
+// pre-tokens that the caches do not contain.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace lm::text {
 
-// The order of calls for a batch: load() as often as there is room, find(), copy() of all
-// pre-tokens in order, keep(). Several batches may be loaded, but only one may be between find()
-// and keep(): copy() reads cache entries in place, so entries must not move before it.
+// Order of calls for a batch: load() one or more times, find(), copy() of all pre-tokens in order,
+// keep(). Several batches may be loaded, but only one batch may be between find() and keep():
+// copy() reads cache entries in place, so they must not move before it.
 template <typename Id>
 class PretokenIds {
   public:
@@ -35,12 +35,12 @@ class PretokenIds {
     const Cache& cache() const { return short_; }
     u64 operations() const { return encoder_.operations() + merger_->operations(); }
 
-    // Sets keys and places of the pre-tokens [batch.n, n), prefetches the places, and sets batch.n
-    // to `n`.
+    // Sets the keys and places of the pre-tokens [batch.n, n), prefetches the places, and sets
+    // batch.n to `n`.
     void load(std::string_view text, i64 n, Batch& batch) {
         const i64 n_long = batch.n_long;
-        // The loops read 16 bytes at each pre-token. The last ones of the text are loaded one by
-        // one.
+        // The vectorised loop reads 16 bytes at each pre-token. The last pre-tokens of the text
+        // have fewer bytes after their begin, and are loaded one by one.
         i64 i = n;
         while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
         loops_.load(text.data(), batch.n, i, batch, short_);
@@ -55,9 +55,9 @@ class PretokenIds {
             prefetch_long(batch, m, batch.pretoken(text, m));
     }
 
-    // Sets batch.at of the pre-tokens [i, n) to the entries with their ids, or to elsewhere_ for
-    // those that copy() looks up in the cache of long pre-tokens. Merges short pre-tokens that no
-    // cache contains.
+    // Sets batch.at of each pre-token of [i, n) to the entry with its ids, or to elsewhere_ if
+    // copy() must use the cache of long pre-tokens. Merges the short pre-tokens that no cache
+    // contains.
     void find(Batch& batch, i64 i, i64 n) {
         n_at_neighbour_ = n_fresh_ = n_new_ = 0;
         size_t n_maybe_long = 0;
@@ -87,13 +87,14 @@ class PretokenIds {
         merge_new();
     }
 
-    // Writes the ids of the pre-tokens [i, n) to `out` and returns their end.
+    // Writes the ids of the pre-tokens [i, n) to `out` and returns the end of the written ids.
     Id* copy(const Batch& batch, std::string_view text, i64 i, i64 n, Id* out) {
         for (; (i = copy_ids(batch, i, n, out)) < n; ++i) out = copy_long(batch, text, i, out);
         return out;
     }
 
-    // Inserts the new pre-tokens of find() into the cache. After copy(), as entries move.
+    // Inserts the pre-tokens that find() merged into the cache. Call it after copy(), because it
+    // moves entries.
     void keep(const Batch& batch) {
         for (const u32 m : std::span(at_neighbour_).first(n_at_neighbour_))
             short_.move_to_place(short_.neighbour_of(batch.at[m]), batch.keys[m]);
@@ -102,8 +103,8 @@ class PretokenIds {
         }
     }
 
-    // For long pre-tokens of a loaded batch. Any call may evict them: copy() merges those it does
-    // not find.
+    // Returns whether the cache contains the long pre-token `m` of a loaded batch. A later
+    // insertion may evict it: copy() merges a pre-token that it does not find.
     bool has_long(const Batch& batch, std::string_view text, u32 m) const {
         return long_.has(batch.long_places[m], batch.pretoken(text, m));
     }
@@ -111,8 +112,8 @@ class PretokenIds {
         long_.insert(batch.long_places[m], batch.pretoken(text, m), ids.data(), ids.size());
     }
 
-    // Merges the long pre-tokens of the batch that are not in the cache and have at most
-    // MediumIds::longest bytes. At each, the bytes that PretokenMerger requires must be readable.
+    // Merges the long pre-tokens of the batch that have at most MediumIds::longest bytes and are
+    // not in the cache. The bytes after each must be readable as PretokenMerger requires.
     void merge_longs(const Batch& batch, std::string_view text) {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {
@@ -134,7 +135,7 @@ class PretokenIds {
         }
     }
 
-    // Appends the ids of a pre-token of any length, without the caches.
+    // Appends the ids of a pre-token of any length. Does not use the caches.
     void merge(std::string_view pretoken, IdBuffer& out) {
         encoder_.encode(pretoken, [&](std::span<const i32> ids) {
             for (const i32 id : ids) out.push(id);
@@ -145,15 +146,15 @@ class PretokenIds {
     using Entry = typename Cache::Entry;
     using Packed = PackedIds<Id>;
 
-    // A short pre-token that was in no cache.
+    // A short pre-token that no cache contains.
     struct Fresh {
         Entry entry;
         const Entry* place;  // its place in the cache
     };
 
-    // Whether a short pre-token may be in the cache of long ones because it has too many ids for an
-    // entry of the short cache. True only for non-ASCII text and
-    // whitespace: other text rarely has that number of ids, and is then merged each time.
+    // Returns whether a short pre-token can be in the cache of long pre-tokens, because an entry of
+    // the short cache has no room for all its ids. Returns true only for non-ASCII text and
+    // whitespace. Other text rarely has that many ids; it is then merged at every occurrence.
     static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
@@ -164,7 +165,7 @@ class PretokenIds {
     }
 
     void add_fresh(Batch& batch, u32 m) {
-        // A new word often occurs several times in a batch: it is merged once.
+        // A new word often occurs several times in a batch. It is merged only once.
         u16& latest = latest_[short_.index_of(batch.at[m]) % latest_.size()];
         if (latest < n_fresh_ && fresh_[latest].entry.key == batch.keys[m]) {
             batch.at[m] = &fresh_[latest].entry;
@@ -194,7 +195,8 @@ class PretokenIds {
         }
     }
 
-    // Inserts a short pre-token with too many ids for an entry into the cache of long ones.
+    // Inserts a short pre-token into the cache of long ones, because a short entry has no room for
+    // its ids.
     void put_elsewhere(std::string_view pretoken, const ShortIds& merged) {
         Id ids[PretokenKey::longest];
         std::copy_n(merged.ids, merged.count, ids);
@@ -226,16 +228,16 @@ class PretokenIds {
     PretokenLoops<Id> loops_ = fastest_loops();
     std::unique_ptr<PretokenMerger> merger_;
     Entry elsewhere_{};
-    // The state of the batch between find() and keep().
+    // The state of a batch between find() and keep().
     u32 missing_[Batch::capacity + Batch::slack], maybe_long_[Batch::capacity];
     size_t n_at_neighbour_ = 0, n_fresh_ = 0, n_new_ = 0;
     u32 at_neighbour_[Batch::capacity];
     Fresh fresh_[Batch::capacity];
-    std::array<u16, 1024> latest_{};    // index of the last new pre-token, by place in the cache
-    PretokenKey new_[Batch::capacity];  // keys of those of fresh_ to merge
+    std::array<u16, 1024> latest_{};    // index in fresh_ of the last new pre-token, by cache place
+    PretokenKey new_[Batch::capacity];  // keys of the pre-tokens of fresh_ that need merges
     u32 fresh_index_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
-    std::string_view medium_[most_medium];  // long ones to merge
+    std::string_view medium_[most_medium];  // long pre-tokens to merge
     u32 medium_pretokens_[most_medium];
     MediumIds medium_ids_[most_medium];
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a short pre-token as a value of 16 bytes: equal keys mean equal pre-tokens.
+// A short pre-token as a value of 16 bytes. Equal keys mean equal pre-tokens.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lm::text {
 
 namespace detail {
-// By length: the mask of the bytes, and the length in the last byte.
+// For each length: a mask of that number of bytes, and a value with the length in the last byte.
 struct KeyMasks {
     struct Words {
         u64 low, high;
@@ -29,14 +29,15 @@ struct KeyMasks {
 inline constexpr KeyMasks key_masks;
 }  // namespace detail
 
-// Up to 15 bytes, zero-padded, and their number in the 16th byte. A longer pre-token has its first
-// 15 bytes and 0xFF: its key equals that of no short one.
+// For a pre-token of up to 15 bytes: its bytes, zeros, and the length in the 16th byte. For a
+// longer one: its first 15 bytes and 0xFF, so that its key differs from the key of every short
+// pre-token.
 struct alignas(16) PretokenKey {
     static constexpr u32 longest = 15;
 
     u64 low, high;
 
-    // 16 bytes must be readable at `pretoken`, for any length.
+    // 16 bytes must be readable at `pretoken`, even if `length` is smaller.
     static PretokenKey load(const char* pretoken, u32 length) {
         PretokenKey words;
         std::memcpy(&words, pretoken, 16);
@@ -50,7 +51,7 @@ struct alignas(16) PretokenKey {
         return load(padded, static_cast<u32>(pretoken.size()));
     }
 
-    // One branch instead of two, which would be unpredictable.
+    // Compares both halves with one branch. Two branches would be unpredictable.
     bool operator==(const PretokenKey& other) const {
         return ((low ^ other.low) | (high ^ other.high)) == 0;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost loops over a batch of pre-tokens: computing keys and cache places, and finding the
-// pre-tokens that are not in the cache. There is a portable set, one for AVX2 with AES, and one for
-// AVX-512. They differ in speed and in the hash only, so the ids are equal on all machines.
+// The innermost loops over a batch of pre-tokens. They compute keys and cache places, and find the
+// pre-tokens that are not in the cache. There is a portable version, one for AVX2 with AES, and one
+// for AVX-512. The versions differ only in speed and in the hash, so all machines produce the same
+// ids.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +20,20 @@ namespace lm::text {
 // Consecutive pre-tokens of a text, as a structure of arrays for the vectorised loops.
 template <typename Id>
 struct PretokenBatch {
-    // A batch of this size contains some dozens of new pre-tokens, enough to merge them in lanes.
+    // A batch of this size has some dozens of new pre-tokens, enough to merge several at a time.
     static constexpr i64 capacity = 2048;
 
-    static constexpr i64 slack = 16;  // the loops may read this many entries beyond the end
+    static constexpr i64 slack = 16;  // the loops may read this many entries after the end
 
     i64 n = 0;
     u32 begin = 0;  // offset of the first pre-token in the text
     alignas(64) u32 ends[capacity + slack];
     alignas(64) PretokenKey keys[capacity + slack];
-    // The entry with the ids of each; first its place in the cache.
+    // load() sets the place of each pre-token in the cache; find() sets the entry with its ids.
     alignas(64) const typename PretokenCache<Id>::Entry* at[capacity + slack];
     i64 n_long = 0;
-    u32 long_pretokens[capacity];  // indices of those of 16 bytes and more
-    // Places in the cache of long pre-tokens, of those that may be in it.
+    u32 long_pretokens[capacity];  // indices of the pre-tokens of 16 bytes and more
+    // Places in the cache of long pre-tokens. Set only for pre-tokens that can be in that cache.
     u32 long_places[capacity];
 
     explicit PretokenBatch(const PretokenCache<Id>& cache) {
@@ -54,20 +55,20 @@ struct PretokenLoops {
 
     const typename Cache::Entry* (*place_of)(const PretokenKey& key, const Cache& cache);
 
-    // Sets keys and places of the pre-tokens [i, n), appends the long ones to long_pretokens, and
-    // prefetches the places. 16 bytes must be readable at each pre-token.
+    // Sets the keys and places of the pre-tokens [i, n), appends the indices of the long ones to
+    // long_pretokens, and prefetches the places. 16 bytes must be readable at each pre-token.
     void (*load)(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache);
 
-    // Writes the indices in [i, n) of the pre-tokens that are not at their places to `missing`,
-    // which has room for `slack` more, and returns their number.
+    // Writes to `missing` the index of each pre-token of [i, n) whose place in the cache holds
+    // another key, and returns how many. `missing` has room for n - i + slack indices.
     i64 (*find_missing)(const Batch& batch, i64 i, i64 n, u32* missing);
 };
 
 template <typename Id>
 PretokenLoops<Id> portable_loops();
 
-// Copies the ids of the pre-tokens [i, n) up to the first whose entry does not contain them, and
-// returns the index of that one, or n. May write 16 bytes beyond the ids.
+// Copies the ids of the pre-tokens [i, n) until an entry does not contain its ids. Returns the
+// index of that pre-token, or n. May write 16 bytes after the ids.
 template <typename Id>
 inline i64 copy_ids(const PretokenBatch<Id>& batch, i64 i, i64 n, Id*& out) {
     Id* to = out;

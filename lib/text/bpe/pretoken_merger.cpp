@@ -11,7 +11,7 @@
 namespace lm::text {
 namespace {
 
-// A pair is rank << 4 | position. From `none` on it has no rank.
+// A pair is rank << 4 | position. A value >= `none` has no rank.
 constexpr i32 none = static_cast<i32>(BpeModel::no_rank << 4);
 
 i32 pack(u32 rank, u32 i) {
@@ -60,16 +60,17 @@ class PortableMerger : public PretokenMerger {
     static constexpr size_t n_lanes = 8;
     static constexpr u32 n_pairs = PretokenKey::longest + 1;
 
-    // A token stays at the position of its first byte, counted from 1; `next` and `previous` link
-    // the tokens. Position 0 and the position after the last token hold no_id, which has no merges,
-    // so that the first and the last token need no special case.
+    // A token stays at the position of its first byte, counted from 1, and `next` and `previous`
+    // link the tokens. Position 0 and the position after the last token hold no_id, which has no
+    // merges. So the first and the last token need no special case.
     struct alignas(64) Lane {
-        i32 pairs[n_pairs];  // pair of the token at i and the next one
+        i32 pairs[n_pairs];  // the pair of the token at i and the next token
         i32 ids[n_pairs + 1];
         u8 next[n_pairs + 1], previous[n_pairs + 1];
         u32 n_bytes;
         size_t pretoken;
-        // The two pairs of the last merge, whose look-ups are pending: settle() reads the ranks.
+        // The two pairs that the last merge created. Their look-ups are pending: settle() reads the
+        // ranks.
         u32 left, before;
         PairTable::Probe left_probe, before_probe;
     };
@@ -103,8 +104,8 @@ class PortableMerger : public PretokenMerger {
         lane.pairs[lane.before] = pack(lane.before_probe.rank(), lane.before);
     }
 
-    // Does the next merge, the minimum of (rank, position), and starts the look-ups of the two new
-    // pairs. Returns false if no pair has a rank.
+    // Does the next merge, the one with the minimum of (rank, position), and starts the look-ups of
+    // the two new pairs. Returns false if no pair has a rank.
     bool step(Lane& lane) {
         operations_ += lane.n_bytes;
         i32 best = none;
@@ -136,7 +137,7 @@ class PortableMerger : public PretokenMerger {
     const BpeModel* model_;
     PretokenEncoder alone_;
     std::array<Lane, n_lanes> lanes_;
-    std::array<Lane*, n_lanes> order_;  // the busy lanes first
+    std::array<Lane*, n_lanes> order_;  // busy lanes come first
     u64 operations_ = 0;
 };
 

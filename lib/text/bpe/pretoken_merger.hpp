@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BPE of many pre-tokens at once. The time of a single pre-token is mostly the latency of the
-// look-ups of its pairs, each of which depends on the previous merge. A merger interleaves the
-// merges of several pre-tokens, so that their look-ups overlap.
+// Merges many pre-tokens at once. The time of a single pre-token is mostly the latency of the
+// look-ups of its pairs, because each look-up depends on the previous merge. A merger works on
+// several pre-tokens in turn, so that their look-ups overlap.
 #pragma once
 
 #include <memory>
@@ -20,23 +20,24 @@ struct alignas(64) ShortIds {
 };
 
 struct alignas(64) MediumIds {
-    static constexpr size_t longest = 64;  // bytes of a pre-token
+    static constexpr size_t longest = 64;  // most bytes of a pre-token
     i32 ids[longest];
     u32 count;
 };
 
-// Results equal those of PretokenEncoder. No pre-token is empty. Each thread has its own.
+// The ids equal the ids of PretokenEncoder. A pre-token must not be empty. Each thread needs its
+// own merger.
 class PretokenMerger {
   public:
     virtual ~PretokenMerger() = default;
     virtual void merge(std::span<const PretokenKey> pretokens, ShortIds* out) = 0;
-    // Pre-tokens of up to MediumIds::longest bytes. MediumIds::longest + 1 bytes must be readable
-    // at each.
+    // Merges pre-tokens of up to MediumIds::longest bytes. MediumIds::longest + 1 bytes must be
+    // readable at each pre-token.
     virtual void merge(std::span<const std::string_view> pretokens, MediumIds* out) = 0;
-    virtual u64 operations() const = 0;  // as PretokenEncoder counts them
+    virtual u64 operations() const = 0;  // counted as in PretokenEncoder
 };
 
-std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model);  // the fastest
+std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model);  // the fastest for this machine
 std::unique_ptr<PretokenMerger> make_portable_merger(const BpeModel& model);
 
 }  // namespace lm::text

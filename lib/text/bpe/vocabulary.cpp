@@ -42,14 +42,14 @@ std::string MergeReader::not_there(std::string_view token) const {
     return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
 }
 
-// Results of merges are usually in the order of ids, with one or several merges for each id.
+// Usually the results of merges are in the order of ids, with one or several merges for each id.
 i32 MergeReader::find_result() const {
     for (const size_t id : {last_result_, last_result_ + 1})
         if (index_->has(id, both_)) return static_cast<i32>(id);
     return index_->find(both_);
 }
 
-// Adds the merge and returns an empty string, or returns the error.
+// Adds the merge and returns an empty string, or returns the error message.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
     const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
     const i32 a = index_->find(first);

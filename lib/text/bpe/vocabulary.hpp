@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens and merges in the files of a tokenizer, and the checks that all file formats share.
+// The tokens and merges as the files of a tokenizer contain them, and the checks that all file
+// formats share.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace lm::text {
 
-// The tokens by id, spelled as in the files (in characters of byte_map.hpp), and the merges.
+// The tokens by id, in the spelling of the files (characters of byte_map.hpp), and the merges.
 struct BpeFiles {
     std::vector<std::string> tokens;
     std::vector<Merge> merges;
@@ -21,14 +22,14 @@ struct BpeFiles {
 // Maps token spellings to ids. Keeps a reference to `tokens`.
 class TokenIndex {
   public:
-    // An empty token is an unused id. Throws Error(failure) with `path` for a duplicate token.
+    // An empty token is an unused id. For a duplicate token, throws Error(failure) with `path`.
     TokenIndex(const std::vector<std::string>& tokens, const std::string& path);
     i32 find(std::string_view token) const { return find(seek(token)); }  // -1: not found
     bool has(size_t id, std::string_view token) const {
         return id < tokens_->size() && (*tokens_)[id] == token;
     }
 
-    // A look-up in two steps: seek() prefetches the memory that find() reads.
+    // A look-up has two steps: seek() prefetches the memory that find() reads.
     struct Sought {
         std::string_view token;
         u64 hash;
@@ -41,27 +42,27 @@ class TokenIndex {
         u32 hash;
         i32 id = -1;
     };
-    // Returns the slot of the token, or the free slot for it.
+    // Returns the slot that holds the token, or the free slot where it belongs.
     size_t slot_of(std::string_view token, u64 hash) const;
 
     const std::vector<std::string>* tokens_;
-    std::vector<Slot> slots_;  // open addressing; a power of two, at most half full
+    std::vector<Slot> slots_;  // open addressing; the size is a power of two, at most half is used
 };
 
-// Collects merges in order of rank. Refuses duplicates and tokens that are not in the vocabulary.
+// Collects merges in order of rank. Refuses duplicates, and tokens that the vocabulary lacks.
 class MergeReader {
   public:
     // `n_tokens` is the size of the vocabulary.
     MergeReader(const TokenIndex& index, size_t n_tokens, std::string vocab_path)
         : index_(&index), vocab_path_(std::move(vocab_path)), last_of_(n_tokens, -1) {}
 
-    // Throws Error(failure) with the text of where(), the position in the file.
+    // Adds a merge. Throws Error(failure) with where(), the position in the file, as text.
     template <typename Where>
     void add(std::string_view left, std::string_view right, Where where) {
         if (const std::string wrong = try_add(left, right); !wrong.empty())
             run_error(where(), "{}", wrong);
     }
-    // Returns the merges and ends their collection.
+    // Returns all merges. Nothing may be added afterwards.
     std::vector<Merge> finish() { return std::move(merges_); }
 
   private:
@@ -73,8 +74,9 @@ class MergeReader {
     std::string vocab_path_;
     std::vector<Merge> merges_;
     size_t last_result_ = 0;
-    // Lists of merges with equal results, to find duplicates: last_of_[id] is the last merge with
-    // that result, previous_[m] the previous merge with the same result as merge m; -1: none.
+    // Lists of the merges with equal results, to find duplicates. last_of_[id] is the last merge
+    // with the result `id`. previous_[m] is the merge before m with the same result. -1 ends a
+    // list.
     std::vector<i32> last_of_, previous_;
     std::string both_;
 };

@@ -15,12 +15,12 @@
 namespace lm::text {
 namespace {
 
-// Whether a text may be cut before this character and its parts normalized separately. Its
-// decomposition must begin with a starter that does not compose with a preceding character (UAX
-// #15, section 9.1). Up to Unicode 9 only marks, and vowels and trailing consonants of Hangul, do
-// compose.
+// Returns whether a text may be cut before this character so that its parts can be normalized
+// separately. The decomposition of the character must begin with a starter that does not compose
+// with a preceding character (UAX #15, section 9.1). Up to Unicode 9, only marks, and vowels and
+// trailing consonants of Hangul, compose with one.
 bool may_cut_before(u32 cp, utf8proc_option_t options) {
-    std::array<i32, 32> chars;  // the longest decomposition, of U+FDFA, has 18 characters
+    std::array<i32, 32> chars;  // the longest decomposition has 18 characters (U+FDFA)
     int boundary = 0;           // for grapheme clusters, unused
     const auto n = utf8proc_decompose_char(static_cast<i32>(cp), chars.data(), std::ssize(chars),
                                            options, &boundary);
@@ -41,7 +41,7 @@ utf8proc_option_t options_of(NormalForm form) {
 }
 
 // Writes the decomposition of every character to `out`, which grows as needed. Returns the number
-// of code points.
+// of code points written.
 size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i32>& out) {
     size_t n = 0;
     for (size_t i = 0; i < run.size();) {
@@ -61,10 +61,10 @@ size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i3
     return n;
 }
 
-// A mark during sorting: combining class << class_shift | code point.
+// During sorting, a mark is combining class << class_shift | code point.
 constexpr int class_shift = 21;
 
-// Sorts marks by class. Stable: the order of marks of one class has meaning.
+// Sorts marks by class. The sort is stable, because the order of marks of one class has meaning.
 void sort_marks(std::span<i32> marks) {
     constexpr size_t few = 32;
     const auto before = [](i32 a, i32 b) { return (a >> class_shift) < (b >> class_shift); };
@@ -78,7 +78,7 @@ void sort_marks(std::span<i32> marks) {
 }
 
 // The canonical ordering algorithm (Unicode standard, D109): sorts each run of characters of
-// nonzero combining class. That of utf8proc takes quadratic time.
+// nonzero combining class. utf8proc's own implementation takes quadratic time.
 void order_marks(std::span<i32> chars) {
     const auto class_at = [&](size_t i) -> i32 {
         return i < chars.size() ? utf8proc_get_property(chars[i])->combining_class : 0;
@@ -92,7 +92,7 @@ void order_marks(std::span<i32> chars) {
     }
 }
 
-// Appends the normal form of one run. `buffer` is memory that is reused from run to run.
+// Appends the normal form of one run. `buffer` is memory that is reused for the next run.
 void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<i32>& buffer,
                    std::string& out) {
     if (buffer.size() < run.size() + 4) buffer.resize(run.size() + 4);
@@ -101,24 +101,25 @@ void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<
         buffer.push_back(0);  // utf8proc_reencode writes a zero at the end
     order_marks(std::span(buffer).first(n_chars));
     const auto n = utf8proc_reencode(buffer.data(), static_cast<utf8proc_ssize_t>(n_chars),
-                                     options);  // to UTF-8, in place
+                                     options);  // converts to UTF-8 in place
     LM_CHECK(n >= 0, utf8proc_errmsg(n));
     out.append(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
 }
 
-// U+11A7 precedes the trailing consonants of Hangul, U+11A8 to U+11C2, and is not one of them. It
-// composes with nothing; utf8proc 2.8 drops it after a syllable without a trailing consonant.
+// U+11A7 is the code point before the trailing consonants of Hangul, U+11A8 to U+11C2. It composes
+// with nothing. utf8proc 2.8 drops it after a syllable without a trailing consonant.
 constexpr u32 before_trailing_consonants = 0x11A7;
 
 bool stays_alone(u32 cp) {
     return is_newer_than_unicode_9(cp) || cp == before_trailing_consonants;
 }
 
-// A run of more bytes is cut at the next character that may_cut_before(). That bounds the buffer.
+// A run of more bytes is cut at the next character that may_cut_before() allows. This bounds the
+// buffer.
 constexpr size_t long_run = 4096;
 
 // Normalizes a text in runs that can be normalized separately. ASCII is in every normal form and is
-// copied; only the last character of a run of ASCII can compose with the next character.
+// copied. Only the last character of a run of ASCII can compose with the next character.
 class RunNormalizer {
   public:
     RunNormalizer(NormalForm form, std::string& out) : options_(options_of(form)), out_(out) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unicode normal forms of UAX #15, by utf8proc. As in Hugging Face tokenizers they are those of
-// Unicode 9: newer characters stay unchanged. ICU is four times as fast, but takes quadratic time
-// for long runs of marks.
+// The Unicode normal forms of UAX #15, computed by utf8proc. As in Hugging Face tokenizers they
+// follow Unicode 9: newer characters stay unchanged. ICU is four times as fast, but takes quadratic
+// time for long runs of marks.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class TextTooLong : public Error {
     TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
 };
 
-// Appends the normal form of `text`, which is valid UTF-8, in O(n log n) time. Throws TextTooLong.
+// Appends the normal form of `text` (valid UTF-8) to `out` in O(n log n) time. Throws TextTooLong.
 void append_normal_form(NormalForm form, std::string_view text, std::string& out);
 
 // Throws TextTooLong if `text` has more than max_text_bytes.

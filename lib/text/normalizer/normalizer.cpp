@@ -26,9 +26,9 @@ void for_each_char(std::string_view text, Use use) {
     }
 }
 
-// Capitals of Unicode 16 and 17. utf8proc may be older.
+// Capitals of Unicode 16 and 17, for versions of utf8proc that lack them.
 struct Lowered {
-    u32 first, last, to;  // first + i has the lower case to + i
+    u32 first, last, to;  // the lower case of first + i is to + i
 };
 constexpr Lowered newer_capitals[] = {
     {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},  {0xA7CC, 0xA7CC, 0xA7CD},
@@ -43,8 +43,8 @@ u32 lower_of(u32 cp) {
     return static_cast<u32>(utf8proc_tolower(static_cast<i32>(cp)));
 }
 
-// Lower-cases each character as Rust's char::to_lowercase does. U+0130 is the only one whose lower
-// case has two characters.
+// Converts each character to lower case like Rust's char::to_lowercase. Only the lower case of
+// U+0130 has two characters.
 void lowercase(std::string_view text, std::string& out) {
     out.reserve(out.size() + text.size());
     for (size_t i = 0; i < text.size();) {
@@ -87,7 +87,8 @@ std::string_view strip(std::string_view text, bool left, bool right) {
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
-// Throws TextTooLong before replace() allocates memory for a result that is too long.
+// Throws TextTooLong if the result of replace() is too long. Call it before replace() allocates
+// memory.
 void check_replaced_length(std::string_view text, const NormalizerStep& step) {
     const size_t from = step.pattern.size(), to = step.content.size();
     if (to <= from || text.size() + text.size() / from * (to - from) <= longest) return;
@@ -109,16 +110,17 @@ void replace(std::string_view text, const NormalizerStep& step, std::string& out
     }
 }
 
-// Whether a text may be cut before the character, for any sequence of local steps: each of its
-// normal forms begins with itself or a starter, and neither it nor its lower case is the second
-// character of a composition. True for ASCII, kana, CJK, Hangul syllables and private characters.
+// Returns whether a text may be cut before the character, for any sequence of local steps. Each
+// normal form of such a character begins with the character itself or a starter, and neither the
+// character nor its lower case is the second character of a composition. True for ASCII, kana, CJK,
+// Hangul syllables and private characters.
 bool stands_alone(u32 cp) {
     return cp < 0x80 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA) ||
            (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
            (cp >= 0xE000 && cp <= 0xF8FF);
 }
 
-// Returns the first offset from `at` on where the text may be cut, or its size.
+// Returns the first offset >= `at` where the text may be cut, or its size.
 size_t place_to_cut(std::string_view text, size_t at) {
     while (at < text.size() && (static_cast<u8>(text[at]) & 0xC0) == 0x80) ++at;
     while (at < text.size()) {

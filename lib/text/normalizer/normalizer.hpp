@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The normalizers of tokenizer.json that can be done exactly: Unicode normal forms, lower case,
-// removal of accents, and literal edits.
+// The normalizers of tokenizer.json that lm-utils applies exactly: Unicode normal forms, lower
+// case, removal of accents, and literal edits.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct NormalizerStep {
     Kind kind;
     std::string pattern = {};  // replace: the literal text to replace, not empty
     std::string content =
-        {};  // replace: the new text; prepend: the text to prepend, but not to an empty text
-    bool left = true, right = true;  // strip: the sides
+        {};  // replace: the new text; prepend: the text to prepend to a non-empty text
+    bool left = true, right = true;  // strip: the sides to strip
 };
 
 class Normalizer {
@@ -26,7 +26,7 @@ class Normalizer {
     Normalizer() = default;
     explicit Normalizer(std::vector<NormalizerStep> steps);
 
-    // Memory that is reused from text to text.
+    // Memory that apply() reuses for the next text.
     struct Buffers {
         std::string text, next;  // the results of two consecutive steps
         std::string whole;       // the result of a long text that is normalized in parts
@@ -35,17 +35,17 @@ class Normalizer {
     bool empty() const { return steps_.empty(); }
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
-    // Returns `text` (valid UTF-8) after all steps. The result is a view of `text` or of `buffers`.
-    // Memory: the text before and after a step, and for normal forms four times the longest run of
-    // marks, or of vowels and trailing consonants of Hangul. Throws TextTooLong if the result of a
-    // step exceeds max_text_bytes.
+    // Returns `text` (valid UTF-8) after all steps, as a view of `text` or of `buffers`. Needs
+    // memory for the text before and after a step. Normal forms also need four times the longest
+    // run of marks, or of vowels and trailing consonants of Hangul. Throws TextTooLong if the
+    // result of a step exceeds max_text_bytes.
     std::string_view apply(std::string_view text, Buffers& buffers) const;
 
   private:
     std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
 
     std::vector<NormalizerStep> steps_;
-    bool is_local_ = true;  // a text may be cut before stands_alone() characters
+    bool is_local_ = true;  // cuts before stands_alone() characters keep the result
 };
 
 }  // namespace lm::text

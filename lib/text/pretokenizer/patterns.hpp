@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular expressions of pre-tokenizers, exactly as tokenizer.json files spell them. They are
-// recognised by their text, and written into the files of trained tokenizers.
+// The regular expressions of pre-tokenizers, exactly as tokenizer.json files spell them. The reader
+// of tokenizer.json recognises them by their text, and the writer puts them into the files of
+// trained tokenizers.
 #pragma once
 
 #include <string_view>
@@ -9,7 +10,8 @@ namespace lm::text::pattern {
 
 #define LM_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LM_SPACES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
-// Words that begin with capitals: o200k and Tekken. `tail` follows each alternative.
+// The words of o200k and Tekken, where capitals can only begin a word. `tail` follows each
+// alternative.
 #define LM_CASED(tail)                                                                     \
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" tail \
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)" tail
@@ -28,15 +30,15 @@ inline constexpr std::string_view tekken =
     LM_CASED("") R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" LM_SPACES;
 inline constexpr std::string_view bloom = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
-// tiktoken's spelling of the patterns of Llama-3 and Qwen2. It matches the same: the possessive
-// quantifiers forbid only backtracking that could not succeed, and \s* before the last line end
-// matches the other line ends too.
+// tiktoken's spelling of the patterns of Llama-3 and Qwen2. It has the same matches: the possessive
+// quantifiers forbid only backtracking that cannot succeed, and the \s* before the last line end
+// also matches the line ends before it.
 inline constexpr std::string_view cl100k =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 inline constexpr std::string_view cl100k_one_digit =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 
-// The patterns of DeepSeek, which apply in sequence.
+// The patterns of DeepSeek, which are applied in sequence.
 inline constexpr std::string_view numbers_by_three = R"(\p{N}{1,3})";
 inline constexpr std::string_view han_and_kana = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
 inline constexpr std::string_view deepseek_v3 =

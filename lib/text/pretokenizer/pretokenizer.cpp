@@ -24,7 +24,7 @@ class WholeTextPretokenizer : public Pretokenizer {
     u32 left_ = 0;
 };
 
-// For any rule that computes the end of a pre-token from its beginning.
+// A pre-tokenizer whose rule computes the end of a pre-token from its beginning.
 template <typename PretokenEnd>
 class RulePretokenizer : public Pretokenizer {
   public:

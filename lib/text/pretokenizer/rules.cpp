@@ -14,8 +14,9 @@ u32 gpt2_contraction(std::string_view text) {
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// Returns the end of \s+(?!\S)|\s+ at a run of whitespace: the end of the run, without its last
-// character if another character follows and the run is longer than one character.
+// Returns the end of the match of \s+(?!\S)|\s+ at a run of whitespace. It is the end of the run,
+// without the last character of the run if another character follows and the run is longer than one
+// character.
 u32 gpt2_space_run_end(const CharReader& chars, u32 begin) {
     u32 end = begin;
     u32 last = begin;
@@ -30,9 +31,9 @@ bool in_both(CharKind kind) {
     return kind == CharKind::caseless || kind == CharKind::mark;
 }
 
-// Returns the end of U*L+ at `at`, or `at` for no match. U* takes all characters of U. If lower
-// case follows, L+ begins there. Else U* backtracks to the last character that is in both U and L,
-// and L+ matches it.
+// Returns the end of the match of U*L+ at `at`, or `at` if there is none. U* matches all characters
+// of U. If a lower-case letter follows, L+ begins there. Otherwise U* backtracks to the last
+// character that is in both U and L, and L+ matches this character.
 u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     u32 end = at;
     u32 after_both = at;
@@ -52,8 +53,8 @@ u32 lower_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     return end;
 }
 
-// Returns the end of U+L* at `at`, where U*L+ does not match: then L* is empty and U+ matches
-// capitals only.
+// Returns the end of the match of U+L* at `at`, where U*L+ does not match. In this case U+ matches
+// only capitals and L* is empty.
 u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     for (Char c = chars.at(at); c.length > 0 && kinds[c.code_point] == CharKind::upper;
          c = chars.at(at))
@@ -61,7 +62,7 @@ u32 upper_word_end(const CharReader& chars, const KindTable& kinds, u32 at) {
     return at;
 }
 
-// Returns the end of the word at `begin`, or `begin`.
+// Returns the end of the word at `begin`, or `begin` if there is none.
 u32 word_end(const CharReader& chars, u32 begin) {
     const KindTable& kinds = kind_table();
     const Char c = chars.at(begin);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of pre-tokenizers as functions over code points, which replace the regular expressions.
-// Each function returns the end of the pre-token that begins at `begin` < text size. The vectorised
-// pre-tokenizers are tested against them. Each walk takes linear time in the text. Reader is
-// CharReader, or a faster class with the same members.
+// The rules of pre-tokenizers as functions over code points, written by hand instead of regular
+// expressions. Each function returns the end of the pre-token that begins at `begin` < text size. A
+// walk over a text takes linear time. Tests compare the vectorised pre-tokenizers with these
+// functions. `Reader` is CharReader, or a faster class with the same members.
 #pragma once
 
 #include "text/unicode/char_reader.hpp"
@@ -14,13 +14,13 @@ inline bool is_line_end(const Char& c) {
     return c.length == 1 && (c.code_point == '\r' || c.code_point == '\n');
 }
 
-// Returns `c` in lower case, of ASCII and of U+017F, which is an s under (?i:).
+// Returns `c` in lower case, for ASCII and for U+017F, which matches "s" under (?i:).
 inline u32 folded(const Char& c) {
     if (c.code_point == 0x17F) return 's';
     return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32 : c.code_point;
 }
 
-// Returns the end of the contraction that begins at the apostrophe at `begin`, or `begin`.
+// `begin` is an apostrophe. Returns the end of the contraction that begins there, or `begin`.
 template <typename Reader>
 u32 contraction_end(const Reader& chars, u32 begin) {
     const Char a = chars.at(begin + 1);
@@ -44,9 +44,10 @@ u32 digits_end(const Reader& chars, u32 begin, int most) {
     return end;
 }
 
-// Returns the end of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace: after its last line end if it
-// has one; else the end of the run, without its last character if another character follows and the
-// run is longer than one character.
+// Returns the end of the match of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace. If the run has a
+// line end, this is the position after the last one. Otherwise it is the end of the run, without
+// the last character of the run if another character follows and the run is longer than one
+// character.
 template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;
@@ -91,7 +92,8 @@ inline bool in_bloom_word(const Char& c) {
     }
 }
 
-// Whether a match begins at `at`; sets `*first` to the position of its first word character.
+// Returns whether a match begins at `at`, and sets `*first` to the position of its first word
+// character.
 template <typename Reader>
 bool bloom_match(const Reader& chars, u32 at, u32* first) {
     const Char c = chars.at(at);
@@ -99,8 +101,8 @@ bool bloom_match(const Reader& chars, u32 at, u32* first) {
     return in_bloom_word(*first == at ? c : chars.at(*first));
 }
 
-// Returns the end of the word. Most word characters are letters and numbers, which the reader skips
-// fast.
+// Returns the end of the word. The reader skips letters and numbers fast, and most word characters
+// are letters or numbers.
 template <typename Reader>
 u32 bloom_word_end(const Reader& chars, u32 at) {
     for (;;) {
@@ -133,9 +135,9 @@ u32 llama3_pretoken_end(const Reader& chars, u32 begin, int most_digits) {
     return detail::space_run_end(chars, begin);
 }
 
-// BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+  where the inner brackets are a nested class: everything but
-// whitespace, "(", ")", "|" and the listed punctuation. The text between two matches is a pre-token
-// too.
+// BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+ where the inner brackets are a nested class. So the class is
+// everything except whitespace, "(", ")", "|" and the listed punctuation. The text between two
+// matches is a pre-token too.
 template <typename Reader>
 u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
     u32 first = begin;
@@ -149,14 +151,15 @@ u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
 u32 gpt2_pretoken_end(const CharReader& chars, u32 begin);
 
 // StarCoder and SmolLM: each character of class number is a pre-token. The text between two numbers
-// is cut as a separate text, so that the last space before a number stays with the other spaces.
+// is cut as a separate text, so the last space before a number is in one pre-token with the other
+// spaces.
 u32 starcoder_pretoken_end(const CharReader& chars, u32 begin);
-// The same, with each run of characters of class number as one pre-token.
+// Like starcoder_pretoken_end(), but each run of characters of class number is one pre-token.
 u32 digits_pretoken_end(const CharReader& chars, u32 begin);
 
 struct CasedRule {
-    bool contractions;  // matched at the end of words
-    int most_digits;    // longest pre-token of numbers, in characters
+    bool contractions;  // whether a word includes the contraction after it
+    int most_digits;    // most characters in a pre-token of numbers
 };
 
 // With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C the contractions:

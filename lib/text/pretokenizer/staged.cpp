@@ -51,8 +51,8 @@ class StagedPretokenizer final : public Pretokenizer {
     struct Level {
         Stage stage;
         CharReader chars{};
-        u32 offset = 0;    // begin of the text of this level in the whole text
-        u32 position = 0;  // in the text of this level
+        u32 offset = 0;    // offset of this level's text in the whole text
+        u32 position = 0;  // position in this level's text
 
         void enter(std::string_view text, u32 at) {
             chars = CharReader(text);
@@ -63,11 +63,12 @@ class StagedPretokenizer final : public Pretokenizer {
     };
 
     std::vector<Level> levels_;
-    size_t deepest_ = 0;  // the level that is active
+    size_t deepest_ = 0;  // index of the active level
 };
 
-// Returns the end of the match at `begin`, or of the gap up to the next match. match_end(at)
-// returns the end of the match at `at`, or `at` for none.
+// Returns the end of the match at `begin`. If there is none, returns the beginning of the next
+// match, or the end of the text. match_end(at) returns the end of the match at `at`, or `at` if
+// there is none.
 template <typename MatchEnd>
 u32 match_or_gap(const CharReader& chars, u32 begin, MatchEnd match_end) {
     if (const u32 end = match_end(begin); end > begin) return end;
@@ -77,7 +78,7 @@ u32 match_or_gap(const CharReader& chars, u32 begin, MatchEnd match_end) {
     return at;
 }
 
-// Returns the first position from `at` on whose character does not satisfy `holds`.
+// Returns the first position >= `at` whose character does not satisfy `holds`.
 template <typename Holds>
 u32 run_end(const CharReader& chars, u32 at, Holds holds) {
     for (Char c = chars.at(at); c.length > 0 && holds(c.code_point); c = chars.at(at))
@@ -85,7 +86,7 @@ u32 run_end(const CharReader& chars, u32 at, Holds holds) {
     return at;
 }
 
-// \s?X+
+// Returns the end of a match of \s?X+, where `holds` is X, or of the text before the next match.
 template <typename Holds>
 u32 spaced_run(const CharReader& chars, u32 begin, Holds holds) {
     return match_or_gap(chars, begin, [&](u32 at) {
@@ -96,14 +97,15 @@ u32 spaced_run(const CharReader& chars, u32 begin, Holds holds) {
     });
 }
 
-// Returns the end of a run of characters that all satisfy `holds`, or all do not.
+// Returns the end of the longest run at `begin` in which `holds` has the same value for all
+// characters.
 template <typename Holds>
 u32 alike(const CharReader& chars, u32 begin, Holds holds) {
     const bool first = holds(chars.at(begin).code_point);
     return run_end(chars, begin, [&](u32 cp) { return holds(cp) == first; });
 }
 
-// Whether a code point is of a class or kind.
+// Tests whether a code point has the given class or kind.
 template <typename Value>
 struct IsA {
     const CodePointTable<Value>& table;
@@ -148,7 +150,8 @@ bool is_ascii_letter(u32 cp) {
     return (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z';
 }
 
-// The last pattern of DeepSeek-V3. Gaps contain numbers and characters without a kind.
+// Returns the end of a match of DeepSeek-V3's last pattern, or `begin`. The text between two
+// matches contains only numbers and characters without a kind.
 u32 deepseek_match_end(const CharReader& chars, u32 begin) {
     const KindTable& kinds = kind_table();
     const auto kind_at = [&](const Char& c) {
@@ -174,8 +177,8 @@ u32 deepseek_match_end(const CharReader& chars, u32 begin) {
     return kind == CharKind::space ? detail::space_run_end(chars, begin) : begin;
 }
 
-// After ByteLevel a character is the spelling of a byte in the byte map. The spellings of
-// these bytes are numbers.
+// ByteLevel replaces each byte by a character of the byte map. Returns whether this character is a
+// number.
 bool is_numeric_byte(u8 byte) {
     switch (byte) {
         case 0xB2:
@@ -208,7 +211,7 @@ u32 three_digits(const CharReader& chars, u32 begin) {
     return end;
 }
 
-// Each stage stands for a pattern of patterns.hpp, in the order of known_sequences
+// Each stage implements one pattern of patterns.hpp, in the order of known_sequences
 // (pretokenizer_component.cpp).
 constexpr Stage deepseek_v3_stages[] = {
     [](const CharReader& chars, u32 begin) { return numbers_by(chars, begin, 3); },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the components of a tokenizer.json. A key is either known or refused by name, never
-// ignored.
+// Reads the components of a tokenizer.json. A key that the reader does not know is an error that
+// names the key; no key is ignored.
 #pragma once
 
 #include <fmt/format.h>
@@ -49,7 +49,8 @@ class Component {
         const auto at = json_->find(key);
         return at == json_->end() ? null : *at;
     }
-    // Throws Error(failure) for a key that is not in `known`: it might change the ids.
+    // Throws Error(failure) if there is a key that is not in `known`, because the key might change
+    // the ids.
     void only(std::initializer_list<std::string_view> known) const {
         for (const auto& [key, value] : json_->items()) {
             if (key == "type" || std::ranges::find(known, key) != known.end()) continue;

@@ -24,7 +24,7 @@ constexpr KnownForm known_forms[] = {
     {"StripAccents", NormalizerStep::Kind::strip_accents},
 };
 
-// Returns the literal text of a pattern. Refuses regular expressions.
+// Returns the literal text of a pattern. Throws for a regular expression.
 std::string literal_pattern(const Component& part) {
     const Json& pattern = part.get("pattern");
     if (!pattern.is_object() || pattern.size() != 1) part.refuse_type();
@@ -78,7 +78,8 @@ i32 template_id(const Json& value, const std::string& path) {
     return static_cast<i32>(id);
 }
 
-// ["</s>", 2], as BertProcessing and RobertaProcessing state their two tokens.
+// Returns the id of a pair such as ["</s>", 2]. BertProcessing and RobertaProcessing have two
+// pairs.
 i32 pair_id(const Component& part, const char* key) {
     const Json& pair = part.array(key);
     if (pair.size() != 2) run_error(part.path(), "'{}' of {} is not [token, id]", key, part.type());
@@ -109,7 +110,7 @@ Template single_template(const Component& part) {
 Template one_post_processor(const Json& json, const std::string& path) {
     const Component part(json, "post_processor", path);
     if (part.type() == "TemplateProcessing") return single_template(part);
-    if (part.type() == "ByteLevel") return {};  // changes offsets only
+    if (part.type() == "ByteLevel") return {};  // it changes only offsets
     if (part.type() != "BertProcessing" && part.type() != "RobertaProcessing") part.refuse_type();
     return {{pair_id(part, "cls")}, {pair_id(part, "sep")}};
 }
@@ -129,7 +130,7 @@ Template read_post_processor(const Json& json, const std::string& path) {
     part.only({"processors"});
     Template whole;
     for (const Json& inner :
-         part.array("processors")) {  // each adds its ids around those of the previous ones
+         part.array("processors")) {  // each adds its ids before and after the previous ones
         const Template one = one_post_processor(inner, path);
         whole.prefix.insert(whole.prefix.begin(), one.prefix.begin(), one.prefix.end());
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The normalizer and the post-processor of a tokenizer.json. Each function reads a component such
-// that the ids equal those of Hugging Face tokenizers, or throws Error(failure) with `path` and the
-// unsupported option.
+// Reads the normalizer and the post-processor of a tokenizer.json. If a component has an option
+// with which the ids would differ from the ids of Hugging Face tokenizers, the functions throw
+// Error(failure) with `path` and the option.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace lm::text {
 Normalizer read_normalizer(const io::Json& json, const std::string& path);
 
 struct Template {
-    std::vector<i32> prefix, suffix;  // ids around every text
+    std::vector<i32> prefix, suffix;  // ids before and after every text
 };
 Template read_post_processor(const io::Json& json, const std::string& path);
 

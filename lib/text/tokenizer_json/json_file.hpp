@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parsed tokenizer.json. Nearly all of it is the vocabulary and the merges of the model: these
-// stay elements of simdjson, the rest becomes a small JSON document.
+// A parsed tokenizer.json. The vocabulary and the merges of the model, which are nearly all of it,
+// stay elements of simdjson. The rest becomes a small JSON document.
 #pragma once
 
 #include <simdjson.h>
@@ -14,12 +14,12 @@ namespace lm::text {
 
 class TokenizerJsonFile {
   public:
-    // Reads and parses `path`. Throws Error(failure) with the path.
+    // Reads and parses `path`. Errors are Error(failure) with the path.
     explicit TokenizerJsonFile(const std::string& path);
 
     const io::Json& rest() const { return rest_; }  // everything except vocab() and merges()
-    // The tables of the model, valid as long as this object; nullopt if they are missing or of
-    // another type.
+    // The tables of the model, valid as long as this object. nullopt if they are missing or have an
+    // unexpected type.
     const std::optional<simdjson::dom::object>& vocab() const { return vocab_; }
     const std::optional<simdjson::dom::array>& merges() const { return merges_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre-tokenizer of a tokenizer.json: a sequence of parts that is known as a whole, by the exact
-// text of its regular expressions, has a pre-tokenizer written by hand; all else is refused.
+// The pre-tokenizer of a tokenizer.json is a sequence of parts. Each supported sequence has a
+// pre-tokenizer written by hand, and is recognised as a whole by the exact text of its regular
+// expressions. Every other sequence is refused.
 #include "text/tokenizer_json/pretokenizer_component.hpp"
 
 #include <algorithm>
@@ -13,8 +14,8 @@ namespace {
 
 using io::Json;
 
-// A part is represented by a text: the pattern of a Split that isolates its matches, or one of
-// these.
+// A text represents each part: the pattern, for a Split that isolates its matches, or one of the
+// following texts.
 constexpr std::string_view each_digit = "Digits with individual_digits";
 constexpr std::string_view digit_runs = "Digits";
 constexpr std::string_view punctuation_runs = "Punctuation with behavior Contiguous";
@@ -25,7 +26,7 @@ constexpr size_t most_parts = 6;
 
 struct KnownSequence {
     PretokenizerRule rule;
-    std::string_view parts[most_parts];  // the rest is empty
+    std::string_view parts[most_parts];  // unused elements are empty
 };
 
 constexpr KnownSequence known_sequences[] = {
@@ -56,7 +57,7 @@ bool is_known_part(std::string_view part) {
     });
 }
 
-// Whether every character is in a match of the pattern, so that matches have no text between them.
+// Returns whether the matches of the pattern cover every text, without gaps between them.
 bool leaves_no_gap(std::string_view regex) {
     constexpr std::string_view complete[] = {
         pattern::gpt2,  pattern::llama3, pattern::qwen2,  pattern::qwen3_5,

@@ -11,11 +11,11 @@ namespace lm::text {
 
 struct PretokenizerSettings {
     PretokenizerRule rule;
-    bool prefix_space;  // prepend a space to the text
+    bool prefix_space;  // prepends a space to the text
 };
 PretokenizerSettings read_pretokenizer(const io::Json& json, const std::string& path);
 
-// Returns the pre_tokenizer component for `rule`.
+// Returns the JSON of the pre_tokenizer that applies `rule`.
 io::OrderedJson pretokenizer_json(PretokenizerRule rule);
 io::OrderedJson byte_level_json(bool use_regex);
 

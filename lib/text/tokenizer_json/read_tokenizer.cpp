@@ -64,7 +64,7 @@ class Reader {
     void check_keys() const {
         constexpr std::string_view known[] = {
             "version",    "truncation",    "padding",        "added_tokens", "model",
-            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // changes no id
+            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // these change no id
         };
         for (const auto& [key, value] : json_.items()) {
             if (std::ranges::find(known, key) == std::end(known))
@@ -74,8 +74,8 @@ class Reader {
 
     void read_model(const Component& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
-        // unk_token, fuse_unk and byte_fallback change no id: every byte has a token (BpeTokenizer
-        // checks it), so that no text is unknown.
+        // unk_token, fuse_unk and byte_fallback change no id, because no text is unknown:
+        // BpeTokenizer checks that every byte has a token.
         model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                     "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
         const Json& dropout = model.get("dropout");
@@ -102,10 +102,10 @@ class Reader {
         parts_.files.merges = reader.finish();
     }
 
-    // Hugging Face tokenizers accepts such a file too, but the merges of a large vocabulary were
-    // lost.
+    // Hugging Face tokenizers accepts such a file too. But a large vocabulary without merges means
+    // that the merges were lost.
     void warn_of_no_merges() const {
-        constexpr i64 most_of_bytes = 1024;  // all bytes and many special tokens
+        constexpr i64 most_of_bytes = 1024;  // enough for all bytes and many special tokens
         if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > most_of_bytes) {
             warn("{}: {} tokens and no merges: text is encoded as single bytes", path_, n_vocab_);
         }
@@ -165,16 +165,16 @@ class Reader {
         parts_.added.push_back(std::move(token));
     }
 
-    // Hugging Face tokenizers ignores a duplicate. One with other flags or another id is an error
-    // here.
+    // Hugging Face tokenizers ignores a duplicate token. Here it is an error if its flags or its id
+    // differ.
     void check_again(const AddedToken& token, const AddedToken& before) const {
         if (token != before)
             run_error(path_, "added token '{}' has a duplicate with other flags or another id",
                       token.content);
     }
 
-    // Hugging Face tokenizers ignores the id of the file: an added token gets its id in the
-    // vocabulary, else the next free id. A file with another id is an error here.
+    // Hugging Face tokenizers ignores the id in the file. It gives an added token its id in the
+    // vocabulary, else the next free id. Here it is an error if the file has another id.
     void check_id(const std::string& content, i64 id) {
         const i32 in_vocab = index_->find(content);
         const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
@@ -183,9 +183,9 @@ class Reader {
         next_added_ = std::max(next_added_, id + 1);
     }
 
-    // Adds a token of tokenizer_config.json. Like transformers it makes an added token of a token
-    // that is in the vocabulary only. For one that is not in the vocabulary transformers extends
-    // the vocabulary; here it is ignored, as the vocabulary size of a model must not depend on it.
+    // Adds a token of tokenizer_config.json. If the token is only in the vocabulary, it becomes an
+    // added token, as in transformers. If it is not in the vocabulary, transformers extends the
+    // vocabulary. Here it is ignored, because the vocabulary size of a model must not depend on it.
     void add_named(AddedToken token) {
         if (token.content.empty() || added_.contains(token.content)) return;
         token.id = index_->find(token.content);
@@ -217,7 +217,8 @@ class Reader {
         return at == added_.end() ? std::nullopt : std::optional(parts_.added[at->second].id);
     }
 
-    // Returns the id of eos_token, else of the first usual name that is an added token.
+    // Returns the id of eos_token. Without it, returns the id of the first of end_of_document_names
+    // that is an added token.
     std::optional<i32> find_eod(const NamedTokens& named) const {
         if (named.eos) {
             if (const auto id = added_id(*named.eos)) return id;
@@ -236,8 +237,8 @@ class Reader {
     const Json& json_;
     BpeTokenizerParts parts_;
     std::unordered_map<std::string, size_t> added_;  // content to index in parts_.added
-    std::optional<TokenIndex> index_;                // token spellings of the model
-    i64 n_vocab_ = 0;                                // tokens of the model, without holes
+    std::optional<TokenIndex> index_;                // spellings of the model's tokens
+    i64 n_vocab_ = 0;                                // number of tokens of the model
     i64 next_added_ = 0;                             // the largest id of an added token + 1
 };
 

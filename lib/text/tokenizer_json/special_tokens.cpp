@@ -17,7 +17,7 @@ constexpr const char* roles[] = {"bos_token", "eos_token", "unk_token", "sep_tok
                                  "pad_token", "cls_token", "mask_token"};
 constexpr const char* other_tokens = "additional_special_tokens";
 
-// A file in the directory of the tokenizer.json. A missing file reads as an empty object.
+// A file in the directory of the tokenizer.json. If it is missing, `json` is an empty object.
 struct NeighbourFile {
     std::string path;
     Json json = Json::object();
@@ -58,9 +58,9 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 
 }  // namespace
 
-// As in transformers, special_tokens_map.json, which older versions wrote, overrides
-// tokenizer_config.json unless the latter lists the added tokens. A token in that list has its
-// flags from there: the caller uses the first of equal tokens.
+// As in transformers, special_tokens_map.json, a file of older versions, overrides
+// tokenizer_config.json unless the latter has the list added_tokens_decoder. The tokens of this
+// list come first, and the caller uses the first of equal tokens, with its flags.
 NamedTokens read_named_tokens(const std::string& path) {
     constexpr const char* list = "added_tokens_decoder";
     const NeighbourFile config(path, "tokenizer_config.json");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The special tokens that tokenizer_config.json and special_tokens_map.json define, in the
-// directory of a tokenizer.json. transformers reads these files, Hugging Face tokenizers does not.
+// Reads the special tokens that tokenizer_config.json and special_tokens_map.json define. These
+// files are in the directory of the tokenizer.json. transformers reads them, but Hugging Face
+// tokenizers does not.
 #pragma once
 
 #include <optional>
@@ -18,11 +19,11 @@ struct NamedTokens {
     std::vector<AddedToken> tokens;  // without ids, possibly with duplicates
 };
 
-// Reads the files in the directory of the tokenizer.json `path`. Throws Error(failure) with the
-// path of an invalid file.
+// Reads the files next to the tokenizer.json `path`. Throws Error(failure) with the path of an
+// invalid file.
 NamedTokens read_named_tokens(const std::string& path);
 
-// Without eos the end of document is the first of these names that is an added token.
+// Without eos, the end of document is the first of these names that is an added token.
 inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
                                                              "<|end_of_text|>"};
 

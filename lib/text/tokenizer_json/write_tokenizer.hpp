@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats a trained tokenizer as vocab.json and merges.txt for GPT-2, and as tokenizer.json and
-// tokenizer_config.json for Hugging Face.
+// Writes the text of a trained tokenizer's files: vocab.json and merges.txt for GPT-2,
+// tokenizer.json and tokenizer_config.json for Hugging Face.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@
 namespace lm::text {
 
 struct TokenizerDesign {
-    std::vector<std::string> special;  // they get the first ids, in this order
+    std::vector<std::string> special;  // special tokens, which get the first ids in this order
     PretokenizerRule rule = PretokenizerRule::gpt2;
-    std::optional<NormalizerStep::Kind> form;  // one of the four normal forms
+    std::optional<NormalizerStep::Kind> form;  // must be one of the four normal forms
 };
 
 // Each function returns the text of one file.

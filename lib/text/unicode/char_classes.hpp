@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Character classes for pre-tokenizers: \p{L}, \p{N} and \s (White_Space), of which the regular
-// expressions of GPT-2 and its successors consist, and finer kinds for some of them.
+// Character classes for pre-tokenizers: \p{L}, \p{N} and \s (White_Space), which the regular
+// expressions of GPT-2 and its successors use. Some of these expressions also need the finer
+// CharKind.
 #pragma once
 
 #include <string_view>
@@ -12,8 +13,8 @@ namespace lm::text {
 
 enum class CharClass : u8 { other = 0, letter = 1, number = 2, space = 3 };
 
-// upper: \p{Lu} and \p{Lt}, lower: \p{Ll}, caseless: the other letters, mark: \p{M}, punctuation:
-// \p{P}, symbol: \p{S}.
+// upper is \p{Lu} and \p{Lt}, lower is \p{Ll}, caseless is all other letters, mark is \p{M},
+// punctuation is \p{P}, symbol is \p{S}.
 enum class CharKind : u8 {
     other,
     number,
@@ -26,42 +27,42 @@ enum class CharKind : u8 {
     symbol
 };
 
-// Returns the version of the Unicode Character Database that the tables come from: "16.0.0".
+// Returns the version of the Unicode Character Database of the tables: "16.0.0".
 std::string_view unicode_version();
 
-// A value for every code point, in two levels: equal pages of 256 code points are stored once.
+// A value for every code point, in two levels. Equal pages of 256 code points are stored only once.
 template <typename Value>
 class CodePointTable {
   public:
-    explicit CodePointTable(const std::vector<Value>& flat);  // by code point below 0x110000
+    explicit CodePointTable(const std::vector<Value>& flat);  // indexed by code point < 0x110000
     Value operator[](u32 code_point) const {
         return pages_[page_of_[code_point >> 8]][code_point & 0xFF];
     }
 
   private:
-    u8 page_of_[0x1100];  // by code point / 256
+    u8 page_of_[0x1100];  // indexed by code point / 256
     Value pages_[256][256];
 };
 using ClassTable = CodePointTable<CharClass>;
 using KindTable = CodePointTable<CharKind>;
 
-// The tables are built at the first call. Loops keep the reference.
+// The first call builds the table. Call it before a loop and keep the reference.
 const ClassTable& class_table();
 const ClassTable& class_table_with_marks();  // marks count as letters
 const KindTable& kind_table();
 
-// Whether Hugging Face's pre-tokenizer Punctuation splits at the character: punctuation and symbols
-// of ASCII, and \p{P} of Unicode 8.
+// Returns whether Hugging Face's pre-tokenizer Punctuation splits at the character: ASCII
+// punctuation and symbols, and \p{P} of Unicode 8.
 bool is_split_punctuation(u32 code_point);
 
-// Whether the character is \w in the regular expressions of Rust. The flag single_word of added
-// tokens tests for it.
+// Returns whether the character is \w in the regular expressions of Rust. The flag single_word of
+// added tokens uses it.
 bool is_word_char(u32 code_point);
 
 bool is_unicode_9_mark(u32 code_point);
 
-// Whether the character was added after Unicode 9 and is a mark, a character that normal forms
-// change or reorder, or a part of such a character.
+// Returns whether the character is newer than Unicode 9 and is a mark, a character that normal
+// forms change or reorder, or a part of such a character.
 bool is_newer_than_unicode_9(u32 code_point);
 
 }  // namespace lm::text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a text by characters and their classes, for the scalar pre-tokenizers.
+// Reads the characters of a text and their classes, for the scalar pre-tokenizers.
 #pragma once
 
 #include <string_view>
@@ -32,7 +32,7 @@ class CharReader {
         return {d.code_point, static_cast<u32>(d.length), (*classes_)[d.code_point]};
     }
 
-    // Returns the first position from `position` on whose character is not of class `cls`.
+    // Returns the first position >= `position` whose character is not of class `cls`.
     u32 skip(u32 position, CharClass cls) const {
         for (Char c = at(position); c.length > 0 && c.cls == cls; c = at(position))
             position += c.length;

@@ -23,9 +23,10 @@ LM_AES_INLINE __m128i register_of(const void* bytes) {
     return _mm_load_si128(static_cast<const __m128i*>(bytes));
 }
 
-// A key is one register. Two rounds of AES make every byte of the hash depend on every byte of the
-// key: a round mixes within columns of four bytes and shifts the rows by different numbers of
-// columns (FIPS 197, section 5.1). The constant is a round key, any number with enough set bits.
+// A key is one register. After two rounds of AES, every byte of the hash depends on every byte of
+// the key: a round mixes within columns of four bytes, and shifts the rows by different numbers of
+// columns (FIPS 197, section 5.1). The constant is the round key. Any number with enough set bits
+// works.
 LM_AES_INLINE u32 hash_of(__m128i key) {
     const __m128i once = _mm_aesenc_si128(key, _mm_set1_epi64x(0x1F83'D9AB'5BE0'CD19));
     return static_cast<u32>(_mm_cvtsi128_si32(_mm_aesenc_si128(once, key)));
@@ -77,7 +78,7 @@ struct Aes {
     __attribute__((target("avx2,aes,bmi,bmi2,popcnt,avx512f,avx512bw,avx512vl,vaes"), \
                    always_inline)) inline
 
-// Loads the 16 bytes at each of four offsets of a text.
+// Loads 16 bytes of a text at each of four offsets.
 LM_VAES_INLINE __m512i four_of(const char* text, u32 a, u32 b, u32 c, u32 d) {
     const auto at = [&](u32 place) { return reinterpret_cast<const __m128i*>(text + place); };
     __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(at(a)));
@@ -86,10 +87,10 @@ LM_VAES_INLINE __m512i four_of(const char* text, u32 a, u32 b, u32 c, u32 d) {
     return _mm512_inserti32x4(four, _mm_loadu_si128(at(d)), 3);
 }
 
-// Returns the keys of four pre-tokens: clears the bytes after their ends and sets the last byte to
-// the length, or to 0xFF for 16 and more. `lengths` has four numbers of at most 16. lane[i] selects
-// for each 32-bit word the pre-token that it belongs to, so that permutexvar repeats a number four
-// times.
+// Returns the keys of four pre-tokens. Clears the bytes after the end of each, and sets the last
+// byte to the length, or to 0xFF for 16 bytes and more. `lengths` has four numbers of at most 16.
+// lane[i] is the pre-token that the 32-bit word i belongs to, so permutexvar repeats each number
+// four times.
 LM_VAES_INLINE __m512i keys_of(__m512i bytes, __m128i lengths) {
     const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     const __m512i position =
@@ -108,7 +109,7 @@ struct Wide {
     using Cache = PretokenCache<Id>;
     using Batch = PretokenBatch<Id>;
 
-    // Four pre-tokens at a time; the last one to three are done by Aes::load, with the same hash.
+    // Loads four pre-tokens at a time. Aes::load, with the same hash, loads the last one to three.
     LM_VAES static void load(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache) {
         const __m512i constant = _mm512_set1_epi64(0x1F83'D9AB'5BE0'CD19);
         const __m256i entries = _mm256_set1_epi64x(reinterpret_cast<long long>(cache.entries()));
@@ -142,15 +143,15 @@ struct Wide {
             batch.long_pretokens[batch.n_long++] = static_cast<u32>(i) + _tzcnt_u32(which);
     }
 
-    // Sixteen at a time. The last ones may be beyond `n`: `at` and `keys` have `slack` valid
-    // entries there, whose results are masked. The compressed store writes 16 indices and advances
-    // by the number found.
+    // Compares sixteen pre-tokens at a time. The last ones may be after `n`: `at` and `keys` have
+    // `slack` valid entries there, and a mask removes their results. The compressed store writes 16
+    // indices, and `found` grows only by the number found.
     LM_VAES static i64 find_missing(const Batch& batch, i64 i, i64 n, u32* missing) {
         const __m512i steps =
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         i64 found = 0;
         for (; i < n; i += 16) {
-            u32 differ = 0;  // two bits a pre-token, one for each half of the key
+            u32 differ = 0;  // two bits for each pre-token, one for each half of the key
             for (i64 k = 0; k < 16; k += 4) differ |= compare_four(batch, i + k) << (2 * k);
             const u32 which = _pext_u32(differ | differ >> 1, 0x5555'5555) &
                               _bzhi_u32(0xFFFF, static_cast<u32>(std::min<i64>(n - i, 16)));
@@ -172,7 +173,7 @@ struct Wide {
     }
 };
 
-// __builtin_cpu_supports of clang 14 has no names for these two (Intel SDM, volume 2, CPUID).
+// __builtin_cpu_supports of clang 14 does not know these two features (Intel SDM, volume 2, CPUID).
 bool knows_aes() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_AES) != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of pretoken_loops.hpp for AVX2 and for AVX-512. The hash is two rounds of AES.
+// The loops of pretoken_loops.hpp for AVX2 and for AVX-512, with two rounds of AES as the hash.
 #pragma once
 
 #include "text/bpe/pretoken_loops.hpp"
@@ -9,6 +9,6 @@ namespace lm::text {
 bool has_aes_loops();
 bool has_wide_aes();  // AVX-512 and VAES: four keys in a register
 template <typename Id>
-PretokenLoops<Id> aes_loops(bool wide = has_wide_aes());  // where has_aes_loops()
+PretokenLoops<Id> aes_loops(bool wide = has_wide_aes());  // requires has_aes_loops()
 
 }  // namespace lm::text

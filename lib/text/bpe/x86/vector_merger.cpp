@@ -12,21 +12,21 @@
 namespace lm::text {
 namespace {
 
-// The algorithm. A lane holds one pre-token: its tokens, and ranks[i], the rank of the merge of
-// tokens i and i + 1. A step does one merge:
+// The algorithm: a lane holds one pre-token, as its tokens and their ranks. ranks[i] is the rank of
+// the merge of tokens i and i + 1. A step does one merge:
 //   1. Insert the ranks of the two pairs that the previous merge created. Their slots were
-//      prefetched then, and are in the cache now: the other seven lanes did a step meanwhile.
-//   2. Find the minimum of the ranks, and its leftmost position by a comparison of all ranks with
-//      it. That is the merge that BPE does next: lowest rank, leftmost first.
+//      prefetched then. They are in the cache now, because the other seven lanes did a step since.
+//   2. Find the minimum of the ranks. A comparison of all ranks with it gives its leftmost
+//      position. BPE does this merge next: lowest rank, leftmost first.
 //   3. Replace the left token by the result. Remove the right token and its rank: all elements
 //      after it move one position to the left.
 //   4. Start the look-ups of (previous token, result) and (result, next token).
 // Invariant between steps: tokens and ranks fill the register from the left without holes. All
-// positions after them hold no_token and no_rank, and so do the elements before and after the
-// register in memory. So the first and the last token need no special case: a pair with no_token
-// has no rank.
+// positions after them hold no_token and no_rank. The elements before and after the register in
+// memory also hold no_token. So the first and the last token need no special case: a pair with
+// no_token has no rank.
 
-// The table of merges for numbers of 16 or of 32 bits, and the values for no token and no rank.
+// The table of merges for numbers of 16 or of 32 bits, and the values of no_token and no_rank.
 template <typename Number>
 struct Ranks;
 
@@ -57,8 +57,8 @@ struct Ranks<u32> {
     }
 };
 
-// Sixteen bytes, and the sixteen bytes from the second of them on: the left and right bytes of all
-// pairs.
+// The left and the right bytes of all pairs: sixteen bytes from the first byte on, and sixteen from
+// the second byte on.
 struct Bytes {
     __m128i first, second;
 };
@@ -86,16 +86,17 @@ LM_VBMI2_INLINE void store_sixteen(u32* to, __m512i values) {
     _mm512_store_si512(to, values);
 }
 
-// The state of one pre-token. `around` leaves room for one no_token before and after the tokens,
-// with the tokens aligned to a cache line.
+// The state of one pre-token. `around` has room for no_token before and after the tokens, and keeps
+// the tokens aligned to a cache line.
 template <typename Number, size_t width>
 struct alignas(64) Lane {
     static constexpr size_t room = 64 / sizeof(Number);  // elements before and after the tokens
 
     Number around[room + width + room];
     Number ranks[width];
-    // The position of the last merge as a bit, 0: none yet; and the pending look-ups of the pairs
-    // that it created, (previous token, result) and (result, next token).
+    // The position of the last merge as a bit, or 0 before the first merge. `before` and `after`
+    // are the pending look-ups of the pairs that it created, (previous token, result) and (result,
+    // next token).
     u64 merged;
     typename Ranks<Number>::Probe before, after;
     size_t pretoken;
@@ -121,8 +122,8 @@ class VectorMerger : public PretokenMerger {
     static constexpr size_t n_lanes = 8;
 
     // Merges the pre-tokens of `least` to `most` bytes. Each of the first n lanes holds a
-    // pre-token; a lane whose pre-token is done takes the next one, or is swapped to the end when
-    // there are no more.
+    // pre-token. When the pre-token of a lane is done, the lane loads the next one. If there are no
+    // more, the lane is swapped to the end.
     template <size_t width, typename Pretoken, typename Ids>
     LM_VBMI2_INLINE void merge_those(std::span<const Pretoken> pretokens, u32 least, u32 most,
                                      Ids* out, std::array<Lane<Number, width>, n_lanes>& own) {
@@ -156,9 +157,9 @@ class VectorMerger : public PretokenMerger {
         }
     }
 
-    // Loads a pre-token: its bytes become the first tokens by gathers from the tables of single
-    // bytes and of pairs of bytes. The masks keep no_token after the last byte and no_rank after
-    // the last pair.
+    // Loads a pre-token: gathers the token of each byte and the rank of each pair of adjacent bytes
+    // from their tables. The masks leave no_token after the last byte and no_rank after the last
+    // pair.
     template <size_t width, typename Pretoken>
     LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Pretoken> pretokens,
                                size_t pretoken) {
@@ -192,19 +193,18 @@ class VectorMerger : public PretokenMerger {
     LM_VBMI2_INLINE bool step(Lane<Number, width>& lane) {
         using W = Words<Number, width>;
         using R = Ranks<Number>;
-        // 1. The pair with the previous token is one position to the left of the merge. For a merge
-        // at position 0 and before the first merge the masks are 0. A probe that fails has a rank
-        // of at least no_rank, which saturation (16 bits) or a minimum (32 bits) turns into
-        // no_rank.
+        // 1. The pair with the previous token is one position to the left of the merge. The masks
+        // are 0 for a merge at position 0 and before the first merge. A probe that fails has a rank
+        // >= no_rank. Saturation (16 bits) or a minimum (32 bits) turns this rank into no_rank.
         auto ranks = W::set(W::load(lane.ranks), lane.merged >> 1, R::rank_of(lane.before));
         ranks = W::set(ranks, lane.merged, R::rank_of(lane.after));
-        // 2.
+        // 2. Find the merge.
         const __m128i least = W::least_of(ranks);
         const u32 rank = static_cast<Number>(_mm_cvtsi128_si32(least));
         const auto at = static_cast<u32>(_tzcnt_u64(W::equal(ranks, least)));
         operations_ += 3;
         if (rank == R::no_rank) return false;
-        // 3.
+        // 3. Replace the two tokens.
         const u64 here = u64{1} << at, right = here << 1;
         const auto id = static_cast<u32>(model_->result(rank));
         Number* const tokens = lane.tokens();
@@ -212,7 +212,7 @@ class VectorMerger : public PretokenMerger {
         W::store(tokens, W::set(W::remove(W::load(tokens), right, R::no_token), here,
                                 _mm_cvtsi32_si128(static_cast<int>(id))));
         W::store(lane.ranks, W::remove(ranks, right, R::no_rank));
-        // 4.
+        // 4. Start the look-ups.
         lane.merged = here;
         lane.before = R::probe(*model_, before, id);
         lane.after = R::probe(*model_, id, after);
@@ -226,7 +226,7 @@ class VectorMerger : public PretokenMerger {
         using W = Words<Number, width>;
         const auto tokens = W::load(lane.tokens());
         W::store_ids(out.ids, tokens);
-        // The first no_token ends the ids; without one all `width` positions are ids.
+        // The ids end at the first no_token. Without no_token all `width` positions are ids.
         const u64 ends = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token));
         out.count = std::min<u32>(static_cast<u32>(_tzcnt_u64(ends)), width);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PretokenMerger with the tokens of a pre-token in one vector register and the ranks of their pairs
-// in another. Needs AVX-512 with VBMI2 (Ice Lake, Zen 4 and later).
+// A PretokenMerger for AVX-512 with VBMI2 (Ice Lake, Zen 4 and later). One vector register holds
+// the tokens of a pre-token, and another one the ranks of their pairs.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lm::text {
 
-// Whether ids and ranks take 16 (narrow) or 32 bits in registers.
+// The size of ids and ranks in registers: 16 bits (narrow) or 32 bits (wide).
 enum class MergerWords { narrow, wide };
 // Returns nullptr if this machine lacks the instructions, or if ids or ranks exceed 16 bits.
 std::unique_ptr<PretokenMerger> make_vector_merger(const BpeModel& model, MergerWords words);

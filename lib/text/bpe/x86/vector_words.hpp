@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of 16, 32 or 64 numbers of 16 or 32 bits in vector registers, with the operations that the
-// vector merger needs. For AVX-512 with VBMI2.
+// Arrays of 16, 32 or 64 numbers of 16 or 32 bits in vector registers, and the operations on them
+// that the vector merger needs. For AVX-512 with VBMI2.
 #pragma once
 
 #if defined(__x86_64__)
@@ -54,7 +54,7 @@ struct Words<u16, 16> {
     }
 };
 
-// The same operations on one register of 64 bytes.
+// These operations on one register of 64 bytes.
 template <typename Number>
 struct Whole;
 
@@ -66,12 +66,12 @@ struct Whole<u16> {
     LM_VBMI2_INLINE static __m512i set(__m512i values, u64 at, __m128i value) {
         return _mm512_mask_broadcastw_epi16(values, static_cast<__mmask32>(at), value);
     }
-    // Replaces each number at the bits `which` by its right neighbour; that of the last number is
-    // the first number of `following`. There is no vpalignr by 16-bit elements across lanes, so
-    // alignr by 32 bits and two shifts within 32-bit elements do it.
+    // Replaces each number at the bits `which` by its right neighbour. The right neighbour of the
+    // last number is the first number of `following`. AVX-512 has no alignr of 16-bit elements
+    // across lanes, so this uses alignr of 32-bit elements and two shifts within them.
     LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i following) {
         const __m512i joined =
-            _mm512_alignr_epi32(following, values, 1);  // the numbers two positions on
+            _mm512_alignr_epi32(following, values, 1);  // the numbers two positions to the right
         const __m512i shifted =
             _mm512_or_si512(_mm512_srli_epi32(values, 16), _mm512_slli_epi32(joined, 16));
         return _mm512_mask_mov_epi16(values, static_cast<__mmask32>(which), shifted);
@@ -119,7 +119,7 @@ struct Whole<u32> {
     }
 };
 
-// Other widths: several whole registers.
+// For other widths: uses several whole registers.
 template <typename Number, size_t width>
 struct Words {
     using W = Whole<Number>;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starts of pre-tokens in up to 64 bytes of ASCII by bit operations, for the pre-tokenizers of
-// BLOOM and Llama-3. Bit i stands for byte i of the block. A block begins where a pre-token begins,
-// and the patterns never look back, so that no state passes from block to block. Idioms, with x a
-// mask of a class:
+// Computes the starts of the pre-tokens in up to 64 bytes of ASCII by bit operations, for the
+// pre-tokenizers of BLOOM and Llama-3. Bit i stands for byte i of the block. A block begins where a
+// pre-token begins, and the patterns never look back, so no state passes from block to block.
+// Idioms, where x is the mask of a class:
 //   x & ~(x << 1)  the first byte of each run
 //   x & ~(x >> 1)  the last byte of each run
-//   x + y          the carry passes through a run of x that y meets at its first byte
+//   x + y          the carry passes through a run of x if y has the bit of its first byte
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -18,8 +18,8 @@ namespace lm::text {
 struct AsciiBlock {
     u64 letter, number, space, line_end, blank, apostrophe;
     u64 stop;     // BLOOM's punctuation: ( ) | . , ! ?
-    u32 n;        // valid bytes: up to the first one that is not ASCII, or the end of the text
-    bool at_end;  // the text ends after them
+    u32 n;        // number of bytes before the first non-ASCII byte or the end of the text
+    bool at_end;  // the text ends after these bytes
 };
 
 LM_AVX2_INLINE u64 low_bits(u32 n) {
@@ -57,20 +57,20 @@ LM_AVX2_INLINE AsciiBlock read_ascii_block(const u8* text, u32 size, u32 begin, 
     return b;
 }
 
-// Returns the beginning of the run of `mask` that ends before bit `end`; `end` if there is no such
-// run.
+// Returns the beginning of the run of `mask` that ends before bit `end`, or `end` if there is no
+// such run.
 LM_AVX2_INLINE u32 run_begin(u64 mask, u32 end) {
     return 64 - static_cast<u32>(std::countl_zero(~mask & low_bits(end)));
 }
 
-// Returns the starts that do not depend on the bytes after the block. In a run of whitespace that
-// may continue there, only the start of the run is certain.
+// Returns the starts that do not depend on the bytes after the block. A run of whitespace at the
+// end may continue after the block; of such a run only the first byte is a certain start.
 LM_AVX2_INLINE u64 certain_starts(const AsciiBlock& b, u64 starts) {
     const bool open = !b.at_end && (b.space >> (b.n - 1) & 1) != 0;
     return open ? starts & low_bits(run_begin(b.space, b.n) + 1) : starts;
 }
 
-// BLOOM: a word includes the blank before it. A gap between words is one pre-token.
+// BLOOM: a word includes the blank before it. The text between two words is one pre-token.
 LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     const u64 gap = b.space | b.stop;
     const u64 word = low_bits(b.n) & ~gap;
@@ -78,11 +78,11 @@ LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     return (word_begins & ~(b.blank << 1)) | (b.blank & word_begins >> 1) | (gap & ~(gap << 1));
 }
 
-// Llama-3: groups of three digits from the beginning of each run.
+// Llama-3: returns the starts of groups of three digits, counted from the beginning of each run.
 LM_AVX2_INLINE u64 number_starts(u64 number) {
     u64 starts = number & ~(number << 1);
-    // Digits after at least three others. The first of them begins a group and excludes the next
-    // two.
+    // Digits with at least three digits before them. The first of these digits begins a group, so
+    // the next two do not.
     u64 more = number & number << 1 & number << 2 & number << 3;
     while (more != 0) {
         const auto at = static_cast<u32>(std::countr_zero(more));
@@ -92,17 +92,18 @@ LM_AVX2_INLINE u64 number_starts(u64 number) {
     return starts;
 }
 
-// Llama-3 and Qwen2, without contractions, which the caller handles at starts at an apostrophe:
+// The pattern of Llama-3 and Qwen2 without contractions. The caller handles contractions at the
+// starts that are apostrophes.
 // [^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
     const u64 other = low_bits(b.n) & ~(b.letter | b.number | b.space);
-    // [\r\n]* after other characters: a run of line ends that begins right after them is absorbed.
-    // Adding the first bit of such a run clears the run by carrying through it.
+    // [\r\n]* after other characters absorbs the run of line ends that begins right after them. The
+    // addition of the first bit of such a run clears the run, because the carry passes through it.
     const u64 absorbed = b.line_end & ~(b.line_end + (other << 1 & b.line_end));
     u64 space = b.space & ~absorbed;
     u64 starts = 0;
-    // \s*[\r\n]+: a run of whitespace up to its last line end is one pre-token. Taken from the
-    // right, as a run may have several line ends.
+    // \s*[\r\n]+: a run of whitespace up to its last line end is one pre-token. A run may have
+    // several line ends, so the loop begins at the right.
     for (u64 ends = b.line_end & ~absorbed; ends != 0;) {
         const u32 last = 63 - static_cast<u32>(std::countl_zero(ends));
         const u32 first = run_begin(space, last);
@@ -110,14 +111,14 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
         space &= ~(low_bits(last + 1) & ~low_bits(first));
         ends &= low_bits(first);
     }
-    // The rest of each run: \s+(?!\S) takes all but the last character, which is a start of its own
-    // and may be joined by the following letters or other characters.
+    // The rest of each run: \s+(?!\S) matches all characters but the last. The last one is a start
+    // too, and the letters or other characters after it may belong to the same pre-token.
     starts |= space & ~(space << 1);
     starts |= space & ~(space >> 1);
     if (b.at_end && (space >> (b.n - 1) & 1) != 0) starts &= low_bits(run_begin(space, b.n) + 1);
-    // " ?[^\s...]+": other characters join a blank before them. `lone` are other characters that
-    // letters can join ("[^\r\n...]?\p{L}+"): the only character of a run, without a blank before
-    // it.
+    // " ?[^\s...]+": other characters include the blank before them. `lone` are the other
+    // characters that a word can include before its letters ("[^\r\n...]?\p{L}+"): each is the only
+    // character of its run and has no blank before it.
     const u64 joined = (b.blank & space) << 1;
     const u64 other_begins = other & ~(other << 1);
     starts |= other_begins & ~joined;

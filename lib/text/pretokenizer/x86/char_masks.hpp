@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Character classes of 64 bytes of UTF-8 as bit masks: bit i stands for byte i, and every byte of a
-// character has the class of the character. For the vectorised pre-tokenizers, with AVX2 or with
-// AVX-512 (_avx512).
+// Computes the character classes of 64 bytes of UTF-8 as bit masks. Bit i stands for byte i, and
+// every byte of a character has the class of the character. For the vectorised pre-tokenizers, with
+// AVX2 or with AVX-512 (names that end with _avx512).
 #pragma once
 
 #if defined(__x86_64__)
@@ -24,7 +24,7 @@
 namespace lm::text {
 
 inline constexpr u32 block_bytes = 64;
-inline constexpr u32 reach = 3;  // bytes of a character after the block that it begins in
+inline constexpr u32 reach = 3;  // most bytes that a character has after its block
 
 struct Masks {
     u64 letter, number, space;
@@ -33,7 +33,7 @@ struct Masks {
     u64 space2, space3;  // first bytes of whitespace characters of two and three bytes
 };
 
-// Class bits of the bytes in the next block that belong to characters of this one.
+// Class bits of the first bytes of the next block that belong to a character of this block.
 struct Spill {
     u64 letter = 0, number = 0, space = 0;
 };
@@ -49,8 +49,8 @@ LM_AVX2_INLINE u64 equal_bits(__m256i low, __m256i high, char c) {
     return bits_of(_mm256_cmpeq_epi8(low, wanted), _mm256_cmpeq_epi8(high, wanted));
 }
 
-// Returns all ones in the bytes that are in [first, first + n). AVX2 has no unsigned comparison: x
-// <= n is min(x, n) == x.
+// Returns all ones in the bytes that are in [first, first + n). AVX2 has no unsigned comparison, so
+// x <= n is computed as min(x, n) == x.
 LM_AVX2_INLINE __m256i in_range(__m256i bytes, char first, char n) {
     const __m256i shifted = _mm256_sub_epi8(bytes, _mm256_set1_epi8(first));
     return _mm256_cmpeq_epi8(_mm256_min_epu8(shifted, _mm256_set1_epi8(static_cast<char>(n - 1))),
@@ -61,13 +61,13 @@ LM_AVX2_INLINE __m256i letters(__m256i bytes) {
     return in_range(_mm256_or_si256(bytes, _mm256_set1_epi8(0x20)), 'a', 26);
 }
 
-// Classifies a text block by block. A character may extend into the next block: the masks of its
-// bytes there are kept in spill_.
+// Classifies a text block by block. A character may extend into the next block. spill_ keeps the
+// class bits of its bytes there.
 class CharMasker {
   public:
     CharMasker() : classes_(class_table()) {}
 
-    // Begins at a block whose first byte begins a character.
+    // Forgets the previous block. The first byte of the next block must begin a character.
     void restart() { spill_ = {}; }
 
     // Classifies the block at `begin`. The bytes after the end of the text count as whitespace.
@@ -82,14 +82,15 @@ class CharMasker {
     }
 
   private:
-    // A padded copy of the last bytes of the text, if a block and its reach extend beyond its end.
+    // A padded copy of the last bytes of the text, used when a block and its `reach` extend beyond
+    // the end.
     class Tail {
       public:
         LM_AVX2_INLINE const u8* block_at(const u8* text, u32 size, u32 begin) {
             if (begin + sizeof bytes_ <= size) return text + begin;
             std::memset(bytes_, ' ', sizeof bytes_);
-            // With a constant bound the compiler inlines memcpy. A call would clobber the registers
-            // that hold constants of the loops.
+            // With a constant bound the compiler inlines memcpy. A call clobbers the registers that
+            // hold the constants of the loops.
             std::memcpy(bytes_, text + begin, std::min<size_t>(sizeof bytes_, size - begin));
             return bytes_;
         }
@@ -134,9 +135,9 @@ class CharMasker {
                                       _mm512_set1_epi8(n));
     }
 
-    // Classifies the characters beyond ASCII. Characters whose first byte implies a letter are
-    // found by vector comparisons: 0xD0 and 0xD1 (Cyrillic, U+0400 to U+047F), 0xE5 to 0xE9 (U+5000
-    // to U+9FFF), 0xEB and 0xEC (U+B000 to U+CFFF). All others go through the table one by one.
+    // Classifies the characters beyond ASCII. Vector comparisons find the characters whose first
+    // byte implies a letter: 0xD0 and 0xD1 (Cyrillic, U+0400 to U+047F), 0xE5 to 0xE9 (U+5000 to
+    // U+9FFF), 0xEB and 0xEC (U+B000 to U+CFFF). classify_one() looks up all others one by one.
     LM_AVX2 void classify_beyond_ascii(const u8* block, u64 beyond_ascii, Masks& m) {
         const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
         const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32));
@@ -144,8 +145,8 @@ class CharMasker {
         m.number |= spill_.number;
         m.space |= spill_.space;
         spill_ = {};
-        // Lead bytes are 11xxxxxx, continuation bytes 10xxxxxx. movemask reads bit 7, so shift bit
-        // 6 there.
+        // Lead bytes are 11xxxxxx, and continuation bytes 10xxxxxx. movemask reads bit 7, so the
+        // shift moves bit 6 there.
         const u64 second_bit = bits_of(_mm256_slli_epi16(low, 1), _mm256_slli_epi16(high, 1));
         u64 leads = beyond_ascii & second_bit;
         const u64 two = bits_of(in_range(low, '\xD0', 2), in_range(high, '\xD0', 2));
@@ -161,9 +162,9 @@ class CharMasker {
         return _mm256_or_si256(in_range(bytes, '\xE5', 5), in_range(bytes, '\xEB', 2));
     }
 
-    // Looks up the character whose first byte is at `at`, and sets the bits of all its bytes, in
-    // this block and in spill_. Invalid UTF-8 may yield any class, but no access outside the block
-    // and its reach.
+    // Looks up the character whose first byte is at `at`, and sets the class bits of all its bytes,
+    // in this block and in spill_. Invalid UTF-8 may get any class, but causes no access outside
+    // the block and its `reach`.
     LM_AVX2_INLINE void classify_one(const u8* block, u32 at, Masks& m) {
         const u8* p = block + at;
         const u32 first = p[0];
@@ -193,7 +194,7 @@ class CharMasker {
     }
 
     const ClassTable& classes_;
-    Spill spill_;  // from the previous block into the next one
+    Spill spill_;  // from the previous block into the current one
 };
 
 }  // namespace lm::text

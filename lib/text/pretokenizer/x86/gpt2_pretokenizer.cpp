@@ -17,9 +17,9 @@
 namespace lm::text {
 namespace {
 
-// The operations that differ between instruction sets: classify_at() classifies the bytes of a
-// block; emit() writes the position of each set bit of `starts` plus `base` to `out` and returns
-// the end of the positions. It may write up to 64 numbers.
+// The operations that differ between instruction sets. classify_at() classifies the bytes of a
+// block. emit() writes `base` plus the position of each set bit of `starts` to `out`, and returns
+// the end of the written numbers. It may write up to 64 numbers.
 struct Avx2 {
     LM_AVX2 static Masks classify_at(CharMasker& masker, const u8* text, u32 size, u32 begin) {
         return masker.classify_at(text, size, begin);
@@ -42,8 +42,8 @@ struct Avx512 {
         return masker.classify_at_avx512(text, size, begin);
     }
 
-    // Compresses the numbers 0 to 63 by the mask. The only branch is predictable: few blocks have
-    // more than 32 starts.
+    // Compresses the numbers 0 to 63 by the mask. Its only branch is predictable, because few
+    // blocks have more than 32 starts.
     LM_AVX512 static u32* emit(u64 starts, u32 base, u32* out) {
         const __m512i positions = _mm512_maskz_compress_epi8(starts, counting());
         const auto n = static_cast<u32>(_mm_popcnt_u64(starts));
@@ -72,9 +72,9 @@ struct Avx512 {
     }
 };
 
-// Walks over the text by blocks. The next block is classified first, because a start at the end of
-// a block depends on the whitespace that follows. Derived classes compile fill() for their
-// instruction set.
+// Walks over the text by blocks. A start at the end of a block depends on the whitespace after the
+// block, so the next block is classified before the starts are computed. Derived classes compile
+// fill() for their instruction set.
 template <typename Set>
 class Gpt2Blocks : public Pretokenizer {
   public:
@@ -89,8 +89,8 @@ class Gpt2Blocks : public Pretokenizer {
     }
 
   protected:
-    // The body of next(). `limit` leaves room for the positions that emit() may write, and for the
-    // end.
+    // The body of next(). `limit` leaves room for the numbers that emit() may write, and for the
+    // end of the text.
     LM_AVX2_INLINE i64 fill(u32* ends, i64 capacity) {
         if (done_) return 0;
         u32* out = ends;
@@ -116,7 +116,7 @@ class Gpt2Blocks : public Pretokenizer {
     Gpt2Starts starts_;
     const u8* text_ = nullptr;
     u32 size_ = 0;
-    u32 base_ = 0;  // offset of the block whose masks are current_
+    u32 base_ = 0;  // offset of the block that current_ describes
     bool done_ = true;
     Masks current_{};
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's pre-tokenizer on blocks of 64 bytes: classifies all bytes (char_masks.hpp) and computes
-// the starts of all pre-tokens by bit operations (gpt2_starts.hpp). For valid UTF-8 the pre-tokens
-// equal those of gpt2_pretoken_end().
+// GPT-2's pre-tokenizer on blocks of 64 bytes. Classifies all bytes (char_masks.hpp) and computes
+// the starts of all pre-tokens by bit operations (gpt2_starts.hpp). For valid UTF-8 it cuts exactly
+// where gpt2_pretoken_end() cuts.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace lm::text {
 
-bool has_avx2_pretokenizers();  // AVX2 and BMI2, unless may_use() forbids them
+bool has_avx2_pretokenizers();  // requires AVX2 and BMI2, allowed by may_use()
 std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer();
 
-bool has_avx512_pretokenizers();  // also AVX-512 with VBMI2
+bool has_avx512_pretokenizers();  // requires also AVX-512 with VBMI2
 std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer();
 
 }  // namespace lm::text

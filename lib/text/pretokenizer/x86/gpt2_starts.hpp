@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starts of GPT-2's pre-tokens as bit masks, by the pattern
+// Computes the starts of GPT-2's pre-tokens as bit masks, for the pattern
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// Bit i stands for byte i of a block, and all bytes of a character have its class. With L, N, W, O
-// the masks of letters, numbers, whitespace and other characters, a pre-token starts
+// Bit i stands for byte i of a block, and all bytes of a character have its class. L, N, W and O
+// are the masks of letters, numbers, whitespace and other characters. A pre-token starts
 //   at the beginning of a run of L, N or O, except after U+0020, which it includes (" ?");
 //   at the beginning of a run of W;
 //   at the last character of a run of W before another character ("\s+(?!\S)" leaves it).
-// The text is followed by virtual whitespace, so that a run of W at its end is one pre-token. A
-// start at an apostrophe may be a contraction: then the start of the following letters moves to the
-// end of the contraction. Contractions come first in the pattern, but a pre-token can begin with an
-// apostrophe only where the other rules give a start, so it suffices to correct these starts.
+// Virtual whitespace follows the text, so that a run of W at the end is one pre-token. A start at
+// an apostrophe may be a contraction: then the start of the letters after it moves to the end of
+// the contraction. Contractions come first in the pattern, but a pre-token can begin with an
+// apostrophe only where the other rules give a start. So it suffices to correct these starts.
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -28,7 +28,7 @@ class Gpt2Starts {
         clear_ = add_ = 0;
     }
 
-    // Returns the starts in the block at `base`, without the start of the text. space_ahead is the
+    // Returns the starts in the block at `base`, except the start of the text. `space_ahead` is the
     // mask of whitespace of the next block.
     LM_AVX2_INLINE u64 of_block(u32 base, const Masks& m, u64 space_ahead) {
         u64 starts = pretoken_starts(base, m, space_ahead);
@@ -38,7 +38,8 @@ class Gpt2Starts {
     }
 
   private:
-    // The last bits of the previous block, as bit 0. The text begins as after whitespace.
+    // Class bits of the last byte of the previous block, as bit 0. The text begins as if after
+    // whitespace.
     struct Before {
         u64 letter = 0, number = 0, space = 1, other = 0, blank = 0;
     };
@@ -50,9 +51,9 @@ class Gpt2Starts {
                          (other & ~(other << 1 | before_.other));
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
-        // The last character of a run of W starts at the byte after which the character's length
-        // leads to a byte that is not whitespace. `narrow` is the whitespace of one byte: not a
-        // byte of a wide one.
+        // Starts at the last character of each run of W. For a character of whitespace of one, two
+        // or three bytes, the byte at the distance of that length tests whether the run ends.
+        // `narrow` is the whitespace of one byte, without the bytes of longer characters.
         const u64 wide = m.space2 | m.space3;
         const u64 narrow = wide == 0 ? m.space : m.space & ~(wide | wide << 1 | m.space3 << 2);
         starts |= narrow & ~(m.space >> 1 | space_ahead << 63) & ~spilled_space_;
@@ -67,8 +68,7 @@ class Gpt2Starts {
         return move_contractions(base, starts, m.apostrophe);
     }
 
-    // Removes the start after the apostrophe of each contraction and adds one at the end of the
-    // contraction.
+    // For each contraction, removes the start after its apostrophe and adds a start at its end.
     LM_AVX2_INLINE u64 move_contractions(u32 base, u64 starts, u64 apostrophes) {
         for (u64 left = starts & apostrophes; left != 0; left &= left - 1) {
             const auto at = static_cast<u32>(_tzcnt_u64(left));
@@ -85,7 +85,7 @@ class Gpt2Starts {
         return starts;
     }
 
-    // Returns the length of the contraction at the apostrophe at `at`; 0: none.
+    // `at` is an apostrophe. Returns the length of the contraction there, or 0.
     u32 contraction(u32 at) const {
         const u32 a = at + 1 < size_ ? text_[at + 1] : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
@@ -97,9 +97,8 @@ class Gpt2Starts {
     const u8* text_ = nullptr;
     u32 size_ = 0;
     Before before_;
-    u64 spilled_space_ =
-        0;  // bytes of this block that belong to a wide space of the previous block
-    u64 clear_ = 0, add_ = 0;  // changes of the starts of the next block, by contractions
+    u64 spilled_space_ = 0;    // bytes of a whitespace character that began in the previous block
+    u64 clear_ = 0, add_ = 0;  // contractions remove and add these starts of the next block
 };
 
 }  // namespace lm::text

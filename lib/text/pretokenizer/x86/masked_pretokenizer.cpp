@@ -13,8 +13,8 @@
 namespace lm::text {
 namespace {
 
-// A CharReader with masks of the classes of a window of the text. The window begins at a character;
-// skips inside of it scan masks, and skips beyond its end decode characters.
+// A CharReader with class masks of a window of the text. The window begins at a character. A skip
+// inside the window scans the masks, and a skip beyond its end decodes characters.
 class MaskReader {
   public:
     void start(std::string_view text) {
@@ -22,8 +22,8 @@ class MaskReader {
         begin_ = covered_ = 0;
     }
 
-    // Moves the window if needed, so that skips from `position`, the beginning of a character, are
-    // fast.
+    // Moves the window if needed, so that skips from `position` are fast. A character begins at
+    // `position`.
     void look_at(u32 position) {
         if (position - begin_ >= refill && begin_ + covered_ < size()) cover(position);
         if (covered_ == 0) cover(position);
@@ -50,8 +50,8 @@ class MaskReader {
     static constexpr u32 window = n_blocks * block_bytes;
     static constexpr u32 refill = window - 512;  // most runs are shorter than 512 bytes
 
-    // Returns the end of the run at `position`, at most the end of the window; `position` if it is
-    // outside of the window.
+    // Returns the end of the run at `position`, but at most the end of the window. Returns
+    // `position` if it is outside the window.
     template <typename Mask>
     u32 run_end(u32 position, Mask mask) const {
         u32 at = position - begin_;
@@ -74,7 +74,7 @@ class MaskReader {
             masks_[static_cast<int>(CharClass::space)][i] = m.space;
             masks_[static_cast<int>(CharClass::other)][i] = ~(m.letter | m.number | m.space);
         }
-        // The window contains whole characters: the position after it begins one.
+        // The window contains only whole characters, so a character begins after it.
         covered_ = std::min(window, size() - begin_);
         if (begin_ + covered_ == size()) return;
         while (covered_ > window - 4 && (bytes[begin_ + covered_] & 0xC0) == 0x80) --covered_;
@@ -83,7 +83,7 @@ class MaskReader {
     CharReader chars_;
     CharMasker masker_;
     u32 begin_ = 0;    // offset of the window
-    u32 covered_ = 0;  // its size in bytes
+    u32 covered_ = 0;  // size of the window in bytes
     u64 masks_[4][n_blocks] = {};
 };
 
@@ -105,8 +105,8 @@ struct Llama3Rule {
     }
 
   private:
-    // Returns the length of the contraction at the apostrophe at `text`, with `n` bytes up to the
-    // end; 0: none.
+    // `text` is an apostrophe, with `n` bytes up to the end. Returns the length of the contraction
+    // there, or 0.
     static u32 contraction(const u8* text, u32 n) {
         const u32 a = n > 1 ? text[1] | 0x20U : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
@@ -124,7 +124,7 @@ struct BloomRule {
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
 };
 
-// Cuts blocks of ASCII by bit operations, and other text by walking a few pre-tokens at a time.
+// Cuts blocks of ASCII by bit operations. In other text it walks over a few pre-tokens at a time.
 template <typename Rule>
 class MaskedPretokenizer final : public Pretokenizer {
   public:
@@ -141,7 +141,7 @@ class MaskedPretokenizer final : public Pretokenizer {
         while (n < capacity && position_ < chars_.size()) {
             if (walk_ == 0) {
                 if (capacity - n < block_bytes + 8)
-                    break;  // not at n = 0: capacity is at least 128
+                    break;  // n > 0 here, since capacity is at least 128
                 const i64 n_block = next_block(ends + n);
                 n += n_block;
                 if (n_block > 0) continue;
@@ -149,7 +149,8 @@ class MaskedPretokenizer final : public Pretokenizer {
             }
             --walk_;
             chars_.look_at(position_);
-            // A text that ends in the middle of a character may end the walk beyond it.
+            // If the text ends in the middle of a character, the rule may return an end after the
+            // text.
             position_ = std::min(rule_.pretoken_end(chars_, position_), chars_.size());
             ends[n++] = position_;
         }
@@ -158,7 +159,7 @@ class MaskedPretokenizer final : public Pretokenizer {
 
   private:
     static constexpr int pretokens_to_walk =
-        8;  // after a useless block the next one is rarely useful
+        8;  // if a block yields no end, the next one rarely does
     static constexpr u32 least_block = 12;
 
     LM_AVX2 i64 next_block(u32* ends) {
@@ -182,7 +183,7 @@ class MaskedPretokenizer final : public Pretokenizer {
     MaskReader chars_;
     const u8* text_ = nullptr;
     u32 position_ = 0;
-    int walk_ = 0;  // pre-tokens to walk before the next block
+    int walk_ = 0;  // number of pre-tokens to walk before the next block
 };
 
 }  // namespace

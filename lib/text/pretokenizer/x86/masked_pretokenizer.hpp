@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of llama3, qwen2 and bloom at several times the speed: blocks of ASCII by
-// ascii_blocks.hpp, other text by the walks of rules.hpp with a reader that skips runs of a class
-// by bit masks (char_masks.hpp).
+// Implements the rules llama3, qwen2 and bloom at several times the speed of rules.hpp. Cuts blocks
+// of ASCII by ascii_blocks.hpp. Cuts other text by the functions of rules.hpp, with a reader that
+// skips runs of a class by bit masks (char_masks.hpp).
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lm::text {
 
-// For llama3, qwen2 and bloom. Requires has_avx2_pretokenizers().
+// `rule` is llama3, qwen2 or bloom. Requires has_avx2_pretokenizers().
 std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule);
 
 }  // namespace lm::text
