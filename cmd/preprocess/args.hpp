@@ -21,12 +21,13 @@ struct Args {
     bool quiet = false;
 };
 
-// Throws Error(usage) when `prefix` can only be a directory.
+// Throws Error(usage) when `prefix` cannot be the prefix of file names: "-", or a name that ends
+// like a directory.
 void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
-// Checks what the options alone cannot. Throws Error(usage).
+// Checks combinations of options. Throws Error(usage).
 void check(const Args& args);
 
 // The program without a verb.

@@ -18,7 +18,7 @@ namespace {
 constexpr i64 usual_interval = 1000;  // Megatron-LM's
 constexpr double line_interval_s = 60;
 
-// [outputs] documents that are not in the output because they have no tokens.
+// Returns, for each output, how many documents it does not contain because they have no tokens.
 std::vector<i64> dropped_documents(const BuildTotals& totals,
                                    const std::vector<std::string>& prefixes) {
     std::vector<i64> dropped;
@@ -40,7 +40,7 @@ void note_dropped(const BuildTotals& totals, const std::vector<i64>& dropped,
     }
 }
 
-// The totals of the run that made the output.
+// Returns the totals of the run that wrote the output.
 BuildTotals totals_of_output(const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);
     LM_CHECK(metadata.has_value(), "a finished output has no metadata file");
@@ -83,8 +83,9 @@ void BuildReporter::advance(const BuildTotals& chunk, i64 disk_bytes) {
                                  human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
     }
     const i64 documents = before_.documents + totals_.documents;
-    // A chunk has many documents and may pass several multiples of the interval. --log-interval
-    // prints a line for each, the default one line a minute, for the last.
+    // A chunk has many documents and may pass several multiples of the interval. With
+    // --log-interval each multiple gets a line. Without it only the last multiple gets a line, once
+    // a minute.
     const i64 last = documents / interval_ * interval_;
     if (args_.log_interval) {
         for (i64 at = shown_ / interval_ * interval_ + interval_; at <= last; at += interval_)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what a dataset build reports: while it runs a progress bar on a terminal and Megatron-LM's
-// lines elsewhere, and at the end the closing line or the statistics.
+// Prints the progress and the result of a dataset build. While it runs, it prints a progress bar on
+// a terminal and Megatron-LM's lines elsewhere; at the end, the closing line or the statistics.
 #pragma once
 
 #include <mutex>
@@ -22,8 +22,8 @@ class BuildReporter final : public BuildObserver {
     void advance(const BuildTotals& chunk, i64 disk_bytes) override;
     bool stop_requested() override;
 
-    // Ends the progress bar and prints the closing line, the statistics of --json and what else the
-    // user should know about the outputs, which are in place.
+    // Ends the progress bar and prints the closing line or the statistics of --json, and notes
+    // about the outputs. The outputs must exist.
     void report(const BuildResult& result);
 
   private:
@@ -38,7 +38,7 @@ class BuildReporter final : public BuildObserver {
     std::mutex mutex_;                  // guards the members below
     BuildTotals before_, totals_;       // documents and bytes of earlier runs, and of this run
     i64 disk_bytes_ = 0;
-    i64 shown_ = 0;  // documents up to which lines have been printed
+    i64 shown_ = 0;  // number of documents at the previous advance()
     double next_line_s_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess encode and decode: filters from lines of text to lines of ids and back. decode also
-// reads the objects that encode --json writes.
+// lm-preprocess encode and decode: filters that convert lines of text to lines of ids and back.
+// decode also reads the objects that encode --json writes.
 
 #include <fmt/ranges.h>
 
@@ -36,10 +36,11 @@ struct CodecArgs {
 
 constexpr const char* stdin_name = "standard input";
 
-// Calls `use` with each line of standard input and its number, or with `whole` once with all of it.
+// Calls `use` with each line of standard input and its number. If `whole` is set, calls it once
+// with all of standard input.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    // A piece instead of the whole input, so that the reader does not decompress: bytes that look
-    // compressed are text or ids here.
+    // The reader does not decompress a piece of an input. Standard input must not be decompressed,
+    // because bytes that look compressed are text or ids here.
     constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
     data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);
     data::LineChunk chunk;
@@ -60,7 +61,7 @@ std::string text_line(std::span<const i32> ids) {
     return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
-// Tokens are spelled as in vocab.json, since their bytes need not be UTF-8.
+// Tokens are written as in vocab.json, because their bytes may not be UTF-8.
 std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
     io::OrderedJson json;
     json["ids"] = ids;
@@ -69,7 +70,7 @@ std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer
     return json.dump() + "\n";
 }
 
-// The ids as in a .bin file.
+// Returns the ids in the format of a .bin file.
 template <typename Id>
 std::string binary_ids(std::span<const i32> ids) {
     std::string bytes(ids.size() * sizeof(Id), '\0');
@@ -144,7 +145,7 @@ std::vector<i32> parse_ids(std::string_view text, i64 line) {
     }
 }
 
-// A line of encode --json.
+// Returns the ids in a line that encode --json wrote.
 std::vector<i32> parse_json_ids(std::string_view text, i64 line) {
     const std::string where = fmt::format("{}:{}", stdin_name, line);
     return io::json_get<std::vector<i32>>(io::parse_json(text, where), "ids", where);
@@ -163,7 +164,7 @@ std::vector<i32> parse_binary_ids(std::string_view bytes) {
     return ids;
 }
 
-// Returns the bytes of the ids. An error names `where`, the place that they come from.
+// Returns the bytes of the ids. An error names `where`, the origin of the ids.
 std::string bytes_of(std::span<const i32> ids, const text::Tokenizer& tokenizer,
                      const std::string& where) {
     std::string bytes;

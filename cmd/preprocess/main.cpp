@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess: JSON Lines to token files as Megatron-LM's tools/preprocess_data.py writes them,
-// and verbs on what it made.
+// lm-preprocess: converts JSON Lines to the token files of Megatron-LM's tools/preprocess_data.py.
+// Its verbs work on these files.
 #include <malloc.h>
 
 #include "args.hpp"
@@ -8,8 +8,8 @@
 
 int main(int argc, char** argv) {
     using namespace lm;
-    // Large blocks go back to the system when they are freed: glibc would raise this by itself, up
-    // to 32 MiB, and keep them for the thread that had them.
+    // Large blocks return to the system when they are freed. By default glibc raises this threshold
+    // up to 32 MiB and keeps freed blocks below it for the thread that allocated them.
     ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
     cli::Options options("lm-preprocess", "turn text into token files for training");
     preprocess::Args args;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess merge: concatenates datasets, one open at a time, in constant memory.
+// lm-preprocess merge: concatenates datasets in constant memory. Only one dataset is open at a
+// time.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -27,14 +28,14 @@ struct MergeArgs {
 constexpr i64 block_documents = i64{1} << 16;
 constexpr i64 block_tokens = i64{1} << 22;
 
-// Compares the files, so that two names of one dataset are recognized.
+// Compares the files, because one dataset may have two names.
 bool is_same_dataset(const std::string& a, const std::string& b) {
     std::error_code none;
     return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);
 }
 
-// Checks that all inputs have the same dtype and tokenizer. Returns what the output's metadata file
-// states of the tokenizer; nullopt when an input has no metadata file.
+// Checks that all inputs have the same dtype and tokenizer. Returns the metadata of the output;
+// nullopt when an input has no metadata file.
 std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>& inputs,
                                                   data::TokenType* type, i64* bytes) {
     std::optional<data::DatasetMetadata> merged;
@@ -71,7 +72,7 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
             "do "
             "not all end with the end-of-document id");
     }
-    merged->origin = nullptr;  // there is no single run that made it
+    merged->origin = nullptr;  // no single run wrote it
     merged->tool = fmt::format("lm-preprocess {} merge", version());
     return merged;
 }

@@ -21,7 +21,7 @@ int preprocess(const Args& args) {
         if (launch.rank == 0) reporter.report(result);
         return 0;
     } catch (const Stopped&) {
-        // The unfinished outputs are removed: nothing is left but to end as the signal does.
+        // The unfinished outputs are removed, so the process ends by the signal.
         if (!options.resume) cli::end_by_signal(cli::stop_signal_number());
         note("{}.unfinished: interrupted, the work done so far is kept: run the same command again",
              options.output_prefix);

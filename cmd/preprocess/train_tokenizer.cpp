@@ -87,7 +87,7 @@ void check(const TrainArgs& args) {
     check_tokenizer_directory(args.output, args.force);
 }
 
-// The options of the training, from the words on the command line.
+// Returns the options of the training, parsed from the command line.
 TrainingOptions training_options(const TrainArgs& args) {
     using Kind = text::NormalizerStep::Kind;
     TrainingOptions options = args.training;

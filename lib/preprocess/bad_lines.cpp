@@ -28,11 +28,12 @@ i64 count_lines(const std::string& path, i64 end) {
     return n;
 }
 
-// The end of the message about a line that ends the run: what the user can do.
+// Returns the remedy that ends the message about a line that ends the run.
 std::string remedy(const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
-    if (error.fault == Fault::encoding) return "";  // the reason names iconv: it is the whole file
+    if (error.fault == Fault::encoding)
+        return "";  // the reason names iconv, since the whole file is affected
     if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);

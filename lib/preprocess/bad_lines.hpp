@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that cannot be encoded, and what --on-bad-line does with them: end the run with an error
-// that gives file, line and byte, or skip them with a warning.
+// Lines that cannot be encoded. --on-bad-line selects whether they end the run with an error that
+// gives file, line and byte, or are skipped with a warning.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@
 namespace lm::preprocess {
 
 enum class OnBadLine { fail, skip, replace };
-// `name` is one of the values of --on-bad-line.
+// Returns the rule with this name. `name` is a value of --on-bad-line.
 OnBadLine parse_on_bad_line(const std::string& name);
-// Returns the option of the line parser for `rule`.
+// Returns how the line parser must handle bad bytes under `rule`.
 data::BadBytes bad_bytes_of(OnBadLine rule);
 
 struct BadLine {
@@ -25,7 +25,7 @@ struct BadLine {
 // The bad lines of one chunk.
 struct BadLines {
     i64 count = 0;
-    std::vector<BadLine> first;  // the first 16, and every one that must not be skipped
+    std::vector<BadLine> first;  // the first 16, and all that must not be skipped
 
     void add(i64 line, const data::LineError& error);
     void clear();
@@ -36,9 +36,9 @@ class BadLineWarnings {
   public:
     static constexpr int most_warnings = 10;
 
-    // Warns, unless most_warnings warnings were given before.
+    // Prints a warning, unless most_warnings were printed before.
     void warn_skipped(const std::string& where, const std::string& reason);
-    // At the end: warns how many of `n_bad` skipped lines had no warning of their own.
+    // Call this at the end. Prints how many of `n_bad` skipped lines had no warning.
     static void warn_rest(i64 n_bad);
     bool exhausted() const { return n_warned_ >= most_warnings; }
 
@@ -46,17 +46,17 @@ class BadLineWarnings {
     std::atomic<int> n_warned_{0};
 };
 
-// Reports the bad lines of the chunks of one part, which come in order. To report a line it needs
-// the number of lines in front of the part's stretch of the file; it counts them once, when the
-// first bad line of the stretch is reported.
+// Reports the bad lines of the chunks of one part. Chunks must be reported in order. To give line
+// numbers it needs the number of lines of the file before the piece; it counts them once for each
+// piece, when it reports the first bad line there.
 class BadLineReporter {
   public:
     // `warnings` must outlive the reporter.
     BadLineReporter(OnBadLine rule, BadLineWarnings& warnings) : rule_(rule), warnings_(warnings) {}
 
-    // Warns of the bad lines of `chunk`, which was read from `input`, or throws BadLineError for
-    // the first that ends the run. `lines_before`: lines between the start of the chunk's piece of
-    // the input and the chunk.
+    // Warns of the bad lines of `chunk`, which was read from `input`. Throws BadLineError for the
+    // first line that ends the run. `lines_before` is the number of lines between the start of the
+    // chunk's piece and the chunk.
     void report(const data::LineChunk& chunk, const std::string& input, i64 lines_before,
                 const BadLines& bad);
 
@@ -66,8 +66,8 @@ class BadLineReporter {
 
     OnBadLine rule_;
     BadLineWarnings& warnings_;
-    i64 piece_ = -1;        // the piece that before_piece_ is known for
-    i64 before_piece_ = 0;  // lines of the file in front of it
+    i64 piece_ = -1;        // index of the piece to which before_piece_ belongs
+    i64 before_piece_ = 0;  // lines of the file before this piece
 };
 
 }  // namespace lm::preprocess

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dataset build reports to the program while it runs, and what it asks.
+// Receives the progress of a dataset build while it runs, and decides when it stops.
 #pragma once
 
 #include "preprocess/build_totals.hpp"
 
 namespace lm::preprocess {
 
-// Thrown when the observer asked for a stop. The journals hold everything that was encoded.
+// Thrown when the observer requests a stop. The journals then cover everything that was encoded.
 struct Stopped {};
 
-// All functions but begin() are called from several threads.
+// All functions except begin() are called from several threads.
 class BuildObserver {
   public:
     virtual ~BuildObserver() = default;
@@ -17,14 +17,15 @@ class BuildObserver {
     BuildObserver(const BuildObserver&) = delete;
     BuildObserver& operator=(const BuildObserver&) = delete;
 
-    // Encoding begins: stop_requested() is called after this call only. `total_bytes`: of this
-    // rank's inputs on disk; -1: unknown.
+    // Called when encoding begins, before any call of stop_requested(). `total_bytes` is the size
+    // of this rank's inputs on disk; -1: unknown.
     virtual void begin(i64 total_bytes) = 0;
-    // An earlier run had encoded this much of a part.
+    // Called when an earlier run has encoded a part or the beginning of it. `done` counts what it
+    // encoded.
     virtual void resumed(const BuildTotals& done) = 0;
-    // A chunk was encoded; `disk_bytes` of the inputs were read for it.
+    // Called when a chunk was encoded. `disk_bytes` of the inputs were read for it.
     virtual void advance(const BuildTotals& chunk, i64 disk_bytes) = 0;
-    // Whether the build is to stop with Stopped. Cheap.
+    // Returns whether the build must stop by throwing Stopped. Called often, so it must be cheap.
     virtual bool stop_requested() = 0;
 };
 

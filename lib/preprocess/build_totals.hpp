@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lm-preprocess counts while it encodes: of a chunk, a part or a whole run.
+// The counts of lm-preprocess while it encodes, for a chunk, a part or a whole run.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct BuildTotals {
     i64 input_bytes = 0;  // bytes of the input after decompression
     i64 blank = 0;        // blank lines
     i64 bad = 0;          // lines skipped by --on-bad-line skip
-    i64 replaced = 0;     // lines in which --on-bad-line replace put U+FFFD
+    i64 replaced = 0;     // lines with bytes that --on-bad-line replace changed to U+FFFD
 
     BuildTotals& operator+=(const BuildTotals& other);
     BuildTotals& operator-=(const BuildTotals& other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes one chunk of JSON lines to token ids: parses each line, takes the texts of the keys and
-// encodes them. One encoder per thread.
+// Encodes one chunk of JSON lines to token ids: parses each line and encodes the texts under the
+// keys. Use one encoder per thread.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 namespace lm::preprocess {
 
 struct EncodeRules {
-    std::vector<std::string> keys;  // the members that hold text; one output each
+    std::vector<std::string> keys;  // the members that hold text; each has an output
     OnBadLine on_bad_line = OnBadLine::fail;
     bool append_eod = false;
     bool keep_empty = false;
@@ -31,7 +31,7 @@ struct KeyTokens {
     std::vector<i32> sequences_per_document;  // [documents]
     i64 largest = -1;                         // the largest id; -1 without ids
 
-    // An encoder that holds this many bytes of one key's ids hands them over. The ids of an
+    // When the ids of one key take this number of bytes, the encoder hands them over. The ids of an
     // ordinary chunk take less.
     static constexpr i64 most_bytes = i64{8} << 20;
 
@@ -45,11 +45,11 @@ struct EncodedChunk {
     std::vector<KeyTokens> keys;  // [keys of the rules]
     i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0;
     i64 text_bytes = 0;        // bytes of the encoded texts
-    i64 compressed_bytes = 0;  // read from all inputs when this chunk had been read
+    i64 compressed_bytes = 0;  // read from all inputs up to the end of this chunk
     BadLines bad;
 
     i64 memory() const;    // bytes of the text and of the held ids
-    void release_large();  // frees memory that only a long line needs; clears the ids
+    void release_large();  // frees memory that only a long line needs, and clears the ids
 };
 
 class ChunkEncoder {
@@ -58,8 +58,8 @@ class ChunkEncoder {
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
 
     // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that
-    // ends the run. Calls `hand_over(key)` whenever a key holds KeyTokens::most_bytes of ids: the
-    // ids are used before it returns, and then dropped.
+    // ends the run. Calls `hand_over(key)` whenever the ids of a key take KeyTokens::most_bytes.
+    // hand_over() must use these ids before it returns; then they are dropped.
     void encode(EncodedChunk& out, const std::function<void(size_t key)>& hand_over);
 
   private:

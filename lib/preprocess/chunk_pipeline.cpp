@@ -13,11 +13,11 @@ namespace {
 
 constexpr auto check_interval = std::chrono::milliseconds(200);
 
-// Bytes of a chunk of ordinary lines with its ids: every slot has these without the budget.
+// Bytes of a chunk of ordinary lines and its ids. They are not charged to the budget.
 constexpr i64 ordinary_bytes = i64{4} << 20;
 
-// Bytes that a long line may need besides itself: the text without escapes, the line with its bad
-// bytes replaced, two buffers of the normalizer, and the ids that are held.
+// Returns how many bytes a long line may need in addition to itself: for the text without escapes,
+// the line with its bad bytes replaced, two buffers of the normalizer, and the held ids.
 i64 most_besides(i64 line_bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
     const i64 ids = std::min((rules.wide ? 4 : 2) * line_bytes,
                              static_cast<i64>(rules.keys.size()) * KeyTokens::most_bytes);
@@ -39,7 +39,8 @@ ChunkPipeline::ChunkPipeline(data::ChunkReader& reader, const EncodeRules& rules
 
 void ChunkPipeline::start() {
     reader_.before_growing([this](i64 bytes) { acquire_for_long_line(bytes); });
-    // In this thread, so that a lack of memory for them is thrown to the caller.
+    // The encoders are created in this thread, so that the caller gets the exception when there is
+    // not enough memory for them.
     for (int i = 0; i < n_workers_; ++i) encoders_.emplace_back(rules_, tokenizer_);
     for (ChunkEncoder& encoder : encoders_)
         threads_.push_back(start_thread([this, &encoder] { work(encoder); }));
@@ -86,7 +87,7 @@ void ChunkPipeline::release_item() {
     budget_.release(charged);
 }
 
-// False: there is no further item.
+// Blocks until `slot` has an item. Returns false when there is no further item.
 bool ChunkPipeline::wait_for_item(const Slot& slot, const std::function<void()>& check) {
     const auto is_ready = [&] {
         return slot.full || slot.ahead || (end_ >= 0 && emptied_ >= end_);
@@ -105,8 +106,8 @@ void ChunkPipeline::set_ahead(Slot& slot, std::optional<size_t> key) {
     changed_.notify_all();
 }
 
-// Blocks until the consumer has used the ids that `slot` holds under `key`. Only the chunk that
-// the consumer waits for may be handed over in parts, or the ids would be out of order.
+// Blocks until the consumer has used the ids that `slot` holds under `key`. To keep the ids in
+// order, it first waits until the consumer waits for this slot.
 void ChunkPipeline::hand_over(Slot& slot, size_t key) {
     const auto wait_until = [this](const auto& done) {
         std::unique_lock lock(mutex_);
@@ -118,9 +119,9 @@ void ChunkPipeline::hand_over(Slot& slot, size_t key) {
     wait_until([&] { return !slot.ahead; });
 }
 
-// The reader calls this, with read_mutex_ held, before it allocates memory for a long line. The
-// budget may make it wait for the chunks before it, never for a later chunk, so there is no
-// deadlock.
+// The reader calls this before it allocates memory for a long line; read_mutex_ is locked. The
+// budget may block until earlier chunks are written, but never until a later one is written, so
+// there is no deadlock.
 void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     const i64 most = bytes + most_besides(bytes, rules_, tokenizer_);
     const auto turn = [this] {
@@ -133,7 +134,7 @@ void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     slot_of(read_).charged += most;
 }
 
-// Replaces the estimate that was acquired by what the chunk and its ids hold.
+// Replaces the acquired estimate by the memory that the chunk and its ids take.
 void ChunkPipeline::settle_charge(Slot& slot) {
     const i64 needed = std::max<i64>(0, slot.encoded.memory() - ordinary_bytes);
     const i64 before = std::exchange(slot.charged, needed);
@@ -141,7 +142,7 @@ void ChunkPipeline::settle_charge(Slot& slot) {
     if (needed < before) budget_.release(before - needed);
 }
 
-// Reads the next chunk into a free slot. Returns nullptr when there is nothing more to encode.
+// Reads the next chunk into a free slot. Returns nullptr when there are no more chunks to encode.
 ChunkPipeline::Slot* ChunkPipeline::read_chunk() {
     const std::lock_guard reading(read_mutex_);
     const i64 number = read_;

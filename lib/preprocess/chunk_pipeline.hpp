@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes the chunks of a reader on many threads and returns them in input order, so that the
-// output has the same bytes for any number of threads.
+// Encodes the chunks of a reader on several threads and returns them in input order. The output
+// therefore has the same bytes for any number of threads.
 //
 // The chunks are in a ring of slots. A free worker reads the next chunk (one worker reads at a
 // time) and encodes it; the consumer empties the slots in the order in which they were read. The
-// ring bounds memory for ordinary lines, the MemoryBudget bounds it where lines are long. The ids
-// of a very long text are handed to the consumer while the worker encodes the rest of the text.
+// ring limits the memory for ordinary lines, the MemoryBudget limits it for long lines. A worker
+// hands the ids of a very long text to the consumer in parts, while it encodes the rest of the
+// text.
 #pragma once
 
 #include <condition_variable>
@@ -25,28 +26,30 @@ namespace lm::preprocess {
 
 class ChunkPipeline {
   public:
-    // All arguments must outlive the pipeline; `reader` is used by its threads until it is
+    // All arguments must outlive the pipeline. Its threads use `reader` until the pipeline is
     // destroyed.
     ChunkPipeline(data::ChunkReader& reader, const EncodeRules& rules,
                   const text::Tokenizer& tokenizer, MemoryBudget& budget, int n_workers);
-    // Stops the threads, also in the middle of a chunk.
+    // Stops the threads, even within a chunk.
     ~ChunkPipeline();
     ChunkPipeline(const ChunkPipeline&) = delete;
     ChunkPipeline& operator=(const ChunkPipeline&) = delete;
 
-    // Makes the encoders and starts the threads. Throws when there is no memory or no thread.
+    // Creates the encoders and starts the threads. Throws when there is not enough memory or the
+    // system cannot create a thread.
     void start();
 
     // The next part of the output, in input order.
     struct Item {
         const EncodedChunk* chunk;
-        // Set: the chunk is still being encoded, and the ids that it holds under this key precede
-        // those of the following items. Nothing else in the chunk is valid then.
+        // When set, the chunk is still being encoded. Only the ids under this key are valid then;
+        // they precede the ids of the following items.
         std::optional<size_t> ahead;
     };
-    // Blocks until the next item is complete and returns it; nullopt after the last one. The item
-    // is valid until the next call. Calls `check` every 200 ms while it waits; `check` may throw.
-    // An exception of a worker or of the reader is thrown here, after all chunks before it.
+    // Blocks until the next item is complete and returns it; returns nullopt after the last item.
+    // The item is valid until the next call. Calls `check` every 200 ms while it waits; `check` may
+    // throw. Rethrows an exception of a worker or of the reader after it has returned all previous
+    // chunks.
     std::optional<Item> next(const std::function<void()>& check);
 
   private:
@@ -80,7 +83,7 @@ class ChunkPipeline {
     std::vector<Slot> slots_;  // chunk number t is in slot t % slots_.size()
 
     std::mutex read_mutex_;  // guards reader_ and read_ (its writers); taken before mutex_
-    std::mutex mutex_;       // guards full and ahead of the slots, emptied_, end_ and stop_
+    std::mutex mutex_;       // guards emptied_, end_, stop_, and the slots' full and ahead
     std::condition_variable changed_;
     i64 read_ = 0;     // chunks that have been read
     i64 emptied_ = 0;  // chunks that the consumer has used

@@ -12,10 +12,10 @@ namespace lm::preprocess {
 namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
-// Read at once, counted by all threads, then merged. Fixed, since the rarest pre-tokens are
-// dropped at the end of a round.
+// Bytes of a round, which all threads count before the counts are merged. The size is fixed,
+// because the rarest pre-tokens are dropped at the end of a round.
 constexpr i64 round_bytes = i64{64} << 20;
-// After a chunk longer than this a worker frees its buffers.
+// A worker frees its buffers after a chunk that is longer.
 constexpr size_t long_text = size_t{2} << 20;
 
 int n_threads(const CorpusOptions& options) {
@@ -101,7 +101,7 @@ void CorpusCounter::run(const std::function<void(i64, i64)>& progress) {
     data::ChunkReader reader(data::examine_inputs(io::expand_inputs(options_.inputs)), chunk_bytes);
     for (int i = 0; i < pool_.size(); ++i)
         workers_.push_back(std::make_unique<Worker>(options_, design_));
-    // One round is read while the previous one is counted.
+    // Each round is read while the previous round is counted.
     Chunks round = read_round(reader);
     while (!round.empty()) {
         try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the distinct pre-tokens of a corpus of JSON Lines with many threads. The counts do not
+// Counts the distinct pre-tokens of a corpus of JSON Lines on several threads. The counts do not
 // depend on the number of threads.
 #pragma once
 
@@ -21,8 +21,8 @@ struct CorpusOptions {
     std::vector<std::string> inputs;
     std::vector<std::string> keys = {"text"};
     OnBadLine on_bad_line = OnBadLine::fail;
-    std::optional<i64> limit_bytes;   // stop reading after about this much decompressed input
-    i64 most_pretokens = 10'000'000;  // distinct ones kept in memory
+    std::optional<i64> limit_bytes;   // reading stops after about this number of decompressed bytes
+    i64 most_pretokens = 10'000'000;  // distinct pre-tokens kept in memory
     i64 workers = 0;                  // threads; 0: one per core
 };
 
@@ -35,13 +35,13 @@ struct CorpusTotals {
 
 class CorpusCounter {
   public:
-    // `design` selects the normalizer and the pre-tokenizer. Both arguments must
-    // outlive the counter. Opens nothing.
+    // `design` selects the normalizer and the pre-tokenizer. Both arguments must outlive the
+    // counter. Opens no file.
     CorpusCounter(const CorpusOptions& options, const text::TokenizerDesign& design);
     ~CorpusCounter();
 
-    // Reads and counts the corpus. Calls `progress` with the bytes read so far and the number of
-    // distinct pre-tokens. Handles bad lines by --on-bad-line. Call it once.
+    // Reads and counts the corpus. Calls `progress` with the number of bytes read so far and the
+    // number of distinct pre-tokens. Handles bad lines by --on-bad-line. Must be called only once.
     void run(const std::function<void(i64 bytes, i64 n_distinct)>& progress);
 
     const CorpusTotals& totals() const { return totals_; }

@@ -25,7 +25,7 @@
 namespace lm::preprocess {
 namespace {
 
-// The memory bound in lm-preprocess(1), less what the chunks of ordinary lines take.
+// The memory bound in lm-preprocess(1), minus the memory for chunks of ordinary lines.
 constexpr i64 long_lines_memory = i64{120} << 20;
 
 struct PartAborted {};  // another part of this rank has failed
@@ -74,14 +74,15 @@ class DatasetBuild {
         plan_ = make_input_plan(options_, launch_.size, n_workers_);
     }
 
-    // Reads both ends of every input, so it is made when it is first needed, and once.
+    // Returns the description of this run. Computes it on the first call only, because it reads
+    // both ends of every input.
     const io::OrderedJson& description() {
         if (description_.is_null()) description_ = describe_run(plan_, options_, *tokenizer_);
         return description_;
     }
 
-    // With --resume: whether the outputs exist, whole, and are what this run would make. Throws
-    // Error(usage) when they are something else.
+    // With --resume, returns whether this run has nothing to do: all outputs are complete, and this
+    // run would write the same. Throws Error(usage) when the outputs differ from those of this run.
     bool is_complete_already() {
         if (!options_.resume || options_.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;
@@ -93,12 +94,13 @@ class DatasetBuild {
                         "keeps it",
                         difference);
         }
-        if (is_rank0()) work_.remove();  // a run may have been killed while it removed it
+        if (is_rank0()) work_.remove();  // a killed run may not have removed all of it
         note("{}: complete already, nothing is left to do", work_.output_prefix(0));
         return true;
     }
 
-    // Compares the existing output of a key with what this run would make; empty: no difference.
+    // Compares the existing output of a key with the output of this run. Returns the difference, or
+    // an empty string.
     std::string difference_of_output(size_t key) {
         const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
         const auto existing = data::read_metadata(dataset);
@@ -118,7 +120,7 @@ class DatasetBuild {
         cluster::FileRendezvous ranks(work_.path(), launch_, options_.rank_timeout_s);
         ranks.join();
         try {
-            // Only rank 0 has looked into the directory: the others follow its answer.
+            // Only rank 0 has read the directory; the other ranks use its result.
             ranks.publish("begin", is_assembled ? "complete" : "");
             const bool only_publish =
                 launch_.size > 1 ? !ranks.gather("begin")[0].empty() : is_assembled;
@@ -134,10 +136,11 @@ class DatasetBuild {
         }
     }
 
-    // Rank 0 claims the directory for all ranks. Returns whether its outputs are assembled.
+    // Rank 0 claims the work directory for all ranks. Returns whether the outputs in it are
+    // assembled.
     bool claim_work_directory() {
-        // Checked before the directory is created, unless an earlier run may have published some
-        // of the outputs already.
+        // Existing outputs are refused before the directory is created, unless an earlier run may
+        // have published some of them.
         if (!options_.resume || !io::exists(work_.run_file()))
             work_.refuse_existing_outputs(options_.force);
         if (!is_rank0()) return false;
@@ -156,7 +159,7 @@ class DatasetBuild {
         return false;
     }
 
-    // Uses the number of parts of the run that wrote run.json: its part files are cut that way.
+    // Uses the number of parts of the run that wrote run.json, because its part files exist.
     void adopt_parts() {
         plan_.parts_per_rank = parts_of_same_run(work_.run_file(), description());
     }
@@ -272,13 +275,13 @@ class DatasetBuild {
     std::shared_ptr<const text::Tokenizer> tokenizer_;
     data::TokenType type_ = data::TokenType::u16;
     EncodeRules rules_;
-    data::DatasetMetadata metadata_;  // what all outputs have in common
+    data::DatasetMetadata metadata_;  // common content of all outputs
 
     // Set by examine_inputs().
     int n_workers_ = 1;
     InputPlan plan_;
 
-    io::OrderedJson description_;  // null until description() has made it
+    io::OrderedJson description_;  // null until the first call of description()
     std::vector<PartRecord>
         records_;            // records of this rank's parts; later of all parts of all ranks
     BuildTotals totals_;     // totals of all ranks

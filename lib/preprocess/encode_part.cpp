@@ -42,8 +42,8 @@ void encode_part(PartWriter& writer, const PartTask& task) {
             disk_bytes = encoded.compressed_bytes;
         }
     } catch (const data::BadLineError& bad_line) {
-        // Corrupt compressed data shows as a bad line long before its checksum: fail() reads on to
-        // the checksum and throws what is really wrong.
+        // Corrupt compressed data causes a bad line long before its checksum is reached. fail()
+        // reads up to the checksum and throws the actual error.
         reader.fail(bad_line, check);
     }
     check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes one part of a build: from the text of its pieces of the input to its files.
+// Encodes one part of a build: reads its pieces of the input and writes its files.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace lm::preprocess {
 
-// The arguments of encode_part(). The references are to objects that all parts share.
+// The arguments of encode_part(). The references are to objects that all parts of a rank share.
 struct PartTask {
     const std::vector<data::InputFile>& inputs;
     std::vector<data::InputPiece> pieces;  // pieces of the inputs, in order
@@ -26,12 +26,12 @@ struct PartTask {
     MemoryBudget& budget;
     BadLineWarnings& warnings;
     BuildObserver& observer;
-    // Called several times a second; may throw. Throws when another part or rank has failed.
+    // Called several times per second. Throws when another part or rank has failed.
     std::function<void()> check_others;
 };
 
-// Encodes what `writer` lacks of the part, from the position it has resumed at. Throws Stopped when
-// the observer asks for a stop; the journal is up to date then.
+// Encodes the part from the position at which `writer` has resumed. Throws Stopped when the
+// observer requests a stop; the journal is up to date then.
 void encode_part(PartWriter& writer, const PartTask& task);
 
 }  // namespace lm::preprocess

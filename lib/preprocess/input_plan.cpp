@@ -19,7 +19,8 @@ i64 parse_number(std::string_view text, const std::string& all) {
     return value;
 }
 
-// Compressed inputs are decompressed in parallel, one part for each.
+// Returns the number of parts per rank. Each compressed input can be a part, so that several are
+// decompressed in parallel.
 i64 parts_for(const InputPlan& plan, int n_workers) {
     const i64 n_compressed = std::ranges::count_if(
         plan.files, [](const data::InputFile& f) { return !f.divisible && f.size >= 0; });
@@ -27,7 +28,7 @@ i64 parts_for(const InputPlan& plan, int n_workers) {
     return std::clamp<i64>(n_compressed / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
 }
 
-// An input that is not a regular file can be read once, by one process.
+// Checks an input that is not a regular file: only one process can read it, and only once.
 void check_single_reader(const data::InputFile& file, const InputPlan& plan, bool resume) {
     const std::string name = io::input_name(file.path);
     if (plan.shard.count > 1)

@@ -16,17 +16,17 @@ struct Shard {
     i64 index = 0;  // in [0, count)
     i64 count = 1;
 };
-// Throws Error(usage) naming --shard.
+// Parses "i/n". Throws Error(usage) naming --shard.
 Shard parse_shard(const std::string& text);
 
-// A part is a stretch of the input with files of its own. Part p of rank r has the number
-// r * parts_per_rank + p; all parts in order of their numbers are the shard.
+// A part is a range of the input that has its own output files. Part p of rank r has the number r *
+// parts_per_rank + p. The parts in order of their numbers form the shard.
 struct InputPlan {
     std::vector<data::InputFile> files;
     Shard shard;
     int n_ranks = 1;
     i64 parts_per_rank = 1;
-    i64 input_bytes = 0;  // bytes of all files on disk; -1: unknown, and all files are one part
+    i64 input_bytes = 0;  // bytes of all files on disk; -1: unknown, so there is one part
 
     i64 n_parts() const { return n_ranks * parts_per_rank; }  // parts of the shard
     std::vector<data::InputPiece> part(i64 index) const;      // index in [0, n_parts())
@@ -34,11 +34,11 @@ struct InputPlan {
 };
 
 // Examines the inputs and divides them. Throws Error(usage) for inputs that cannot be divided as
-// the options ask, or not be read again for --resume.
+// the options request, or that --resume could not read again.
 InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
 
-// How many parts of a rank are encoded at a time: fewer than workers where each decoder needs much
-// memory.
+// Returns how many parts of a rank are encoded at a time. They are fewer than the workers when each
+// decoder needs much memory.
 int concurrent_parts(const InputPlan& plan, int n_workers);
 
 }  // namespace lm::preprocess

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A budget for the memory that long lines take beyond what every chunk has: one budget for all
-// pipelines of a process. The chunk that a pipeline must write next may exceed it, in one pipeline
-// at a time, so that a document larger than the budget is encoded and no pipeline waits for ever.
+// A budget for the memory that long lines take in addition to that of ordinary chunks. All
+// pipelines of a process share one budget. The chunk that a pipeline must write next may exceed the
+// budget, in one pipeline at a time. So a document larger than the budget can be encoded, and no
+// pipeline waits forever.
 #pragma once
 
 #include <condition_variable>
@@ -16,17 +17,18 @@ class MemoryBudget {
   public:
     explicit MemoryBudget(i64 bytes) : limit_(bytes) {}
 
-    // The turn of the chunk that asks for memory: others are written before it, it is written
-    // next, or its pipeline has been stopped.
+    // When the chunk that asks for memory is written: after others (later), now (next), or never,
+    // since its pipeline has been stopped (stopped).
     enum class Turn { later, next, stopped };
 
-    // Blocks until `pipeline` may have `bytes` more; returns false when it has been stopped.
-    // `turn` is called under the budget's lock, again after every wake() and release().
+    // Blocks until `pipeline` may allocate `bytes` more. Returns false when the pipeline has been
+    // stopped. Calls `turn` with the budget's mutex locked, first at once and then after every
+    // wake() and release().
     bool acquire(const void* pipeline, i64 bytes, const std::function<Turn()>& turn);
-    // Counts memory that has been allocated already; never blocks.
+    // Counts memory that has already been allocated. Never blocks.
     void add(i64 bytes);
     void release(i64 bytes);
-    // To be called when a Turn has changed.
+    // Must be called when the result of a `turn` may have changed.
     void wake();
 
   private:

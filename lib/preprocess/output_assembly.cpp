@@ -11,7 +11,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 most_threads = 8;  // more do not make a file system faster
+constexpr i64 most_threads = 8;  // more threads do not make a file system faster
 
 using Outputs = std::vector<data::DatasetAssembly>;          // [keys]
 using BlockDigests = std::vector<std::vector<std::string>>;  // [keys][blocks]
@@ -42,7 +42,8 @@ void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     }
 }
 
-// Block b belongs to rank b % launch.size. Returns this rank's digests, the others empty.
+// Block b belongs to rank b % launch.size. Returns the digests of this rank's blocks; those of
+// other blocks are empty.
 BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs, ThreadPool& pool) {
     BlockDigests digests;
     for (const data::DatasetAssembly& output : outputs) {

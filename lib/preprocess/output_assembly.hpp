@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assembles the parts of all ranks to one dataset per key in the work directory: every rank copies
-// its own parts to their places and digests its share of the result.
+// Assembles the parts of all ranks into one dataset per key in the work directory. Every rank
+// copies its own parts to their places and computes digests of its share of the blocks.
 #pragma once
 
 #include <vector>
@@ -25,13 +25,13 @@ struct AssemblyTask {
     data::DatasetMetadata metadata;
 };
 
-// Writes key-K.bin, .idx and .json for each key, and then `complete`. `records` are those of all
-// parts of all ranks, in order. Collective.
+// Writes key-K.bin, .idx and .json for each key, and then `complete`. `records` has the record of
+// each part of all ranks, in order. Collective.
 void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records,
                       cluster::FileRendezvous& ranks);
 
-// A run that was killed while it assembled a single part had renamed the part's .bin already: gives
-// it its name as a part's file back.
+// Undoes the rename of a single part's .bin by an earlier run that was killed while it assembled.
+// Does nothing when there are several parts.
 void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part);
 
 }  // namespace lm::preprocess

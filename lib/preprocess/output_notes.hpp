@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes that every verb which writes a dataset gives before it does so.
+// Notes that every verb prints before it writes a dataset.
 #pragma once
 
 #include <string>
 
 namespace lm::preprocess {
 
-// Notes the temporary files that a killed run left next to the dataset `prefix`.
+// Prints a note for each temporary file that a killed run left next to the dataset `prefix`.
 void note_leftovers(const std::string& prefix);
-// Notes the files of the dataset `prefix` that are symbolic links: writing the dataset replaces the
-// link and leaves the file that it points to.
+// Prints a note for each file of the dataset `prefix` that is a symbolic link. Writing the dataset
+// replaces the link and does not change the file to which it points.
 void note_links(const std::string& prefix);
 
 }  // namespace lm::preprocess

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal of a part: one line for every few megabytes of text, which states how far the input
-// was encoded and the size and digest of each file of the part at that point. After a kill the
-// last line that all files agree with is where the work resumes, so that nothing needs to be
-// durable before the end.
-// A line is a JSON object, a tab, the digest of the object's text and a newline.
+// The journal of a part. It has one line for every few megabytes of text. A line states how far the
+// input was encoded, and the size and digest of each file of the part at that point. After a kill,
+// work resumes from the last line with which all files agree, so nothing needs to be durable before
+// the end. A line is a JSON object, a tab, the digest of the object's text and a newline.
 #pragma once
 
 #include <optional>
@@ -19,11 +18,11 @@
 namespace lm::preprocess {
 
 struct PartRecord {
-    data::ReadPosition next;  // position of the first line that is not encoded yet
-    i64 lines = 0;            // lines of the current piece of the input before `next`
+    data::ReadPosition next;  // position of the first line that is not yet encoded
+    i64 lines = 0;            // lines of the current piece before `next`
     bool finished = false;
     BuildTotals totals;
-    std::vector<data::PartState> keys;  // [keys] state of each key's files
+    std::vector<data::PartState> keys;  // [keys] state of the files of each key
 
     std::string to_line() const;
     // Returns nullopt for a line that is truncated or corrupt.
@@ -32,14 +31,15 @@ struct PartRecord {
 
 class PartJournal {
   public:
-    // Opens `path` or creates it, and locks it. Throws Error(usage) when another process has it.
+    // Opens `path` or creates it, and locks it. Throws Error(usage) when another process has locked
+    // it.
     explicit PartJournal(const std::string& path);
 
-    // Returns the leading records that are whole and have `n_keys` keys.
+    // Returns the records before the first one that is corrupt or does not have `n_keys` keys.
     std::vector<PartRecord> read(size_t n_keys);
-    // Drops everything after the first `n` records that read() returned.
+    // Truncates the journal after the first `n` records that read() returned.
     void keep(size_t n);
-    void append(const PartRecord& record);  // and flushes
+    void append(const PartRecord& record);  // flushes as well
     void sync() { file_.sync(); }
 
   private:

@@ -36,7 +36,7 @@ i64 PartWriter::lines_before(const data::LineChunk& chunk) const {
 }
 
 BuildTotals PartWriter::append_ahead(const KeyTokens& ids, size_t key) {
-    // A resume cannot start within the chunk, so the chunks before it are recorded first.
+    // A resumed run cannot start within a chunk, so the previous chunks are recorded first.
     if (!within_chunk_) write_record();
     within_chunk_ = true;
     parts_[key].add_tokens(ids.ids.bytes(), ids.largest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one part of a dataset build: the files of each key and the journal of how far they
-// belong together.
+// Writes one part of a dataset build: the files of each key, and the journal, which records up to
+// where they agree.
 #pragma once
 
 #include <functional>
@@ -17,20 +17,22 @@ namespace lm::preprocess {
 class PartWriter {
   public:
     // Opens the journal and the files of each key, STEM.bin and so on. `read_again`: whether the
-    // files are read after they are complete. Throws Error(usage) when another process has them.
+    // .bin files are read after they are complete. Throws Error(usage) when another process has
+    // locked the journal.
     PartWriter(const std::string& journal, const std::vector<std::string>& stems,
                data::TokenType type, io::ReadAgain read_again);
 
-    // Cuts journal and files back to the last record that all files agree with. Calls `check`
-    // often; it may throw, and a later process then finds what this one found.
+    // Truncates the journal and the files to the last record with which all files agree. Calls
+    // `check` often. If `check` throws, a later process can resume from the same record.
     void resume(const std::function<void()>& check);
     const PartRecord& record() const { return record_; }
-    // Lines of the chunk's piece of the input that precede it. `chunk` is the next to be appended.
+    // Returns how many lines of its piece precede `chunk`, the next chunk to be appended.
     i64 lines_before(const data::LineChunk& chunk) const;
 
-    // Appends ids of `key` that precede the rest of their chunk. Returns what it counted.
+    // Appends the ids of `key` that precede the rest of their chunk. Returns their counts.
     BuildTotals append_ahead(const KeyTokens& ids, size_t key);
-    // Appends a chunk, without the ids that append_ahead() has written. Returns what it counted.
+    // Appends a chunk without the ids that append_ahead() has written. Returns the counts of the
+    // appended data.
     BuildTotals append(const EncodedChunk& encoded);
     // Records the chunks that have been appended. Does nothing between append_ahead() and append():
     // the journal has no positions within a chunk.

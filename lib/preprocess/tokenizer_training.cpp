@@ -16,7 +16,7 @@ constexpr const char* temporary_suffix = "train-tokenizer";
 constexpr const char* file_names[] = {"vocab.json", "merges.txt", "tokenizer.json",
                                       "tokenizer_config.json"};
 
-// AtomicDirectory removes the leftover; the user learns that there was one.
+// Prints a note when a killed run left a temporary directory, which AtomicDirectory removes.
 void note_leftover(std::string directory) {
     while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
     const std::string leftover = directory + ".tmp." + temporary_suffix;

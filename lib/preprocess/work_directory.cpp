@@ -15,8 +15,8 @@
 namespace lm::preprocess {
 namespace {
 
-// Whether the open file still has its name: another process may have removed it before we locked
-// it.
+// Returns whether the open file still has its name. Another process may have removed it before this
+// one locked it.
 bool is_current(const io::AppendFile& file) {
     struct stat open {
     }, named{};
@@ -24,7 +24,7 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-// Removes `beginning` from the front of `name`; false when it is not present.
+// Removes `beginning` from the front of `name`. Returns false when `name` does not begin with it.
 bool consume(std::string_view& name, std::string_view beginning) {
     if (!name.starts_with(beginning)) return false;
     name.remove_prefix(beginning.size());
@@ -44,7 +44,7 @@ bool is_of_part(std::string_view name) {
            (name == ".bin" || name == ".lengths" || name == ".documents");
 }
 
-// Files that are written under a temporary name first.
+// Returns whether `name` is one of the files that are first written under a temporary name.
 bool is_of_whole(std::string_view name) {
     name = name.substr(0, name.find(".tmp."));
     if (name == "run.json" || name == "complete") return true;
@@ -62,12 +62,12 @@ bool is_of_ranks(std::string_view name) {
 bool is_own(const std::string& directory, const std::string& name) {
     struct stat status {};
     if (::lstat((directory + "/" + name).c_str(), &status) != 0)
-        return true;  // it was removed meanwhile
+        return true;  // it has been removed since
     if (S_ISDIR(status.st_mode)) return is_of_ranks(name);
     return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
 
-// Returns the name of a file in the directory that is not of this program; "" when there is none.
+// Returns the name of a file in the directory that this program did not write; "" if there is none.
 std::string foreign_file_in(const std::string& directory) {
     for (const std::string& name : io::list_directory(directory)) {
         const bool nfs_removes_it = name.starts_with(".nfs");  // when the last process closes it
@@ -145,13 +145,13 @@ void WorkDirectory::make_lock(bool directory_is_new) {
     try {
         lock_ = std::make_unique<io::AppendFile>(io::AppendFile::open(file("lock")));
     } catch (...) {
-        // Fails, as it should, when another process has put files there by now.
+        // rmdir fails, as intended, when another process has created files there since.
         if (directory_is_new) ::rmdir(path_.c_str());
         throw;
     }
 }
 
-// The directory may be the user's own: this runs before a file is created in it.
+// Runs before a file is created in the directory, because it may belong to the user.
 void WorkDirectory::refuse_foreign_files() const {
     const std::vector<std::string> names = io::list_directory(path_);
     if (io::exists(run_file()) && io::exists(file("lock"))) return;
@@ -165,7 +165,7 @@ void WorkDirectory::refuse_foreign_files() const {
         foreign);
 }
 
-// run.json is removed first: without it claim() treats the rest as nothing, should a kill come now.
+// Removes run.json first: if a kill follows, claim() treats the other files as nothing without it.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
     for (const std::string& name : io::list_directory(path_)) {

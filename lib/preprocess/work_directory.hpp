@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. It
-// outlives a run that was killed, and --resume continues with it; a run that ends removes it.
+// PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. A
+// killed run leaves it, and --resume continues with it. A run that ends removes it.
 //   lock                  created first, removed last: without it the directory is the user's
 //   run.json              description of the build (run_description.hpp)
 //   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
@@ -22,7 +22,7 @@ namespace lm::preprocess {
 
 class WorkDirectory {
   public:
-    // One output per key. Touches no file.
+    // There is one output per key. The constructor accesses no file.
     WorkDirectory(std::string output_prefix, std::vector<std::string> keys);
 
     const std::string& path() const { return path_; }
@@ -41,9 +41,9 @@ class WorkDirectory {
     // Error(usage) when another process has the lock, when the directory holds other files, or when
     // it holds unfinished work and neither `resume` nor `force` is set.
     Found claim(bool resume, bool force);
-    // Whether claim() found or left the directory empty.
+    // Returns whether claim() found no unfinished work or removed it.
     bool is_new() const { return is_new_; }
-    // Throws Error(usage) for an output that exists and may not be replaced.
+    // Throws Error(usage) for an output that exists and must not be replaced.
     void refuse_existing_outputs(bool force) const;
     bool outputs_exist() const;  // all of them
 
@@ -55,7 +55,7 @@ class WorkDirectory {
     void refuse_foreign_files() const;
     void make_lock(bool directory_is_new);
     void clear() const;
-    void remove_all() const;  // all but foreign files
+    void remove_all() const;  // removes all files except foreign ones
     void move(const std::string& from, const std::string& to, bool force) const;
 
     std::string output_prefix_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins parts to one indexed dataset. The sizes of all parts decide the place of every byte, so any
-// number of threads and processes can place their parts at the same time.
+// Joins parts into one indexed dataset. The sizes of the parts determine where each byte goes, so
+// several threads and processes can place parts at the same time.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace lm::data {
 
 class DatasetAssembly {
   public:
-    // `parts` in order; `bin` and `idx` are the paths of the (temporary) files to write.
+    // `parts` are in the order of the input. `bin` and `idx` are the paths of the (temporary) files
+    // to write.
     DatasetAssembly(std::vector<PartState> parts, TokenType type, std::string bin, std::string idx);
 
     i64 n_parts() const { return static_cast<i64>(parts_.size()); }
@@ -22,13 +23,13 @@ class DatasetAssembly {
     i64 idx_bytes() const;
 
     // Copies part `i`, whose files begin with `stem`, to its place and makes it durable. Without
-    // `with_bin` writes the .idx only: the .bin of a single part is renamed by the caller.
+    // `with_bin` it writes only the .idx; the caller renames the .bin of a single part instead.
     void place(i64 i, const std::string& stem, bool with_bin);
 
-    // After all parts are placed: the digests of the blocks of both files, numbered [0,
-    // n_blocks()), those of the .bin first. A single part has its digest already, so its .bin has
-    // no blocks. fill_in() combines the digests of all blocks, in order, and sets counts, sizes and
-    // digests.
+    // After all parts are placed, block_digest() computes the digest of each block of both files.
+    // Blocks are numbered [0, n_blocks()); the blocks of the .bin come first. The .bin of a single
+    // part has no blocks, because the part's digest is known. fill_in() takes the digests of all
+    // blocks, in order, and sets counts, sizes and digests of `facts`.
     i64 n_blocks() const;
     std::string block_digest(i64 block) const;
     void fill_in(DatasetMetadata& facts, const std::vector<std::string>& block_digests) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects with a few reads, whatever the size, that a dataset was replaced: by file sizes, a few
-// pages of both files and the digest in the metadata file. A resumed training compares identities;
-// verify_dataset() checks everything.
+// Detects with a few reads that a dataset was replaced. An identity has the file sizes, a digest of
+// a few pages of both files, and the digest in the metadata file. A resumed run compares
+// identities; verify_dataset() checks everything.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace lm::data {
 struct DatasetIdentity {
     i64 bin_bytes = 0;
     i64 idx_bytes = 0;
-    std::string samples;  // digest of pages spread over both files, with the first and last bytes
-    std::string digest;   // digest of the .bin in the metadata file; empty without one
+    std::string samples;  // digest of pages spread over both files, the first and the last included
+    std::string digest;   // digest of the .bin in the metadata file; empty without this file
 };
 
-// Reads PREFIX.bin, .idx and .json. Throws Error(failure) when one cannot be read.
+// Reads PREFIX.bin, .idx and .json. Throws Error(failure) when one of them cannot be read.
 DatasetIdentity identity_of(const std::string& prefix);
 
-// A digest that one of the two lacks is not compared.
+// Returns whether both are equal. Ignores `digest` when it is empty in one of them.
 bool same_dataset(const DatasetIdentity& a, const DatasetIdentity& b);
 
 }  // namespace lm::data

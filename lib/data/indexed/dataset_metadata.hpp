@@ -54,8 +54,8 @@ struct DatasetMetadata {
 
 // Reads PREFIX.json; nullopt when it does not exist. Throws Error(failure) when it is corrupt.
 std::optional<DatasetMetadata> read_metadata(const std::string& prefix);
-// The same, and checks counts, dtype and file sizes against the opened dataset. verify_dataset()
-// checks the checksums.
+// Also checks counts, dtype and file sizes against the opened dataset. verify_dataset() checks the
+// checksums.
 std::optional<DatasetMetadata> read_metadata(const IndexedDataset& dataset);
 
 }  // namespace lm::data

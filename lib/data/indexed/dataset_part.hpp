@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of an indexed dataset: the tokens, lengths and documents of one stretch of the input, in
-// growing files that a later process can continue after a kill. DatasetAssembly joins the parts.
+// A part of an indexed dataset: the tokens, lengths and documents of one part of the input. Its
+// files grow; when the process is killed, a later one can continue them. DatasetAssembly joins the
+// parts.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,8 @@ namespace lm::data {
 struct PartState {
     i64 bytes = 0, sequences = 0, documents = 0;
     i64 largest_id = -1;
-    // Whether some document has not exactly one sequence: then STEM.documents has the number for
-    // each.
+    // True when some document has no sequence or several: STEM.documents then holds the number of
+    // sequences of every document.
     bool counted = false;
     std::string bin_digest, lengths_digest, documents_digest;
 
@@ -36,11 +37,12 @@ class DigestedFile {
     explicit DigestedFile(const std::string& path, io::ReadAgain read_again = io::ReadAgain::yes);
 
     using SizeAndDigest = std::pair<i64, std::string>;
-    // Reads the file and returns how many leading entries of `wanted`, with ascending sizes, it
-    // agrees with. Calls `check` often; it may throw.
+    // Reads the file. Returns how many leading entries of `wanted`, which have ascending sizes,
+    // agree with its content. Calls `check` often; `check` may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
-    // Truncates the file. Reads it again for the digest, unless count_matching() ended at `size`.
+    // Truncates the file to `size` bytes. Reads it again for the digest, unless the last entry that
+    // count_matching() agreed with has this size.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();
@@ -53,16 +55,16 @@ class DigestedFile {
 
 class DatasetPart {
   public:
-    // Opens or creates STEM.bin, STEM.lengths and STEM.documents. When they may have content,
-    // resume() must be called first. `read_again`: whether STEM.bin will be copied later.
+    // Opens or creates STEM.bin, STEM.lengths and STEM.documents. When the files may have content,
+    // call resume() before add(). `read_again`: whether STEM.bin will be copied later.
     DatasetPart(const std::string& stem, TokenType type,
                 io::ReadAgain read_again = io::ReadAgain::yes);
 
-    // Reads the files and returns how many leading entries of `states` (ascending) all of them
-    // agree with. Changes nothing. Calls `check` often; it may throw.
+    // Reads the files. Returns how many leading entries of `states`, in ascending order, agree with
+    // all files. Changes nothing. Calls `check` often; `check` may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
-    // Truncates the files to `state`, which must be one that count_intact() agreed with. A file
-    // that agreed with later states is read again.
+    // Truncates the files to `state`, one of the states that count_intact() found intact. Reads a
+    // file again when later states agreed with it as well.
     void resume(const PartState& state, const std::function<void()>& check);
 
     // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]
@@ -70,11 +72,11 @@ class DatasetPart {
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document, i64 largest);
 
-    // Appends tokens of a document whose length is not known yet; the next add() must have the rest
-    // of the document.
+    // Appends tokens of a document whose length is not known yet. The next add() must append the
+    // rest of the document.
     void add_tokens(std::span<const std::byte> tokens, i64 largest);
 
-    // Flushes the files and returns their state. Not to be called within a document.
+    // Flushes the files and returns their state. Must not be called between add_tokens() and add().
     PartState state();
     void sync();
 

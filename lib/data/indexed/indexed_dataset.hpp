@@ -18,7 +18,7 @@
 
 namespace lm::data {
 
-// The dtype byte of the .idx header. 6 and 7 (floating point) are refused.
+// The dtype byte of the .idx header. The codes 6 and 7 (floating point) are refused.
 enum class TokenType : u8 { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 
 i64 size_of(TokenType type);               // bytes per token
@@ -37,10 +37,9 @@ void require_dataset(const std::string& prefix);
 class IndexedDataset {
   public:
     // Opens PREFIX.bin and PREFIX.idx in O(1). Checks magic, version, dtype, the first and last
-    // entries, and that both files have the sizes which these imply. Every later access is bounds
-    // checked, so that a corrupt file causes an error, never a wild read; verify_dataset() checks
-    // all entries. Throws Error(usage) when a file does not exist, Error(failure) when it is
-    // corrupt.
+    // entries, and the sizes of both files against them. Every later access is bounds checked, so a
+    // corrupt file causes an error and never an invalid read. verify_dataset() checks all entries.
+    // Throws Error(usage) when a file does not exist, Error(failure) when it is corrupt.
     static IndexedDataset open(const std::string& prefix);
 
     const std::string& prefix() const { return prefix_; }
@@ -77,7 +76,7 @@ class IndexedDataset {
     void read(i64 begin, std::span<i64> out) const;
     // Returns tokens [begin, end) as bytes of the .bin; unaligned.
     std::span<const std::byte> raw(i64 begin, i64 end) const;
-    // Advises the kernel to read these tokens (madvise MADV_WILLNEED).
+    // Asks the kernel to read tokens [begin, end) in advance (madvise MADV_WILLNEED).
     void prefetch(i64 begin, i64 end) const;
 
   private:
@@ -101,10 +100,10 @@ struct IdxHeader {
     i64 n_document_entries;  // documents + 1
 };
 constexpr i64 idx_header_bytes = 34;
-// Entries of one kind that are held in memory while an index is written.
+// Number of entries of one array that are in memory at a time while an .idx is written.
 constexpr i64 idx_entries_at_once = i64{1} << 18;
 
-// The first bytes of an .idx.
+// Returns the header as the first bytes of an .idx.
 std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header);
 // Parses and checks the header, and the size of the .idx against it. Throws Error(failure) naming
 // `path`.

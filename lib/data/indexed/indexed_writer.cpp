@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
     return std::as_bytes(std::span(values));
 }
 
-// Calls use(values) for each block of the [n] i32 at `offset` of `file`.
+// Calls use(values) for each block of the [n] i32 values at `offset` of `file`.
 template <typename Use>
 void for_each_block(io::AtomicFile& file, i64 offset, i64 n, Use use) {
     std::vector<i32> values;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes an indexed dataset in constant memory: lengths go to the unfinished .idx and are read back
-// at the end. P.bin is published first, then the metadata file, P.idx last: where an .idx exists,
+// at the end. P.bin is published first, then the metadata file, then P.idx: when an .idx exists,
 // the dataset is complete.
 #pragma once
 
@@ -17,21 +17,22 @@
 
 namespace lm::data {
 
-// Removes PREFIX.idx durably, if it exists. To be called before a dataset is replaced, so that no
-// reader ever combines new tokens with an old index.
+// Removes PREFIX.idx durably, if it exists. Call this before replacing a dataset, so that no reader
+// combines new tokens with an old index.
 void withdraw(const std::string& prefix);
 
 class IndexedWriter {
   public:
-    // Creates temporary files next to P.bin, P.idx and P.json; throws Error(usage) when one of the
-    // three exists and `overwrite` is no. The destructor removes them unless commit() was called.
+    // Creates temporary files next to P.bin, P.idx and P.json. Throws Error(usage) when one of the
+    // three exists and `overwrite` is no. The destructor removes the temporary files unless
+    // commit() was called.
     IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite);
 
-    // Appends sequences that are one document each: `lengths` in tokens, `tokens` their ids back to
-    // back, little endian. Throws Error(failure) when a write fails.
+    // Appends documents of one sequence each. `lengths` are in tokens; `tokens` are the ids of all
+    // sequences, back to back and little endian. Throws Error(failure) when a write fails.
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths);
-    // The same for documents of any number of sequences; 0 is a document without tokens, which is
-    // an entry of the document index only (Megatron-LM since 23.06).
+    // Appends documents of any number of sequences. A document of 0 sequences has no tokens, only
+    // an entry in the document index (Megatron-LM since 23.06).
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document);
 
@@ -43,7 +44,8 @@ class IndexedWriter {
     // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
     // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // The same without a metadata file, for tokens of an unknown tokenizer; removes an old one.
+    // Like commit(), but writes no metadata file, because the tokenizer is unknown, and removes an
+    // old one.
     void commit_without_metadata();
 
   private:
@@ -58,7 +60,8 @@ class IndexedWriter {
     TokenType type_;
     io::Overwrite overwrite_;
     io::AtomicFile bin_, metadata_, idx_;
-    // [documents] i32 sequences per document; created when a document has not exactly one.
+    // [documents] i32 sequences per document. Created at the first document that has no sequence or
+    // several.
     std::optional<io::AtomicFile> spool_;
     BlockDigester bin_digest_;
     i64 n_sequences_ = 0, n_documents_ = 0, n_bytes_ = 0;

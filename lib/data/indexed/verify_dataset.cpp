@@ -70,11 +70,12 @@ class Verifier {
         result_.had_metadata = metadata_.has_value();
     }
 
-    // Each sequence must begin where the previous one ends; open() has checked the first and last.
+    // Checks that each sequence begins where the previous one ends. open() has checked the first
+    // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
-        // The end of the previous sequence, by its own pointer. When that pointer was not where the
-        // sequence before it ended, either of the two may be wrong: other_end is the end that the
-        // other reading implies. Both are unknown after a corrupt entry.
+        // `end` is the end of the previous sequence, computed from its pointer. When that pointer
+        // differed from the end of its own predecessor, either may be wrong: `other_end` is
+        // computed from the predecessor's end instead. Both are unknown after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
@@ -143,7 +144,8 @@ class Verifier {
         }
     }
 
-    // Empty where an entry is wrong: that fault has been added already.
+    // Returns the document's range of tokens. The range is empty when an entry is wrong; that fault
+    // has been added already.
     std::pair<i64, i64> tokens_of(const IndexedDataset& dataset, i64 document) const {
         try {
             const i64 first = dataset.document(document);

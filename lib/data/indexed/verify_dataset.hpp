@@ -13,9 +13,10 @@
 namespace lm::data {
 
 struct VerifyRules {
-    std::optional<i64> vocab_size;  // default: that of the metadata file, else ids are not checked
-    std::optional<i64> eod_id;      // every document must end with it
-    i64 most_faults = 20;           // stops after this many
+    std::optional<i64>
+        vocab_size;             // default: the metadata file's; without both, ids are not checked
+    std::optional<i64> eod_id;  // the id that ends every document
+    i64 most_faults = 20;       // stops after this number of faults
 };
 
 struct VerifyResult {
@@ -25,8 +26,8 @@ struct VerifyResult {
     bool had_metadata = false;
 };
 
-// Throws Error only when a file cannot be read. Calls `progress` with the bytes of the .bin that
-// have been checked.
+// Checks the dataset. Throws Error only when a file cannot be read. Calls `progress` with the
+// number of bytes of the .bin checked so far.
 VerifyResult verify_dataset(const std::string& prefix, const VerifyRules& rules,
                             const std::function<void(i64)>& progress = nullptr);
 

@@ -67,8 +67,8 @@ class Reader {
         ++at_;
     }
 
-    // Calls value(key) at the value of each member of the object; key is null when it has a lone
-    // surrogate, so that it equals no wanted key.
+    // Calls value(key) at the value of each member of the object. `key` is null when it has a lone
+    // surrogate, so it equals no wanted key.
     template <typename Value>
     void members(Value value) {
         ++at_;
@@ -172,7 +172,7 @@ class Reader {
         }
     }
 
-    // Bytes from here to the closing quote, escapes included.
+    // Returns the number of bytes before the closing quote, escapes included.
     size_t source_length() const {
         size_t end = at_;
         while (end < line_.size() && line_[end] != '"') end += line_[end] == '\\' ? 2 : 1;
@@ -182,7 +182,7 @@ class Reader {
     std::string string() {
         std::string out;
         ++at_;
-        out.reserve(source_length());  // growing would need a long text twice
+        out.reserve(source_length());  // growing would hold a long text twice
         for (;;) {
             const size_t begin = at_;
             while (!at_end() && line_[at_] != '"' && line_[at_] != '\\' &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
-// are accepted and the last of equal keys wins. Slow; line_parser.cpp calls it for the lines that
-// simdjson refuses. It is kept in addition to simdjson because simdjson reports neither the byte of
-// an error nor what is expected there, and refuses what json.loads accepts.
+// are accepted, and the last of equal keys wins. It is slow, so line_parser.cpp calls it only for
+// lines that simdjson refuses. simdjson alone is not enough: it does not report at which byte an
+// error is and what is expected there, and it refuses lines that json.loads accepts.
 #pragma once
 
 #include <span>
@@ -15,9 +15,10 @@
 namespace lm::data {
 
 struct LineError {
-    // Decides the remedy that the message names. line: the line is not JSON; character: replacing
-    // one character repairs it; key: the text is under another key; encoding: the whole input is
-    // not UTF-8; length: the text is too long, found when some of its ids had been written.
+    // Selects the remedy in the message. line: the line is not JSON; character: replacing one
+    // character repairs the line; key: the text is under another key; encoding: the whole input is
+    // not UTF-8; length: the text is too long, which is found after some of its ids have been
+    // written.
     enum class Fault { line, character, key, encoding, length };
 
     bool is_skippable() const { return fault != Fault::length; }
@@ -30,11 +31,11 @@ struct LineError {
 struct JsonValue {
     enum class Kind { missing, string, strings, other } kind = Kind::missing;
     std::string text;                    // string
-    std::vector<std::string> sentences;  // strings: an array of nothing but strings
+    std::vector<std::string> sentences;  // strings: an array of strings only
     i64 byte = 0;                        // position of the value's first byte, from 1
     const char* what = "";               // other: "a number", "null"...
     i64 n_lone = 0;                      // lone surrogates, each replaced by U+FFFD
-    i64 first_lone = 0;                  // byte of the first
+    i64 first_lone = 0;                  // byte of the first one, from 1
 };
 
 enum class LoneSurrogates { refuse, replace };

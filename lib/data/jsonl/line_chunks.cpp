@@ -19,8 +19,8 @@ namespace {
 
 // More than the longest text (2 GiB) needs with its escapes.
 constexpr size_t longest_line = size_t{4} << 30;
-// A long line's buffer grows by a quarter within these bounds: each growth is filled by a read, so
-// a large one reads far beyond the end of the line.
+// The buffer of a long line grows by a quarter, within these bounds. A read fills the whole buffer,
+// so after a larger growth it would read far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
 constexpr size_t most_growth = size_t{16} << 20;
 constexpr int blocks_before_note = 64;  // blocks of 1 MiB; gzip decodes them in 0.3 s
@@ -140,7 +140,7 @@ bool ChunkReader::open_next() {
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0 || (resumed && file.divisible);
     offset_ = resumed ? start_.offset : piece.begin;
-    std::unique_ptr<io::InputStream> stream;  // not yet stream_: fail() must not read from it
+    std::unique_ptr<io::InputStream> stream;  // stream_ is set later: fail() must not read from it
     if (cut) {
         // A line begins at offset_ when the byte before it is a line end.
         const bool look_back = !resumed && piece.begin > 0;
@@ -179,7 +179,7 @@ void ChunkReader::skip(io::InputStream& stream, i64 n) const {
     }
 }
 
-// Skips the rest of a line that began before the piece: it belongs to the previous share.
+// Skips the rest of a line that began before the piece, since it belongs to the previous share.
 void ChunkReader::skip_partial_line(io::InputStream& stream) {
     std::string block(size_t{1} << 16, '\0');
     --offset_;
@@ -243,7 +243,8 @@ void ChunkReader::fill(LineChunk& chunk) {
     chunk.size_ = whole;
 }
 
-// Removes the lines that begin at or after the end of the piece: they belong to the next share.
+// Removes the lines that begin at or after the end of the piece, since they belong to the next
+// share.
 void ChunkReader::cut_at_end(LineChunk& chunk) {
     const i64 end = pieces_[static_cast<size_t>(next_piece_) - 1].end;
     if (end < 0 || offset_ + static_cast<i64>(chunk.size_) < end) return;
@@ -269,7 +270,8 @@ bool ChunkReader::next(LineChunk& chunk) {
     }
 }
 
-// Whether a checksum has confirmed all data before `place`.
+// Returns whether a checksum has confirmed all data before `place`. True as well when the stream
+// has ended there.
 bool ChunkReader::is_verified(ReadPosition place) const {
     const bool open = stream_ && place.offset >= 0 && place.piece == next_piece_ - 1;
     return !open || stream_begin_ + stream_->verified_bytes() >= place.offset;

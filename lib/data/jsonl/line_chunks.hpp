@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads inputs in chunks of whole lines, and divides inputs into shares for several processes.
-// Documents keep the order of the inputs; a line belongs to the share that has its first byte.
+// Lines keep the order of the inputs. A line belongs to the share that has its first byte.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace lm::data {
 // A whole input, or the lines of a plain file that begin in bytes [begin, end).
 struct InputPiece {
     int file = 0;   // index into the inputs
-    i64 begin = 0;  // byte; not 0 for plain files only
+    i64 begin = 0;  // byte; 0 except for plain files
     i64 end = -1;   // byte; -1: the end of the input
 };
 
@@ -34,13 +34,13 @@ struct InputFile {
     i64 window = 0;          // bytes that the decoder of a regular file keeps (io::window_of)
 };
 
-// Looks up size, time and compression of `inputs`, as io::expand_inputs returned them. Throws
-// Error(failure).
+// Returns size, modification time and compression of each of `inputs`, which io::expand_inputs
+// returned. Throws Error(failure).
 std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs);
 
 // Returns share `index` of `count` equal shares of the inputs' bytes on disk, in order. Plain files
 // are divided at any byte; a compressed file belongs whole to the share that has its first byte.
-// Together the shares are the inputs; a share may be empty. All sizes must be known.
+// Each byte belongs to one share; a share may be empty. All sizes must be known.
 std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count);
 
 // A position between two lines of a list of pieces.
@@ -79,7 +79,7 @@ class LineChunk {
     size_t usual_ = 0;  // release() keeps up to this capacity
 };
 
-// A line that cannot be used and that ends the run.
+// An unusable line that ends the run.
 class BadLineError : public Error {
   public:
     // `where` is "FILE:LINE:BYTE"; the line is in `chunk`.
@@ -93,33 +93,34 @@ class BadLineError : public Error {
 
 class ChunkReader {
   public:
-    // Reads all inputs. Chunks have about `chunk_bytes`, more only when a line is longer.
+    // Reads all inputs. Chunks have about `chunk_bytes` bytes, or more when one line is longer.
     ChunkReader(std::vector<InputFile> inputs, i64 chunk_bytes);
-    // Reads `pieces` of the inputs, in order, from `start` on, with `threads` for decompression.
+    // Reads `pieces` of the inputs in order, from position `start`. Decompresses with `threads`
+    // threads.
     ChunkReader(std::vector<InputFile> inputs, std::vector<InputPiece> pieces, i64 chunk_bytes,
                 ReadPosition start, int threads);
 
-    // Reads the next chunk and returns true; false after the last one. Reuses the chunk's memory.
-    // Throws Error(failure), also when a regular file has changed since the inputs were examined.
+    // Reads the next chunk and returns true; returns false after the last one. Reuses the chunk's
+    // memory. Throws Error(failure), also when a regular file has changed since examine_inputs().
     bool next(LineChunk& chunk);
 
-    // Throws `bad_line`, or the Error(failure) of the corrupt compressed data that caused it.
-    // Corrupt data shows as bad lines long before its checksum is reached, so this reads on in the
-    // open stream until a checksum has confirmed the line's chunk. Calls `check` often; it may
+    // Throws `bad_line`, or Error(failure) when corrupt compressed data has caused it. Corrupt data
+    // causes bad lines long before its checksum is reached, so this continues to read the open
+    // stream until a checksum has confirmed the line's chunk. Calls `check` often; `check` may
     // throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
-    // `allow` is called before memory is allocated that only a long line needs, with the number of
-    // bytes; it may throw.
+    // Sets a function that is called with a number of bytes before that memory is allocated for a
+    // long line. `allow` may throw.
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
     // Limits the bytes that are decompressed in parallel (io::open_stream).
     void limit_decoding(i64 memory) { decoding_memory_ = memory; }
-    // From any thread: makes a next() that waits for a pipe, or skips to its first line, throw
-    // io::Interrupted.
+    // Makes next() throw io::Interrupted while it waits for a pipe or skips to its first line. Any
+    // thread may call this.
     void interrupt();
 
     const std::vector<InputFile>& inputs() const { return inputs_; }
-    // Bytes of the files on disk that have been read, for progress.
+    // Returns how many bytes on disk have been read, for progress.
     i64 compressed_bytes_read() const;
 
   private:
@@ -127,7 +128,7 @@ class ChunkReader {
     bool is_verified(ReadPosition place) const;
     bool open_next();
     void close();
-    const InputFile& input() const;  // the one that is being read
+    const InputFile& input() const;  // the input that is being read
     void skip(io::InputStream& stream, i64 n) const;
     void skip_partial_line(io::InputStream& stream);
     void fill(LineChunk& chunk);
@@ -150,13 +151,13 @@ class ChunkReader {
     i64 offset_ = 0;         // byte of the input where the next chunk begins
     std::string rest_;       // bytes that have been read after the last whole line
     i64 finished_bytes_ = 0;
-    std::exception_ptr failure_;  // what next() threw
+    std::exception_ptr failure_;  // exception that next() threw
 };
 
 // Returns the next line of `text` without its line end, and removes it from `text`.
 std::string_view next_line(std::string_view& text);
 
-// Whether the line has nothing but spaces, tabs and carriage returns: such lines are ignored.
+// Returns whether the line has only spaces, tabs and carriage returns. Such lines are ignored.
 bool is_blank(std::string_view line);
 
 }  // namespace lm::data

@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t keep_bytes = size_t{32} << 20;  // a larger parser is replaced after use
 
-// Returns "UTF-16" or "UTF-32" for a line in one of these encodings, else nullptr: by the byte
-// order mark, or by the zero bytes that ASCII has in them (every second one, three of four).
+// Returns "UTF-16" or "UTF-32" for a line in one of these encodings, else nullptr. Recognizes them
+// by the byte order mark, or by the zero bytes of an ASCII character: one of two in UTF-16, three
+// of four in UTF-32.
 const char* wide_encoding(std::string_view line) {
     const auto is_zero = [&](size_t i) { return i < line.size() && line[i] == '\0'; };
     if (line.starts_with("\xFF\xFE"))
@@ -54,8 +55,8 @@ struct LineParser::State {
     void adopt(size_t k);
 };
 
-// Returns false for every line that parse_slow() must decide: simdjson refuses it, a key occurs
-// twice or is missing, or a value is not a string.
+// Returns false for a line that parse_slow() must read: simdjson refuses it, a key is missing or
+// occurs twice, or a value is not a string.
 bool LineParser::State::parse_fast(std::string_view line) {
     simdjson::dom::object object;
     if (parser.parse(line.data(), line.size(), false).get_object().get(object) !=

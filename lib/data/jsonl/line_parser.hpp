@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses one JSON line and returns the strings under the wanted keys. One parser per thread.
-// Lines that simdjson refuses, or reads differently from Python, go to json_line.hpp.
+// Parses one JSON line and returns the strings under the given keys. Use one parser per thread.
+// json_line.hpp parses the lines that simdjson refuses or reads differently from Python.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct LineValue {
     std::vector<std::string_view> sentences;
 };
 
-// What to do with invalid UTF-8 and lone surrogates: throw LineError, or put U+FFFD there.
+// Handling of invalid UTF-8 and lone surrogates: throw LineError, or replace them by U+FFFD.
 enum class BadBytes { refuse, replace };
 
 class LineParser {
@@ -32,16 +32,16 @@ class LineParser {
     ~LineParser();
     LineParser(LineParser&&) noexcept;
 
-    // Returns the values of the keys, in the order of the keys; valid until the next call. `line`
-    // must be followed by LineChunk::padding readable bytes. Throws LineError, also for a text
-    // longer than max_text_bytes.
+    // Returns the values in the order of the keys. They are valid until the next call. `line` must
+    // be followed by LineChunk::padding readable bytes. Throws LineError, also for a text longer
+    // than max_text_bytes.
     std::span<const LineValue> parse(std::string_view line);
 
-    // The faster way for the most common line (plain_line.hpp): when `rest` begins with an object
-    // of one string under the only key, returns the text, as parse() would, and removes the line
-    // from `rest`. Else returns nullopt: then parse() must read the line.
+    // Parses the most common line faster (plain_line.hpp). When `rest` begins with an object that
+    // has only one member, a string under the only key, returns the same text as parse() and
+    // removes the line from `rest`. Otherwise returns nullopt, and parse() must read the line.
     std::optional<std::string_view> parse_plain(std::string_view& rest);
-    bool replaced() const;  // whether U+FFFD was put into the last line
+    bool replaced() const;  // whether the last line had bytes replaced by U+FFFD
     void release();         // frees memory that only long lines need, and the returned values
 
   private:

@@ -12,7 +12,7 @@
 namespace lm::data {
 namespace {
 
-constexpr size_t longest_copy = size_t{16} << 20;  // bytes of a chunk; above: in place
+constexpr size_t longest_copy = size_t{16} << 20;  // longer texts are decoded in place
 constexpr size_t longest_key = 32;                 // shorter than the padding after a chunk
 
 const char* skip_spaces(const char* p) {
@@ -20,8 +20,8 @@ const char* skip_spaces(const char* p) {
     return p;
 }
 
-// Returns the start of the next line when `}` and the line end follow the closing quote at `p`,
-// else nullptr.
+// Returns the start of the next line if `}` and the line end follow the closing quote at `p`, else
+// nullptr.
 const char* skip_line_end(const char* p, const char* end) {
     p = skip_spaces(p + 1);
     if (*p != '}') return nullptr;
@@ -82,7 +82,7 @@ std::optional<std::string_view> PlainLineReader::parse(std::string_view& rest) {
     if (next == nullptr || !simdjson::validate_utf8(source, static_cast<size_t>(quote - source)))
         return std::nullopt;
     rest.remove_prefix(static_cast<size_t>(next - rest.data()));
-    // The memory is a LineChunk's, and the line is not read again.
+    // The memory belongs to a LineChunk, which is not const, and the line is not read again.
     return std::string_view(source, unescape_in_place(const_cast<char*>(source), quote));
 }
 

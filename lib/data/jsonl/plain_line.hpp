@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reader of the most common line, {"text": "..."} with no other member. Every other line is left
-// to simdjson. It has two reasons:
+// A reader of the most common line, {"text": "..."} with no other member. simdjson reads all other
+// lines. The reader has two purposes:
 // - With AVX-512 VBMI2 it finds the end of the line and decodes the common escapes in one pass,
 //   which makes lm-preprocess 5 % faster (bench/preprocess.md, "JSON").
 // - On every processor it decodes the text of a line above 16 MiB in place (unescape_in_place.hpp).
@@ -17,14 +17,16 @@ namespace lm::data {
 
 class PlainLineReader {
   public:
-    // Whether the processor can run the one-pass decoder; else only long lines are read here.
+    // Returns whether the processor can run the one-pass decoder. If not, parse() reads only long
+    // lines.
     static bool has_one_pass();
 
     explicit PlainLineReader(const std::string& key);
 
-    // When `rest` begins with such a line: removes the line with its end from `rest` and returns
-    // the text, valid until the next call. Else returns nullopt and changes nothing. `rest` must
-    // be part of a LineChunk: LineChunk::padding zero bytes follow it, and it may be overwritten.
+    // When `rest` begins with such a line, removes the line and its end from `rest` and returns the
+    // text, which is valid until the next call. Otherwise returns nullopt and changes nothing.
+    // `rest` must be the end of a LineChunk's text, which LineChunk::padding zero bytes follow;
+    // parse() may overwrite it.
     std::optional<std::string_view> parse(std::string_view& rest);
 
   private:
@@ -34,7 +36,7 @@ class PlainLineReader {
     };
     std::optional<Decoded> decode_one_pass(const char* source, size_t most);
 
-    std::string opening_;  // the key in quotes; empty when the key itself would need escapes
+    std::string opening_;  // the key in quotes; empty when the key needs escapes
     std::unique_ptr<char[]> buffer_;
     size_t capacity_ = 0;  // without the room that unescape_avx512() overwrites
     bool one_pass_;

@@ -16,7 +16,7 @@ namespace {
 
 struct EscapeTables {
     std::array<char, 256> simple{};  // the character of \x; 0 for \u and unknown escapes
-    std::array<u8, 256> hex{};       // 0xFF: no hexadecimal digit
+    std::array<u8, 256> hex{};       // 0xFF: not a hexadecimal digit
     constexpr EscapeTables() {
         simple['"'] = '"', simple['\\'] = '\\', simple['/'] = '/', simple['b'] = '\b';
         simple['f'] = '\f', simple['n'] = '\n', simple['r'] = '\r', simple['t'] = '\t';
@@ -59,8 +59,8 @@ char* put_utf8(char* out, u32 cp) {
     return out;
 }
 
-// Decodes the escape at `p` to `out` and returns its end; nullptr when it is wrong or half of a
-// surrogate pair. An escape is longer than its text, so `out` may be `p`.
+// Decodes the escape at `p` to `out` and returns the end of the escape; nullptr when it is invalid
+// or half of a surrogate pair. An escape is longer than its text, so `out` may be `p`.
 const char* decode_escape(const char* p, char*& out) {
     if (const char c = tables.simple[at(p, 1)]; c != 0) {
         *out++ = c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes the escapes of a very long JSON string where it lies, so that a document needs its own
-// size of memory and no copy: the bound that lm-preprocess(1) states. simdjson always copies.
+// Decodes the escapes of a very long JSON string in place, without a second copy of the document.
+// lm-preprocess(1) states this memory bound. simdjson always copies.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace lm::data {
 
 // Returns the closing quote of the string at `p`; nullptr when the string has a control character
-// or a wrong escape. Reads up to 16 bytes beyond it.
+// or an invalid escape. Reads up to 16 bytes beyond the place where it stops.
 const char* find_string_end(const char* p);
 
 // Decodes the string [begin, end), which find_string_end() has checked, and returns its new length.

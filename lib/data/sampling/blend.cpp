@@ -56,8 +56,8 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     }
 }
 
-// Each dataset gets the integer part of its share of all samples up to the block's end; the rest of
-// the block goes to the datasets whose next sample is due first.
+// Each dataset gets the integer part of its share of all samples up to the end of the block. The
+// remaining samples go to the datasets whose next sample is due first.
 void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
     const i64 end = (block + 1) * blend_block;
     i64 left = end;
@@ -72,9 +72,10 @@ void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
         left -= counts[d];
     }
     LM_CHECK(left >= 0 && left <= static_cast<i64>(may_have_one_more.size()),
-             fmt::format("{} samples left for {} datasets", left, may_have_one_more.size()));
-    // Sample j of dataset d is due at n = j * total / share: compares j1 / share1 < j2 / share2,
-    // without rounding.
+             fmt::format("expected 0 to {} samples left for the datasets, got {}",
+                         may_have_one_more.size(), left));
+    // Sample j of dataset d is due at n = j * total / share. This compares j1 / share1 with j2 /
+    // share2 without rounding.
     const auto sooner = [&](size_t a, size_t b) {
         const Wide due_a = Wide{counts[a] + 1} * shares_[b];
         const Wide due_b = Wide{counts[b] + 1} * shares_[a];

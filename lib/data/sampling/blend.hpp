@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules that assign each sample of a weighted blend to a dataset and to a sample of that
-// dataset. Both work in blocks of 4096 samples whose only input is the counts before the block, so
+// The two rules that assign each sample of a weighted blend to a dataset and to a sample of that
+// dataset. Both work in blocks of 4096 samples. A block depends only on the counts before it, so
 // any block can be computed from stored counts.
 #pragma once
 
@@ -26,17 +26,17 @@ class BlendRule {
     BlendRule& operator=(const BlendRule&) = delete;
 
     virtual size_t n_datasets() const = 0;
-    // Advances `counts`, [n_datasets] samples of each dataset before block `block`, by the first
-    // `n_samples` (at most blend_block) of the block. Writes the samples to `entries`,
-    // [n_samples], unless it is empty.
+    // Adds the first `n_samples` samples (at most blend_block) of block `block` to `counts`:
+    // [n_datasets] samples of each dataset before the block. Writes these samples to `entries`,
+    // [n_samples], unless `entries` is empty.
     virtual void advance(i64 block, i64 n_samples, std::span<i64> counts,
                          std::span<BlendEntry> entries) const = 0;
 };
 
-// The stateless rule: at the end of every block each dataset has its share of all samples, rounded
-// up or down; a remaining sample goes to the dataset whose next sample is due first (Tijdeman, "The
-// chairman assignment problem", 1980: such counts always exist). Within a block the order is a
-// keyed permutation.
+// The stateless rule. At the end of every block each dataset has its share of all samples, rounded
+// up or down. A remaining sample goes to the dataset whose next sample is due first (Tijdeman, "The
+// chairman assignment problem", 1980, proves that such counts always exist). Within a block the
+// order is a keyed permutation.
 class ProportionalBlend final : public BlendRule {
   public:
     // The weights must be positive; their sum may be any number.
@@ -53,8 +53,9 @@ class ProportionalBlend final : public BlendRule {
     u64 key_;
 };
 
-// Megatron's rule (helpers.cpp, build_blending_indices), bit-identical in double precision: each
-// sample comes from the dataset with the largest deficit against its weight, the first of equals.
+// Megatron's rule (helpers.cpp, build_blending_indices), bit-identical in double precision. Each
+// sample comes from the dataset with the largest deficit against its weight; among equal deficits,
+// from the first dataset.
 class GreedyBlend final : public BlendRule {
   public:
     explicit GreedyBlend(std::vector<double> normalized_weights)
@@ -67,7 +68,7 @@ class GreedyBlend final : public BlendRule {
     std::vector<double> weights_;
 };
 
-// Returns w / sum(w), with the bits of numpy (pairwise summation).
+// Returns w / sum(w), bit-identical to numpy (pairwise summation).
 std::vector<double> normalized_like_numpy(std::span<const double> weights);
 
 }  // namespace lm::data

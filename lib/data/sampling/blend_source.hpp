@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weighted blend of sources: sample -> block -> (dataset, its sample). Stores the counts before
-// every 256th block and the entries of one block; the rest is computed on demand.
+// A weighted blend of sources. Maps a sample of the blend to a dataset and a sample of that dataset
+// (blend.hpp). Stores the counts before every 256th block and the entries of one block, and
+// computes the others on demand.
 #pragma once
 
 #include <mutex>
@@ -12,7 +13,7 @@ namespace lm::data {
 
 class BlendSource final : public SampleSource {
   public:
-    // All sources must have the same seq_length. `size`: number of samples of the blend.
+    // All sources must have the same seq_length. `size` is the number of samples of the blend.
     BlendSource(std::vector<std::unique_ptr<SampleSource>> sources, std::unique_ptr<BlendRule> rule,
                 i64 size);
 
@@ -22,7 +23,7 @@ class BlendSource final : public SampleSource {
     std::vector<DatasetUse> use(i64 n_samples) const override;
 
     BlendEntry entry(i64 sample) const;
-    // Returns the samples of each dataset among the first n_samples, [sources].
+    // Returns how many of the first n_samples samples come from each dataset, [sources].
     std::vector<i64> counts(i64 n_samples) const;
 
   private:
@@ -34,7 +35,7 @@ class BlendSource final : public SampleSource {
 
     mutable std::mutex mutex_;
     mutable std::vector<std::vector<i64>> checkpoints_;  // [k][sources] counts before block 256 k
-    mutable i64 counted_block_ = 0;                      // counted_ has the counts before it
+    mutable i64 counted_block_ = 0;  // counted_ has the counts before this block
     mutable std::vector<i64> counted_;
     mutable i64 listed_block_ = -1;
     mutable std::vector<BlendEntry> listed_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the options that name datasets: a blend (--data-path P, or W P W P ...), and the weighted
-// groups of BigScience's scripts, "NAME: W A:B PREFIX, W A:B PREFIX", each a set of its own. Opens
-// no dataset.
+// groups of BigScience's scripts, "NAME: W A:B PREFIX, W A:B PREFIX". Each group is a separate set.
+// Opens no dataset.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ struct Fraction {
     double end = 1;
 };
 
-// Rounds both ends half to even, as BigScience does for START:END.
+// Returns the documents in `fraction`. Rounds both ends half to even, as BigScience does for
+// START:END.
 SequenceRange documents_of(const Fraction& fraction, i64 n_documents);
 
 struct DataPath {
@@ -34,16 +35,16 @@ struct PathGroup {
     bool weighted = false;
 };
 
-// Parses P [P ...] or W P [W P ...]. As in Megatron, an even number of words of which every other
-// one is a number has weights. Throws Error(usage) naming `option`.
+// Parses P [P ...] or W P [W P ...]. As in Megatron, the words have weights when their number is
+// even and the 1st, 3rd, 5th, ... are numbers. Throws Error(usage) naming `option`.
 PathGroup parse_blend(std::string_view option, const std::vector<std::string>& words);
 
 // Parses "NAME: W A:B PREFIX, W A:B PREFIX". Throws Error(usage) naming `option`.
 PathGroup parse_group(std::string_view option, std::string_view text);
 
-// Reads the groups of a --...-weighted-split-paths-path file: each between double quotes, or the
-// whole file when it has no quotes. Throws Error(failure) when it cannot be read, Error(usage) when
-// it is empty.
+// Reads the groups of a --...-weighted-split-paths-path file. Each group is between double quotes;
+// a file without quotes is one group. Throws Error(failure) when the file cannot be read,
+// Error(usage) when it is empty.
 std::vector<std::string> read_group_file(std::string_view option, const std::string& path);
 
 }  // namespace lm::data

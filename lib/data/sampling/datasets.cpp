@@ -41,7 +41,7 @@ void check_exclusive(const DataConfig& config) {
     }
 }
 
-// Returns the groups of a part: those of its own flags, else the blend that --split divides.
+// Returns the groups that the flags of the part name, else the blend that --split divides.
 std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flags) {
     std::vector<PathGroup> groups;
     if (!config.data_path.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes sample sources from the data flags of a command line: opens the datasets, splits them, and
-// checks vocabulary and sizes before anything large is allocated.
+// Creates sample sources from the data flags of a command line: opens the datasets, splits them,
+// and checks vocabulary and sizes before it allocates much memory.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ namespace lm::data {
 
 // stateless: the default, without an index. megatron: bit-identical to Megatron-LM (2023 and
 // later). megatron_deepspeed: bit-identical to BigScience's Megatron-DeepSpeed and Megatron-LM up
-// to 2.5. These two differ in split rounding, in when the last epoch is shuffled separately, and in
-// blends.
+// to 2.5. The two Megatron orders differ in the rounding of splits, in the threshold for shuffling
+// the last epoch separately, and in blends.
 enum class DataOrder { stateless, megatron, megatron_deepspeed };
 DataOrder parse_data_order(std::string_view text);  // "stateless", "megatron", "megatron-deepspeed"
 std::string_view name_of(DataOrder order);
@@ -28,22 +28,22 @@ struct DataConfig {
     std::vector<std::string> data_path;  // --data-path, divided by --split
     std::string split = "969,30,1";
     i64 seq_length = 0;
-    i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be below it
+    i64 vocab_size = 0;  // vocabulary of the model, without padding: an upper bound of all ids
     u64 seed = 1234;
-    // Samples that will be read; a part with 0 is not opened. train must be > 0. Megatron's orders
-    // depend on it: --train-samples, or iterations x global batch.
+    // Samples that will be read. A part with 0 samples is not opened; train_samples must be > 0. It
+    // is --train-samples, or iterations x global batch. Megatron's orders depend on these numbers.
     i64 train_samples = 0;
     i64 valid_samples = 0;  // for each validation set
     i64 test_samples = 0;
-    // Set when --split was not given: a test set smaller than one sample is then omitted.
+    // True when --split was not given: a test set smaller than one sample is then omitted.
     bool test_optional = false;
     DataOrder order = DataOrder::stateless;
     IndexCache index_cache;  // for Megatron's orders
     int n_threads = 1;       // to build the index of Megatron's orders
-    // Instead of data_path, without a split: --train-data-path, --valid-data-path...
+    // --train-data-path, --valid-data-path... They replace data_path and are not split.
     std::vector<std::string> train_path, valid_path, test_path;
-    // Or groups "NAME: W A:B PREFIX, ...": --train-weighted-split-paths (one), --valid-... (each a
-    // set of its own name).
+    // Groups "NAME: W A:B PREFIX, ..." of --train-weighted-split-paths (one group), --valid-... and
+    // --test-... (each group is a set with its own name). They replace data_path as well.
     std::vector<std::string> train_groups, valid_groups, test_groups;
 };
 
@@ -54,13 +54,13 @@ struct NamedSource {
 
 struct DataSets {
     std::unique_ptr<SampleSource> train;
-    std::vector<NamedSource> valid;  // empty: no data for it, or no samples needed
+    std::vector<NamedSource> valid;  // empty without data, or when it needs no samples
     std::vector<NamedSource> test;
 };
 
-// Opens all datasets. Throws Error(usage) for flags that contradict each other or the data (an
-// empty part, too few tokens, too few samples, a vocabulary above the model's), Error(failure) for
-// corrupt files.
+// Opens all datasets. Throws Error(usage) when the flags contradict each other or the data: an
+// empty part, too few tokens or samples, a vocabulary larger than the model's. Throws
+// Error(failure) for corrupt files.
 DataSets open_data(const DataConfig& config);
 
 // Returns every prefix that the flags name.
@@ -73,15 +73,15 @@ std::vector<DataPath> training_paths(const DataConfig& config);
 struct DataFacts {
     TokenizerFacts tokenizer;
     std::optional<i64> eod_id;
-    bool appended_eod = false;  // by all of them
+    bool appended_eod = false;  // true when all datasets have it
 };
-// Reads the metadata files of these datasets; nullopt when one has none. Throws Error(usage) when
-// two datasets were made by different tokenizers.
+// Reads the metadata files of these datasets. Returns nullopt when a dataset has no metadata file.
+// Throws Error(usage) when two datasets were encoded with different tokenizers.
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes);
 
 // Returns one line per dataset for the log: "train: P documents [0, 949) 1.2M tokens, weight
-// 0.6000, 1.50 epochs in 12000 samples, seen whole after 8000 samples of the set" (the last part
-// when there is more than one epoch).
+// 0.6000, 1.50 epochs in 12000 samples, seen whole after 8000 samples of the set". The line has its
+// last part only for more than one epoch.
 std::vector<std::string> describe_use(std::string_view name, const SampleSource& source,
                                       i64 n_samples);
 

@@ -110,7 +110,7 @@ struct Loader::State {
     BatchOptions options;
     i64 dp_size, dp_rank;
     bool threaded;
-    std::vector<Slot> slots;  // a ring: one is held by the caller, the others are filled ahead
+    std::vector<Slot> slots;  // a ring: the caller uses one slot, the thread fills the others ahead
 
     std::mutex mutex;
     std::condition_variable changed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches for the training step, filled ahead by one thread. The whole state of the loader is
-// one integer, the number of consumed samples of the run. The samples of an iteration have
-// consecutive numbers, so another micro-batch size, another data-parallel size or a resume gives
-// the same samples in the same iterations.
+// Returns the micro-batches of a training step, which one thread fills in advance. The whole state
+// of the loader is one integer: the number of samples that the run has consumed. The samples of an
+// iteration have consecutive numbers. Therefore an iteration has the same samples with another
+// micro-batch size, with another data-parallel size and after a resume.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,7 @@
 
 namespace lm::data {
 
-// Selects the fields of a batch besides tokens and targets. Documents are divided by their end
-// token.
+// Selects the fields of a batch besides tokens and targets. A document ends with eod_id.
 struct BatchOptions {
     i64 micro_batch = 1;
     std::optional<i64> eod_id;          // needed by the three flags below
@@ -32,7 +31,7 @@ struct Batch {
     i64 n_rows = 0;                    // B
     i64 seq_length = 0;                // T
     std::vector<i32> tokens;           // [B, T]
-    std::vector<i32> targets;          // [B, T] token t + 1 of each row
+    std::vector<i32> targets;          // [B, T] the token after each of `tokens`
     std::vector<i64> sample_ids;       // [B] global sample numbers
     std::vector<i32> positions;        // [B, T] with reset_position_ids
     std::vector<i32> document_starts;  // [B, T] with reset_attention_mask: first visible key
@@ -42,37 +41,39 @@ struct Batch {
     Batch(i64 seq_length, const BatchOptions& options);
 };
 
-// Fills `batch`, constructed with the same options, with samples [first_sample, first_sample + B).
-// Allocates one row of tokens on the first call of a thread, nothing later.
+// Fills `batch` with samples [first_sample, first_sample + B). `batch` must be constructed with the
+// same options. The first call in a thread allocates one row of tokens, later calls nothing.
 void fill_batch(const SampleSource& source, const BatchOptions& options, i64 first_sample,
                 Batch& batch);
 
-// Fills the three optional fields of one row, each [T] or empty, from its input tokens [T].
+// Fills the three optional fields of one row from its input tokens, [T]. Each field is [T] or
+// empty.
 void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> positions,
                     std::span<i32> document_starts, std::span<float> loss_mask);
 
-// Copies the first `seq_length` tokens of each row of `full` to `batch`, whose memory is reused:
-// the curriculum of Megatron-DeepSpeed. The last target of a row is the token that follows it.
+// Copies the first `seq_length` tokens of each row of `full` to `batch` and reuses its memory. The
+// curriculum of Megatron-DeepSpeed needs this. The last target of a row is the token that follows
+// in `full`.
 void truncate(const Batch& full, i64 seq_length, Batch& batch);
 
 class Loader {
   public:
     // Rank `dp_rank` of `dp_size` reads rows [dp_rank*B, (dp_rank+1)*B) of each chunk of dp_size*B
-    // samples. `source` must outlive the loader. A thread fills `n_ahead` batches in advance; 0: no
-    // thread.
+    // samples. `source` must outlive the loader. A thread fills `n_ahead` batches in advance; with
+    // 0 there is no thread.
     Loader(const SampleSource& source, const BatchOptions& options, i64 first_sample,
            i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 2);
     ~Loader();
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
 
-    // Returns this rank's next micro-batch, valid until the next call. Throws what the source
-    // threw, Error(usage) when the source has no samples left.
+    // Returns this rank's next micro-batch, valid until the next call. Throws the errors of the
+    // source, and Error(usage) when the source has no more samples.
     const Batch& next();
 
-    // Returns the samples that all ranks have consumed since the start of the run.
+    // Returns how many samples all ranks have consumed since the start of the run.
     i64 position() const;
-    // Continues with sample `sample`: after skipped batches, or a rollback.
+    // Continues with sample `sample`, for example after skipped batches or a rollback.
     void seek(i64 sample);
 
   private:

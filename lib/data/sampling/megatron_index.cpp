@@ -30,9 +30,10 @@ struct Arrays {
     std::vector<i64> order;
 };
 
-// Finds where each window begins. Adjacent windows share one token, so window k begins with token
-// k * seq_length of the stream of shuffled documents. build_sample_idx walks the stream and finds
-// the same, except that window 0 begins at the first document even if that is empty.
+// Computes where each window begins. Adjacent windows share one token, so window k begins with
+// token k * seq_length of the stream of shuffled documents. Megatron's build_sample_idx walks the
+// stream and finds the same places. Its window 0 begins at the first document even if that document
+// is empty; so does window 0 here.
 void cut_into_samples(const IndexedDataset& dataset, i64 seq_length, ThreadPool& pool,
                       Arrays& index) {
     constexpr i64 grain = 1 << 16;

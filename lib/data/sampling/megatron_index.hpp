@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The document, sample and shuffle index of Megatron's GPTDataset, bit-identical (gpt_dataset.py,
-// helpers.cpp build_sample_idx, numpy's RandomState): windows over shuffled documents, and their
-// shuffled order.
+// helpers.cpp build_sample_idx, numpy's RandomState): windows over shuffled documents, and a
+// shuffled order of these windows.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 class NumpyRandom {
   public:
     explicit NumpyRandom(u32 seed) : engine_(seed) {}
-    // numpy's random_interval: uniform in [0, max] by masked rejection.
+    // Returns a uniform integer in [0, max] by masked rejection, as numpy's random_interval does.
     u64 interval(u64 max);
-    // Fisher-Yates from the end, as numpy shuffles. Indices are drawn 64 ahead and prefetched: a
-    // large shuffle spends most of its time waiting for memory.
+    // Shuffles by Fisher-Yates from the end, as numpy does. Draws 64 indices ahead and prefetches
+    // their values, because a large shuffle spends most of its time waiting for memory.
     template <typename T>
     void shuffle(std::span<T> values) {
         std::array<u64, 64> places;
@@ -48,22 +48,24 @@ struct EpochPlan {
     i64 n_epochs = 1;
     bool separate_last = false;
     i64 samples_before_last = 0;  // when separate
-    i64 n_samples = 0;            // in all epochs; at least the number that was requested
+    i64 n_samples = 0;            // in all epochs; at least the requested number
 };
-// Requires n_tokens >= seq_length + 1. n_samples 0: one epoch.
+// Returns the epochs that `n_samples` samples need; 0 samples mean one epoch. Requires n_tokens >=
+// seq_length + 1.
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
 
 struct MegatronIndex {
     std::span<const i32> documents;  // sequence numbers, all epochs
     // Window k goes from token offset[k] of documents[position[k]] to token offset[k + 1] of
-    // documents[position[k + 1]], inclusive. Both have one entry per window and one more.
+    // documents[position[k + 1]], inclusive. `position` and `offset` have [windows + 1] entries.
     std::span<const i64> position;
     std::span<const i32> offset;
-    std::span<const i64> order;          // [samples] window of each sample: a shuffle
-    std::shared_ptr<const void> memory;  // owns what the spans refer to
+    std::span<const i64> order;          // [samples] window of each sample, shuffled
+    std::shared_ptr<const void> memory;  // owns the memory of the spans
 
-    // Builds the index; the same bits for any number of threads. The shuffles use one stream of
-    // random numbers, so one thread makes them while others divide the documents into windows.
+    // Builds the index. It has the same bits for any number of threads. The shuffles use one stream
+    // of random numbers, so one thread computes them while other threads divide the documents into
+    // windows.
     static MegatronIndex build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
                                u32 seed, int n_threads = 1);
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of one dataset in Megatron's order (--data-order megatron), for runs that must read
-// the samples of a Megatron-LM run. Needs an index (20 bytes per sample and 4 per document and
-// epoch), in memory or in a file that the processes of a node share. The order depends on the
-// number of samples, which must be known in advance.
+// The samples of one dataset in one of Megatron's orders (--data-order megatron), for a run that
+// must read the same samples as a Megatron-LM run. It needs an index: 20 bytes per sample, and 4
+// per document and epoch. The index is in memory, or in a file that the processes of a node share.
+// The order depends on the number of samples, which must be known in advance.
 #pragma once
 
 #include "data/sampling/index_cache.hpp"
@@ -12,8 +12,9 @@ namespace lm::data {
 
 class MegatronSource final : public SampleSource {
   public:
-    // `n_samples`: the number requested; 0: one epoch. Throws Error(usage) naming --seq-length when
-    // the range has fewer than seq_length + 1 tokens; `what` describes it: "the train split of P".
+    // `n_samples` is the requested number; 0: one epoch. Throws Error(usage) naming --seq-length
+    // when the range has fewer than seq_length + 1 tokens. `what` describes the range in this
+    // error: "the train split of P".
     MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
                    double last_epoch_threshold, const std::string& what,
                    const IndexCache& cache = {}, int n_threads = 1);

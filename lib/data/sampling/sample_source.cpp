@@ -29,7 +29,7 @@ DatasetUse dataset_use(const TokenRange& range, i64 n_tokens, i64 seq_length, i6
 
 void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, std::span<i32> out) {
     dataset.read(position, out);
-    u32 largest = 0;  // a negative id becomes a large one
+    u32 largest = 0;  // a negative id becomes a large number
     for (const i32 id : out) largest = std::max(largest, static_cast<u32>(id));
     if (static_cast<i64>(largest) < vocab_size) return;
     const auto bad = std::find_if(out.begin(), out.end(), [&](i32 id) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A source of training samples: sample number -> seq_length + 1 token ids. A pure function of data,
-// seed and sample number: any process may read any sample at any time, in any order and from
-// several threads. Ids are checked against the model's vocabulary.
+// A source of training samples of seq_length + 1 token ids each. A sample depends only on the data,
+// the seed and the sample number: any process may read any sample at any time, in any order and
+// from several threads. A source checks the ids against the model's vocabulary.
 #pragma once
 
 #include <limits>
@@ -30,9 +30,9 @@ struct TokenSpan {
 struct DatasetUse {
     std::string prefix;
     SequenceRange sequences;
-    i64 tokens = 0;         // in these sequences
+    i64 tokens = 0;         // tokens of `sequences`
     i64 epoch_samples = 0;  // samples of one epoch
-    i64 samples = 0;        // those of the n that come from this dataset
+    i64 samples = 0;        // how many of the n come from this dataset
     double weight = 0;      // samples / n
     double epochs = 0;      // samples / epoch_samples
 };
@@ -45,14 +45,14 @@ class SampleSource {
     SampleSource& operator=(const SampleSource&) = delete;
 
     i64 seq_length() const { return seq_length_; }
-    // Number of samples; `endless` for orders that continue with the next epoch.
+    // Returns the number of samples; `endless` when the order continues with a next epoch.
     virtual i64 size() const = 0;
     // Writes the ids of `sample`, which is in [0, size()), to `tokens`: [seq_length + 1]. Throws
-    // Error(failure) naming file and document when an id is outside the model's vocabulary or the
-    // index is corrupt.
+    // Error(failure) naming the file and the document when an id is outside the model's vocabulary,
+    // or when the index is corrupt.
     virtual void fill(i64 sample, std::span<i32> tokens) const = 0;
-    // Returns where the tokens of a sample come from, in order; the counts add up to
-    // seq_length + 1.
+    // Returns, in order, the parts of sequences that form a sample. The counts add up to seq_length
+    // + 1.
     virtual std::vector<TokenSpan> spans(i64 sample) const = 0;
     virtual std::vector<DatasetUse> use(i64 n_samples) const = 0;
 
@@ -70,8 +70,8 @@ struct TokenRange {
     i64 n_tokens() const { return dataset->position(sequences.end) - first_token(); }
 };
 
-// Throws Error(usage) naming --seq-length when n_tokens is below seq_length + 1; `what` describes
-// the range: "the train split of P".
+// Throws Error(usage) naming --seq-length when n_tokens is below seq_length + 1. `what` describes
+// the range in the message: "the train split of P".
 void check_tokens(i64 n_tokens, i64 seq_length, const std::string& what);
 
 // Returns the use of the range by n_samples samples.

@@ -36,13 +36,14 @@ std::vector<double> weights_of(const PathGroup& group) {
     return weights;
 }
 
-// The samples that each dataset of a Megatron blend is built for, and the size of the blend.
+// The number of samples of each dataset of a Megatron blend, and of the blend itself.
 struct MegatronSizes {
     std::vector<i64> per_dataset;
     i64 blend = 0;
 };
 
-// blended_megatron_dataset_builder.py: 0.5 % more than the share, rounded up twice.
+// Computes sizes as blended_megatron_dataset_builder.py: 0.5 % more than the share, rounded up
+// twice.
 MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {
@@ -53,7 +54,8 @@ MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     return sizes;
 }
 
-// dataset_utils.py: rounded up once; the blend is as large as its datasets.
+// Computes sizes as dataset_utils.py: rounded up once. The blend has as many samples as its
+// datasets together.
 MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {

@@ -14,19 +14,19 @@ class SetBuilder {
     // `config` must outlive the builder.
     explicit SetBuilder(const DataConfig& config);
 
-    // Builds the blend of part `part` of each path: by --split, or by the path's own fraction.
-    // Throws as open_data() does.
+    // Builds the blend of the group's datasets. Each dataset contributes its `part` of --split, or
+    // the fraction that its path states. Throws as open_data() does.
     std::unique_ptr<SampleSource> build(SplitPart part, const PathGroup& group, i64 n_samples);
-    // Returns whether every dataset of the group has a sample for this part.
+    // Returns whether every dataset of the group has at least one sample for this part.
     bool has_samples(SplitPart part, const PathGroup& group);
 
   private:
     using Sources = std::vector<std::unique_ptr<SampleSource>>;
 
-    // May be called from several threads for a dataset that is open already.
+    // Several threads may call this at a time for a dataset that is already open.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // With Megatron's orders n_samples 0 means one epoch.
+    // In Megatron's orders n_samples = 0 means one epoch.
     std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path, i64 n_samples,
                                             std::string_view stream, int n_threads);
     Sources build_each(SplitPart part, const PathGroup& group, const std::vector<i64>& n_samples);

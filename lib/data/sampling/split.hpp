@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --split 969,30,1: divides the sequences of a dataset into training, validation and test, with
-// either of the two roundings that Megatron versions use; they differ for many sizes.
+// --split 969,30,1: divides the sequences of a dataset into training, validation and test. There
+// are two roundings, one for each family of Megatron versions; they differ for many sizes.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@ namespace lm::data {
 enum class SplitPart { train = 0, valid = 1, test = 2 };
 std::string_view name_of(SplitPart part);  // "train", "valid", "test"
 
-// nvidia: Megatron-LM since 2023: each boundary is round(cumulative fraction * n).
-// bigscience: Megatron-LM up to 2.5 and Megatron-DeepSpeed: each size is rounded, and the excess of
-// their sum is subtracted from every boundary.
+// nvidia (Megatron-LM since 2023): each boundary is round(cumulative fraction * n). bigscience
+// (Megatron-LM up to 2.5 and Megatron-DeepSpeed): each size is rounded, and the excess of the sum
+// of the sizes is subtracted from every boundary.
 enum class SplitRounding { nvidia, bigscience };
 
 // Sequences [begin, end); an empty range has end <= begin.
@@ -34,7 +34,7 @@ struct Split {
 // Parses "949,50,1", "98,2" or "100"; '/' may stand for ','. Throws Error(usage) naming --split.
 Split parse_split(std::string_view text);
 
-// Divides `n` sequences. Bit-identical to the Python code of either family.
+// Divides `n` sequences. The result is identical to that of Megatron's Python code.
 std::array<SequenceRange, 3> split_ranges(const Split& split, i64 n, SplitRounding rounding);
 
 }  // namespace lm::data

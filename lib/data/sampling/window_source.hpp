@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stateless order (--data-order stateless) of one dataset. Window k of an epoch is tokens
-// k*seq + f to (k+1)*seq + f, inclusive, of the range's token stream: adjacent windows share one
-// token, so every token but the first is a target once. The offset f depends on the epoch and
-// varies over the remainder that fills no window, so every token is a target in some epoch. A keyed
-// permutation gives the order of the windows. There is no index.
+// The stateless order (--data-order stateless) of one dataset. Window k of an epoch is tokens k*seq
+// + f to (k+1)*seq + f, inclusive, of the range's token stream: adjacent windows share one token,
+// so every token but the first is a target once. The offset f depends on the epoch: it is at most
+// the number of tokens that are left over after the last window. So every token is a target in some
+// epoch. A keyed permutation gives the order of the windows. There is no index.
 #pragma once
 
 #include "data/sampling/sample_source.hpp"
@@ -12,8 +12,9 @@ namespace lm::data {
 
 class WindowSource final : public SampleSource {
   public:
-    // `key` is made of seed, part and dataset. Throws Error(usage) naming --seq-length when the
-    // range has fewer than seq_length + 1 tokens; `what` describes it: "the train split of P".
+    // `key` is derived from seed, part and dataset. Throws Error(usage) naming --seq-length when
+    // the range has fewer than seq_length + 1 tokens. `what` describes the range in this error:
+    // "the train split of P".
     WindowSource(TokenRange range, i64 seq_length, u64 key, const std::string& what);
 
     i64 size() const override { return endless; }

@@ -19,8 +19,8 @@ LM_AVX512_INLINE u64 equal(__m512i block, char c) {
     return _mm512_cmpeq_epi8_mask(block, _mm512_set1_epi8(c));
 }
 
-// Returns the backslashes that begin an escape: the first, third, fifth and so on of a run. The
-// block must not begin within an escape.
+// Returns the backslashes that begin an escape: in a run of backslashes, the first, the third and
+// so on. The block must not begin within an escape.
 LM_AVX512_INLINE u64 escape_starts(u64 backslashes) {
     if ((backslashes & (backslashes << 1)) == 0) return backslashes;
     u64 starts = 0;
@@ -53,17 +53,17 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));
         const u64 quotes = equal(block, '"') & ~escaped;
-        // A backslash in the last byte has its letter in the next block, so that block begins
-        // there.
+        // When the last byte is a backslash, its letter is in the next block. The next block then
+        // begins with this backslash.
         const u64 cut = starts & u64{1} << 63;
         const u64 stops = quotes | control | unknown >> 1 | cut;
-        // All bytes before the first stop; all 64 when there is none.
+        // The bytes before the first stop; all 64 without a stop.
         const u64 taken = _blsmsk_u64(stops) & ~(stops & (0 - stops));
         __m512i decoded = _mm512_mask_mov_epi8(block, n, _mm512_set1_epi8('\n'));
         decoded = _mm512_mask_mov_epi8(decoded, t, _mm512_set1_epi8('\t'));
         decoded = _mm512_mask_mov_epi8(decoded, r, _mm512_set1_epi8('\r'));
         const u64 kept = taken & ~starts;
-        // Stores 64 bytes; the next store overwrites those beyond the kept ones.
+        // Stores 64 bytes. The next store overwrites the bytes after the kept ones.
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(kept, decoded));
         high |= _mm512_movepi8_mask(block) & taken;
         out += _mm_popcnt_u64(kept);

@@ -17,11 +17,11 @@ struct Unescaped {
     bool is_ascii;     // whether all decoded bytes are below 0x80
 };
 
-// Whether the processor can run unescape_avx512().
+// Returns whether the processor can run unescape_avx512().
 bool has_unescape_avx512();
 
-// Decodes the string at `p` to `out`, up to the closing quote, a control character or an escape
-// other than \n \t \r \" \\ \/, whichever comes first.
+// Decodes the string at `p` to `out`. Stops at the closing quote, a control character or an escape
+// other than \n \t \r \" \\ \/, whichever is first.
 Unescaped unescape_avx512(const char* p, char* out);
 
 }  // namespace lm::data
