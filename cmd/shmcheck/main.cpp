@@ -49,7 +49,7 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
-// Sets the sample's health, and the reason by its worst share.
+// Sets the health of the sample; its reason names the worst share.
 void set_health(Sample& sample, const Thresholds& thresholds) {
     const auto compare = [&](double use, const char* what) {
         const bool critical = use >= thresholds.critical;
@@ -155,7 +155,7 @@ void check_flags(const Flags& flags) {
     }
 }
 
-// Summarizes the samples of other hosts from standard input; this host is not read.
+// Summarizes the samples of other hosts from standard input. Does not sample this host.
 int summarize(bool fail_on_dead) {
     const Summary summary = summary_of(std::cin);
     cli::write_stdout(summary.text);
@@ -163,7 +163,8 @@ int summarize(bool fail_on_dead) {
     return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
 }
 
-// Returns whether this process prints: only one of those that a launcher started on a host does.
+// Returns whether this process prints. When a launcher started several processes on a host, only
+// one prints.
 bool is_first_on_host() {
     return rank_on_host().value_or(0) == 0;
 }

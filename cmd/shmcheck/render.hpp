@@ -19,15 +19,15 @@ struct Sample {
     std::string time;  // UTC, ISO 8601
     cluster::SharedMemory memory;
     Health health = Health::ok;
-    std::string reason;    // empty when it is ok
-    i64 highest_used = 0;  // bytes, of all samples of --watch
+    std::string reason;    // empty when health is ok
+    i64 highest_used = 0;  // bytes; the maximum of all samples of --watch
 };
 
 // Options of the output.
 struct Shown {
     i64 min_size = 0;  // segments of fewer bytes are not listed
     bool only_dead = false;
-    bool watching = false;  // --watch: with time and highest use
+    bool watching = false;  // --watch: also prints time and highest use
 };
 
 std::string heading_text(const Shown& shown);

@@ -52,8 +52,8 @@ std::string hosts_text(size_t n) {
     return fmt::format("{} host{}", n, n == 1 ? "" : "s");
 }
 
-// Hosts are grouped by their reason, "97.0 % of its bytes are used (critical from 95 %)", without
-// the leading share.
+// Returns one line for each group of hosts. Hosts are grouped by their reason without its leading
+// share: "97.0 % of its bytes are used (critical from 95 %)".
 std::string thresholds_text(const Hosts& hosts, std::string_view health) {
     struct Same {
         double highest = 0;
@@ -91,7 +91,7 @@ std::string dead_text(const Hosts& hosts) {
                        human_size(bytes), host_list(names));
 }
 
-// Reports hosts whose shared memory has another size than that of most hosts.
+// Returns one line for each size of shared memory that differs from the size on most hosts.
 std::string sizes_text(const Hosts& hosts) {
     std::map<i64, std::vector<std::string>> by_size;
     for (const auto& [name, host] : hosts) by_size[host.size].push_back(name);
@@ -107,7 +107,8 @@ std::string sizes_text(const Hosts& hosts) {
     return text;
 }
 
-// A host name, divided into its prefix and the number at its end. Names with one prefix are merged.
+// A host name, divided into its prefix and the number at its end. host_list() merges names with the
+// same prefix.
 struct Numbered {
     std::string prefix;
     size_t width = 0;     // digits of the number
@@ -135,7 +136,8 @@ std::string host_list(std::vector<std::string> hosts) {
     for (const std::string& name : hosts) {
         if (const Numbered n = split(name); n.padded) padded.insert({n.prefix, n.width});
     }
-    std::map<std::pair<std::string, size_t>, std::set<i64>> groups;  // by prefix, width or 0
+    std::map<std::pair<std::string, size_t>, std::set<i64>>
+        groups;  // by prefix and width; width 0: not padded
     for (const std::string& name : hosts) {
         const Numbered n = split(name);
         const bool fills = padded.contains({n.prefix, n.width});

@@ -15,12 +15,12 @@ struct Summary {
     bool has_dead = false;  // some host has dead segments
 };
 
-// Summarizes lines of lm-shmcheck --json. Lines of other kinds than "host" are skipped; the last
-// line of a host counts. Throws Error(failure) naming a line that is not JSON of lm-shmcheck.
+// Summarizes lines of lm-shmcheck --json. Skips lines of other kinds than "host". The last line of
+// each host counts. Throws Error(failure) naming a line that is not JSON of lm-shmcheck.
 Summary summary_of(std::istream& json_lines);
 
-// Returns "n[003-007,012],login", in the syntax of Slurm's node lists. After 40 runs of numbers the
-// remaining hosts are only counted.
+// Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". After 40
+// runs of numbers, the remaining hosts are only counted.
 std::string host_list(std::vector<std::string> hosts);
 
 }  // namespace lm::shmcheck

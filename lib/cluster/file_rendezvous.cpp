@@ -22,7 +22,7 @@ namespace {
 constexpr double leave_s = 10;
 constexpr double check_interval_s = 0.5;
 
-// Polls with growing pauses: a meeting takes milliseconds, waiting for the slowest rank minutes.
+// Polls with growing pauses: a meeting takes milliseconds, but the slowest rank may need minutes.
 class Poll {
   public:
     void pause() {
@@ -55,8 +55,8 @@ std::string read_if_exists(const std::string& path) {
     }
 }
 
-// Removes what an earlier run has left. Renamed first: ranks of this run that came early may be
-// writing into the directory.
+// Removes the files that an earlier run has left. Renames the directory first, because early ranks
+// of this run may be writing into it.
 void remove_earlier(const std::string& directory) {
     if (!io::exists(directory)) return;
     const std::string old = directory + "." + random_number();
@@ -114,9 +114,9 @@ std::string FileRendezvous::go_file() const {
 }
 
 // ---- Meeting -----------------------------------------------------------------------------------
-// Every rank but 0 writes a random number into its join file. Rank 0 gathers them in the go file,
-// whose hash is the session. A rank that finds its own number there knows that the file is of this
-// run, even when the launcher gives two starts the same key.
+// Every rank but rank 0 writes a random number into its join file. Rank 0 gathers the numbers in
+// the go file, whose hash is the session. A rank that finds its own number in the go file knows
+// that the file is of this run, even when the launcher gives two starts the same key.
 
 void FileRendezvous::meet_as_first() {
     remove_earlier(directory_);
@@ -151,7 +151,7 @@ void FileRendezvous::meet_as_other() {
             session_ = hash_text(numbers);
             return;
         }
-        // Written again when rank 0 has removed the directory of an earlier run with it.
+        // Rank 0 may have removed this file with the directory of an earlier run.
         if (io::is_directory(directory_) && !io::exists(join_file(launched_.rank))) {
             try {
                 io::write_file(join_file(launched_.rank), number, io::Overwrite::yes);
@@ -194,7 +194,8 @@ void FileRendezvous::stop_alive_thread() {
     alive_thread_.join();
 }
 
-// Throws when the rank's file "alive" has not changed for the timeout, by this rank's clock.
+// Throws when the rank's file "alive" has not changed for the timeout, measured by this rank's
+// clock.
 void FileRendezvous::check_alive(int rank) {
     const std::string text = read_if_exists(file("alive", rank));
     auto& [seen, changed_s] = seen_alive_[static_cast<size_t>(rank)];
@@ -306,8 +307,8 @@ bool FileRendezvous::leave(const std::string& why) noexcept {
             }
             const bool all_left = n_left == launched_.size;
             if (files.empty() || (is_rank0 && all_left && n_read == n_left)) break;
-            // Rank 0 removes the directory after the others. They give it a second to, since a
-            // launcher may kill it as soon as one of them has ended.
+            // Rank 0 removes the directory after the others have left. They stay for another
+            // second, since a launcher may kill rank 0 as soon as one of them has ended.
             if (all_left && all_left_s == 0) all_left_s = poll.elapsed_s();
             if (!is_rank0 && all_left_s > 0 && poll.elapsed_s() > all_left_s + 1) break;
         }

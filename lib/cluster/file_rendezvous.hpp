@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that meet in a directory of a shared file system, without network or MPI. Each rank
-// publishes short texts by phase, as files DIRECTORY/ranks/PHASE-SESSION-RANK, and waits for those
-// of the others. The session number is drawn anew by every meeting, so that files which an earlier
-// run left are never taken for files of this one.
+// Lets ranks meet in a directory of a shared file system, without network or MPI. A rank publishes
+// short texts by phase, as files DIRECTORY/ranks/PHASE-SESSION-RANK, and waits for the texts of the
+// other ranks. Every meeting draws a new session number, so that files of an earlier run are never
+// taken for files of this run.
 //
-// A rank is alive while its file "alive" changes (a thread writes it); a rank that fails publishes
+// A rank is alive while its file "alive" changes; a thread writes it. A rank that fails publishes
 // "failed". Clocks of different hosts are never compared.
 #pragma once
 
@@ -30,31 +30,32 @@ class FileRendezvous {
     FileRendezvous(const FileRendezvous&) = delete;
     FileRendezvous& operator=(const FileRendezvous&) = delete;
 
-    // Called once, before all others: meets the other ranks in DIRECTORY/ranks. Rank 0 must have
-    // made DIRECTORY; the others wait for it. Blocks until all `launched.size` ranks have joined; a
-    // single rank writes no files. Throws Error(failure) naming the missing ranks after
-    // `timeout_s`. Collective.
+    // Meets the other ranks in DIRECTORY/ranks. Call it once, before all other members. Rank 0 must
+    // have created DIRECTORY; the other ranks wait for it. Blocks until all `launched.size` ranks
+    // have joined. A single rank writes no files. Throws Error(failure) naming the missing ranks
+    // after `timeout_s`. Collective.
     void join();
 
-    // Publishes `text` under `phase`; called once for each phase.
+    // Publishes `text` under `phase`. Call it once for each phase.
     void publish(std::string_view phase, const std::string& text);
-    // The same, and this rank writes no file afterwards, not "alive" either.
+    // Publishes like publish(). Afterwards this rank writes no file, not even "alive".
     void publish_last(std::string_view phase, const std::string& text);
-    // Blocks until all ranks have published under `phase`; returns their texts by rank. Throws
-    // Error(failure) when a rank that is waited for has not been alive for `timeout_s`, and
-    // JointError(failure) "rank R on HOST: why" when a rank has failed: the first one, whichever
-    // rank reported it.
+    // Blocks until all ranks have published under `phase`, and returns their texts by rank. Throws
+    // Error(failure) when an awaited rank has not been alive for `timeout_s`. Throws
+    // JointError(failure) "rank R on HOST: why" when a rank has failed. It names the first failure,
+    // whichever rank reported it.
     std::vector<std::string> gather(std::string_view phase);
-    // Throws as gather() does when a rank has failed. Looks twice a second at most, so that it may
-    // be called every few milliseconds, by any thread.
+    // Throws like gather() when a rank has failed. Reads the directory at most twice a second, so
+    // any thread may call it every few milliseconds.
     void check();
 
-    // Publishes that this rank fails, and waits (10 s at most) until all have noticed; afterwards
-    // no rank touches DIRECTORY. True: rank 0 prints the reason, so this rank need not.
+    // Publishes that this rank fails, and waits at most 10 s until all ranks have noticed.
+    // Afterwards no rank uses DIRECTORY. Returns true when rank 0 prints the reason, so that this
+    // rank need not.
     bool leave(const std::string& why) noexcept;
 
   private:
-    // The first failure of the job. Ranks that stop because of it publish it as their own.
+    // The first failure of the job. Ranks that stop because of it publish it as their own failure.
     struct Failure {
         std::string who;  // "rank R on HOST"
         std::string why;
@@ -77,11 +78,12 @@ class FileRendezvous {
 
     std::string directory_;
     Launched launched_;
-    std::string start_;  // the same in all ranks of this start
+    std::string start_;  // equal on all ranks that were started together
     double timeout_s_;
     std::string session_;
     std::atomic<double> next_check_s_{0};
-    std::vector<std::pair<std::string, double>> seen_alive_;  // by rank: text, when it changed
+    std::vector<std::pair<std::string, double>>
+        seen_alive_;  // by rank: the text, and when it changed
     std::mutex failure_mutex_;
     std::optional<Failure> failure_;  // guarded by failure_mutex_
     std::mutex alive_mutex_;

@@ -80,7 +80,7 @@ constexpr i64 no_limit = i64{1} << 60;
 struct GroupFiles {
     const char* limit;
     const char* use;
-    // In memory.stat: inactive file pages, which count as use but which the kernel reclaims first.
+    // Inactive file pages in memory.stat. They count as use, but the kernel reclaims them first.
     const char* cached;
 };
 constexpr GroupFiles files_v1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
@@ -95,7 +95,8 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
         const std::string group = root + path;
         const std::optional<i64> limit = number_in(group + files.limit);
         const std::optional<i64> use = number_in(group + files.use);
-        // As the kernel's out-of-memory killer: inactive file pages are reclaimed before it acts.
+        // Inactive file pages do not count, because the kernel reclaims them before its
+        // out-of-memory killer acts.
         if (limit && use && *limit < no_limit) {
             const i64 cached = keyed_number(group + "/memory.stat", files.cached).value_or(0);
             const i64 left = std::max<i64>(0, *limit - std::max<i64>(0, *use - cached));

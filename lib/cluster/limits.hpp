@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of this host and process that a training can hit: locked memory, open files, huge pages,
-// the control group's memory, tmpfs mounts; and the memory that is still free under them.
+// Limits of this host and process that a training run can reach: locked memory, open files, huge
+// pages, control group memory, tmpfs mounts. Also the memory that is still free under these limits.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Limit {
 // Returns the limits of this host and process. Limits that the system does not report are omitted.
 std::vector<Limit> read_limits();
 
-// Returns the lowest memory limit, in bytes, of this process's control group and those above it;
+// Returns the lowest memory limit, in bytes, of this process's control group and its ancestors.
 // nullopt: no limit.
 std::optional<i64> cgroup_memory_limit();
 
@@ -31,10 +31,10 @@ std::optional<i64> cgroup_memory_limit();
 // that the process is in.
 struct MemoryRoom {
     i64 bytes = 0;
-    std::string whose;  // the limiting one: "available memory of the host", "memory left in the
+    std::string whose;  // what limits it: "available memory of the host", "memory left in the
                         // control group"
 };
-// Returns nullopt when the system does not report it.
+// Returns nullopt when the system does not report the memory.
 std::optional<MemoryRoom> memory_room();
 // Returns the address space, in bytes, that this process can still map under `ulimit -v`; nullopt:
 // no limit.
@@ -48,8 +48,9 @@ struct Mount {
 // Returns the tmpfs mounts of this process's mount namespace, each path once.
 std::vector<Mount> tmpfs_mounts();
 
-// The paths of this process's control group in /proc/self/cgroup: of version 2 ("0::/a"), and of
-// version 1's memory controller ("4:memory:/a"). Empty: the root group, or no such line.
+// The paths of this process's control group, from /proc/self/cgroup: the path of version 2
+// ("0::/a"), and the path of version 1's memory controller ("4:memory:/a"). Empty: the root group,
+// or the file has no such line.
 struct CgroupPaths {
     std::string v2;
     std::string v1_memory;

@@ -22,7 +22,7 @@ struct Process {
     bool visible = true;  // false: its mappings could not be read
 };
 
-// The identity of a file, the same in /proc/PID/maps and stat().
+// Identifies a file. /proc/PID/maps and stat() report the same values.
 struct FileId {
     u64 device = 0;
     u64 inode = 0;
@@ -38,15 +38,16 @@ struct FileUse {
 
 struct ProcessTable {
     std::map<i64, Process> processes;
-    std::map<FileId, FileUse> files;           // only of the file system `device`
+    std::map<FileId, FileUse> files;           // only files of the file system `device`
     std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
-    // Returns whether the files of every process that could have files of this user open were
+    // Returns false when some process may have a file of user `uid` open and its files were not
     // visible.
     bool sees_all_of(i64 uid) const;
 };
 
-// Reads all processes of /proc, and which of them use files of `device` (st_dev of a file system).
+// Reads all processes of /proc, and finds those that use files of `device` (st_dev of a file
+// system).
 ProcessTable read_processes(u64 device);
 
 bool process_exists(i64 pid);

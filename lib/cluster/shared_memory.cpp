@@ -41,7 +41,7 @@ std::vector<Process> processes_named(const ProcessTable& table, const std::vecto
 
 enum class Holder { none, some, unknown };
 
-// Returns whether a process has this file open or mapped, visible or not, in this container or
+// Returns whether a process, visible or not, has this file open or mapped, in this container or
 // another one. The kernel grants a write lease only on a file that no other process has open
 // (fcntl(2), F_SETLEASE), and only to its owner or a privileged user. The lease is released at
 // once.
@@ -114,7 +114,8 @@ void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     }
 }
 
-// The kernel reports the creator and the number of attached processes; /proc/PID/maps shows which.
+// The kernel reports the creator and the number of attached processes; /proc/PID/maps shows which
+// processes are attached.
 void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& table) {
     const auto creator = table.processes.find(segment.creator);
     const auto attached = table.system_v.find(segment.id);
@@ -210,7 +211,8 @@ SharedMemory read_shared_memory(const std::string& directory) {
     SharedMemory memory;
     memory.use = filesystem_use(directory);
     const u64 device = device_of(directory);
-    // Segments before processes: a segment created between the two reads would look dead otherwise.
+    // Reads segments before processes: otherwise a segment created between the two reads would look
+    // dead.
     memory.segments = named_segments(directory, device);
     std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
     const ProcessTable table = read_processes(device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of this host: how full its file system is, its segments (POSIX: files in that
-// file system; System V: kernel objects), and the processes that hold them. Works without
-// privileges; a segment whose holders are not visible is `unknown`.
+// The shared memory of this host: the use of its file system, its segments, and the processes that
+// hold them. A POSIX segment is a file in that file system; a System V segment is a kernel object.
+// Works without privileges: a segment is `unknown` when its holders are not visible.
 #pragma once
 
 #include <string>
@@ -28,9 +28,10 @@ struct FilesystemUse {
 // Throws Error(failure) when `path` cannot be examined.
 FilesystemUse filesystem_use(const std::string& path);
 
-// live: a process has the segment open or mapped, whether it is visible or not; dead: no process
-// has; idle: a System V segment that no process is attached to, whose creator is alive; unknown:
-// another user's segment without a visible holder.
+// live: a process, visible or not, has the segment open or mapped.
+// dead: no process has it open or mapped.
+// idle: a System V segment without attached processes, whose creator is alive.
+// unknown: another user's segment without a visible holder.
 enum class SegmentState { live, idle, dead, unknown };
 std::string_view name_of(SegmentState state);
 
@@ -60,8 +61,8 @@ SharedMemory read_shared_memory(const std::string& directory);
 // Parses the text of /proc/sysvipc/shm. Owners and state of the segments are not set.
 std::vector<Segment> parse_system_v(std::string_view text);
 
-// Removes a segment if it is still dead, which is checked once more. Does not remove one that was
-// changed less than `min_age_s` ago: its user may be about to open it.
+// Checks a dead segment once more, and removes it if it is still dead. Keeps a segment that changed
+// less than `min_age_s` ago: its user may be about to open it.
 struct Removal {
     bool removed = false;
     std::string reason;  // why not

@@ -75,14 +75,14 @@ int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
     return 0;
 }
 
-// Runs in the child after fork(), so system calls only. O_TMPFILE: the file has no name, and the
-// end of the child frees its memory. Returns an errno.
+// Runs in the child after fork(), so it makes system calls only. The file has no name (O_TMPFILE),
+// so the end of the child frees its memory. Returns an errno.
 int run_in_child(const char* directory, i64 bytes, Progress& progress) {
     const int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
 }
 
-// Returns why a test of `bytes` is refused; empty: it is not.
+// Returns why a test of `bytes` is refused; empty: it is not refused.
 std::string refusal(const std::string& directory, i64 bytes) {
     struct statvfs status = {};
     if (statvfs(directory.c_str(), &status) != 0) {

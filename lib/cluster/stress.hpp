@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether an amount of shared memory is available: allocates, touches and frees it in a child
-// process, so that a bus error or the out-of-memory killer ends only the child, and the end of the
-// child frees the memory. An amount above the free memory is refused without a test: killing
-// processes does not free the shared memory of others, so the out-of-memory killer would kill one
-// process of the host after another.
+// Tests whether an amount of shared memory is available. A child process allocates and touches it:
+// a bus error or the out-of-memory killer ends only the child, and the end of the child frees the
+// memory.
+//
+// An amount above the free memory is refused without a test. Killing a process does not free the
+// shared memory of others, so the out-of-memory killer would kill one process of the host after
+// another.
 #pragma once
 
 #include <string>
@@ -17,7 +19,7 @@ struct StressResult {
     i64 allocated = 0;  // bytes that the file system granted
     i64 touched = 0;    // bytes that were written and read back
     double seconds = 0;
-    std::string reason;  // empty when it passed
+    std::string reason;  // empty when the test passed
 };
 
 // Returns the bytes of `room` that a test leaves free: MemAvailable is an estimate, and other
@@ -26,8 +28,8 @@ constexpr i64 stress_margin(i64 room) {
     return room / 16 > (i64{256} << 20) ? room / 16 : i64{256} << 20;
 }
 
-// Tests `bytes` of the tmpfs at `directory`, in an unlinked file, which cannot be left over. Throws
-// Error(failure) when the directory cannot be read or the test cannot start.
+// Tests `bytes` of the tmpfs at `directory`. The file has no name, so it cannot remain after the
+// test. Throws Error(failure) when the directory cannot be read or the test cannot start.
 StressResult stress_shared_memory(const std::string& directory, i64 bytes);
 
 }  // namespace lm::cluster

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does, and its last events, for reports when something hangs (in the manner of
-// PyTorch's FlightRecorder). The trainer records steps and phases, groups record operations. Events
-// go to a ring of fixed size: nothing is allocated. All members may be called by any thread.
+// Records what a rank does and its last events, for reports when something hangs (like PyTorch's
+// FlightRecorder). The trainer records steps and phases; groups record operations. Events are
+// stored in a ring of fixed size, so recording allocates nothing. Any thread may call any member.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ class FlightRecorder {
     static constexpr size_t n_events = 512;
 
     void step(i64 number);  // training step `number` begins
-    // A phase begins and the previous one ends: "forward" of micro-batch `number`, "optimizer",
-    // "save". `phase` must live as long as this object: a literal.
+    // Records that a phase begins, which ends the previous phase: "forward" of micro-batch
+    // `number`, "optimizer", "save". `phase` must live as long as this object: pass a literal.
     void enter(const char* phase, i64 number = -1);
-    // Called by groups (Group::record_to): an operation was started; the rank's thread begins and
-    // ends to wait for one.
+    // Groups call these (Group::record_to()): when an operation was started, and when the rank's
+    // thread begins and ends to wait for one.
     void started(const std::string& group, const Operation& operation, i64 number);
     void waiting(const std::string& group);
     void waited(const std::string& group);
@@ -33,7 +33,8 @@ class FlightRecorder {
     std::string where() const;
     // Returns the last events, oldest first, one line each, with their age.
     std::vector<std::string> events() const;
-    // Returns when the last event was, in monotonic_s(); before the first: the construction.
+    // Returns the time of the last event, in monotonic_s(). Before the first event: the time of
+    // construction.
     double last_event_s() const;
 
   private:
@@ -43,18 +44,18 @@ class FlightRecorder {
         What what = What::step;
         const char* phase = nullptr;
         i64 number = 0;       // step, micro-batch or operation
-        Operation operation;  // memory is not read: it may be gone
-        char group[24] = "";  // cut, since a string would allocate
+        Operation operation;  // its pointers are not read: the memory may be freed
+        char group[24] = "";  // shortened; a string would allocate
     };
 
     Event& add(What what);
     static std::string describe(const Event& event);
 
-    mutable std::mutex mutex_;  // guards all that follows
+    mutable std::mutex mutex_;  // guards all members that follow
     std::array<Event, n_events> ring_;
     size_t n_added_ = 0;
     double created_s_ = now_s();
-    Event step_, phase_, operation_, wait_;  // the last of each; at_s 0: none
+    Event step_, phase_, operation_, wait_;  // the last event of each kind; at_s 0: none
     static double now_s();
 };
 

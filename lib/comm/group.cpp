@@ -51,9 +51,10 @@ Work Group::begin(const Operation& operation, const Work& after) {
 }
 
 i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
-    // This backend cannot order a receive after a pending operation: only one that is done will do.
-    LM_CHECK(other.done(handle), "{} after a pending operation of group '{}'", operation.str(),
-             other.name());
+    // This backend cannot order a receive after a pending operation, so the operation must be done.
+    LM_CHECK(other.done(handle),
+             "{}: expected `after` to be done, got a pending operation of group '{}'",
+             operation.str(), other.name());
     return start(operation);
 }
 
@@ -81,12 +82,13 @@ Work Group::start_broadcast(const View& x, int root) {
 }
 
 Work Group::start_send(const View& x, int to) {
-    LM_CHECK(to >= 0 && to != rank_, "expected another member than {}, got {}", rank_, to);
+    LM_CHECK(to >= 0 && to != rank_, "expected a member >= 0 other than {}, got {}", rank_, to);
     return begin({Kind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
 }
 
 Work Group::start_receive(const View& x, int from, const Work& after) {
-    LM_CHECK(from >= 0 && from != rank_, "expected another member than {}, got {}", rank_, from);
+    LM_CHECK(from >= 0 && from != rank_, "expected a member >= 0 other than {}, got {}", rank_,
+             from);
     return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data}, after);
 }
 

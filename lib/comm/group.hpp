@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks and its collectives, over views, never byte counts. Backends: one rank alone
+// A group of ranks and its collectives, whose arguments are views. Backends: one rank alone
 // (comm/self), the threads of a process (comm/threads), MPI (comm/mpi), frames over TCP (comm/tcp)
 // and NCCL (cuda/nccl).
 //
@@ -8,23 +8,23 @@
 //
 // Asynchrony. start_*() enqueues an operation and returns at once; the plain forms also wait for
 // it. Several operations may be pending. The caller keeps the views of a pending operation alive
-// and untouched until Work::wait() has returned or Work::done() has returned true; one of the two
-// is called for every Work.
+// and untouched until Work::wait() has returned or Work::done() has returned true. It calls one of
+// the two for every Work.
 //
-// Streams. For device memory an operation is stream-ordered after all work that the compute stream
-// was given before start_*(), and work given to it after wait() is ordered after the operation.
-// wait() then need not block the host. For host memory wait() blocks until the operation is done.
+// Streams. An operation on device memory runs after all work that was enqueued in the compute
+// stream before start_*(). Work that is enqueued after wait() runs after the operation, so wait()
+// need not block the host. For host memory, wait() blocks until the operation is done.
 //
-// Determinism. Reductions add in an order that depends only on the size of the group and the shape,
-// so the same inputs give the same bits. (NCCL: on the same machines, see cuda/nccl.)
+// Determinism. The order of additions depends only on the size of the group and the shape, so the
+// same inputs give the same bits. (NCCL: on the same machines, see cuda/nccl.)
 //
 // Allocation. Nothing is allocated after the first operations of a run.
 //
 // Errors. wait(), done() and start_*() throw
 // - Error(failure) after a timeout, naming group, operation, its number and the missing ranks;
 // - Error(failure) or JointError with the reason when any member has failed or called abort();
-// - Error(bug) naming both when the operations of two members do not match. Backends where this
-//   check costs time (MPI) make it on request only (LaunchOptions::check_operations).
+// - Error(bug) when the operations of two members do not match, naming both. Backends where this
+//   check costs time (MPI) make it only on request (LaunchOptions::check_operations).
 // A group that has thrown cannot be used again.
 #pragma once
 
@@ -41,19 +41,20 @@ using device::View;
 
 class Group;
 
-// A handle of a pending operation. Copies refer to the same operation; a default one is done.
+// A handle of a pending operation. Copies refer to the same operation. A default-constructed handle
+// is done.
 class Work {
   public:
     Work() = default;
     Work(Group* group, i64 handle) : group_(group), handle_(handle) {}
     // Returns when the operation is done (host memory) or the compute stream is ordered after it
-    // (device memory). Throws as described above. A second call returns at once.
+    // (device memory). Throws as described at the top of this file. A second call returns at once.
     void wait();
-    // Returns whether the operation is done. Does not block; drives libraries that make progress
-    // inside calls only.
+    // Returns whether the operation is done. Does not block. Libraries that make progress only when
+    // they are called (MPI) make progress here.
     bool done();
-    // Returns whether start_receive() may be given this operation as `after` without a wait: it is
-    // done, or the device orders the two.
+    // Returns whether this operation can be the `after` of start_receive() with no wait() before:
+    // it is done, or the device orders the receive after it.
     bool is_stream_ordered();
 
   private:
@@ -77,51 +78,52 @@ class Group {
     Group& operator=(const Group&) = delete;
 
     const std::string& name() const { return name_; }  // "tensor", for messages and logs
-    int rank() const { return rank_; }                 // this process, as a member
+    int rank() const { return rank_; }                 // number of this rank among the members
     int size() const { return size_; }
 
-    // Reduces x [n] in place over all members. Collective. Types: fp32, fp64, int32, int64; bf16
-    // and fp16, which are added in fp32 and rounded. A NaN in any member's element is a NaN in the
-    // result, of max too.
+    // Reduces x [n] in place over all members. Types: fp32, fp64, int32, int64, bf16 and fp16. The
+    // last two are added in fp32 and rounded. A NaN in an element of any member gives NaN in the
+    // result, also for max. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
-    // Reduces in [size() * n]; part r of the result goes to out [n] of member r. Collective. `out`
-    // may be this rank's own part of `in`; the other parts of `in` are undefined afterwards then.
+    // Reduces in [size() * n] over all members, and writes part r of the result to out [n] of
+    // member r. `out` may be this rank's own part of `in`; the other parts of `in` are then
+    // undefined afterwards. Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
-    // Gathers in [n] of all members, by rank, in out [size() * n]. Collective. `in` may be this
-    // rank's own part of `out`.
+    // Gathers in [n] of all members in out [size() * n], ordered by rank. `in` may be this rank's
+    // own part of `out`. Collective.
     Work start_all_gather(const View& in, const View& out);
-    // Copies x [n] of member `root` to x of all. Collective.
+    // Copies x [n] of member `root` to x of all members. Collective.
     Work start_broadcast(const View& x, int root);
-    // Sends x [n] to member `to`, which receives as many elements of the same type. Messages
-    // between two members arrive in the order in which they were sent. A send may block in wait()
-    // until its receive is started. A message to the rank itself is a bug.
+    // Sends x [n] to member `to`, which receives n elements of the same type. Messages between two
+    // members arrive in the order in which they were sent. wait() may block until the receive is
+    // started. A message to the rank itself is a bug.
     Work start_send(const View& x, int to);
-    // Receives x [n] from member `from`. `after`: an operation of this or another group that still
-    // reads `x` and for which is_stream_ordered(); the receive is ordered after it.
+    // Receives x [n] from member `from`, ordered after the operation `after`: an operation of this
+    // or another group that still reads `x` and for which is_stream_ordered() is true.
     Work start_receive(const View& x, int from, const Work& after = {});
-    // Blocks until all members have called it. Collective.
+    // Blocks until all members have called barrier(). Collective.
     void barrier();
 
-    // Forms new groups: members with the same `color` are together, ordered by `key`, then by rank.
+    // Forms new groups. Members with the same `color` form a group, ordered by `key`, then by rank.
     // A negative color gives a group of this rank alone. Blocks. Collective.
     std::unique_ptr<Group> split(int color, int key, std::string name);
 
-    // Makes the connections for operations on device memory, so that no step makes them; without
-    // it none may be started. Nothing to do for groups on hosts. Blocks. Collective.
+    // Makes the connections for operations on device memory, so that no step makes them. Call it
+    // before such operations. Groups on hosts need no connections. Blocks. Collective.
     virtual void connect(const Traffic&) {}
-    // Warms up collectives like this one, of all sizes up to it, in its own memory, which must hold
-    // zeros and holds zeros afterwards: libraries make connections and choose algorithms when an
-    // operation of a size is first used. After connect(). Blocks. Collective.
+    // Warms up collectives like this one, of all sizes up to its size: libraries make connections
+    // and choose algorithms when an operation of a size is first used. The views must hold zeros,
+    // and hold zeros afterwards. Call it after connect(). Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
 
-    // Records all later operations in `recorder`, also those of groups that are split off later;
-    // nullptr: in none. The recorder must outlive the groups.
+    // Records all later operations in `recorder`, also operations of groups that are split off
+    // later. nullptr: records nothing. The recorder must outlive the groups.
     void record_to(FlightRecorder* recorder) { recorder_ = recorder; }
 
-    // This rank gives up for `reason`: pending and later operations of all members throw. Does not
-    // wait for the others. May be called by any thread.
+    // Gives up for `reason`: pending and later operations of all members throw. Does not wait for
+    // the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
     // The blocking forms.
@@ -136,13 +138,13 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
-    // For a group on devices that wraps this one on hosts: both number their collectives in one
-    // sequence. Returns the number of the collective that starts.
+    // Returns the number of the collective that starts. A group on devices that wraps this one on
+    // hosts calls it, so that both number their collectives in one sequence.
     virtual i64 next_collective_number() { return n_counted_++; }
-    // Returns the report on an operation that timed out, as much of it as this group can find out:
-    // "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4; ..."
-    // `number` -1: a message. Blocks for a few seconds while it asks the other ranks where they
-    // are. Any thread may call it, one at a time.
+    // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
+    // timed out after 60 s waiting for rank 2 of 4; ..." It contains as much as this group can find
+    // out. `number` -1: a message. Blocks for a few seconds while it asks the other ranks where
+    // they are. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:
@@ -151,19 +153,21 @@ class Group {
         : name_(std::move(name)), rank_(rank), size_(size) {}
 
     // Starts an operation whose arguments were checked. Returns its handle for wait() and done(),
-    // or 0 when it is done already. Both accept the handle of an operation that is done.
+    // or 0 when the operation is already done. wait() and done() also accept the handle of an
+    // operation that is done.
     virtual i64 start(const Operation& operation) = 0;
     virtual void wait(i64 handle) = 0;
     virtual bool done(i64 handle) = 0;
-    // Backends with streams: whether the device orders a receive after this operation.
+    // Returns whether the device orders a receive after this operation. Backends with streams
+    // override it.
     virtual bool is_stream_ordered(i64 handle) { return done(handle); }
-    // start(), ordered after operation `handle` of `other`.
+    // Starts an operation that is ordered after operation `handle` of `other`.
     virtual i64 start_after(const Operation& operation, Group& other, i64 handle);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
-    // `largest`: the operation that is warmed up, in all sizes up to its own.
+    // Warms up operations like `largest`, of all sizes up to its size.
     virtual void warm_up(const Operation& /*largest*/) {}
 
-    // For groups that wrap another one: starts an operation there.
+    // For groups that wrap another group: starts an operation in the wrapped group `to`.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:

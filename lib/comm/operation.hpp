@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of one operation of a group, as backends, flight recorder and messages use it.
+// The description of one operation of a group, for backends, flight recorder and messages.
 #pragma once
 
 #include <string>
@@ -39,14 +39,15 @@ struct Operation {
     void* out = nullptr;       // [n]; all_gather: [size * n]; send, barrier: none
 
     i64 bytes() const { return n * size_of(dtype); }
-    // Returns whether two members' operations match: all fields but the memory; for a send and its
-    // receive type and number of elements.
+    // Returns whether the operations of two members match. A send and its receive match when type
+    // and number of elements are equal. Other operations match when all fields except the memory
+    // are equal.
     bool agrees_with(const Operation& other) const;
     std::string str() const;  // "all_reduce(sum, 100 x fp32)", "broadcast(3 x int64 from rank 2)"
 };
 
-// Returns "rank 3 of 64", "ranks 3, 7-12 of 64". `ranks` ascend; neighbours are joined to runs, and
-// ranks after the tenth run are only counted.
+// Returns "rank 3 of 64" or "ranks 3, 7-12 of 64". `ranks` are ascending; consecutive ranks form a
+// run. Ranks after the tenth run are only counted.
 std::string ranks_text(const std::vector<int>& ranks, int n_all);
 
 }  // namespace lm::comm

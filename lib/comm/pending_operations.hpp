@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pending operations of one rank in one group, by handle. A handle is never used twice,
-// although the slot of an operation that is done is: copies of a finished Work are harmless. How
-// many operations are pending at a time depends on which rank is early, so there are many slots
-// from the start, and their number never shrinks: a run allocates nothing after its first steps.
+// The pending operations of one rank in one group, by handle. The slot of a finished operation is
+// reused, but its handle never is, so copies of a finished Work are harmless. The number of pending
+// operations depends on which rank is early. Therefore many slots exist from the start, and their
+// number never shrinks: a run allocates nothing after its first steps.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ class PendingOperations {
         slots_.reserve(first_slots);
         free_.reserve(first_slots);
     }
-    // Returns the handle of a new operation. Its value is the one that the slot had before, so that
-    // vectors in it keep their memory.
+    // Returns the handle of a new operation. The slot keeps the value of its previous operation, so
+    // that vectors in it keep their memory.
     i64 open() {
         if (free_.empty()) {
             free_.push_back(slots_.size());
@@ -32,7 +32,7 @@ class PendingOperations {
         ++n_open_;
         return slot.handle;
     }
-    // Returns nullptr when the operation is done.
+    // Returns the operation, or nullptr when it is done.
     T* find(i64 handle) {
         const auto index = static_cast<size_t>(handle % max_slots);
         if (handle == 0 || index >= slots_.size() || slots_[index].handle != handle) return nullptr;

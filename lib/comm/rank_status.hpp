@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks answer when one that timed out asks where they are, and the report on it.
+// The answers of ranks that are asked, after a timeout, where they are; and the report on the
+// timeout.
 #pragma once
 
 #include <string>
@@ -18,9 +19,9 @@ struct RankStatus {
 };
 
 // Returns "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4;
-// rank 2 on n1 is in save of step 400 for 61 s". `number` is that of the collective, -1: a message.
-// `statuses`: of the members that were asked; those that have not started the operation are
-// missing.
+// rank 2 on n1 is in save of step 400 for 61 s". `number` is the number of the collective; -1: a
+// message. `statuses` are the answers of the members that were asked. The members that have not
+// started the operation are reported as missing.
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s);
 

@@ -90,7 +90,7 @@ void reduce(DType dtype, Reduction reduction, std::span<const void* const> input
         case DType::uint16:
             break;
     }
-    LM_CHECK(false, "expected a type with arithmetic, got {}", lm::name_of(dtype));
+    LM_CHECK(false, "expected a type that can be reduced, got {}", lm::name_of(dtype));
 }
 
 }  // namespace lm::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reduction on the CPU of what the ranks contribute, always in the order of `inputs`,
-// so that every backend on hosts gives the same bits.
+// Element-wise reduction on the CPU. Adds always in the order of `inputs`, so that every backend on
+// hosts gives the same bits.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace lm::comm {
 
-constexpr i64 reduce_block = 2048;  // elements; their accumulators fit the stack
+constexpr i64 reduce_block = 2048;  // elements; their accumulators are on the stack
 
 // Writes out[i] = inputs[0][offset + i] + inputs[1][offset + i] + ... (or their maximum) for i in
-// [0, n), n <= reduce_block; inputs are [>= offset + n] of `dtype`, out is [n]. 16-bit floats are
-// added in fp32 and rounded once. `out` may be memory of one of the inputs, at the elements that it
-// replaces.
+// [0, n), n <= reduce_block. The inputs are [>= offset + n] of `dtype`, out is [n]. 16-bit floats
+// are added in fp32 and rounded once. `out` may be the elements [offset, offset + n) of one of the
+// inputs.
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out);
 

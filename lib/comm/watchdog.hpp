@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that reports what its rank does when nothing happens any more, or on request.
+// A thread that reports what its rank does, on request or when no event was recorded for some time.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +14,15 @@ namespace lm::comm {
 
 struct WatchdogOptions {
     double timeout_s = 600;  // without any event
-    // Polled every 0.2 s; true when a report was requested (SIGUSR2).
+    // Polled every 0.2 s. Returns true when a report was requested (SIGUSR2).
     std::function<bool()> dump_requested;
     // Called for each line, from the watchdog's thread.
     std::function<void(const std::string& line)> report;
 };
 
-// Reports the last events and the current state of `recorder` when it was requested, or when no
-// event was recorded for the timeout (once for each stall). Ends nothing: the operations of a group
-// have timeouts of their own.
+// Reports the last events and the current state of `recorder` on request, and when no event was
+// recorded for the timeout (once for each stall). Ends nothing: the operations of a group have
+// their own timeouts.
 class Watchdog {
   public:
     Watchdog(const FlightRecorder& recorder, WatchdogOptions options);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The division of a rank's flat buffers for data parallelism: into buckets, which are reduced and
-// gathered one at a time during compute, and of each bucket into equal parts, one for each
-// data-parallel rank. A rank owns its parts: it adds their gradients to the global norm and writes
-// them to checkpoints, and with ZeRO-1 it has optimizer state for them alone (Rajbhandari et al.
-// 2020, "ZeRO: memory optimizations toward training trillion parameter models").
+// Divides a rank's flat buffers for data parallelism. A buffer is divided into buckets, which are
+// reduced and gathered one at a time during compute. A bucket is divided into equal parts, one for
+// each data-parallel rank. A rank owns its parts: it adds their gradients to the global norm and
+// writes them to checkpoints. With ZeRO-1 it has optimizer state only for its parts (Rajbhandari et
+// al. 2020, "ZeRO: memory optimizations toward training trillion parameter models").
 #pragma once
 
 #include <vector>
@@ -13,17 +13,17 @@
 
 namespace lm::parallel {
 
-// Returns Megatron's default for --ddp-bucket-size: large enough for a part to use the network's
-// bandwidth.
+// Returns Megatron's default for --ddp-bucket-size. It is large enough that a part uses the
+// network's bandwidth.
 i64 default_bucket_elements(i64 dp_size);
 
-// Returns `n_elements` of the layout rounded up, so that `dp_size` ranks can share the buffer in
+// Returns `n_elements` of the layout, rounded up so that `dp_size` ranks can share the buffer in
 // equal parts. The padding holds zeros.
 i64 padded_elements(i64 n_elements, i64 dp_size);
 
 // Returns buckets of about `bucket_elements` over [0, padded_elements), ascending and without gaps.
-// The elements [0, shared_end) are the word table that first and last stage share. They have
-// buckets of their own, so that both stages divide and own the table in the same way.
+// The elements [0, shared_end) are the word table that the first and the last stage share. They
+// have their own buckets, so that both stages divide and own the table in the same way.
 std::vector<Range> cut_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements, i64 shared_end);
 
 // Returns part `dp_rank` of `dp_size` of a bucket.

@@ -62,8 +62,9 @@ void DataParallel::start_reduce(size_t bucket) {
 
 void DataParallel::gradients_final(i64 from) {
     if (!config_.overlap_grad_reduce) return;
-    // All ranks start the buckets in the same order, from the last to the first, since backward
-    // completes the units in the same order everywhere: collectives of a group have to match.
+    // All ranks start the buckets in the same order, from the last to the first, because the
+    // collectives of a group must match. Backward completes the units in the same order on all
+    // ranks.
     while (not_reduced_ > 0 && buckets_[not_reduced_ - 1].begin >= from) {
         start_reduce(--not_reduced_);
     }
@@ -78,7 +79,7 @@ void DataParallel::finish_reduce() {
 
 void DataParallel::start_gather() {
     if (!sharded()) return;  // every rank has updated all weights
-    // All gathers are started, in the order in which forward waits for them.
+    // Starts all gathers, in the order in which forward waits for them.
     for (size_t i = 0; i < buckets_.size(); ++i) {
         work_[i] = group_.start_all_gather(rows(weights_, owned_[i]), rows(weights_, buckets_[i]));
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism of one rank. Sums its gradients over the replicas, bucket by bucket: all of them
-// (stage 0) or its own parts only (ZeRO-1). With ZeRO-1 gathers the updated weights. Both can
-// overlap with compute: gradients are reduced from the end of the buffer towards its beginning, as
-// backward completes them; weights are gathered in the order in which forward reads them.
+// Data parallelism of one rank. Sums the gradients over the replicas, bucket by bucket: all of them
+// (stage 0) or only those of the rank's own parts (ZeRO-1). With ZeRO-1, also gathers the updated
+// weights. Both can overlap with compute. Gradients are reduced from the end of the buffer towards
+// its beginning, as backward completes them. Weights are gathered in the order in which forward
+// reads them.
 #pragma once
 
 #include <vector>
@@ -21,7 +22,8 @@ struct DataParallelConfig {
 class DataParallel {
   public:
     // weights: [E] compute, gradients: [E] fp32, with E = padded_elements(n_elements,
-    // group.size()). `shared_end` as in cut_buckets(). The memory and the group outlive this.
+    // group.size()). `shared_end` is that of cut_buckets(). The memory and the group must outlive
+    // this object.
     DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
@@ -30,17 +32,17 @@ class DataParallel {
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Connects the group for the collectives of a step. Before weights are set: overwrites buffers,
-    // which hold zeros before and afterwards. Collective.
+    // Connects the group for the collectives of a step. Call it before weights are set: it
+    // overwrites the buffers, which must hold zeros and hold zeros afterwards. Collective.
     void warm_up();
-    // Backward has completed the gradients of [from, E). With overlap_grad_reduce starts to reduce
-    // the buckets in that range.
+    // Call this when backward has completed the gradients of [from, E). With overlap_grad_reduce,
+    // starts to reduce the buckets in that range.
     void gradients_final(i64 from);
     // Reduces the remaining buckets and waits for all. Afterwards updated() has the summed
     // gradients; with ZeRO-1 the other elements are undefined.
     void finish_reduce();
 
-    // Starts to gather the updated weights. Without overlap_param_gather waits for them as well.
+    // Starts to gather the updated weights. Without overlap_param_gather, also waits for them.
     void start_gather();
     // Blocks until weights [0, end) are gathered.
     void wait_weights(i64 end);

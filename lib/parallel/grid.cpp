@@ -30,8 +30,8 @@ Grid single() {
 
 namespace {
 
-// The ranks that share `color`, ordered by their numbers. Splitting is collective, so whether a
-// group is needed at all is decided by what every rank knows.
+// Returns the group of the ranks that share `color`, ordered by rank. Splitting is collective, so
+// all ranks must know whether a group is needed at all.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);
@@ -59,14 +59,15 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     }
     grid.data = group_of(world, parallel.dp, rank_of(parallel, {at.tp, at.pp, 0}), "data");
     if (parallel.pp == 1) return grid;
-    // Stages between the two ends go alone; they split too, since a split is collective.
+    // Each stage between the two ends gets its own group. It calls split() too, since that is
+    // collective.
     const bool at_end = at.pp == 0 || at.pp == parallel.pp - 1;
     const i64 color = rank_of(parallel, {at.tp, at_end ? 0 : at.pp, at.dp});
     grid.embedding = group_of(world, 2, color, "embedding");
     return grid;
 }
 
-// The last stage sends to the first one when each has several chunks.
+// The last stage sends to the first one when each stage has several chunks.
 void connect(Grid& grid, bool overlap, bool tied) {
     grid.tensor->connect({.collectives = true});
     grid.data->connect({.collectives = true, .overlaps_compute = overlap});

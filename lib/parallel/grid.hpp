@@ -25,12 +25,13 @@ i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
 struct Grid {
     spec::ParallelConfig parallel;
     Coordinates at;
-    std::unique_ptr<comm::Group> world;              // a duplicate of the group that was split
-    std::unique_ptr<comm::Group> tensor;             // the tp ranks of one stage and replica
-    std::unique_ptr<comm::Group> pipeline;           // the stages of one (tp, dp), in order
-    std::unique_ptr<comm::Group> pipeline_backward;  // the same, for gradients: with two stages
-                                                     // both directions have the same neighbour
-    std::unique_ptr<comm::Group> data;               // the replicas of one (tp, pp)
+    std::unique_ptr<comm::Group> world;     // a duplicate of the group that was split
+    std::unique_ptr<comm::Group> tensor;    // the tp ranks of one stage and replica
+    std::unique_ptr<comm::Group> pipeline;  // the stages of one (tp, dp), in order
+    std::unique_ptr<comm::Group>
+        pipeline_backward;                   // the same ranks, for gradients: with two stages
+                                             // both directions have the same neighbour
+    std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
                                              // and with one stage: self
 };
@@ -42,9 +43,9 @@ Grid single();
 // Collective.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
-// Connects the groups for the messages of a training between devices. `overlap`: data-parallel
-// collectives overlap with compute. `tied`: first and last stage add up the gradients of a word
-// table that is the output projection as well. Collective over the grid.
+// Connects the groups for the messages that a training run sends between devices. `overlap`:
+// data-parallel collectives overlap with compute. `tied`: the first and the last stage add up the
+// gradients of a word table that is also the output projection. Collective over the grid.
 void connect(Grid& grid, bool overlap, bool tied);
 
 }  // namespace lm::parallel

@@ -6,14 +6,14 @@
 
 namespace lm::parallel {
 
-// Returns the number of cores for this rank: those of its affinity mask, divided by the ranks of
-// its host that have the same mask. Collective.
+// Returns the number of cores for this rank: the cores of its affinity mask, divided by the number
+// of ranks of its host with the same mask. Collective.
 i64 cores_of_rank(comm::Group& world);
 
 // Returns the number of ranks on this rank's host. Collective.
 i64 ranks_on_host(comm::Group& world);
 
-// Returns the number of this rank among the ranks of its host. Collective.
+// Returns the index of this rank among the ranks of its host. Collective.
 i64 place_on_host(comm::Group& world);
 
 }  // namespace lm::parallel

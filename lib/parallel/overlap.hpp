@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlap of data parallelism with compute: waits for the weights of a unit just before the unit
-// reads them, and starts to reduce its gradients when its backward has completed them. Units:
-// spec/rank_layout.hpp.
+// Overlaps data parallelism with compute: waits for the weights of a unit just before the unit
+// reads them, and starts to reduce its gradients when its backward has completed them.
+// spec/rank_layout.hpp defines units.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace lm::parallel {
 
 class Overlap final : public model::ChunkHooks {
   public:
-    // `data` outlives this.
+    // `data` must outlive this object.
     Overlap(const spec::ModelConfig& config, const spec::RankLayout& layout, DataParallel& data);
 
     void before_forward(i64 unit) override;

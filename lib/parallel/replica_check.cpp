@@ -16,9 +16,9 @@ namespace {
 
 using device::View;
 
-// For each kind of state and tensor of a rank the sum, modulo 2^64, over its elements of a hash of
-// (index in the tensor, bits). Sums of parts add up to the sum of the tensor, so tensors that are
-// split over data ranks can be compared as well.
+// One number for each kind of state and each tensor of a rank: the sum, modulo 2^64, of hash(index
+// in the tensor, bits) over the elements that the rank holds. The sums of a tensor's parts add up
+// to the sum of the tensor, so tensors that are split over data ranks can be compared as well.
 using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
 u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
@@ -91,7 +91,8 @@ class Comparison {
     // Returns the global rank of a member of the group.
     using RankOf = std::function<i64(int member)>;
 
-    // Compares the tensors for which `counts` is true, in the kinds of state for which `kinds` is.
+    // Compares the members' copies of each tensor with counts(tensor), in each kind of state with
+    // kinds(state).
     void compare(const std::vector<Fingerprints>& members, std::string_view group,
                  const RankOf& rank_of, const std::function<bool(const spec::LocalTensor&)>& counts,
                  const std::function<bool(const HeldState&)>& kinds) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the copies of state that must have the same bits on several ranks: weights over data
-// ranks, tensors that every tensor rank holds (norms, biases), the word table of first and last
-// stage, and the optimizer state of all of these. Copies drift apart by hardware faults, and by
-// bugs such as clipping on some ranks only; the loss does not show it.
+// ranks, tensors that every tensor rank holds (norms, biases), the word table of the first and the
+// last stage, and the optimizer state of all of these. Copies drift apart by hardware faults, and
+// by bugs such as clipping on some ranks only. The loss does not show it.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace lm::parallel {
 
-// One kind of state: `data` has the elements `held` of the flat buffer, in order and without gaps.
+// One kind of state. `data` has the elements `held` of the flat buffer, in order and without gaps.
 struct HeldState {
     std::string kind;   // "weight", for messages
     device::View data;  // [total_size(held)], any dtype of up to 4 bytes
@@ -22,9 +22,9 @@ struct HeldState {
     bool whole = true;  // `held` is the whole buffer; false: every data rank has its part
 };
 
-// Throws JointError(self_stopped) on all ranks when copies differ, naming the first such tensor,
-// its kind and the ranks that differ from most others. Collective over the grid; all ranks pass the
-// same kinds.
+// Throws JointError(self_stopped) on all ranks when copies differ. The message names the first such
+// tensor, its kind, and the ranks that differ from most others. All ranks must pass the same kinds.
+// Collective over the grid.
 void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& device,
                     const std::vector<HeldState>& state);
 

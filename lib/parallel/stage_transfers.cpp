@@ -83,11 +83,12 @@ void StageTransfers::post_receives() {
     post_gradients();
 }
 
-// An input is received where the gradient of an earlier input was sent from. Its receive is posted
-// when that send has been enqueued: then the device (or the library) runs the receive after the
-// send and before anything that is enqueued later. A receive that the stage already waits for is
-// posted in any case, after waiting for the send. Receives are posted in the order of the schedule,
-// which is that of the peer's sends: a receive whose slot is not free delays the later ones.
+// An input is received in the memory from which the gradient of an earlier input was sent. Its
+// receive is posted when that send has been enqueued: the device (or the library) then runs the
+// receive after the send and before anything that is enqueued later. When the stage already waits
+// for a receive, it is posted in any case, after waiting for the send. Receives are posted in the
+// order of the schedule, which is the order of the peer's sends, so a receive whose slot is not
+// free delays the later ones.
 void StageTransfers::post_inputs() {
     for (; inputs_.n_posted < inputs_.all.size(); ++inputs_.n_posted) {
         const PipelineAction& action = inputs_.all[inputs_.n_posted];
@@ -105,8 +106,8 @@ void StageTransfers::post_inputs() {
     }
 }
 
-// The gradient of an output is received where that output was sent from: after that send, by the
-// same rules.
+// The gradient of an output is received in the memory from which that output was sent: after that
+// send, by the rules of post_inputs().
 void StageTransfers::post_gradients() {
     for (; gradients_.n_posted < gradients_.all.size(); ++gradients_.n_posted) {
         const PipelineAction& action = gradients_.all[gradients_.n_posted];

@@ -15,9 +15,9 @@
 
 namespace lm::parallel {
 
-// Where one micro-batch in flight enters and leaves a chunk. The gradient of the input is sent from
-// where the input was received, the gradient of the output is received where the output was sent
-// from.
+// The memory through which one micro-batch in flight enters and leaves a chunk. `input` is
+// received; the gradient of the input is later sent from the same memory. `output` is sent; its
+// gradient is later received in the same memory.
 struct StageBuffers {
     device::View input;   // [R, C] compute (model/pass.hpp); not used by the first virtual stage
     device::View output;  // [R, C] compute; not used by the last virtual stage
@@ -25,18 +25,18 @@ struct StageBuffers {
 
 class StageTransfers {
   public:
-    // `buffers`: of each slot of each chunk. Micro-batch i of a chunk uses slot i % slots. `grid`
-    // outlives this.
+    // `buffers` is [chunk][slot]. Micro-batch i of a chunk uses slot i % slots. `grid` must outlive
+    // this object.
     StageTransfers(Grid& grid, const std::vector<std::vector<StageBuffers>>& buffers);
 
     int slot_of(i64 chunk, i64 micro_batch) const;
 
     // Begins a pass over `actions` and posts the first receives. Allocates when there are more
-    // receives than in any pass before.
+    // receives than in any earlier pass.
     void begin(std::span<const spec::PipelineAction> actions);
 
-    // The micro-batch's input, or the gradient of its output, has arrived for everything that is
-    // enqueued on the device after the call.
+    // Waits for the micro-batch's input, or the gradient of its output. Work that is enqueued on
+    // the device after the call may read it.
     void receive_input(const spec::PipelineAction& action);
     void receive_gradient(const spec::PipelineAction& action);
     // Starts to send the chunk's output, or the gradient of its input, stream-ordered after the
@@ -44,15 +44,16 @@ class StageTransfers {
     void send_output(const spec::PipelineAction& action);
     void send_gradient(const spec::PipelineAction& action);
 
-    // Before a forward pass writes the output: waits for the send of the micro-batch that used the
-    // slot before. In a step there was a backward pass in between; in an evaluation there was not.
+    // Call this before a forward pass writes the output: waits for the send of the slot's previous
+    // micro-batch. In a step, a backward pass was between the two micro-batches; in an evaluation
+    // there was none.
     void acquire_output(const spec::PipelineAction& action);
-    // After a forward pass that no backward pass follows: the input is not read again.
+    // Call this after a forward pass that no backward pass follows: the input is not read again.
     void release_input(const spec::PipelineAction& action);
 
-    // Posts the receives whose buffers are free now. Called after each action.
+    // Posts the receives whose buffers are free now. Call it after each action.
     void post_receives();
-    // Waits for all sends. Ends a pass.
+    // Waits for all sends, and ends the pass.
     void finish_sends();
 
   private:

@@ -53,8 +53,8 @@ std::string first_text(comm::Group& group, const std::string& text) {
 void together(comm::Group& group, const std::function<void()>& body) {
     if (group.size() == 1) return body();
     const std::optional<Error> own = error_of(body);
-    // One maximum finds the first rank that failed and its exit code: lower ranks send larger
-    // numbers.
+    // One maximum finds the first rank that failed and its exit code, because lower ranks send
+    // larger numbers.
     constexpr i64 codes = 256;
     i64 first = own ? (group.size() - group.rank()) * codes + static_cast<i64>(own->code()) : 0;
     group.all_reduce({&first, DType::int64, {1}}, comm::Reduction::max);
@@ -62,7 +62,7 @@ void together(comm::Group& group, const std::function<void()>& body) {
     const int rank = group.size() - static_cast<int>(first / codes);
     std::string text;
     if (group.rank() == rank) {
-        // Messages of rank 0 name no rank, like all that it prints.
+        // Messages of rank 0 name no rank, like all its output.
         text = rank == 0 ? own->what()
                          : fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
     }

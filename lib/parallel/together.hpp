@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that succeeds on all ranks of a group or fails on all of them; and texts that one rank sends
-// to the others.
+// Runs work that succeeds on all ranks of a group or fails on all of them, and sends texts of one
+// rank to the others.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace lm::parallel {
 
-// Runs `body` on this rank. When it threw on any member, all members throw a JointError with the
+// Runs `body` on this rank. When it throws on any member, all members throw a JointError with the
 // exit code and the message of the first such rank. The message begins with that rank's number and
 // host unless it is rank 0. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
@@ -22,7 +22,7 @@ void or_abort(comm::Group& group, const std::function<void()>& body);
 // Returns the root's text on all members. Collective.
 std::string broadcast_text(comm::Group& group, const std::string& text, int root = 0);
 
-// Returns the text of the first member with a non-empty one, on all members. Collective.
+// Returns, on all members, the text of the first member whose text is not empty. Collective.
 std::string first_text(comm::Group& group, const std::string& text);
 
 }  // namespace lm::parallel

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int message_tag = 0;
 
-// A waiting rank first tests without pause, then yields its core between tests, then sleeps: for an
-// operation that takes a second 0.1 ms more do not matter.
+// A waiting rank first tests without pause, then yields its core between tests, then sleeps:
+// another 0.1 ms does not matter for an operation that takes a second.
 constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
@@ -199,7 +199,7 @@ void MpiGroup::start_reduce_scatter(Started& started) {
           o);
 }
 
-// One reduction to each member, for more elements than one call can count.
+// Starts one reduction to each member, for more elements than one MPI call can count.
 void MpiGroup::start_reduces(Started& started) {
     const Operation& o = started.operation;
     for (int part = 0; part < size(); ++part) {
@@ -355,8 +355,8 @@ std::string MpiGroup::timeout_message(const Operation& operation, i64 number, do
                         world_.size(), waited_s);
 }
 
-// Compares the members' operations by the minimum and maximum of a digest of their text; gathers
-// the texts only when they differ.
+// Compares the members' operations by the minimum and maximum of a digest of their texts. Gathers
+// the texts only when the digests differ.
 void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
     char text[128] = "";
     const std::string mine = describe(operation);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group over an MPI communicator of its own, with MPI's nonblocking operations. An operation with
-// more elements than an MPI call can count (int) is cut into several calls.
+// A group over its own MPI communicator, with MPI's nonblocking operations. An operation with more
+// elements than an MPI call can count (int) is divided into several calls.
 //
-// Every call of MPI holds world_.mutex(): the library is initialized with MPI_THREAD_SERIALIZED. A
-// blocking MPI call would keep the mutex from the thread that answers other ranks, so waits are
-// loops of MPI_Testall.
+// Every MPI call holds world_.mutex(), because the library is initialized with
+// MPI_THREAD_SERIALIZED. A blocking MPI call would keep the mutex from the thread that answers
+// other ranks, so waits are loops of MPI_Testall.
 #pragma once
 
 #include <mpi.h>
@@ -21,7 +21,7 @@ namespace lm::comm {
 
 class MpiGroup final : public Group {
   public:
-    // Takes ownership of `comm`. `id` is the same on all members, and differs between groups.
+    // Takes ownership of `comm`. `id` is equal on all members, and differs between groups.
     MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id);
     ~MpiGroup() override;
 
@@ -40,8 +40,8 @@ class MpiGroup final : public Group {
         Operation operation;
         i64 number = 0;
         std::vector<MPI_Request> requests;
-        // Copied to operation.out [n] when MPI is done, since MPI writes in-place results to other
-        // elements. Or none.
+        // nullptr, or where MPI writes the result of an in-place reduce-scatter (the front of
+        // `in`). finish() copies it to operation.out.
         const void* copy_from = nullptr;
     };
 
@@ -64,7 +64,8 @@ class MpiGroup final : public Group {
 
     MpiWorld& world_;
     MPI_Comm comm_;
-    MPI_Comm check_comm_ = MPI_COMM_NULL;  // for compare_with_members(), else none
+    MPI_Comm check_comm_ = MPI_COMM_NULL;  // used by compare_with_members(); MPI_COMM_NULL when
+                                           // operations are not checked
     u64 id_;
     std::atomic<i64> n_started_{0};  // collectives; read by the thread that answers other ranks
     PendingOperations<Started> pending_;

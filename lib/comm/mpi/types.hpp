@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI types and reductions of lm-utils' types, and MPI errors as lm::Error.
+// The MPI types and reductions for the types of lm-utils, and MPI errors as lm::Error.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +15,8 @@ void check_mpi(int code, const char* what);
 
 MPI_Datatype mpi_type(DType dtype);
 
-// Reductions that MPI does not have: sums of 16-bit floats (each addition in fp32, then rounded)
-// and maxima in which a NaN stays. Constructed once, after MPI_Init.
+// Reductions that MPI does not have: sums of 16-bit floats (each addition in fp32, then rounded),
+// and maxima that propagate NaN. Construct it once, after MPI_Init.
 class MpiOps {
   public:
     MpiOps();

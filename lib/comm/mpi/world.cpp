@@ -24,7 +24,7 @@ struct MpiWorld::Question {
 
 struct MpiWorld::Answer {
     i32 rank;
-    i32 ward;  // the rank whose host this one keeps, see exchange_hosts()
+    i32 ward;  // the rank whose host name this rank keeps, see exchange_hosts()
     i64 n_started;
     char host[64];
     char ward_host[64];
@@ -42,7 +42,8 @@ constexpr size_t max_hosts_asked = 64;
 
 bool job_is_over = true;
 
-// on_exit handler: the exit code of a process that leaves the job early becomes that of the job.
+// on_exit handler: when a process leaves the job early, its exit code becomes the exit code of the
+// job.
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
@@ -137,8 +138,8 @@ void MpiWorld::exchange_hosts() {
     ward_host_ = wards;
 }
 
-// Spinning pays when every rank of this host has a core; with fewer cores the awaited rank may need
-// this one.
+// Spinning pays when every rank of this host has its own core. With fewer cores, the awaited rank
+// may need this rank's core.
 void MpiWorld::choose_spin() {
     constexpr double spin_with_own_core_s = 100e-6;
     MPI_Comm host = MPI_COMM_NULL;
@@ -160,8 +161,8 @@ void MpiWorld::remove_group(u64 id) {
 
 // ---- Answering ---------------------------------------------------------------------------------
 
-// The answering thread. The rank's own thread may be inside a long computation; this one drives MPI
-// every 0.1 s and never longer than a probe and a small receive.
+// Runs in the answering thread, because the rank's own thread may be inside a long computation.
+// Calls MPI every 0.1 s, and never for longer than a probe and a small receive.
 void MpiWorld::answer_questions() {
     std::unique_lock stop_lock(stop_mutex_);
     while (!stopped_.wait_for(stop_lock, answer_interval, [this] { return stop_; })) {
@@ -188,8 +189,8 @@ void MpiWorld::answer_one(int asker) {
     put(answer.host, host_);
     put(answer.ward_host, ward_host_);
     put(answer.where, options_.recorder ? options_.recorder->where() : "");
-    // The send is not waited for: the asking rank may have ended. Its memory is used again after
-    // max_pending_answers further answers.
+    // This thread does not wait for the send, because the asking rank may have ended. The memory of
+    // the answer is reused after max_pending_answers further answers.
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Isend(&answer, sizeof answer, MPI_BYTE, asker, answer_tag, control_, &request);
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
@@ -239,7 +240,7 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
     static std::mutex one_at_a_time;  // the rank's thread, and NCCL's monitoring thread
     const std::lock_guard asking(one_at_a_time);
-    // Kept until the process ends: MPI may still be sending them.
+    // Kept until the process ends, because MPI may still be sending them.
     static std::deque<Question> questions;
     static std::deque<MPI_Request> requests;
     std::vector<Answer> answers;
@@ -250,7 +251,7 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
     for (const Answer& answer : answers) {
         seen[answer.rank] = {answer.rank, true, answer.n_started, answer.host, answer.where};
     }
-    // The hosts of ranks that do not answer, from the ranks whose wards they are.
+    // When a rank does not answer, asks the rank that keeps its host name.
     std::vector<int> keepers;
     for (const auto& [rank, status] : seen) {
         const int keeper = (rank + size_ / 2) % size_;

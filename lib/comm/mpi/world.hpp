@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // This process's part of an MPI job.
 //
-// Threads: the rank's own, and one that answers other ranks which ask, after a timeout, where this
-// rank is; with NCCL its monitoring thread asks, too. MPI is called under mutex() only. It is
-// recursive, since groups lock it and call check() and world_ranks(), which lock it again.
+// Threads: the rank's own, and one that answers when another rank, after a timeout, asks where this
+// rank is. With NCCL, its monitoring thread may ask as well. MPI is called only under mutex(). The
+// mutex is recursive, because groups lock it and call check() and world_ranks(), which lock it
+// again.
 //
-// Failure: MPI cannot continue after a lost process. A rank that fails sets failed_, drives MPI no
-// more (memory of its pending operations may be gone), prints its error, and exits; its on_exit
-// handler calls MPI_Abort, which ends all ranks with its exit code.
+// Failure: MPI cannot continue after it has lost a process. A rank that fails sets failed_ and
+// makes no more MPI calls, because memory of its pending operations may be freed. It prints its
+// error and exits. Its on_exit handler calls MPI_Abort, which ends all ranks with its exit code.
 //
-// Nothing here grows with the number of ranks until something has failed.
+// Nothing here grows with the number of ranks until a failure.
 #pragma once
 
 #include <mpi.h>
@@ -34,7 +35,7 @@ class MpiWorld final : public Launch {
   public:
     explicit MpiWorld(const LaunchOptions& options);
     ~MpiWorld() override;
-    // Called once, before all others: initializes MPI. Collective over the job.
+    // Initializes MPI. Call it once, before all other members. Collective over the job.
     void join();
     Group& world() override { return *group_; }
     std::string describe() const override;
@@ -43,17 +44,18 @@ class MpiWorld final : public Launch {
     const MpiOps& ops() const { return *ops_; }
     std::recursive_mutex& mutex() { return mutex_; }
     int size() const { return size_; }
-    // How long a waiting rank keeps its core before it yields it.
+    // How long a waiting rank polls before it yields its core.
     double spin_s() const { return spin_s_; }
 
-    // Groups that other ranks ask about, by their id; `n_started`: collectives of this rank.
+    // Makes a group known to the thread that answers questions about it. `n_started` counts the
+    // collectives that this rank has started.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
 
-    // Asks the ranks where they are; blocks for 4 s at most. Called by the thread that timed out.
+    // Asks the ranks where they are. Blocks for 4 s at most. Called by the thread that timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
-    // This rank gives up: MPI is not driven any more.
+    // Marks this rank as failed: it makes no more MPI calls.
     void fail() { failed_.store(true); }
     bool failed() const { return failed_.load(); }
     // Ends all processes of the job at once, with exit code `code`.
@@ -77,12 +79,14 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    std::string ward_host_;  // host of the rank size / 2 before this one, which this one keeps
+    std::string ward_host_;  // host of the rank size / 2 before this one (its "ward"); this rank
+                             // states it when that rank does not answer
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::vector<Answer> sent_;  // memory of the answers that MPI still sends; used in turn
+    std::vector<Answer>
+        sent_;  // buffers of answers, reused in turn, because MPI may still be sending them
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;
     std::atomic<bool> failed_{false};

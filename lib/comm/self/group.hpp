@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of a single rank: every collective is a copy, or nothing at all when it is in place.
-// Callers need no special case for a parallel size of 1.
+// The group of a single rank. A collective copies its input to its output, or does nothing when it
+// is in place. With it, callers need no special case for a parallel size of 1.
 #pragma once
 
 #include <memory>

@@ -19,10 +19,10 @@ enum class FrameKind : u32 {
     result,     // hub to each member: the result of a collective
     message,    // rank to rank: a send
     question,   // rank to member `peer` of a group, or to all other members (-1): where are you?
-    host,       // hub to the asking rank, for each rank that it asks: its host
-    answer,     // rank to the asking rank `peer`: collectives that it started, and what it does
+    host,       // hub to the asking rank: the host of each rank that it asks
+    answer,     // rank to the asking rank `peer`: its number of collectives, and what it does
     failure,    // rank to hub, then hub to all: why the job has failed
-    bye         // rank to hub: this rank ends in order, nothing follows
+    bye         // rank to hub: this rank ends without an error; no frame follows
 };
 
 struct Frame {
@@ -81,7 +81,7 @@ inline Bytes bytes_of_text(const std::string& text) {
 inline std::string text_of_bytes(const Bytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-// Zeros where bytes are missing.
+// Reads a T from `bytes`. Missing bytes are zeros.
 template <typename T>
 T read_as(const Bytes& bytes) {
     T value{};

@@ -31,11 +31,11 @@ std::string TcpGroup::timeout_message(const Operation& operation, i64 number, do
     const size_t n_asked = collective ? static_cast<size_t>(size() - 1) : 1;
     const std::vector<RankStatus> statuses =
         world_.ask(id_, collective ? -1 : operation.peer, n_asked);
-    Operation named = operation;  // with its peer's rank in the world
+    Operation named = operation;  // its peer as a rank of the world
     if (operation.peer == rank()) {
         named.peer = world_.rank();
     } else if (operation.peer >= 0 && statuses.size() == n_asked) {
-        // In order of the members, without this one.
+        // `statuses` are in the order of the members, without this one.
         const int place = collective ? operation.peer - (operation.peer > rank() ? 1 : 0) : 0;
         named.peer = statuses[static_cast<size_t>(place)].rank;
     }
@@ -63,7 +63,7 @@ i64 TcpGroup::start(const Operation& o) {
     if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
     if (o.kind == Kind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
-        return 0;  // done: the receiver's process stores it until its receive
+        return 0;  // done: the receiver's process stores the message
     }
     Started started{o, {}};
     if (o.kind == Kind::receive) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks whose operations are frames by way of the hub on rank 0 (tcp/hub.hpp).
+// A group of ranks whose operations are frames that pass through the hub on rank 0 (tcp/hub.hpp).
 #pragma once
 
 #include <atomic>

@@ -16,7 +16,7 @@ namespace lm::comm {
 namespace {
 
 constexpr double hello_s = 5;
-// Strangers at a time, besides the ranks, which may all come at once.
+// Maximum number of strangers at a time, in addition to the ranks, which may all connect at once.
 constexpr i64 max_strangers = 256;
 constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
@@ -79,8 +79,8 @@ void TcpHub::serve() {
             if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
         }
         drop_strangers();
-        // Only here, since the events above belong to the connections of before. All that wait are
-        // accepted, so that the system's queue does not overflow.
+        // Accepts connections only here, since the events above belong to earlier connections.
+        // Accepts all that wait, so that the system's queue does not overflow.
         while (knocked && listener_ && accept_one()) drop_strangers();
         if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
     }
@@ -191,8 +191,8 @@ bool TcpHub::read(Peer& peer) {
     return peer.rank >= 0 || peer.in.size() < hello_bytes;
 }
 
-// Writes as much as the connection accepts; the rest at its next EPOLLOUT. read() notices a closed
-// connection, so its output is only discarded here.
+// Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. Discards the
+// output of a closed connection, which read() notices.
 void TcpHub::write(Peer& peer) {
     while (!peer.out.empty()) {
         Parcel& parcel = peer.out.front();
@@ -237,8 +237,8 @@ void TcpHub::send_to_all(const Frame& frame, const Shared& bytes) {
     for (const int rank : groups_[0]) send_to(rank, frame, bytes);
 }
 
-// Closes the connection and destroys `peer`. After the start a rank that ends without bye fails the
-// job; before it, the rank may connect again.
+// Closes the connection and destroys `peer`. After the start, the job fails when a rank ends
+// without bye. Before the start, the rank may connect again.
 void TcpHub::drop(Peer& peer, int error) {
     const int rank = peer.rank;
     const bool lost = rank >= 0 && started_ && !peer.said_bye;
@@ -292,8 +292,7 @@ void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
     }
 }
 
-// Passes a question on to the ranks. The hub adds their hosts, since a rank may be unable to
-// answer.
+// Forwards a question to the ranks. The hub adds their hosts, since a rank may be unable to answer.
 void TcpHub::ask(const Frame& question) {
     const std::vector<int>& members = groups_[question.group];
     for (size_t member = 0; member < members.size(); ++member) {
@@ -360,7 +359,7 @@ void TcpHub::finish(const Posts& posts) {
     }
 }
 
-// Members with one color form a group, ordered by key; those with a negative one are alone.
+// The members with one color form a group, ordered by key. A member with a negative color is alone.
 void TcpHub::split(const Posts& posts) {
     struct Member {
         i64 key;

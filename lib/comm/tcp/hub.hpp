@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The centre of the star over which the ranks of a job without MPI exchange small values: a thread
-// of rank 0 with a connection to every rank, rank 0 itself included. It accepts the ranks, reports
-// which ones are missing at the timeout, computes collectives and passes messages on.
+// The hub of a job without MPI, through which its ranks exchange small values: a thread of rank 0
+// with a connection to every rank, also to rank 0. It accepts the ranks, reports the missing ranks
+// at the timeout, computes collectives and forwards messages.
 //
-// One thread does everything, so nothing here is locked: the constructor, stop() and the counters
-// apart, all members belong to the hub's thread. It never blocks on one rank: output that a
-// connection does not take is queued. Bytes that go to many ranks are stored once, and a turn of
-// the loop costs time in proportion to its events, not to the number of ranks.
+// Nothing here is locked, because only the hub's thread uses the members, except the constructor,
+// stop() and the counters. The thread never blocks on one rank: it queues output that a connection
+// does not accept. Bytes for many ranks are stored once. A turn of the loop costs time in
+// proportion to its events, not to the number of ranks.
 //
-// Connections that do not send a valid hello, or belong to another job, are dropped. A rank that is
-// restarted before all ranks have connected takes its former place.
+// The hub drops connections that do not send a valid hello, or belong to another job. A rank that
+// is restarted before all ranks have connected takes its former place.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,15 @@ namespace lm::comm {
 
 class TcpHub {
   public:
-    // Ranks have `timeout_s` to connect, from start() on.
+    // Ranks must connect within `timeout_s` after start().
     TcpHub(const Meeting& meeting, double timeout_s);
     // Blocks until all ranks have disconnected.
     ~TcpHub();
     TcpHub(const TcpHub&) = delete;
     TcpHub& operator=(const TcpHub&) = delete;
 
-    // Listens at meeting.port when it returns, and starts the hub's thread. Throws Error(failure)
-    // when the port is not available, or the limit on open files is too low.
+    // Starts the hub's thread. When start() returns, the hub listens at meeting.port. Throws
+    // Error(failure) when the port is not available, or the limit on open files is too low.
     void start();
     int port() const { return meeting_.port; }
     i64 n_accepted() const { return n_accepted_.load(); }  // connections so far
@@ -53,15 +53,15 @@ class TcpHub {
         Socket socket;
         int rank = -1;      // -1: a stranger, whose hello has not been received
         i64 number = 0;     // in the order in which connections were accepted
-        Deadline hello_by;  // strangers are dropped then
+        Deadline hello_by;  // a stranger is dropped at this time
         Bytes in;           // received bytes of an incomplete frame
         std::deque<Parcel> out;
-        size_t n_sent = 0;  // bytes of the first parcel
+        size_t n_sent = 0;  // bytes of the first parcel that were sent
         bool said_bye = false;
     };
     // The contributions of a group's members to one collective.
     struct Posts {
-        Frame first;  // the first one received; the others must match it
+        Frame first;  // the first frame received; the others must match it
         size_t n_received = 0;
         std::vector<Bytes> bytes;  // by member
     };

@@ -19,8 +19,8 @@ namespace {
 constexpr double connect_s = 5;
 constexpr double first_pause_s = 0.05;
 constexpr double longest_pause_s = 1;
-// The hub gives up at the same time as the other ranks; its list of missing ranks is worth waiting
-// for.
+// The hub and the other ranks time out at the same time. The ranks wait for this time longer, to
+// receive the hub's list of missing ranks.
 constexpr double last_words_s = 5;
 constexpr u32 longest_reason = 64 << 10;
 
@@ -35,7 +35,7 @@ Hello hello_of(const Meeting& meeting) {
     return hello;
 }
 
-// Makes one attempt. Returns no socket, with the reason in *problem, when it may be repeated.
+// Makes one attempt. When it may be repeated, returns no socket and stores the reason in *problem.
 Socket attempt(const Meeting& meeting, const Deadline& deadline, std::string* problem) {
     // Rank 0 need not be reachable from itself by the address that the others use.
     const std::string& host = meeting.rank == 0 ? "127.0.0.1" : meeting.host;
@@ -89,7 +89,7 @@ Socket join_hub(const Meeting& meeting, double timeout_s) {
             socket.tune();
             return socket;
         }
-        // From half to one and a half times as long, so that ranks that failed together spread out.
+        // Varies the pause by half of its length, so that ranks that failed together spread out.
         const u64 mixed = mix(static_cast<u64>(meeting.rank), n_attempts);
         const double share = 0.5 + static_cast<double>(mixed >> 11) * 0x1p-53;
         const double left_s = std::max(deadline.left_s(), 0.0);

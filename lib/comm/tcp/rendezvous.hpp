@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job without MPI join the hub on rank 0 (tcp/hub.hpp): each connects to its
-// address, sends a hello, and waits for the welcome that the hub sends to all ranks when the last
-// one has connected.
+// How the ranks of a job without MPI join the hub on rank 0 (tcp/hub.hpp). Each rank connects to
+// the hub's address and sends a hello. When the last rank has connected, the hub sends a welcome to
+// all ranks.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ struct Meeting {
     int size = 1;
     std::string host;  // name or address of rank 0's host, IPv4 or IPv6
     int port = 0;      // the hub's port; 0: the system picks one
-    // The same for all ranks of a job. It separates jobs that use one port by mistake; it does not
+    // Equal on all ranks of a job. It separates jobs that use one port by mistake. It does not
     // protect against an attacker, who can read it on the network.
     std::string token;
 };
 
-// "rendezvous at n1:24561"
+// Returns "rendezvous at n1:24561".
 std::string place_of(const Meeting& meeting);
 
 // Returns the digest that a hello carries.
@@ -30,9 +30,9 @@ std::array<char, 40> token_digest(const Meeting& meeting);
 
 constexpr char hello_magic[8] = {'l', 'm', '-', 'm', 'e', 'e', 't', '2'};
 
-// Connects to the hub, as often as needed, and blocks until all ranks have connected. Returns the
-// connection. Throws Error(failure) with the hub's reason (which ranks are missing), or with the
-// last error when the hub has not answered within `timeout_s`. Collective.
+// Connects to the hub, with as many attempts as needed, and blocks until all ranks have connected.
+// Returns the connection. Throws Error(failure) with the hub's reason (which ranks are missing), or
+// with the last error when the hub has not answered within `timeout_s`. Collective.
 Socket join_hub(const Meeting& meeting, double timeout_s);
 
 }  // namespace lm::comm

@@ -21,7 +21,8 @@
 namespace lm::comm {
 namespace {
 
-// Blocks until one of the events. Returns false at the deadline (errno ETIMEDOUT) or on an error.
+// Blocks until one of the events happens. Returns false at the deadline (errno ETIMEDOUT) or on an
+// error.
 bool wait_for(int fd, short events, const Deadline& deadline) {
     while (true) {
         const double left_ms = std::ceil(std::max(deadline.left_s(), 0.0) * 1000);
@@ -135,7 +136,8 @@ void allow_connections(i64 n) {
                   "LimitNOFILE= of slurmd) to {} or more",
                   n, limit.rlim_max, wanted);
     }
-    // Not higher than needed: programs that this one starts may close all descriptors in a loop.
+    // The limit is not higher than needed: programs that this one starts may close all descriptors
+    // in a loop.
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -36,12 +36,12 @@ class Socket {
     int fd() const { return fd_.get(); }
     void reset() { fd_ = io::Fd(); }
 
-    // Makes small writes leave at once (TCP_NODELAY), and the loss of the other machine be noticed
-    // within two minutes (keepalive; reading then fails with ETIMEDOUT).
+    // Makes small writes leave at once (TCP_NODELAY), and detects the loss of the other machine
+    // within two minutes (keepalive): reading then fails with ETIMEDOUT.
     void tune() const;
 
-    // Sends or receives all bytes before the deadline. Returns false, with errno, when that fails;
-    // ECONNRESET when the other side has closed the connection.
+    // Sends or receives all bytes before the deadline. Returns false and sets errno when that
+    // fails; ECONNRESET when the other side has closed the connection.
     bool send_all(std::span<const std::byte> bytes, const Deadline& deadline) const;
     bool receive_all(std::span<std::byte> bytes, const Deadline& deadline) const;
 
@@ -52,15 +52,15 @@ class Socket {
 // Returns whether errno means that the call may be repeated later (EAGAIN, EINTR).
 bool would_block();
 
-// Waits for events of many sockets by epoll(7), whose cost is in proportion to the events, not to
+// Waits for events of many sockets with epoll(7). The cost is in proportion to the events, not to
 // the number of sockets. The system removes a socket that is closed.
 class Poller {
   public:
     Poller();
-    void add(int fd);  // for events of reading
-    // Whether to report also when `fd` can be written.
+    void add(int fd);  // reports when `fd` can be read
+    // With `on`, also reports when `fd` can be written.
     void watch_writing(int fd, bool on);
-    // Blocks for `seconds` at most. Returns the events; valid until the next call.
+    // Blocks for `seconds` at most. Returns the events, which are valid until the next call.
     std::span<const epoll_event> wait(double seconds);
 
   private:
@@ -69,16 +69,16 @@ class Poller {
 };
 
 // Raises this process's soft limit on open files, so that it can hold `n` connections. Throws
-// Error(failure) naming the limit that is needed when the hard limit is lower.
+// Error(failure) naming the needed limit when the hard limit is lower.
 void allow_connections(i64 n);
 
-// Listens on all addresses of this host, IPv6 and IPv4; with port 0 on a port that the system
-// picks. Throws Error(failure) naming the port.
+// Listens on all addresses of this host, IPv6 and IPv4. With port 0 the system picks the port.
+// Throws Error(failure) naming the port.
 Socket listen_on(int port);
 int port_of(const Socket& listener);
 
-// Tries each address of the host once. Returns no socket, with the reason in *problem, when all
-// fail.
+// Tries each address of the host once. When all fail, returns no socket and stores the reason in
+// *problem.
 Socket connect_to(const std::string& host, int port, const Deadline& deadline,
                   std::string* problem);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double forever_s = 1e9;  // a closed connection ends the wait
 constexpr double answer_time_s = 2;
-// How long a rank may compute on after the job has failed before it is ended.
+// How long a rank may continue to compute after the job has failed, before it is ended.
 constexpr auto time_to_notice = std::chrono::seconds(20);
 
 std::chrono::duration<double> duration(double seconds) {
@@ -48,7 +48,8 @@ void TcpWorld::join() {
 
 TcpWorld::~TcpWorld() {
     if (!thread_.joinable()) return;  // join() was not called, or has failed
-    // In order: all ranks meet in a barrier, so that none ends while others still need its hub.
+    // In an orderly end, all ranks meet in a barrier, so that rank 0 does not end while others
+    // still need its hub.
     bool failing = failed_ || std::uncaught_exceptions() > exceptions_at_start_;
     try {
         if (!failing) group_->barrier();
@@ -62,7 +63,7 @@ TcpWorld::~TcpWorld() {
     group_.reset();
 }
 
-// An error of this rank was sent to the hub before, by abort().
+// When this rank fails, abort() has already sent its error to the hub.
 void TcpWorld::leave(bool failing) {
     {
         const std::lock_guard lock(mutex_);
@@ -106,7 +107,7 @@ void TcpWorld::read() {
         handle(frame, std::move(bytes));
     }
     lose_hub();  // keeps the reason of an earlier failure
-    // The rank's own thread throws at its next operation. One that never comes to it is ended.
+    // The rank's own thread throws at its next operation. A rank that starts no operation is ended.
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, time_to_notice, [this] { return noticed_ || leaving_; })) return;
     if (reports_failure()) warn("{}", reason_);
@@ -136,7 +137,7 @@ void TcpWorld::handle(const Frame& frame, Bytes bytes) {
         statuses_.push_back({.rank = frame.from, .host = text_of_bytes(bytes)});
     } else if (frame.kind == FrameKind::answer) {
         const auto status = std::ranges::find(statuses_, frame.from, &RankStatus::rank);
-        if (status == statuses_.end()) return;  // to a question of before
+        if (status == statuses_.end()) return;  // an answer to an earlier question
         status->answered = true;
         status->n_started = frame.number;
         status->where = text_of_bytes(bytes);
@@ -178,8 +179,8 @@ std::optional<Bytes> TcpWorld::wait_for(const Key& key, double seconds) {
 
 // ---- Failing -----------------------------------------------------------------------------------
 
-// Records the failure by which this rank's operations throw; only the first counts. A rank that
-// leaves in order needs none: the hub closes its connection.
+// Records the failure that this rank's operations throw; only the first counts. A rank that leaves
+// in order records none: the hub closes its connection.
 void TcpWorld::fail(Exit code, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failed_ && !leaving_) {
@@ -200,8 +201,9 @@ void TcpWorld::lose_hub() {
                      meeting_.host));
 }
 
-// One line is enough for thousands of ranks: rank 0 reports the failure. When the connection to
-// rank 0 is lost, ranks 1, 8, 64, ... report that, most of which are on other hosts.
+// Returns whether this rank reports the failure: one line is enough for thousands of ranks. Usually
+// rank 0 reports it. When the connection to rank 0 is lost, ranks 1, 8, 64, ... report that; most
+// of these are on other hosts.
 bool TcpWorld::reports_failure() const {
     if (!hub_lost_) return rank() == 0;
     int power = 1;
@@ -209,7 +211,8 @@ bool TcpWorld::reports_failure() const {
     return power == rank();
 }
 
-// JointError: another rank prints the reason. The exit code is that of the failure either way.
+// Throws the failure, if there is one: Error on a rank that reports the loss of rank 0, else
+// JointError, which only rank 0 prints. The exit code is that of the failure in both cases.
 void TcpWorld::check_failure() {
     const std::lock_guard lock(mutex_);
     if (!failed_) return;
@@ -225,8 +228,8 @@ std::optional<std::string> TcpWorld::ended_before(const std::string& reason) noe
             const std::lock_guard lock(mutex_);
             if (hub_lost_) return std::nullopt;
         }
-        // The hub answers with the first failure of the job: this one, or an earlier one of another
-        // rank.
+        // The hub answers with the first failure of the job: this error, or an earlier error of
+        // another rank.
         abort(reason);
         std::unique_lock lock(mutex_);
         noticed_ = true;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // This process's part of a job whose ranks met over TCP, where MPI cannot start: its connection to
-// the hub on rank 0 (tcp/hub.hpp), and a thread that reads it. Everything goes by way of rank 0, so
-// it is for the small values that ranks exchange around a training on GPUs, whose tensors NCCL
-// carries.
+// the hub on rank 0 (tcp/hub.hpp), and a thread that reads it. All data passes through rank 0. So
+// it is only for the small values that ranks exchange when they train on GPUs, where NCCL carries
+// the tensors.
 //
-// Threads: the rank's own starts and waits for operations; the reading thread stores what arrives
-// in arrived_ and answers questions; NCCL's monitoring thread may ask() and abort(). mutex_ guards
-// all that they share; sending_ keeps frames whole; asking_ lets one question be open at a time.
-// Order of locks: asking_, then mutex_; sending_ is never held together with mutex_.
+// Threads: the rank's own thread starts and waits for operations. The reading thread stores
+// received frames in arrived_ and answers questions. NCCL's monitoring thread may ask() and
+// abort(). mutex_ guards all that they share; sending_ keeps frames whole; asking_ allows one open
+// question at a time. Order of locks: asking_, then mutex_. sending_ is never held together with
+// mutex_.
 //
 // Failure: the hub sends the first failure of the job to all ranks, and all later operations of
 // this rank throw. A rank that continues to compute and starts no operation is ended after 20 s.
@@ -35,8 +36,8 @@ class TcpWorld final : public Launch {
   public:
     TcpWorld(const Meeting& meeting, const LaunchOptions& options);
     ~TcpWorld() override;
-    // Called once, before all others. Blocks until all ranks have joined. Throws Error(failure)
-    // naming the missing ranks after options.timeout_s. Collective.
+    // Joins the other ranks. Call it once, before all other members. Blocks until all ranks have
+    // joined. Throws Error(failure) naming the missing ranks after options.timeout_s. Collective.
     void join();
     Group& world() override { return *group_; }
     std::string describe() const override;
@@ -59,19 +60,20 @@ class TcpWorld final : public Launch {
     // Sends a frame to the hub.
     void send(Frame frame, const Bytes& bytes);
     bool has_arrived(const Key& key);
-    // Removes and returns the bytes of that frame; nullopt when it has not arrived after `seconds`.
-    // Throws Error when the job has failed.
+    // Removes and returns the bytes of frame `key`; nullopt when it has not arrived after
+    // `seconds`. Throws Error when the job has failed.
     std::optional<Bytes> wait_for(const Key& key, double seconds);
     // Throws Error when the job has failed.
     void check_failure();
 
-    // `n_started`: collectives that this rank has started in the group, for ranks that ask.
+    // Makes a group known to the thread that answers questions about it. `n_started` counts the
+    // collectives that this rank has started.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
-    // Asks member `member` of a group, or all its other members (-1), where they are; blocks for
-    // 2 s at most.
+    // Asks member `member` of a group, or all its other members (-1), where they are. Blocks for 2
+    // s at most.
     std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
-    // This rank gives up: the job ends with `reason`.
+    // Gives up: the job ends with `reason`.
     void abort(const std::string& reason) noexcept;
 
   private:
@@ -96,13 +98,13 @@ class TcpWorld final : public Launch {
     std::map<u64, const std::atomic<i64>*> groups_;
     std::vector<RankStatus> statuses_;  // answers to the open question
     size_t n_answers_ = 0;
-    bool failed_ = false;  // for the reason and with the exit code that follow
+    bool failed_ = false;  // then code_ and reason_ are set
     Exit code_ = Exit::failure;
     std::string reason_;
-    bool hub_failed_ = false;  // the hub has sent the job's first failure:
-    int first_failed_ = -1;    // the rank that had it, -1: none
+    bool hub_failed_ = false;  // the hub has sent the job's first failure
+    int first_failed_ = -1;    // the rank with that failure; -1: none
     std::string first_reason_;
-    bool hub_lost_ = false;  // the connection ended before that
+    bool hub_lost_ = false;  // the connection ended before the hub sent a failure
     bool noticed_ = false;   // the rank's own thread knows of the failure
     bool leaving_ = false;
     std::unique_ptr<Group> group_;

@@ -25,7 +25,7 @@ class ThreadsGroup final : public Group {
     std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
 
   private:
-    struct Started {  // exactly one of the two
+    struct Started {  // exactly one of the two is set
         Collective* collective = nullptr;
         Message* message = nullptr;
     };

@@ -14,12 +14,13 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Made in advance. How many are pending at a time depends on which rank runs ahead, so making them
-// when they are needed would allocate late in a run.
+// Allocated in advance. The number of pending ones depends on which rank runs ahead, so allocating
+// them on demand would allocate late in a run.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
-// Returns into how many parts of operation.n elements the work is divided; 0: no data.
+// Returns the number of parts, each of operation.n elements, into which the work is divided; 0: no
+// data.
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
         case Kind::all_reduce:
@@ -94,9 +95,9 @@ std::string Hub::describe(const Operation& operation) const {
 
 // ---- Collectives -------------------------------------------------------------------------------
 
-// Returns the collective `number`, opened by the first member that posts it. A member may run ahead
-// of the slowest one by any number of collectives; each posts in order, so `number` is at most one
-// past the newest open one. Under mutex_.
+// Returns the collective `number`; the first member that posts it opens it. A member may be any
+// number of collectives ahead of the slowest one. Each member posts in order, so `number` is at
+// most one past the newest open one. The caller holds mutex_.
 Collective& Hub::open(i64 number) {
     const auto index = static_cast<size_t>(number - first_open_);
     if (index < open_.size()) return *open_[index];
@@ -158,8 +159,8 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
     return collective;
 }
 
-// All members have posted: cuts the work into pieces of blocks_per_piece blocks. The store to
-// `ready` publishes the posts, since waiting members read them without mutex_.
+// Called when all members have posted: divides the work into pieces of blocks_per_piece blocks. The
+// store to `ready` publishes the posts, since waiting members read them without mutex_.
 void Hub::make_ready(Collective& collective) {
     const Operation& operation = collective.posts[0];
     const i64 blocks = parts_of(operation, size()) * ceil_div(operation.n, reduce_block);
@@ -196,8 +197,8 @@ void Hub::make_parts(Collective& collective) {
     }
 }
 
-// Does pieces until none is left. Returns while other threads may still do theirs: the collective
-// is complete when pieces_done has reached n_pieces.
+// Does pieces until none is left. Other threads may still work on theirs when it returns: the
+// collective is complete when pieces_done has reached n_pieces.
 void Hub::work(Collective& collective) {
     while (collective.next_piece.load() < collective.n_pieces) {
         if (!world_.enter()) return;
@@ -248,8 +249,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     }
 }
 
-// Returns the world ranks of the members that have not posted the collective; `ended_only`: of
-// these only ranks whose body has returned.
+// Returns the world ranks of the members that have not posted the collective. `ended_only`: only
+// ranks whose body has returned.
 std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
     const std::lock_guard lock(mutex_);
     std::vector<int> ranks;
@@ -343,7 +344,7 @@ Message* Hub::post_message(int member, const Operation& operation) {
 }
 
 // Copies the data, without mutex_: both messages have left their queues, so no other thread uses
-// them until they are complete. `poster` is the member that posted last, whose thread this is.
+// them until they are complete. `poster` is the member that posted last; its thread runs this.
 void Hub::deliver(Message& send, Message& receive, int poster) {
     if (!send.operation.agrees_with(receive.operation)) {
         world_.fail_with(
@@ -369,7 +370,7 @@ void Hub::wait(int member, Message& message) {
     const bool complete = world_.wait(
         world_rank(member), [&] { return message.complete.load(); },
         [&] {
-            // It may have delivered the message just before it ended.
+            // The peer may have delivered the message just before it ended.
             if (world_.has_ended(peer) && !message.complete.load()) {
                 fail(ranks_text({peer}, world_.size()) + " ended without starting it");
             }

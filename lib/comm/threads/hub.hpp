@@ -2,18 +2,19 @@
 // The operations of one group of rank threads. Internal to the threads backend.
 //
 // Collectives: each member posts its views. The member that posts last makes the collective ready,
-// which cuts it into pieces. Every member that waits then takes pieces, by next_piece, until none
-// is left. A single waiting member can do all of them, so no order of waits can deadlock.
+// which divides the work into pieces. Every waiting member then takes pieces, by next_piece, until
+// no piece is left. A single waiting member can do all pieces, so no order of waits can deadlock.
 //
-// Who writes what when: `posts`, `inputs` and `splits` are written by their member under mutex_,
-// before ready is set, and are constant afterwards; n_pieces and parts are written before ready is
-// set. A piece's output is written by the thread that took it, before it adds to pieces_done. A
-// collective is used again when all members have called finish().
+// Who writes what when: a member writes its `posts`, `inputs` and `splits` under mutex_, before
+// ready is set; they are constant afterwards. n_pieces and parts are written before ready is set.
+// The thread that took a piece writes its output, and then adds to pieces_done. A collective is
+// reused when all members have called finish().
 //
-// Messages: the second of the two sides to post copies the data and completes both.
+// Messages: the side that posts second copies the data and completes both sides.
 //
-// Reductions read inputs by member and write outputs of the same elements after reading all of
-// them, so in-place operation is safe and the order of additions does not depend on threads.
+// Reductions read the inputs in the order of the members, and write an element after they have read
+// it from all inputs. So in-place operation is safe, and the order of additions does not depend on
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ namespace lm::comm {
 
 class Hub;
 
-// A first-in first-out queue in a ring that grows but never shrinks.
+// A first-in first-out queue, in a ring that grows but never shrinks.
 template <typename T>
 class Fifo {
   public:
@@ -97,10 +98,10 @@ struct Message {
     double posted_at = 0;  // virtual time
     double finished_at = 0;
     std::atomic<bool> complete{false};
-    Message* next = nullptr;  // in its queue
+    Message* next = nullptr;  // next message of its queue
 };
 
-// First in, first out; the messages themselves are the links.
+// A first-in first-out queue. The messages themselves are the links.
 class MessageQueue {
   public:
     bool empty() const { return first_ == nullptr; }
@@ -125,11 +126,11 @@ class Hub {
     ThreadsWorld& world() { return world_; }
     int world_rank(int member) const { return members_[static_cast<size_t>(member)]; }
 
-    // Posts the next collective of this member; `split` belongs to a split. Throws Error(bug) when
-    // it does not match those of the other members.
+    // Posts the next collective of this member. `split` is used only by a split. Throws Error(bug)
+    // when the collective does not match those that the other members posted.
     Collective* post(int member, const Operation& operation, SplitRequest split = {});
     void wait(int member, Collective& collective);
-    bool done(Collective& collective);                // does pieces, too
+    bool done(Collective& collective);                // also does pieces
     void finish(int member, Collective* collective);  // called once by each member when it is done
 
     Message* post_message(int member, const Operation& operation);
@@ -140,8 +141,8 @@ class Hub {
     bool has_passed(int member, double time) const { return !time_ || now(member) >= time; }
 
   private:
-    // From one member to another. One of the queues is always empty: a post that finds its other
-    // side waiting is delivered at once.
+    // The messages from one member to another. One of the queues is always empty, because a message
+    // is delivered at once when its other side waits.
     struct Channel {
         MessageQueue sends;
         MessageQueue receives;
@@ -168,7 +169,7 @@ class Hub {
     VirtualTime* time_;  // or none
     std::string name_;
     std::vector<int> members_;   // their ranks in the world
-    std::mutex mutex_;           // guards all that follows
+    std::mutex mutex_;           // guards all members that follow
     std::vector<i64> n_posted_;  // by member
     Fifo<Collective*> open_;     // collectives that not all members have posted, oldest first
     i64 first_open_ = 0;         // number of the oldest

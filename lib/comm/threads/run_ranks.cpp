@@ -34,7 +34,7 @@ void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>
     for (int rank = 0; rank < n_ranks; ++rank) {
         threads.emplace_back([&, rank] { run_rank(world, hub, rank, body); });
     }
-    threads.clear();  // which waits for them
+    threads.clear();  // joins them
     if (const std::exception_ptr first = world.first_exception()) std::rethrow_exception(first);
 }
 

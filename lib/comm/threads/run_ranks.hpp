@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process, so that unit tests run every layout, under sanitizers and
-// debuggers. Operations of two ranks that do not match are always detected.
+// Runs ranks as threads of one process, so that unit tests can run every layout, under sanitizers
+// and debuggers. Operations of two ranks that do not match are always detected.
 //
-// A send always waits for its receive: an exchange that deadlocks with large messages on other
-// backends deadlocks here with small ones too, and is reported after the timeout. A rank that ends
+// A send always waits for its receive. An exchange that deadlocks on other backends with large
+// messages deadlocks here with small ones too, and is reported after the timeout. A rank that ends
 // while others wait for it is reported at once.
 #pragma once
 
@@ -26,7 +26,8 @@ struct ThreadsOptions {
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
 
-// The same in virtual time (virtual_time.hpp). Clocks begin at 0; options.timeout_s is real time.
+// Like run_ranks(), in virtual time (virtual_time.hpp). Clocks begin at 0; options.timeout_s is
+// real time.
 void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
                                const std::function<void(Group& world, VirtualClock& clock)>& body,
                                const ThreadsOptions& options = {});

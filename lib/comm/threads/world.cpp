@@ -71,8 +71,9 @@ void ThreadsWorld::rank_ended(int rank) {
     ring_all();
 }
 
-// Counts first, then looks: fail() followed by drain() either sees this thread inside, or this
-// thread sees the failure. The other order would let both pass.
+// Increments n_inside_ before it checks failed_. So when another thread calls fail(), then drain(),
+// either drain() sees this thread inside, or this thread sees the failure. In the other order, both
+// could miss each other.
 bool ThreadsWorld::enter() {
     n_inside_.fetch_add(1);
     if (!failed()) return true;

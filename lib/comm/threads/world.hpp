@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rank threads of one run share across all groups: a bell that wakes each of them, the
-// first failure, and which ranks have ended. Internal to the threads backend.
+// The state that the rank threads of one run share across all groups: a bell that wakes each
+// thread, the first failure, and which ranks have ended. Internal to the threads backend.
 //
 // Memory order: all atomics here and in hub.hpp are sequentially consistent. Data that one thread
 // writes and another reads is published by a store to an atomic (Collective::ready, pieces_done,
@@ -8,9 +8,9 @@
 // backend.
 //
 // Failure: a rank that fails may unwind and free memory that other threads copy from. So every
-// access to another rank's memory lies between enter() and leave(); fail() sets failed_, after
-// which enter() refuses, and drain() waits until no thread is inside. A rank throws, and so frees
-// its memory, only after drain().
+// access to another rank's memory is between enter() and leave(). After fail() has set failed_,
+// enter() returns false. drain() waits until no thread is inside. A rank throws, and so frees its
+// memory, only after drain().
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 
 namespace lm::comm {
 
-// Wakes one rank. A counter, so that a ring between the check of the condition and wait() is not
-// lost: read rings(), check the condition, then wait() for a later ring.
+// Wakes one rank. It counts its rings, so that a ring between the check of the condition and wait()
+// is not lost: read rings(), check the condition, then wait() for a later ring.
 class Bell {
   public:
     using Clock = std::chrono::steady_clock;
@@ -50,13 +50,14 @@ class ThreadsWorld {
     void ring(int rank) { bells_[static_cast<size_t>(rank)].ring(); }
     void ring_all();
 
-    // Records a failure; only the first of the run counts. Its text is what every other rank
-    // throws, its exception is what the run ends with. Wakes all ranks.
+    // Records a failure and wakes all ranks. Only the first failure of the run counts: every other
+    // rank throws its text, and the run ends with its exception.
     void fail(const std::string& reason, std::exception_ptr exception) noexcept;
     bool failed() const { return failed_.load(); }
-    // Throws Error(failure) with the reason, when no thread works on any rank's memory any more.
+    // Blocks until no thread uses another rank's memory, then throws Error(failure) with the
+    // reason.
     [[noreturn]] void throw_failure();
-    // Records `error`, which this rank has found, as the failure, and throws it.
+    // Records the error of this rank as the failure, and throws it.
     template <typename E>
     [[noreturn]] void fail_with(const E& error) {
         fail(error.what(), std::make_exception_ptr(error));
@@ -69,14 +70,15 @@ class ThreadsWorld {
     bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)].load(); }
     bool any_ended() const { return any_ended_.load(); }
 
-    // Around every access to another rank's memory. Returns false when the run has failed: the
-    // memory must not be touched, and leave() not be called.
+    // Call enter() before and leave() after every access to another rank's memory. enter() returns
+    // false when the run has failed: do not touch the memory then, and do not call leave().
     bool enter();
     void leave() { n_inside_.fetch_sub(1); }
     void drain() noexcept;  // blocks until no thread is inside; only after fail()
 
-    // Blocks rank `rank` until is_done(). Calls is_lost(), which may throw, each time the rank is
-    // woken after another rank has ended. Returns false at the timeout. Throws when the run fails.
+    // Blocks rank `rank` until is_done() returns true. Calls is_lost(), which may throw, each time
+    // the rank is woken after another rank has ended. Returns false at the timeout. Throws when the
+    // run fails.
     template <typename Done, typename Lost>
     bool wait(int rank, Done&& is_done, Lost&& is_lost) {
         for (int spin = 0; spin < spins_; ++spin) {
@@ -108,9 +110,9 @@ class ThreadsWorld {
     std::vector<Bell> bells_;               // by rank
     std::vector<std::atomic<bool>> ended_;  // by rank: its body has returned
     std::atomic<bool> any_ended_{false};
-    std::atomic<bool> failed_{false};  // set under failure_mutex_, after the two below
+    std::atomic<bool> failed_{false};  // set under failure_mutex_, after reason_
     std::atomic<int> n_inside_{0};     // threads between enter() and leave()
-    std::mutex failure_mutex_;         // guards the two below
+    std::mutex failure_mutex_;         // guards reason_ and exception_
     std::string reason_;
     std::exception_ptr exception_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima that propagate NaN; ncclMax, like fmax(), drops it. Floats are converted to integer keys
+// Maxima that propagate NaN. ncclMax, like fmax(), drops it. Floats are converted to integer keys
 // of the same order, with every NaN above infinity, and the maximum is computed over the keys.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace lm::cuda {
 constexpr DType key_type(DType dtype) {
     return dtype == DType::fp64 ? DType::int64 : DType::int32;
 }
-// Returns true when keys have the size of the elements (fp32 and fp64), so that they can replace
-// them in their buffer.
+// Returns true when keys have the size of the elements (fp32 and fp64), so that the keys can
+// replace the elements in their buffer.
 constexpr bool keys_in_place(DType dtype) {
     return !is_half(dtype);
 }

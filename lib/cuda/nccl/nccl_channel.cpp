@@ -330,7 +330,7 @@ void Channel::enqueue_maximum(const Operation& o) {
 
 // ---- Errors and timeouts -----------------------------------------------------------------------
 
-// An operation waits only for other ranks once its inputs are ready; from that moment its time
+// Once its inputs are ready, an operation waits only for other ranks. From that moment its time
 // counts towards the timeout.
 std::optional<ChannelError> Channel::poll(double timeout_s) {
     if (state_ != State::formed || comm_ == nullptr) return std::nullopt;

@@ -3,11 +3,11 @@
 // communicator in sequence, so operations that must not wait for each other need separate channels.
 //
 // A communicator is initialized in nonblocking mode, so that a missing rank can be detected and the
-// initialization aborted. Operations use a blocking duplicate of it: a nonblocking communicator
-// starts a host thread for every operation (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal; tens
-// of microseconds), a blocking one returns when its kernel is in the stream. That call does not
-// wait for other ranks, provided that all connections exist; NcclWorld::form() and warm_up() make
-// them.
+// initialization aborted. Operations use a blocking duplicate of it, because a nonblocking
+// communicator starts a host thread for every operation, which takes tens of microseconds (NCCL
+// 2.28 to 2.30, group.cc, ncclGroupEndInternal). A call with a blocking one returns when its kernel
+// is in the stream. It does not wait for other ranks when all connections exist; NcclWorld::form()
+// and warm_up() make them.
 //
 // All members except the constructor must be called with the mutex of NcclWorld locked.
 #pragma once
@@ -46,8 +46,8 @@ struct ChannelError {
     double waited_s = 0;
 };
 
-// Communicators to be destroyed. Blocking and nonblocking ones must not be in one NCCL group call
-// (group.cc, ncclAsyncLaunch).
+// Communicators to be destroyed. One NCCL group call must not contain both blocking and nonblocking
+// ones (group.cc, ncclAsyncLaunch).
 struct Communicators {
     std::vector<ncclComm_t> formed;   // blocking
     std::vector<ncclComm_t> joining;  // nonblocking
@@ -55,37 +55,36 @@ struct Communicators {
 
 class Channel {
   public:
-    // A channel of group `name`. `host` is the group that reports missing ranks. peer >= 0: a
-    // channel for messages between two ranks, this one and rank `peer` of `host`; -1: for
-    // collectives. `most_blocks`: the number of SMs that its kernels occupy at most; 0: NCCL's
-    // default. Allocates device memory.
+    // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
+    // messages between this rank and rank `peer` of `host`; -1: for collectives. `most_blocks` is
+    // the maximum number of SMs that its kernels occupy; 0: NCCL's default. Allocates device
+    // memory.
     Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
             int size, int peer, int most_blocks);
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    // Starts to initialize the communicator; call formed() until it returns true. More than one id
-    // only with Nccl::CommInitRankScalable.
+    // Starts to initialize the communicator. Call formed() until it returns true. Pass more than
+    // one id only with Nccl::CommInitRankScalable.
     void join(std::vector<ncclUniqueId> ids);
     bool formed();
-    // Returns the first operations of a channel, with which NCCL allocates memory and makes
-    // connections: a small and a large one of each collective, or messages from the first rank to
-    // the second.
+    // Returns the operations to run first, with which NCCL allocates memory and makes connections:
+    // a small and a large one of each collective, or messages from the first rank to the second.
     std::vector<comm::Operation> first_operations() const;
     bool idle();  // no operation is pending
 
     // Enqueues an operation, stream-ordered after all work of the compute stream so far and after
-    // the operation `after`, unless that is nullptr. Blocks until the other members take part when
-    // a connection is missing.
+    // the operation `after`, unless that is nullptr. When a connection is missing, blocks until the
+    // other members start the operation as well.
     ChannelOperation* start(const comm::Operation& operation, i64 number,
                             const ChannelOperation* after);
     bool done(ChannelOperation& operation);
-    // The Work handle does not exist any more.
+    // Call this when no Work handle refers to the operation any more.
     void release(ChannelOperation& operation);
 
-    // Finds ended operations, and returns an error of NCCL or of an operation that has waited for
-    // longer than timeout_s. For the monitor thread, a few times a second.
+    // Finds ended operations. Returns an error of NCCL, or of an operation that has waited for
+    // longer than timeout_s. The monitor thread calls it a few times a second.
     std::optional<ChannelError> poll(double timeout_s);
 
     // Moves this channel's communicators to `comms`, for their destruction.
@@ -123,14 +122,13 @@ class Channel {
     std::deque<ChannelOperation*> pending_;  // in stream order
 };
 
-// Destroys formed communicators whose operations have ended. All in one NCCL group call, because
-// the ranks need not have theirs in the same order. Blocks until the other ranks of this machine
-// call it, too.
+// Destroys formed communicators whose operations have ended, all in one NCCL group call, because
+// their order may differ between ranks. Blocks until the other ranks of this machine call it, too.
 void end_together(const Communicators& comms) noexcept;
 
-// Aborts communicators: their running kernels stop. The formed ones in one NCCL group call, because
-// aborting one may wait for the device, whose other NCCL kernels may wait for missing ranks. Then
-// those that were being initialized, which have no kernels.
+// Aborts communicators, which stops their running kernels. First aborts all formed ones in one NCCL
+// group call: aborting one may wait for the device, where kernels of the others may wait for
+// missing ranks. Then aborts those still being initialized, which have no kernels.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

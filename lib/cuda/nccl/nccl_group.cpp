@@ -66,8 +66,8 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
     if (size() > 1) ids_ = host_->split(0, rank(), this->name());
 }
 
-// When this rank fails (it destroys the group because of an exception), the communicators are
-// aborted, because other ranks may never take part in an orderly end.
+// When this rank fails (an exception destroys the group), the communicators are aborted, because
+// other ranks may never take part in an orderly end.
 NcclGroup::~NcclGroup() {
     bool failing = world_->failed() || std::uncaught_exceptions() > exceptions_at_start_;
     try {
@@ -109,7 +109,7 @@ void NcclGroup::end() {
 // ---- Forming -----------------------------------------------------------------------------------
 
 // The order of links is the same on all ranks, so that no two ranks wait for each other. Links from
-// even ranks come first, so that disjoint pairs form theirs at the same time.
+// even ranks come first, so that disjoint pairs form their links at the same time.
 void NcclGroup::connect(const comm::Traffic& traffic) {
     if (size() == 1) return;
     world_->require_healthy();
@@ -245,7 +245,7 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-// For an operation on the device, the host does not block: the compute stream waits for its end, so
+// The host does not block for an operation on the device: the compute stream waits for its end, so
 // that later work sees the result. The record may then be reused, because a stream that waits for
 // an event waits for its recording at the time of the call.
 void NcclGroup::wait(i64 handle) {

@@ -17,9 +17,9 @@ struct Nccl {
 #define LM_MEMBER(name) decltype(&nccl##name) name = nullptr;
     LM_NCCL_FUNCTIONS(LM_MEMBER)
 #undef LM_MEMBER
-    // ncclCommInitRankScalable, since NCCL 2.23, which the oldest supported header does not
-    // declare; nullptr in older libraries. As CommInitRankConfig, with several bootstrap roots, an
-    // id for each.
+    // ncclCommInitRankScalable: like CommInitRankConfig, but with several bootstrap roots, each
+    // with its own id. It was added in NCCL 2.23, so the oldest supported header does not declare
+    // it. nullptr in older libraries.
     ncclResult_t (*CommInitRankScalable)(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
                                          ncclUniqueId* ids, ncclConfig_t* config) = nullptr;
 };

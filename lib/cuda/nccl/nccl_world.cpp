@@ -214,8 +214,8 @@ void NcclWorld::monitor() {
     }
 }
 
-// Returns false when the rank is in an NCCL call. Calls fail_in_call() when that has not returned
-// within the timeout.
+// Returns false when the rank is in an NCCL call. Calls fail_in_call() when that call has not
+// returned within the timeout.
 bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     if (lock.try_lock_for(interval)) {
         blocked_since_s_ = -1;

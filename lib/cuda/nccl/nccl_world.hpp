@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that all NCCL groups of one rank share: the device, the mutex that every NCCL call
 // locks, and a monitor thread for all channels. The monitor polls NCCL for errors and detects
-// operations that exceed the timeout. On either it asks the host group which ranks are missing and
-// aborts all pending operations, so that a rank that is blocked on its GPU wakes up and throws.
+// operations that exceed the timeout. In both cases it asks the host group which ranks are missing
+// and aborts all pending operations, so that a rank that is blocked on its GPU wakes up and throws.
 //
 // A communicator must not be aborted while a thread is inside of a call with it (NCCL user guide,
-// "Thread Safety"), so aborting locks the mutex, too. If the rank does not return from an NCCL
-// call, the monitor cannot lock the mutex for the timeout; it then aborts the job through the host
-// group.
+// "Thread Safety"), so aborting locks the mutex, too. If the rank hangs in an NCCL call, the
+// monitor cannot lock the mutex; after the timeout it aborts the job through the host group.
 #pragma once
 
 #include <atomic>
@@ -36,14 +35,14 @@ class NcclWorld {
     std::timed_mutex& mutex() { return mutex_; }
     double timeout_s() const { return timeout_s_; }
 
-    // Collective over the channel's ranks. Initializes the communicator of a new channel with
-    // `ids`, runs its first operations, which make connections, and adds it to the monitored
-    // channels. Throws Error(failure) on timeout.
+    // Initializes the communicator of a new channel with `ids`, runs its first operations, which
+    // make connections, and adds it to the monitored channels. Throws Error(failure) on timeout.
+    // Collective over the channel's ranks.
     void form(const std::shared_ptr<Channel>& channel, const std::vector<ncclUniqueId>& ids);
-    // Collective over the channel's ranks. Runs operations of the kind and memory of `largest` with
-    // all sizes up to its size, doubling. NCCL (since 2.22, NCCL_RUNTIME_CONNECT) makes connections
-    // when it first uses an algorithm, which it chooses by kind, type and size; after this no later
-    // operation makes any.
+    // Runs operations of the kind and memory of `largest`, with doubling sizes up to its size. NCCL
+    // chooses an algorithm by kind, type and size, and makes connections when it first uses an
+    // algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later operation makes any. Collective
+    // over the channel's ranks.
     void warm_up(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
     // Enqueues an operation (Channel::start()).
     ChannelOperation* start(const std::shared_ptr<Channel>& channel,
@@ -52,11 +51,11 @@ class NcclWorld {
 
     // Throws Error(failure) with the reason of the first failure, if there was one.
     void require_healthy();
-    // Records the first failure and aborts all channels. For any thread.
+    // Records the first failure and aborts all channels. Any thread may call it.
     void fail(const std::string& text) noexcept;
     bool failed() const { return failed_.load(); }
-    // Calls `attempt` with the mutex locked until it returns true. Throws when something has
-    // failed.
+    // Calls `attempt` with the mutex locked until it returns true. Throws when a failure was
+    // recorded.
     void until(const std::function<bool()>& attempt);
 
   private:
