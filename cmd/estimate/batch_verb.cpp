@@ -16,7 +16,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // this and seq_length are resolved values
+    i64 micro_batch = 1;  // this and seq_length are resolved from the flags
     std::optional<i64> seq_length;
     std::vector<i64> nodes;
     i64 gpus_per_node = 8;
@@ -67,7 +67,8 @@ void add_steps(Printout& printout, const Flags& flags, const std::vector<spec::R
     printout.table("step", std::move(columns), std::move(rows));
 }
 
-// Returns the first step from which on `unit` divides every batch, or nullptr when there is none.
+// Returns the first step from which on `unit` divides every batch, or nullptr when there is no such
+// step.
 const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i64 unit) {
     const spec::RampStep* first = nullptr;
     for (const spec::RampStep& step : steps) {

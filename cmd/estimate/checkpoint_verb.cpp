@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate checkpoint: bytes of one checkpoint, and of all checkpoints of a schedule.
+// lm-estimate checkpoint: the bytes of one checkpoint, and of all checkpoints of a schedule.
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate eta: progress, speed and end of a training, from its log.
+// lm-estimate eta: the progress, speed and end of a training, from its log.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -44,7 +44,8 @@ void add_seconds(Figures& figures, const char* key, const char* label, double va
     figures.push_back({key, label, Unit::seconds, value, formula});
 }
 
-// Adds samples, tokens and operations per second of `sums`, those that it counts.
+// Adds samples, tokens and operations per second of `sums`. Omits a rate that the log does not
+// show.
 void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string& which,
                const char* formula) {
     const auto add = [&](const char* key, const char* label, double value, const char* how) {
@@ -189,7 +190,7 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
     printout.table("stop", std::move(columns), std::move(rows));
 }
 
-// Returns the name of the log in messages.
+// Returns the name of the log for messages.
 std::string name_of(const std::vector<std::string>& logs) {
     return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
 }

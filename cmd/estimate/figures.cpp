@@ -52,7 +52,8 @@ io::OrderedJson json_of(const Value& value) {
 
 using Cells = std::vector<std::string>;
 
-// Returns `lines` with columns two spaces apart, aligned to the left where `left` is true.
+// Returns `lines` with columns two spaces apart. A column is aligned to the left where `left` is
+// true.
 std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left) {
     std::vector<size_t> widths(left.size());
     for (const Cells& cells : lines) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of every verb: tables and single figures, as text or as JSON Lines in base units, and
-// for --explain the formula of each figure.
+// The output of every verb: tables and single figures, as text or as JSON Lines in base units. With
+// --explain it includes the formula of each figure.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ enum class Unit { count, bytes, seconds, difference, share, plain };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
 struct Figure {
-    std::string key;    // in JSON
-    std::string label;  // in text
+    std::string key;    // name in JSON
+    std::string label;  // name in text
     Unit unit = Unit::count;
     Value value;
-    std::string formula;  // with its source
+    std::string formula;  // formula and its source
 };
 
 struct Column {
@@ -39,11 +39,11 @@ void add_output_options(cli::Options& options, OutputFlags& flags);
 
 class Printout {
   public:
-    // Adds a table. JSON has one line for each row; `kind` names the table.
+    // Adds a table. JSON has one line for each row. `kind` names the table.
     void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows);
     // Adds single figures. JSON has one line for all of them.
     void figures(std::string kind, std::vector<Figure> figures);
-    // The same when the last figure is the sum of the others: text shows the share of each.
+    // Adds single figures of which the last is the sum of the others. Text shows the share of each.
     void sum(std::string kind, std::vector<Figure> figures);
     // Prints everything to standard output.
     void print(const OutputFlags& flags) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate layout: the layouts of a training on N GPUs that fit into their memory, with their
-// step times, fastest first. Searches TP, PP, DP, micro-batch size and recomputation.
+// lm-estimate layout: the layouts of a training on N GPUs that fit into the GPUs' memory, with
+// their step times, fastest first. The search covers TP, PP, DP, micro-batch size and
+// recomputation.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -44,7 +45,7 @@ struct Task {
     cost::GpuNode gpu;
     i64 n_gpus = 0;
     i64 batch = 0;
-    std::optional<i64> tp, pp, micro_batch;  // when the flags give them
+    std::optional<i64> tp, pp, micro_batch;  // none: the search tries all values
     std::vector<spec::Recompute> recomputes;
     std::optional<i64> samples;  // samples of the training
     bool overlaps = false;
@@ -54,7 +55,7 @@ struct Candidate {
     spec::ParallelConfig parallel;
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;
-    i64 bytes = 0;  // memory of the largest rank, with NCCL and the allowance
+    i64 bytes = 0;  // memory of the rank that needs most, with NCCL and the allowance
     cost::StepTime time;
 };
 
@@ -73,8 +74,8 @@ bool tensor_ranks_fit(const Task& task, i64 tp) {
            task.parallel.pad_vocab_to % tp == 0;
 }
 
-// Returns true when all stages have the same number of layers, where --pp-partition-method may
-// count the embedding and the head as a layer each.
+// Returns true when all stages have the same number of layers. --pp-partition-method may count the
+// embedding and the head as a layer each.
 bool stages_are_alike(const Task& task, i64 pp) {
     const bool counts_ends = task.parallel.balance == spec::PipelineBalance::layers_and_embedding;
     return (task.model.n_layers + (counts_ends ? 2 : 0)) % pp == 0;
@@ -92,12 +93,13 @@ i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
     const cost::Processor processor{1, true, flags.train.device.attention()};
     i64 largest = 0;
     for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
-        // The stages between the second and the last hold the same, for fewer micro-batches.
+        // The stages between the second and the last have the same contents, for fewer
+        // micro-batches.
         const bool is_second_again = stage > 1 && stage < candidate.parallel.pp - 1 &&
                                      task.parallel.balance != spec::PipelineBalance::parameters &&
                                      stages_are_alike(task, candidate.parallel.pp);
         if (is_second_again) continue;
-        // All sizes divide evenly, so all tensor ranks hold the same.
+        // All sizes divide evenly, so all tensor ranks need the same memory.
         const cost::MemoryPlan plan =
             plan_memory(task.model, candidate.parallel, step, task.precision, processor, 0, stage);
         const i64 nccl =
@@ -156,7 +158,8 @@ Found find(const Flags& flags, const Task& task) {
             try_grid(flags, task, tp, pp, found);
         }
     }
-    // Faster layouts first; of those with the same time, less recomputation, then less memory.
+    // Faster layouts come first; among layouts with the same time, less recomputation, then less
+    // memory.
     const auto key = [](const Candidate& c) {
         return std::tuple(c.time.total(), c.parallel.recompute.granularity, c.bytes);
     };
@@ -229,7 +232,7 @@ std::vector<Value> row_of(const Task& task, const Candidate& c) {
     return row;
 }
 
-// Returns the granularity that the flags give, else all three.
+// Returns the recomputation granularity that the flags give, else all three.
 std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
                                            const spec::Recompute& given) {
     const bool is_given = flags.recompute_activations || flags.checkpoint_activations ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate memory: the memory plan by which lm-train allocates, for every pipeline stage.
+// lm-estimate memory: the memory plan that lm-train allocates, for every pipeline stage.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -26,8 +26,8 @@ struct Flags {
     OutputFlags output;
 };
 
-// Returns the plan of the largest tensor rank: ranks differ when heads or rows do not divide
-// evenly.
+// Returns the plan of the tensor rank that needs most memory. Tensor ranks differ when heads or
+// rows do not divide evenly.
 cost::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                               const cost::StepShape& step, const spec::Precision& precision,
                               const cost::Processor& processor, i64 stage) {
@@ -78,13 +78,13 @@ cost::Processor processor_of(const Flags& flags, i64 n_threads) {
     return {n_threads, on_gpu(flags), flags.train.device.attention()};
 }
 
-// Memory besides the buffers of the plan.
+// Returns the memory that a rank needs besides the buffers of the plan.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
     return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
 }
 
-// The rank with the largest sum of both.
+// The rank with the largest sum of buffers and NCCL's memory.
 struct Largest {
     i64 buffers = 0;
     i64 nccl = 0;
@@ -124,8 +124,8 @@ spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
     return parallel;
 }
 
-// Returns the micro-batches of a full batch when its size is given, else enough to fill the
-// pipeline.
+// Returns the number of micro-batches of a full batch if the batch size is given, else a number
+// that fills the pipeline.
 i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel, i64 micro_batch) {
     if (flags.n_micro_batches) {
         at_least_one("--micro-batches", *flags.n_micro_batches);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate params: the exact parameter count by part, and the formulas of the field.
+// lm-estimate params: the exact number of parameters of each part, and published formulas.
 #include <cmath>
 #include <memory>
 

@@ -26,8 +26,8 @@ std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;
 }
 
-// Returns the vocabulary of tokenizer or data. Missing files are a warning: those of a training
-// need not be on the machine where it is planned.
+// Returns the vocabulary size of the tokenizer or the data. Only warns when files are missing: the
+// machine that plans a training need not have its files.
 std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
     if (flags.model.vocab_size) return std::nullopt;
     const text::TokenizerChoice& choice = flags.data.tokenizer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of lm-train, which every verb accepts: a verb shows the flags that it uses and
-// accepts the others silently.
+// The command line of lm-train, which every verb accepts. The help of a verb shows the flags that
+// it uses; it ignores the others silently.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,15 @@
 
 namespace lm::estimate {
 
-// Declares all flags of lm-train. `shown`: the names and groups that the help of the verb shows.
+// Declares all flags of lm-train. `shown`: the names and groups of flags that the help of the verb
+// shows.
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown);
 
-// Returns `flags` with the values of --deepspeed_config. A verb calls it first.
+// Returns `flags` with the values of --deepspeed_config. Every verb calls it first.
 config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 
-// Returns the model of lm-train, with the vocabulary of the tokenizer or the data when these files
+// Returns the model of lm-train. Its vocabulary is that of the tokenizer or the data if their files
 // can be read. Throws Error(usage).
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 
@@ -33,10 +34,11 @@ struct Schedule {
     spec::BatchRamp ramp;
     i64 samples = 0;
 };
-// `seq_length` 0: not known; then --train-tokens is refused. Throws Error(usage).
+// Returns the schedule of the flags. `seq_length` 0: not known; then --train-tokens is refused.
+// Throws Error(usage).
 Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
 
-// Throws Error(usage) when `value` is less than 1.
+// Throws Error(usage) naming `flag` when `value` is less than 1.
 void at_least_one(std::string_view flag, i64 value);
 
 }  // namespace lm::estimate

@@ -22,7 +22,7 @@ bool is_usable(const metrics::LoggedRamp& r) {
            (r.global_batch - r.start) % r.increment == 0;
 }
 
-// Returns the batch ramp; none when even the batch size is not known.
+// Returns the batch ramp, or nullopt when not even the batch size is known.
 std::optional<spec::BatchRamp> ramp_of(const metrics::LogSummary& log,
                                        const config::ScheduleFlags& flags) {
     if (!flags.rampup.empty() && !flags.global_batch) {
@@ -71,7 +71,7 @@ Left left_by_iterations(const std::optional<spec::BatchRamp>& ramp, i64 consumed
     return left;
 }
 
-// The batch with the last token is trained on as a whole.
+// The batch with the last token is trained on completely.
 Left left_by_tokens(const metrics::LogSummary& log, const spec::BatchRamp& ramp, i64 consumed,
                     i64 tokens, std::optional<i64> seq_length) {
     constexpr std::string_view flag = "--train-tokens";
@@ -104,7 +104,7 @@ Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flag
     if (!schedule.train_samples && !schedule.train_tokens) {
         const i64 total = schedule.train_iters.value_or(last.total_iterations);
         if (total < 1) usage_error("--train-iters", "must be given: {} does not show it", name);
-        // Old logs do not show samples; then there is no ramp, either.
+        // Old logs do not show samples. Such a log has no ramp either.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
     }
     const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
@@ -136,9 +136,9 @@ double seconds_left(const metrics::LogSummary& log, const Left& left) {
     constexpr double alike = 1e-2;
     if (!fixed && std::abs(ratio - 1) > alike) {
         note(
-            "the batch grows from {:.0f} to {:.0f} on average, and the log does not show its "
-            "effect: "
-            "time is assumed to grow with the samples, though larger batches usually need less",
+            "the mean batch changes from {:.0f} to {:.0f} samples, and the log does not show how "
+            "the step time depends on it: it is assumed to be proportional, though larger batches "
+            "usually take less time per sample",
             batch, ratio * batch);
     }
     return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio);

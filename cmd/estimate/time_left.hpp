@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The remaining iterations and samples of a training whose log was read, along the batch ramp, and
-// their time.
+// The remaining iterations and samples of a training along its batch ramp, and the time that they
+// take, from the training's log.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@ namespace lm::estimate {
 
 struct Left {
     i64 iterations = 0;
-    std::optional<i64> samples;  // none: the log shows neither samples nor batches
+    std::optional<i64> samples;  // nullopt: the log shows neither samples nor batches
 };
 
-// Returns the rest of the training. The totals are those of --train-samples, --train-iters and
-// --train-tokens, whichever ends first, else the total iterations of the log. The ramp is that of
-// the flags, else that of the log; without a ramp the batch size does not change. `name` is the
-// name of the log in messages. Throws Error(usage) when the log does not show what a flag counts.
+// Returns the rest of the training. It ends at the first of --train-samples, --train-iters and
+// --train-tokens, or without them at the total iterations of the log. The batch ramp is from the
+// flags, else from the log; without a ramp the batch size does not change. `name` is the name of
+// the log in messages. Throws Error(usage) when the log does not show what a flag counts.
 Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flags,
                   const std::string& name);
 
-// Returns the seconds of `left`. Iterations of other batch sizes than the present one take the time
-// of the line a + b x batch through the iterations of the log. When the log shows one batch size
-// only, time is assumed to grow with the samples, with a note.
+// Returns the seconds that `left` takes. A line a + b x batch, fitted to the iterations of the log,
+// gives the time of iterations with another batch size than the present one. When the log has only
+// one batch size, the time is assumed to be proportional to the samples, and a note states this.
 double seconds_left(const metrics::LogSummary& log, const Left& left);
 
 }  // namespace lm::estimate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate time: days of a training at a measured or assumed throughput.
+// lm-estimate time: the days of a training at a measured or assumed throughput.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // this and the following are resolved values
+    i64 micro_batch = 1;  // this and the following members are resolved from the flags
     std::optional<i64> eval_interval, save_interval;
     std::optional<double> job_minutes;
     std::optional<i64> gpus;
@@ -38,14 +38,15 @@ struct Run {
     spec::ParallelConfig parallel;
     Schedule schedule;
     i64 data_parallel = 1;
-    // True when the forward pass is computed twice.
+    // Returns true when the forward pass is computed twice.
     bool recompute() const {
         return parallel.recompute.granularity == spec::Recompute::Granularity::full;
     }
 };
 
-// Returns the time per sample of a step of `batch`, relative to a full batch: the pipeline bubble
-// is (PP - 1) / micro-batches of the step, divided by the chunks of the interleaved schedule.
+// Returns the time per sample in a step of `batch` samples, relative to a full batch. The pipeline
+// bubble is (PP - 1) / micro-batches of the step, divided by the chunks of the interleaved
+// schedule.
 double slowdown(const Run& run, i64 micro_batch, i64 batch) {
     const auto step_length = [&](i64 b) {
         const i64 n = std::max<i64>(1, b / (micro_batch * run.data_parallel));
@@ -80,8 +81,8 @@ Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::R
         seconds.steps += iteration(step.batch) * as_double(step.n_iterations);
     }
     if (flags.eval_interval) {
-        // An evaluation computes the forward pass only: a third of a step, or a quarter when the
-        // step recomputes it.
+        // An evaluation computes only the forward pass: a third of a step, or a quarter when the
+        // step computes the forward pass twice.
         const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
         seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
                               as_double(flags.train.validation.iters * flags.eval_sets) * forward;
@@ -184,7 +185,7 @@ Run resolve_run(const Flags& flags) {
 int run_time(Flags flags) {
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
-    // Only a given --eval-interval counts, not lm-train's default.
+    // Only an --eval-interval on the command line counts, not lm-train's default.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
     if (evaluates) flags.eval_interval = flags.train.validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;

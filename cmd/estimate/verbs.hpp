@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of lm-estimate. Each function declares the options of a verb and stores their values
-// for its run.
+// The verbs of lm-estimate. Each function declares the options of one verb, and stores their values
+// until the verb runs.
 #pragma once
 
 #include "cli/options.hpp"

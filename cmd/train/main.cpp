@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
         const bool trains = !flags.action.dry_run && !flags.action.print_config &&
                             flags.action.show_samples.empty();
         if (trains) train::catch_signals();
-        comm::FlightRecorder recorder;  // outlives the groups
+        comm::FlightRecorder recorder;  // must outlive the groups
         const double timeout_s = 60 * flags.data_parallel.timeout_min;
         const auto launch = comm::launch({.timeout_s = timeout_s,
                                           .recorder = &recorder,

@@ -13,7 +13,7 @@
 namespace lm::config {
 namespace {
 
-// Keys without effect here.
+// Keys that have no effect here.
 constexpr std::array ignored_keys = {"steps_per_print",
                                      "wall_clock_breakdown",
                                      "elastic_checkpoint",
@@ -27,7 +27,7 @@ constexpr std::array ignored_keys = {"steps_per_print",
                                      "data_types",
                                      "checkpoint"};
 
-// Keys that are read.
+// The top-level keys that are read.
 constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "train_batch_size",
                                   "gradient_clipping",
@@ -38,10 +38,10 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// DeepSpeed's keys that look like a misspelled key that is read, but are not.
+// Keys of DeepSpeed that are not read but are spelled like a key that is.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// Keys of blocks that are read, or whose value is always true here.
+// The keys in blocks that are read, or whose value is always true here.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -105,7 +105,7 @@ class Reader {
     static double value_of(double target) { return target; }
     static i64 value_of(const std::optional<i64>& target) { return target.value_or(0); }
 
-    // Sets `target` from the key; a flag that was given must have the same value.
+    // Sets `target` from the key. If the flag was given, it must have the same value.
     template <typename Target>
     void set(const char* key, std::string_view flag, Target& target) {
         const io::Json* json = find(key);
@@ -187,7 +187,7 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // gradient_accumulation_steps is redundant with a batch size and is checked against it; with
+    // gradient_accumulation_steps follows from the batch size, so it is only compared with it. With
     // a batch ramp it has no meaning. The caller checks that it fits the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
@@ -210,7 +210,7 @@ class Reader {
         flags_.schedule.accumulation_steps = steps;
     }
 
-    // Refuses a key that looks like a misspelled known key, which must not be ignored.
+    // Refuses the key `name` when it looks like a misspelled known key.
     void refuse_slip(const std::string& name, const std::vector<std::string>& known) const {
         const std::string nearest = cli::nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
@@ -233,10 +233,11 @@ class Reader {
             }
             ignore(key);
         }
-        if (!ignored.empty()) note("{}: ignored, without effect here: {}", path_, ignored);
+        if (!ignored.empty())
+            note("{}: these keys have no effect here and are ignored: {}", path_, ignored);
     }
 
-    // Returns the keys of a block that are not read; none when the block is not enabled.
+    // Returns the keys of a block that are not read; an empty list when the block is not enabled.
     std::vector<std::string> unread(const std::string& block, const io::Json& value) const {
         std::vector<std::string> keys;
         if (!value.is_object()) return keys;

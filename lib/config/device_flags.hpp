@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of the device that computes.
+// The flags of the device that a training computes on.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct DeviceFlags {
     std::string attention_backend = "auto";
     bool deterministic_mode = false;
     bool allow_tf32 = false;
-    std::string autotune;        // directory; empty: no measurements
+    std::string autotune;        // directory; empty: nothing is measured
     std::optional<i64> threads;  // CPU threads of each rank
 
     spec::GpuAttention attention() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a run's configuration. Each section of it (schedule, checkpoints, logging, ...) has
-// one table of fields; the options of the command line, the JSON of --print-config and of a
-// checkpoint's manifest, and the comparison on resume all read these tables.
+// The fields of a run's configuration. Each section (schedule, checkpoints, logging, ...) has one
+// table of fields. These tables define the options of the command line, the JSON of --print-config
+// and of a checkpoint's manifest, and the comparison on resume.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,14 @@ namespace lm::config {
 // The JSON object that holds a field.
 enum class Block { none, run, parallel, schedule, validation, checkpoints, stopping, logging };
 
-// The reaction of a resumed run when the field's value differs from that in the checkpoint.
+// The reaction of a resumed run to a value of the field that differs from the checkpoint.
 enum class OnResume {
     noted,         // prints a note
-    ignored,       // nothing: a resumed run does not use the value
-    schedule,      // refuses it without --override-opt_param-scheduler
-    samples,       // refuses it without --override-data: other samples or another order
-    sample_count,  // the same, but only for a --data-order that depends on the number of samples
+    ignored,       // does nothing, because a resumed run does not use the value
+    schedule,      // needs --override-opt_param-scheduler, else refuses the value
+    samples,       // needs --override-data, because the samples or their order change
+    sample_count,  // as `samples`, but only for a --data-order that depends on the number of
+                   // samples
 };
 
 template <typename Section>
@@ -45,11 +46,11 @@ struct Field {
     Block block = Block::none;  // none: neither printed nor compared
     std::string_view name;      // in JSON; empty: the option's name
     bool clears = false;        // the option sets a bool to false
-    // The JSON has a value that is derived from several fields: train/run_json.cpp computes it.
+    // The value in JSON is derived from several fields: train/run_json.cpp computes it.
     bool derived = false;
     OnResume on_resume = OnResume::noted;
 
-    // Returns the key in JSON: the option's first name with '_' for '-'.
+    // Returns the key in JSON: the option's first name, with '_' instead of '-'.
     std::string key() const {
         if (!name.empty()) return std::string(name);
         std::string text(option.substr(2, option.find(',') - 2));
@@ -101,8 +102,8 @@ io::OrderedJson json_of(const std::optional<Value>& value) {
     return value ? io::OrderedJson(*value) : io::OrderedJson();
 }
 
-// Adds the fields of `block` to `json` in the order of the table. `derived` has the values of
-// derived fields by key; a missing one is omitted.
+// Adds the fields of `block` to `json` in the order of the table. `derived` maps the keys of
+// derived fields to their values. A derived field without a value there is omitted.
 template <typename Section>
 void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
               const Section& section, const io::OrderedJson& derived) {
@@ -123,7 +124,8 @@ void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
     }
 }
 
-// The same for a section that the configuration does not keep: every field of `block` is derived.
+// Calls add_json() for a section that the configuration does not keep: every field of `block` is
+// derived.
 template <typename Section>
 void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
                       const io::OrderedJson& derived) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collected from the arguments of Megatron-LM (megatron/training/arguments.py, core 0.8 and later)
-// and of BigScience's Megatron-DeepSpeed, and from the scripts of published trainings.
+// The flags come from the arguments of Megatron-LM (megatron/training/arguments.py, core 0.8 and
+// later) and of BigScience's Megatron-DeepSpeed, and from the scripts of published trainings.
 #include "config/megatron_flags.hpp"
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace lm::config {
 namespace {
 
-// Flags with the same text. `flags` are separated by blanks: "--name" has no value, "--name=" one
-// value, "--name=*" any number of values; "--name,--alias" is one flag with two names.
+// Flags that share one text. `flags` are separated by blanks. "--name" has no value, "--name=" has
+// one value, "--name=*" any number of values. "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;
 };
 
-// Accepted without effect; the text states what lm-train does instead.
+// Flags that are accepted without effect. The text states what lm-train does instead.
 constexpr Family accepted[] = {
     {"the launcher determines how ranks communicate",
      "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "
@@ -131,7 +131,8 @@ constexpr Family accepted[] = {
     {"the plan at the start shows the number of ranks", "--log-world-size-to-tensorboard"},
 };
 
-// Features that do not exist yet: a plan accepts these flags, a training refuses them.
+// Flags of features that do not exist yet: lm-estimate and --dry-run accept them, a training
+// refuses them.
 constexpr Family not_yet[] = {
     {"asynchronous checkpoints do not exist yet: omit the flag",
      "--async-save --async-strategy= --async-ckpt-use-cached-structure"},
@@ -140,8 +141,8 @@ constexpr Family not_yet[] = {
     {"zeros in gradients are not counted yet: omit the flag", "--log-num-zeros-in-grad"},
 };
 
-// Refused with the reason and the remedy. They take any number of values; "--x-*" is every name
-// that starts with "--x-".
+// Flags that are refused. The text states the reason and the remedy. They take any number of
+// values. "--x-*" is every name that starts with "--x-".
 constexpr Family refused[] = {
     {"old name: use --tensor-model-parallel-size", "--model-parallel-size="},
     {"old name: use --micro-batch-size", "--batch-size="},
@@ -289,7 +290,8 @@ bool is_declared(const cli::Options& options, std::string_view name) {
     });
 }
 
-// Calls declare(names, n_values, text) for each flag of the families that `options` does not have.
+// Calls declare(names, n_values, text) for each flag of the families that `options` does not have
+// yet.
 template <typename Families, typename Declare>
 void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
     for (const Family& family : families) {

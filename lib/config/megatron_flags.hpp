@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. Flags without
-// effect here are accepted with a note; flags that would change a result are refused with the
-// reason; flags of features that do not exist yet are left to the program (cli::Options::later).
+// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. A flag without
+// effect here is accepted with a note. A flag that would change a result is refused with the
+// reason. A flag of a feature that does not exist yet is left to the program (cli::Options::later).
 // No flag is ignored silently.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace lm::config {
 
-// Megatron flags of which lm-train supports one value only.
+// Megatron flags for which lm-train supports one value only.
 struct MegatronChoices {
     std::string optimizer = "adam";
     std::string dataloader = "single";
 };
 
-// Declares those flags. Call it after all other options are declared: a flag that `options` already
+// Declares these flags. Call it after all other options are declared: a flag that `options` already
 // has is skipped.
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices);
 

@@ -26,7 +26,8 @@ PositionEmbedding position_from(const ModelFlags& flags) {
     return PositionEmbedding::absolute;
 }
 
-// As in Megatron, the fused bias-GELU and OpenAI's GELU are the tanh form, the plain GELU is erf.
+// As in Megatron, the fused bias-GELU and OpenAI's GELU are the tanh form; the plain GELU is the
+// erf form.
 Activation activation_from(const ModelFlags& flags) {
     if (flags.swiglu || flags.glu_activation == "swiglu") return Activation::swiglu;
     if (flags.glu_activation == "geglu") return Activation::geglu;
@@ -34,7 +35,7 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Knows which flags were given on the command line; none without a command line.
+// The flags that were given on the command line; no flag when there is no command line.
 class Given {
   public:
     explicit Given(const ModelFlags& flags) : options_(flags.options) {}
@@ -90,7 +91,7 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const bool three_matrices =
         model.activation == Activation::swiglu && flags.glu_activation.empty();
     if (model.ffn_hidden == 0 && three_matrices) {
-        // As in Megatron: three matrices with as many parameters as two of 4 x hidden.
+        // As in Megatron, the three matrices have as many parameters as two of 4 x hidden.
         model.ffn_hidden = checked_mul(8, model.hidden) / 3 / 64 * 64;
         if (model.ffn_hidden == 0) {
             usage_error("--ffn-hidden-size",
@@ -102,7 +103,7 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
 }
 
 // Prints the flags that a preset sets, the flags that override it, and the values derived from
-// these.
+// them.
 void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
     ModelConfig resolved = preset.model;
     resolved.resolve();
@@ -122,7 +123,7 @@ void note_preset(const Preset& preset, const ModelConfig& model, const Given& gi
          list("overridden", overridden), list("derived", derived));
 }
 
-// Prints a note for each given flag without effect on the model.
+// Prints a note for each given flag that has no effect on the model.
 void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given& given) {
     const auto ignore = [&given](std::string_view flag, std::string_view why) {
         if (given.any(flag)) note("{}: ignored: {}", flag, why);

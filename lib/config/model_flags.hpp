@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a model: declared here once for lm-train and lm-estimate, with
-// Megatron's names and defaults.
+// The flags of a model, with Megatron's names and defaults. lm-train and lm-estimate share them.
 #pragma once
 
 #include <optional>
@@ -43,25 +42,25 @@ struct ModelFlags {
     i64 vocab_divisible_by = 128;
     std::optional<i64> pad_vocab_to;
     i64 seed = 1234;
-    const cli::Options* options = nullptr;  // knows which flags were given: they override a preset
+    const cli::Options* options = nullptr;  // states which flags were given: they override a preset
 };
 
-// The fields that are printed and compared on resume.
+// The fields of the initial weights, which are printed and compared on resume.
 const Fields<ModelFlags>& initial_fields();
 
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay
 // where they are.
 void add_model_options(cli::Options& options, ModelFlags& flags);
 
-// Returns the model of the flags, with derived values, checked: the preset, overridden by the given
-// flags. The vocabulary is --vocab-size, else `data_vocab` (of the tokenizer or the data's metadata
-// file), else the preset's, else GPT-2's. Notes what the preset sets, the flags that override it,
-// and flags without effect. Throws Error(usage) naming the flag.
+// Returns the model of the flags, resolved and checked: the preset, overridden by the given flags.
+// The vocabulary is --vocab-size, else `data_vocab` (from the tokenizer or the data's metadata
+// file), else the preset's, else GPT-2's. Prints notes on the values of the preset, the flags that
+// override it, and flags without effect. Throws Error(usage) naming the flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt);
 
-// Returns the sequence length of the flag or else the preset, also for a model that cannot be
-// resolved.
+// Returns the sequence length of the flag, else of the preset. Works also for a model that cannot
+// be resolved.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of what a training writes and when it stops: validation, checkpoints, stopping, logs.
+// The flags for validation, checkpoints, logs, and when a training stops.
 #pragma once
 
 #include <optional>
@@ -43,7 +43,7 @@ struct LoggingFlags {
     bool timers = false, batch_size = false, validation_ppl = false;  // in TensorBoard
 };
 
-// Actions of the program instead of a training or in addition to it.
+// Actions that the program does instead of a training or in addition to it.
 struct ActionFlags {
     bool dry_run = false;
     std::optional<i64> world_size;

@@ -21,7 +21,8 @@ constexpr std::string_view virtual_flag = "--num-layers-per-virtual-pipeline-sta
 constexpr std::string_view partition_flag = "--pp-partition-method";
 constexpr std::string_view granularity_flag = "--recompute-granularity";
 
-// Parses the methods of Megatron-DeepSpeed scripts, with types in any order and case.
+// Parses --pp-partition-method as Megatron-DeepSpeed scripts write it: in any case, with the types
+// in any order.
 PipelineBalance balance_of(std::string method) {
     std::ranges::transform(method, method.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -29,15 +29,16 @@ const Fields<ParallelFlags>& parallel_fields();
 const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
-// Returns a text "--flag: problem: remedy" for everything that the model does not allow: too many
-// ranks for its heads, groups, MLP width or layers. Parts need not be equal, but none may be empty.
+// Returns a text "--flag: problem: remedy" for each flag that divides the model into too many ranks
+// for its heads, groups, MLP width or layers. Parts may differ in size, but none may be empty.
 std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
 
-// Returns the parallel configuration; throws Error(usage) with the first problem.
+// Returns the parallel configuration. Throws Error(usage) with the first problem.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
 
-// Throws Error(usage) when sequence parallelism cannot divide the rows of a micro-batch equally.
+// Throws Error(usage) when sequence parallelism cannot divide the rows of a micro-batch into equal
+// parts.
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length);
 
 }  // namespace lm::config

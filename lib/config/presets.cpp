@@ -27,7 +27,7 @@ ModelConfig gpt(i64 n_layers, i64 hidden, i64 n_heads, i64 seq_length, double in
     return model;
 }
 
-// The vocabulary of the published weights: 250680 tokens and 200 reserved rows.
+// The vocabulary is that of the published weights: 250680 tokens and 200 reserved rows.
 ModelConfig bloom(i64 n_layers, i64 hidden, i64 n_heads, double init_std) {
     ModelConfig model = gpt(n_layers, hidden, n_heads, 2048, init_std);
     model.vocab_size = 250880;
@@ -72,7 +72,7 @@ const std::vector<Preset>& presets() {
         {"llama-1b", "TinyLlama 1.1B", llama(22, 2048, 5632, 32, 4, 2048)},
         {"llama-7b", "Llama 2 7B", llama(32, 4096, 11008, 32, 0, 4096)},
         {"llama-70b", "Llama 2 70B", llama(80, 8192, 28672, 64, 8, 4096)},
-        // Table 1 of arXiv 2104.04473, as the AWS Megatron example lists it.
+        // The values are from table 1 of arXiv 2104.04473, as the AWS Megatron example lists it.
         {"1.7b", "arXiv 2104.04473, table 1", gpt(24, 2304, 24, 2048)},
         {"3.6b", "arXiv 2104.04473, table 1", gpt(30, 3072, 32, 2048)},
         {"7.5b", "arXiv 2104.04473, table 1", gpt(36, 4096, 32, 2048)},
@@ -96,7 +96,7 @@ const Preset& preset_named(std::string_view name) {
 
 namespace {
 
-// A flag and its value. The flag is empty when the default needs no flag.
+// A flag and its value. The flag is empty when the value is the default.
 struct Setting {
     std::string_view flag;
     std::string value;  // empty: a switch
@@ -122,8 +122,8 @@ Setting activation_setting(Activation activation) {
     return {};
 }
 
-// Returns the same number of settings in the same order for every model, so that two models can be
-// compared by index. A value of 0 means that ModelConfig::resolve() derives it.
+// Returns, for every model, the same settings in the same order, so that two models can be compared
+// by index. A value of 0 means that ModelConfig::resolve() derives it.
 std::vector<Setting> settings_of(const ModelConfig& model) {
     const auto value = [](std::string_view flag, const auto& x) {
         return Setting{flag, fmt::format("{}", x)};

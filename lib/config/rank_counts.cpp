@@ -53,7 +53,8 @@ std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) 
     return text + (text.empty() ? "" : " or ") + fmt::format("{}", *above * factor);
 }
 
-// Returns the remedy: rank counts and micro-batch sizes with which all batches are whole.
+// Returns the remedy: rank counts and micro-batch sizes that divide all batches into whole
+// micro-batches.
 std::string remedy_text(const spec::BatchRamp& ramp, i64 micro_batch, const Ranks& ranks) {
     const i64 many = ramp.global_batch;
     const auto sizes = spec::fitting_dp_sizes(ramp, micro_batch, many);

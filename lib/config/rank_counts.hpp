@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many replicas of the model the ranks of a training hold, and which batches they can share.
+// The number of model replicas that the ranks of a training hold, and the batches that they can
+// share.
 #pragma once
 
 #include <string>
@@ -11,23 +12,24 @@
 namespace lm::config {
 
 struct Ranks {
-    i64 dp = 1;           // replicas of the model
-    i64 per_replica = 1;  // tensor x pipeline
+    i64 dp = 1;           // number of model replicas
+    i64 per_replica = 1;  // ranks of one replica: tensor x pipeline
     i64 world() const { return dp * per_replica; }
 };
 
 // Divides `n` ranks into replicas of tp x pp ranks. Throws Error(usage) naming --world-size when
-// ranks are left over.
+// ranks remain.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// The same for `n` started ranks: the error names the parallel flags instead.
+// Divides the `n` ranks that were started, as replicas_of(). Its error names the parallel flags
+// instead.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
-// Returns the multiples of `unit` next to `n` for an error message: "16 or 24".
+// Returns the multiples of `unit` next to `n`, for an error message: "16 or 24".
 std::string multiples_around(i64 n, i64 unit);
 
-// Returns a text "--flag: problem: remedy" for the full batch and one for the batches of the ramp
-// where the ranks cannot share them in whole micro-batches; the remedy names the nearest values
+// Returns a text "--flag: problem: remedy" when the ranks cannot share the full batch in whole
+// micro-batches, and another one for the batches of the ramp. The remedy names the nearest values
 // that work.
 std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_batch,
                                         const Ranks& ranks);

@@ -11,7 +11,7 @@
 
 namespace lm::config {
 
-// Curriculum learning by sequence length; names as in DeepSpeed's configuration.
+// Curriculum learning by sequence length. The names are those of DeepSpeed's configuration.
 struct CurriculumFlags {
     std::string type;  // empty: none
     std::string schedule = "fixed_linear";
@@ -26,7 +26,7 @@ struct ScheduleFlags {
     std::optional<i64> global_batch;        // samples
     std::vector<i64> rampup;                // START INCREMENT SAMPLES
     std::optional<i64> micro_batch;         // samples
-    std::optional<i64> accumulation_steps;  // micro-batches per step, by the DeepSpeed file
+    std::optional<i64> accumulation_steps;  // micro-batches per step, from the DeepSpeed file
     std::optional<double> lr;
     double min_lr = 0.0;
     std::string lr_decay_style = "linear";
@@ -42,13 +42,13 @@ struct ScheduleFlags {
 const Fields<ScheduleFlags>& schedule_fields();
 const Fields<CurriculumFlags>& curriculum_fields();
 
-// Returns the batch ramp of the flags; --global-batch-size is a micro-batch when not given. Throws
-// Error(usage) naming the flag.
+// Returns the batch ramp of the flags. Without --global-batch-size, the global batch is one
+// micro-batch. Throws Error(usage) naming the flag.
 spec::BatchRamp batch_ramp(const ScheduleFlags& flags);
 
-// Returns the samples that a training consumes until --train-samples, --train-iters or
-// --train-tokens ends it, whichever comes first, with sequences of `seq_length` tokens (0: not
-// known; then --train-tokens is refused). A curriculum's shorter sequences are not counted.
+// Returns the number of samples that a training consumes until --train-samples, --train-iters or
+// --train-tokens ends it, whichever comes first. `seq_length` 0: not known; then --train-tokens is
+// refused. Each sample counts as `seq_length` tokens, also where a curriculum shortens it.
 i64 training_samples(const ScheduleFlags& flags, const spec::BatchRamp& ramp, i64 seq_length);
 
 }  // namespace lm::config

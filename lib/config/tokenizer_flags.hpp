@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that choose a tokenizer, for every program that has them.
+// The options that choose a tokenizer, shared by all programs.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace lm::config {
 
-// Declares --tokenizer-type, --tokenizer-model, --vocab-file and --merge-file. `without` ends the
-// help of the first one: what the program does without a tokenizer.
+// Declares --tokenizer-type, --tokenizer-model, --vocab-file and --merge-file. `without` is the
+// last part of the help of --tokenizer-type: what the program does without a tokenizer.
 void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
                            std::string_view without);
 

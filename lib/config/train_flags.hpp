@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of lm-train, which lm-estimate takes too: sections of flags with Megatron's
-// names and defaults.
+// The command line of lm-train, which lm-estimate accepts as well: sections of flags with
+// Megatron's names and defaults.
 #pragma once
 
 #include <string>
@@ -36,10 +36,12 @@ struct TrainFlags {
     MegatronChoices megatron;
 };
 
-// Declares all of them. `options` and `flags` must outlive parsing and stay where they are.
+// Declares the options of all sections. `options` and `flags` must outlive parsing and stay where
+// they are.
 void add_train_options(cli::Options& options, TrainFlags& flags);
 
-// Returns what a resumed run does when the field `key` of its configuration differs.
+// Returns what a resumed run does when the field `key` of its configuration differs from the
+// checkpoint.
 OnResume on_resume(std::string_view key);
 
 }  // namespace lm::config

@@ -12,8 +12,8 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// Bytes. The workspace follows the activations, and cublasLtMatmul() requires a workspace aligned
-// to 256 bytes (cuBLAS documentation, "cublasLtMatmul()").
+// The alignment in bytes. The workspace follows the activations, and cublasLtMatmul() requires a
+// workspace aligned to 256 bytes (cuBLAS documentation, "cublasLtMatmul()").
 constexpr i64 buffer_alignment = 256;
 constexpr i64 head_chunk_unit = 64;  // rows
 
@@ -44,7 +44,8 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     const i64 up = is_gated(config.activation) ? 2 * f : f;
     const i64 v = share.vocab_rows;
     const i64 chunk = head_chunk_rows(step, v);
-    // Rows of the residual stream and of norms; with sequence parallelism this rank's part of them.
+    // The rows of the residual stream and of norms. With sequence parallelism: the rows of this
+    // rank.
     const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
     const bool full_recompute = parallel.recompute.granularity == Recompute::Granularity::full;
     const bool rotary = config.position == PositionEmbedding::rope;
@@ -53,14 +54,15 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     using enum Lifetime;
     using enum Holder;
     std::vector<ActivationSpec> table = {
-        // Inputs of a micro-batch, copied from the loader.
+        // The inputs of a micro-batch, copied from the loader.
         {"tokens", {b, t}, DType::int32, per_micro_batch, embedding},
         {"positions", {b, t}, DType::int32, per_micro_batch, rotary ? all : embedding},
         {"targets", {b, t}, DType::int32, per_micro_batch, head},
         {"loss_weight", {b, t}, DType::fp32, per_micro_batch, head},
         {"doc_start", {b, t}, DType::int32, per_micro_batch},
         {"sample_ids", {b}, DType::int64, per_micro_batch},
-        // A block: residual stream, norm, attention, residual stream, norm, MLP.
+        // The activations of a block, in order: residual stream, norm, attention, residual stream,
+        // norm, MLP.
         {"residual", {r, c}, x, per_layer},
         {"attention_norm", {r, c}, x, per_layer, all, cheap},
         {"attention_norm_mean", {r}, DType::fp32, per_layer},
@@ -74,17 +76,17 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"mlp_norm_rstd", {r}, DType::fp32, per_layer},
         {"mlp_up", {n, up}, x, per_layer},
         {"mlp_activation", {n, f}, x, per_layer, all, cheap},
-        // After the last block: the output to the next stage, or the head.
+        // The activations after the last block: the stage's output, or the head.
         {"final_residual", {r, c}, x, per_micro_batch},
         {"final_norm", {r, c}, x, per_micro_batch, head},
         {"final_norm_mean", {r}, DType::fp32, per_micro_batch, head},
         {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
         {"losses", {b, t}, DType::fp32, per_micro_batch, head},
         {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
-        {"step_sums", {2}, DType::fp64, once},         // the host reads it once a step
-        // The output of attention or MLP before it is added to the residual stream.
+        {"step_sums", {2}, DType::fp64, once},         // the host reads it once in each step
+        // The output of attention or MLP, before it is added to the residual stream.
         {"branch", {n, c}, x, full_recompute ? once : forward},
-        // The logits of a chunk of rows. row_stats has for each row the sum of exponentials, the
+        // The logits of a chunk of rows. row_stats holds for each row: the sum of exponentials, the
         // target's logit, the maximum, and the maximum over this rank's vocabulary.
         {"logits", {chunk, v}, x, forward, head},
         {"row_stats", {4, chunk}, DType::fp32, forward, head},
@@ -95,9 +97,9 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"dattention", {b, t, a}, x, backward},
         {"dqkv", {b, t, q}, x, backward},
     };
-    // The rows of all tensor ranks, gathered as the input of a matrix product.
+    // The rows of all tensor ranks, gathered as the input of a GEMM.
     if (r < n) table.push_back({"gathered", {n, c}, x, once});
-    // Activations of some architectures only.
+    // Activations that only some architectures have.
     if (config.embedding_norm) {
         table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
         table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
@@ -122,7 +124,7 @@ LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) 
 
 i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk) {
-    // After 4 * pp micro-batches the schedule repeats itself.
+    // The schedule repeats after 4 * pp micro-batches.
     const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
     const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
     i64 now = 0;
@@ -148,9 +150,9 @@ StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel
 
 namespace {
 
-// Assigns an offset to each activation of a stage. Order in memory: activations used for the whole
-// step with the working set of recomputation, then chunk by chunk the stored ones, then the scratch
-// of forward and of backward, which start at the same offset.
+// Assigns an offset to each activation of a stage. Order in memory: the activations that exist
+// once, and the working set of recomputation; then the stored activations, chunk by chunk; then the
+// scratch of forward and the scratch of backward, which overlap (same start).
 class Planner {
   public:
     Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)
@@ -203,8 +205,8 @@ class Planner {
     }
 
     // Returns the copy in the working set of recomputation that `layer` uses, or -1 when the
-    // activation is stored. The residual stream that enters a group is stored: recomputation starts
-    // from it.
+    // activation is stored. The residual stream at the start of a group is stored, because
+    // recomputation starts from it.
     i64 working_copy(const ActivationSpec& spec, i64 n_layers, i64 layer) const {
         if (recompute_.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
         const LayerGroup group = recompute_group(recompute_, n_layers, layer);

@@ -11,9 +11,9 @@
 
 namespace lm::cost {
 
-// Most bytes of logits in memory at a time: the head computes chunks of rows. For each chunk a GPU
-// reads and writes the whole fp32 gradient of the head's weight, so its chunks are large, which
-// also gives matrix products that use all SMs.
+// The most bytes of logits in memory at a time: the head computes chunks of rows. For each chunk a
+// GPU reads and writes the whole fp32 gradient of the head's weight, so its chunks are large. Large
+// chunks also give GEMMs that use all SMs.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
 constexpr i64 cuda_logits_bytes = i64{1} << 30;
 
@@ -21,18 +21,18 @@ struct StepShape {
     i64 micro_batch = 1;          // B
     i64 seq_length = 0;           // T
     i64 n_micro_batches = 1;      // micro-batches of a step on one rank
-    DType compute = DType::fp32;  // type of activations; statistics are fp32
+    DType compute = DType::fp32;  // dtype of activations; statistics are fp32
     i64 logits_bytes = cpu_logits_bytes;
     i64 rows() const { return micro_batch * seq_length; }
 };
 
-// How many copies of an activation exist, and how long each is used. per_layer: one for each layer
+// The number of copies of an activation, and how long each is used. per_layer: one for each layer
 // and micro-batch in flight, from forward to backward. per_micro_batch: one for each micro-batch in
 // flight. once: one, for the whole step. forward, backward: one scratch copy, used in that pass
-// only; scratch of forward and of backward share memory.
+// only. The scratch of forward and the scratch of backward share memory.
 enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
 
-// Which model parts have an activation.
+// The model parts that have an activation.
 enum class Holder { all, embedding, head };
 
 struct ActivationSpec {
@@ -41,18 +41,18 @@ struct ActivationSpec {
     DType dtype = DType::fp32;
     Lifetime lifetime = Lifetime::once;
     Holder holder = Holder::all;
-    bool cheap = false;  // selective recomputation recomputes it
+    bool cheap = false;  // recomputed by selective recomputation
     i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 
-// Returns the activations of a rank. Residual addition and norm are one operation, input and output
-// of GELU are both stored, and the logits of head_chunk_rows() rows exist at a time.
+// Returns the activations of a rank. Residual addition and norm are one operation. The input and
+// the output of GELU are both stored. Only the logits of head_chunk_rows() rows exist at a time.
 std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const spec::ParallelConfig& parallel,
                                              const StepShape& step, i64 tp_rank = 0);
 
-// The local layers [begin, end) of a model part that backward recomputes together. Empty for a
-// layer whose activations are stored, or of which only the cheap ones are recomputed.
+// The local layers [begin, end) of a model part that backward recomputes together. The group is
+// empty for a layer whose activations are all stored, or that recomputes only the cheap ones.
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;
@@ -60,9 +60,9 @@ struct LayerGroup {
 };
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 
-// Returns the rows of logits in memory at a time: the fewest chunks within step.logits_bytes, of
-// equal size up to rounding to multiples of 64 rows, so that the last chunk is not much smaller
-// than the others.
+// Returns the number of rows of logits in memory at a time. It gives the fewest chunks within
+// step.logits_bytes. Chunks have equal sizes, rounded to multiples of 64 rows, so that the last one
+// is not much smaller than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use
@@ -70,7 +70,7 @@ i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 struct PlacedActivation {
     std::string name;
     i64 chunk = -1;  // chunk of the stage; -1: all chunks share it
-    i64 slot = -1;   // slot of the chunk's micro-batches in flight; -1: all share it
+    i64 slot = -1;   // slot among the chunk's micro-batches in flight; -1: all share it
     i64 layer = -1;  // local layer of a per_layer activation
     Shape shape;
     DType dtype = DType::fp32;
@@ -94,10 +94,10 @@ struct StageShape {
 StageShape stage_shape(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
 
-// Returns the most micro-batches of a chunk that are between their forward and their backward, in
-// the schedule of spec/pipeline_schedule.hpp with up to n_micro_batches in a step. Micro-batch i of
-// a chunk uses slot i % in_flight, because the backward passes of a chunk have the order of its
-// forward passes.
+// Returns the largest number of micro-batches of a chunk that are between their forward and their
+// backward, in the schedule of spec/pipeline_schedule.hpp with up to n_micro_batches in a step.
+// Micro-batch i of a chunk uses slot i % in_flight, because the chunk's backward passes run in the
+// order of its forward passes.
 i64 micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk);
 

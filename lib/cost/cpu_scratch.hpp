@@ -7,20 +7,20 @@
 
 namespace lm::cost {
 
-// Rows of one partial sum of a column reduction.
+// The rows of one partial sum of a column reduction.
 constexpr i64 reduction_rows = 64;
-// Most partial sums of a reduction over a flat range.
+// The largest number of partial sums of a reduction over a flat range.
 constexpr i64 most_flat_pieces = 4096;
-// Rows of scratch of one worker in residual addition and norm.
+// The rows of scratch that one worker uses in residual addition and norm.
 constexpr i64 norm_scratch_rows = 5;
-// Queries and keys of a block of attention.
+// The number of queries, and of keys, in a block of attention.
 constexpr i64 attention_block = 64;
-// oneDNN's scratchpad of one worker.
+// The bytes of oneDNN's scratchpad for one worker.
 constexpr i64 matmul_scratch_bytes = i64{4} << 20;
-// An fp32 tile of a matrix product, before it is rounded to 16 bits.
+// The bytes of an fp32 tile of a matrix product, before it is rounded to 16 bits.
 constexpr i64 matmul_tile_bytes = i64{288} * 512 * 4;
 
-// Floats of scratch of one worker in the forward and backward of attention.
+// Returns the floats of scratch that one worker uses in the forward and backward of attention.
 constexpr i64 attention_forward_floats(i64 head_dim) {
     constexpr i64 block = attention_block;
     return round_up(4 * block * head_dim + block * block + 3 * block, 16);

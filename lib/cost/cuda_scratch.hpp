@@ -9,34 +9,37 @@
 namespace lm::cost {
 
 constexpr i64 cuda_alignment = 256;
-// Most partial sums of a reduction over a flat range.
+// The largest number of partial sums of a reduction over a flat range.
 constexpr i64 cuda_sum_blocks = 1024;
-// Row indexes that one thread block sorts.
+// The number of row indexes that one thread block sorts.
 constexpr i64 cuda_sort_tile = 2048;
-// Sorted rows that one thread block of the embedding's gradient sums.
+// The number of sorted rows that one thread block sums for the embedding's gradient.
 constexpr i64 cuda_embedding_chunk = 64;
 
 constexpr i64 cuda_piece(i64 bytes) {
     return round_up(bytes, cuda_alignment);
 }
 
-// A radix sort of n row indexes: keys and positions, each double-buffered; 256 counts for each
-// tile, and 256 totals.
+// Returns the bytes of a radix sort of n row indexes: keys and positions, each double-buffered; 256
+// counts for each tile, and 256 totals.
 constexpr i64 cuda_sort_bytes(i64 n) {
     constexpr i64 counts = 4 * 256;
     return 4 * cuda_piece(4 * n) + cuda_piece(counts * ceil_div(n, cuda_sort_tile)) +
            cuda_piece(counts);
 }
-// The gradient of an embedding of `width` columns: the sort, and two partial sums for each chunk.
+// Returns the bytes of the gradient of an embedding of `width` columns: the sort, and two partial
+// sums for each chunk.
 constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
     return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
 
-// cuBLASLt's workspace for one matrix product: the size that its documentation recommends for
-// Hopper. The available algorithms depend on it, so it is the same for every model.
+// The bytes of cuBLASLt's workspace for one matrix product: the size that its documentation
+// recommends for Hopper. The choice of algorithms depends on this size, so it is the same for every
+// model.
 constexpr i64 cuda_product_bytes = i64{32} << 20;
 
-// Sums over rows: at most 128 blocks of at least 32 rows.
+// Returns the rows of each partial sum over rows: at most 128 thread blocks sum at least 32 rows
+// each.
 constexpr i64 column_sum_rows(i64 rows) {
     const i64 even = ceil_div(rows, 128);
     return even < 32 ? 32 : even;
@@ -48,8 +51,8 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
     return column_sum_parts(rows) * columns;
 }
 
-// Norm gradients: most thread blocks, each with a partial sum of weight and bias side by side. The
-// registers of an SM hold three blocks, and an H100 or H200 has 132 SMs.
+// The largest number of thread blocks of a norm gradient. Each has a partial sum of weight and bias
+// side by side. The registers of an SM hold three blocks, and an H100 or H200 has 132 SMs.
 constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;
@@ -57,7 +60,7 @@ constexpr i64 norm_gradient_floats(i64 columns) {
 
 // The largest head size of the attention kernels.
 constexpr i64 cuda_widest_head = 256;
-// Floats of the attention backward: rowsum(dout * out) for every query of every head.
+// Returns the floats of the attention backward: rowsum(dout * out) for every query of every head.
 constexpr i64 cuda_attention_floats(i64 micro_batch, i64 n_heads, i64 seq_length) {
     return micro_batch * n_heads * seq_length;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of the field for parameters, operations, checkpoints and training time, besides the
-// exact counts of the tensor table. Each formula names its source.
+// Published formulas for parameters, operations, checkpoints and training time. The exact counts
+// are in the tensor table. Each formula names its source.
 #pragma once
 
 #include "spec/numerics.hpp"
@@ -23,8 +23,8 @@ double megatron_parameters(const spec::ModelConfig& config, i64 padded_vocab);
 i64 rank_parameters(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                     i64 tp_rank, i64 pp_rank);
 
-// Bytes of a checkpoint's tensors with unpadded vocabulary, without the file headers of about 100
-// bytes for each tensor.
+// The bytes of a checkpoint's tensors with unpadded vocabulary. File headers, about 100 bytes for
+// each tensor, are not included.
 struct CheckpointSize {
     i64 weights = 0;
     i64 optimizer = 0;  // fp32 masters of 16-bit weights, and Adam's two moments
@@ -32,13 +32,14 @@ struct CheckpointSize {
 };
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);
 
-// Returns the floating-point operations of one iteration: 24BsLh^2 k (1 + s/6h + V/16Lh) with k =
-// 3, or k = 4 when `recompute` computes the forward pass twice; 32 instead of 24 for a gated MLP.
-// Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
+// Returns the floating-point operations of one iteration: 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3,
+// or 4 when `recompute` computes the forward pass twice. A gated MLP has 32 instead of 24. Sources:
+// arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
 double iteration_flops(const spec::ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute);
 
-// Returns the seconds of a training with 6 (recompute: 8) operations per parameter and token.
+// Returns the seconds of a training, with 6 operations for each parameter and token, or 8 with
+// `recompute`.
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,
                         bool recompute);
 

@@ -8,7 +8,7 @@
 
 namespace lm::cost {
 
-// The device that computes; its workspace is part of the plan.
+// The device that computes. Its workspace is part of the plan.
 struct Processor {
     i64 n_threads = 1;  // threads of the CPU
     bool cuda = false;
@@ -16,8 +16,8 @@ struct Processor {
     i64 logits_bytes() const { return cuda ? cuda_logits_bytes : cpu_logits_bytes; }
 };
 
-// GPU memory for everything besides buffers and NCCL: the driver's context, CUDA's libraries and
-// the code of kernels.
+// GPU memory that is neither buffers nor NCCL: the driver's context, CUDA's libraries and the code
+// of kernels.
 constexpr i64 cuda_allowance_bytes = i64{2} << 30;
 
 // Bytes of the buffers of a rank.
@@ -33,8 +33,8 @@ struct MemoryPlan {
     }
 };
 
-// Returns the plan of tensor rank `tp_rank` of stage `pp_rank`. `step.compute` and
-// `step.logits_bytes` are taken from `precision` and `processor`.
+// Returns the plan of tensor rank `tp_rank` of stage `pp_rank`. Sets `step.compute` and
+// `step.logits_bytes` from `precision` and `processor`.
 MemoryPlan plan_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, const spec::Precision& precision,
                        const Processor& processor, i64 tp_rank, i64 pp_rank);

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and SMs that NCCL uses on a GPU for the communicators of one rank, besides the buffers of
-// the memory plan and the SMs of matrix products.
+// The memory and SMs that NCCL uses on a GPU for the communicators of one rank. They add to the
+// buffers of the memory plan and the SMs of matrix products.
 #pragma once
 
 #include "spec/rank_layout.hpp"
 
 namespace lm::cost {
 
-// Most channels of a communicator: of the links between pipeline stages, and of collectives that
-// overlap with computation. A channel is one thread block, which occupies an SM and has its own
-// buffers. The environment variable NCCL_MAX_CTAS overrides both.
+// The largest number of channels of a communicator: for links between pipeline stages, and for
+// collectives that overlap with computation. A channel is one thread block, which occupies an SM
+// and has its own buffers. The environment variable NCCL_MAX_CTAS overrides both.
 constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
 
-// Returns an estimate of NCCL's memory from its sources (2.28); the exact value depends on links
+// Returns an estimate of NCCL's memory from its sources (2.28). The exact value depends on links
 // and topology, which only NCCL knows. Each channel has a connection to and from each neighbour on
-// the ring, and each connection has buffers for three protocols of 0.5, 4.7 and 4 MiB (init.cc,
+// the ring. Each connection has buffers for three protocols of 0.5, 4.7 and 4 MiB (init.cc,
 // computeBuffSizes), in pages of 2 MiB. Without a limit there are 24 channels, as on eight H100
 // with NVLink. `overlap`: data parallelism overlaps with computation. `tied`: the first and the
 // last stage share the word embedding.
 i64 nccl_bytes(const spec::ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied);
 
-// Returns the most thread blocks of NCCL's kernels that run while a stage computes: those of its
-// links, which wait there for their message, and with `collectives` those of data parallelism.
+// Returns the largest number of NCCL's thread blocks that run while a stage computes: the blocks of
+// its links, which wait for their messages, and with `collectives` the blocks of data parallelism.
 int nccl_blocks(const spec::ParallelConfig& parallel, i64 pp_rank, bool collectives);
 
 }  // namespace lm::cost

@@ -8,8 +8,8 @@
 namespace lm::cost {
 namespace {
 
-// From NVIDIA's data sheet of each GPU. Most sheets give 16-bit figures with sparsity; the table
-// has half of those.
+// The figures are from NVIDIA's data sheet of each GPU. Most sheets state 16-bit figures with
+// sparsity; the table has half of them.
 struct Peak {
     std::initializer_list<std::string_view>
         words;         // the name contains all of them; the first match counts

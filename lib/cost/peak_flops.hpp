@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peak FLOP/s of GPUs in dense matrix products (without structured sparsity), for MFU.
+// Peak FLOP/s of GPUs in dense matrix products (without structured sparsity), from which MFU is
+// computed.
 #pragma once
 
 #include <optional>
@@ -9,10 +10,10 @@
 
 namespace lm::cost {
 
-// Returns the FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation (fp32: without
-// TF32) of the GPU with the driver's name `device`, for example "NVIDIA H100 80GB HBM3". Returns
-// nullopt for a GPU that is not in the table, and for a MIG slice: its name does not state which
-// part of the GPU's clock and memory bandwidth it gets.
+// Returns the peak FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation; fp32 is
+// without TF32. `device` is the driver's name of the GPU, for example "NVIDIA H100 80GB HBM3".
+// Returns nullopt for a GPU that is not in the table. Returns nullopt for a MIG slice too, because
+// its name does not state its share of the GPU's clock and memory bandwidth.
 std::optional<double> peak_flops(std::string_view device, DType dtype);
 
 // Returns true for the name of a MIG slice, for example "NVIDIA H100 80GB HBM3 MIG 3g.40gb".

@@ -19,8 +19,8 @@ double pipeline_time(const PipelineShape& shape, const PipelineDurations& durati
     };
     std::vector<Stage> stages;
     for (i64 s = 0; s < shape.n_stages; ++s) stages.push_back({pipeline_actions(shape, s)});
-    // Arrival time of each message, by direction (true: forward), receiving virtual stage and
-    // micro-batch.
+    // The arrival time of each message. The key is the direction (true: forward), the receiving
+    // virtual stage and the micro-batch.
     std::map<std::tuple<bool, i64, i64>, double> arrived;
     const auto virtual_stage = [&](i64 stage, i64 chunk) { return chunk * shape.n_stages + stage; };
     // Executes the next action of stage `s`. Returns false when it is a receive whose message has

@@ -15,16 +15,17 @@ double as_double(i64 n) {
     return static_cast<double>(n);
 }
 
-// Seconds of one micro-batch on one GPU.
+// The seconds of one micro-batch on one GPU.
 struct MicroBatch {
     double compute_s = 0;
     double tensor_s = 0;
     double total() const { return compute_s + tensor_s; }
 };
 
-// A backward pass has twice the operations of its forward pass, and full recomputation adds another
-// forward pass (arXiv 2104.04473, appendix). Selective recomputation has no products with weights
-// and is not counted. The stage with the head computes the product with the output projection too.
+// Returns the seconds of the matrix products of a stage. A backward pass has twice the operations
+// of its forward pass, and full recomputation adds another forward pass (arXiv 2104.04473,
+// appendix). Selective recomputation has no products with weights and is not counted. The stage
+// with the head also computes the product with the output projection.
 double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                        const StepBatch& batch, const GpuNode& gpu, double n_layers, bool has_head) {
     const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
@@ -38,9 +39,10 @@ double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     return (layers + head) / (as_double(parallel.tp) * gpu.flops_per_s);
 }
 
-// Two all-reduces of the rows in each pass of a layer (arXiv 1909.08053, section 3); with sequence
-// parallelism a reduce-scatter and an all-gather of the same bytes (arXiv 2205.05198, section
-// 4.2.2). A ring of n ranks moves 2 (n - 1) / n times the bytes.
+// Returns the seconds of tensor-parallel communication. Each pass of a layer has two all-reduces of
+// its rows (arXiv 1909.08053, section 3), or with sequence parallelism a reduce-scatter and an
+// all-gather of the same bytes (arXiv 2205.05198, section 4.2.2). A ring of n ranks moves 2 (n - 1)
+// / n times the bytes.
 double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                       const StepBatch& batch, const GpuNode& gpu, double n_layers) {
     const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
@@ -51,10 +53,10 @@ double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     return n_passes * 2 * n_layers * 2 * (n - 1) / n * bytes / gpu.node_bytes_per_s;
 }
 
-// All-reduce of fp32 gradients, or with ZeRO stage 1 their reduce-scatter and the all-gather of
-// weights (arXiv 1910.02054, section 7), as rings (arXiv 2104.04473, section 3.3.1), after the
-// backward passes. Tensor ranks are adjacent, so the data-parallel ranks of a group are in one node
-// when tp * dp GPUs are.
+// Returns the seconds of data-parallel communication after the backward passes: an all-reduce of
+// fp32 gradients, or with ZeRO stage 1 their reduce-scatter and the all-gather of weights (arXiv
+// 1910.02054, section 7). Both are rings (arXiv 2104.04473, section 3.3.1). Tensor ranks are
+// adjacent, so all ranks of a data-parallel group are in one node when the node has tp * dp GPUs.
 double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                     const StepBatch& batch, const GpuNode& gpu) {
     const double n = as_double(parallel.dp);
@@ -65,7 +67,7 @@ double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     return (n - 1) / n * bytes / (in_node ? gpu.node_bytes_per_s : gpu.network_bytes_per_s);
 }
 
-// Returns the times of the stage that takes longest: the others wait for it.
+// Returns the times of the slowest stage, which the other stages wait for.
 MicroBatch slowest_stage(const ModelConfig& model, const ParallelConfig& parallel,
                          const StepBatch& batch, const GpuNode& gpu) {
     MicroBatch slowest;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a training step on GPUs by arithmetic, to compare layouts: matrix products at a given
-// rate, the pipeline's bubble, and communication at given bandwidths. Not a measurement.
+// Estimates the time of a training step on GPUs, to compare layouts: matrix products at a given
+// rate, the pipeline's bubble, and communication at given bandwidths. Nothing is measured.
 #pragma once
 
 #include "spec/rank_layout.hpp"
 
 namespace lm::cost {
 
-// One GPU of a node. Bandwidths are in one direction; the defaults are those of the DGX A100 nodes
-// in arXiv 2104.04473, section 5: NVLink 3 and one HDR InfiniBand link for each GPU.
+// One GPU of a node. Bandwidths are for one direction. The defaults are the DGX A100 nodes of arXiv
+// 2104.04473, section 5: NVLink 3, and one HDR InfiniBand link for each GPU.
 struct GpuNode {
     double flops_per_s = 0;  // achieved in training
     i64 n_gpus = 8;          // in a node
@@ -25,9 +25,10 @@ struct StepBatch {
 
 struct StepTime {
     double compute_s = 0;  // all micro-batches on the slowest stage, including recomputation
-    double tensor_s = 0;   // communication of tensor parallelism on that stage
+    double tensor_s = 0;   // communication of tensor parallelism on the slowest stage
     double bubble_s = 0;   // idle while the pipeline fills and drains
-    double data_s = 0;     // gradients, with ZeRO stage 1 also weights, over data-parallel ranks
+    double data_s =
+        0;  // data-parallel communication of gradients, with ZeRO stage 1 also of weights
     double total() const { return compute_s + tensor_s + bubble_s + data_s; }
 };
 

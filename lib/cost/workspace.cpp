@@ -13,18 +13,18 @@ using namespace spec;
 
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads) {
-    // Column reductions: for each block of rows one row of the widest gradient; two rows for the
-    // gradients of weight and bias of a norm.
+    // Column reductions need one row of the widest gradient for each block of rows. A norm needs
+    // two rows: the gradients of its weight and its bias.
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
     const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
                                  groups * (config.qkv_rows() / config.n_groups)});
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
     const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));
-    // Weight and bias of a norm, converted to fp32.
+    // The weight and bias of a norm, converted to fp32.
     const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
-    // For each worker: scratchpad and tile of a matrix product, or the blocks of attention, or the
-    // rows of a norm.
+    // Each worker needs the scratchpad and the tile of a matrix product, the blocks of attention,
+    // or the rows of a norm.
     const i64 floats = std::max({attention_forward_floats(config.head_dim),
                                  attention_backward_floats(step.seq_length, config.head_dim),
                                  norm_scratch_rows * round_up(config.hidden, 16)});
@@ -37,11 +37,11 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
 
 namespace {
 
-// Returns the workspace of cuDNN's attention backward: an fp32 sum of dQ, or in deterministic mode
-// on Hopper a 16-bit dP for all pairs of query and key (cudnn-frontend,
-// node/scaled_dot_product_flash_attention.h); two numbers for each query; dK and dV of each head
-// when heads share keys and values; and 16 MiB for the engine. When an engine asks for more, the
-// CUDA backend uses its own kernels instead.
+// Returns the workspace of cuDNN's attention backward (cudnn-frontend,
+// node/scaled_dot_product_flash_attention.h). It contains an fp32 sum of dQ, or in deterministic
+// mode on Hopper a 16-bit dP for all pairs of query and key; two numbers for each query; dK and dV
+// of each head when heads share keys and values; and 16 MiB for the engine. When an engine needs
+// more, the CUDA backend uses its own kernels instead.
 i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
                           GpuAttention attention) {
     if (attention == GpuAttention::flash || size_of(step.compute) != 2) return 0;
@@ -65,8 +65,8 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
     constexpr i64 f32 = sizeof(float);
     const i64 rows = step.rows();
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
-    // Columns of the widest bias gradient: query, key and value; or gate and up of the MLP; or the
-    // hidden size.
+    // The columns of the widest bias gradient: query, key and value together; gate and up of the
+    // MLP together; or the hidden size.
     const i64 widest = std::max({config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
                                  groups * (config.qkv_rows() / config.n_groups)});
     const i64 product =

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of the workspace, which operations use in turn: the maximum over all
-// operations.
+// Bytes of the workspace: the maximum over all operations, which use it in turn.
 #pragma once
 
 #include "cost/activation_plan.hpp"
@@ -8,13 +7,13 @@
 
 namespace lm::cost {
 
-// Returns the bytes for the CPU backend: partial sums of reductions, and for each thread
-// scratchpads and packed operands of matrix products.
+// Returns the workspace bytes of the CPU backend: partial sums of reductions, and for each thread
+// the scratchpads and packed operands of matrix products.
 i64 cpu_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads);
 
-// Returns the bytes for the CUDA backend (cost/cuda_scratch.hpp). With cuDNN attention, an estimate
-// of the workspace of its backward is included.
+// Returns the workspace bytes of the CUDA backend (cost/cuda_scratch.hpp). With cuDNN attention,
+// they include an estimate for its backward.
 i64 cuda_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                          const StepShape& step, i64 tp_rank, spec::GpuAttention attention);
 

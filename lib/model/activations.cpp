@@ -6,7 +6,7 @@
 namespace lm::model {
 namespace {
 
-// A name of the plan and the view of that name.
+// The name of an activation in the plan, and the view that it sets.
 template <typename Owner>
 struct Field {
     const char* name;
@@ -79,7 +79,7 @@ View& view_named(const Fields& fields, const std::string& name, Owner& owner) {
     bug(__FILE__, __LINE__, "the memory plan has the activation '" + name + "', the model has not");
 }
 
-// The element `index` of a list that grows as needed.
+// Returns element `index` of a list that grows as needed.
 template <typename List>
 auto& element(List& list, i64 index) {
     const auto at = static_cast<size_t>(index);

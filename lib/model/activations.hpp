@@ -21,25 +21,27 @@ struct LayerActivations {
     MlpActivations mlp;
 };
 
-// The activations of one micro-batch between its forward and its backward. Views of modules that
-// the chunk does not have are none.
+// The activations of one micro-batch, between its forward and its backward. The views of a module
+// that the chunk does not have are none.
 struct MicroBatchActivations {
     MicroBatchInputs inputs;
     EmbeddingActivations embedding;
     std::vector<LayerActivations> layers;
-    ResidualNormActivations final_norm;  // without the head only its stream: the stage's output
+    ResidualNormActivations
+        final_norm;  // without the head only `stream` is used: the stage's output
     HeadActivations head;
 };
 
 struct ChunkActivations {
-    // One for each micro-batch that the schedule has between forward and backward in this chunk
-    // (cost::micro_batches_in_flight). Micro-batch i uses slot i % slots.size(), which is free
-    // again after its backward and the send of its gradient (parallel/stage_transfers.hpp).
+    // One element for each of the micro-batches that can be between their forward and their
+    // backward in this chunk at the same time (cost::micro_batches_in_flight). Micro-batch i uses
+    // slot i % slots.size(). The slot is free again after the micro-batch's backward and the send
+    // of its gradient (parallel/stage_transfers.hpp).
     std::vector<MicroBatchActivations> slots;
     Scratch scratch;
 };
 
-// One for each chunk of the stage that `plan` was made for.
+// Returns the activations of each chunk of the stage that `plan` is for.
 std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
                                                const device::Buffer& buffer);
 

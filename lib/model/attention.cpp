@@ -8,12 +8,13 @@
 namespace lm::model {
 namespace {
 
-// [B, T, width] as [N, width].
+// Returns a view of [B, T, width] as [N, width].
 View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
 }
 
-// Scores are divided by sqrt(D) (Vaswani et al. 2017, "Attention is all you need", section 3.2.1).
+// Returns 1 / sqrt(D), which scores are multiplied by (Vaswani et al. 2017, "Attention is all you
+// need", section 3.2.1).
 double scale_of(const Pass& pass) {
     return 1.0 / std::sqrt(static_cast<double>(pass.setup.config.head_dim));
 }
@@ -23,7 +24,7 @@ double scale_of(const Pass& pass) {
 View Attention::forward(const Pass& pass, const View& x, const AttentionActivations& act) const {
     column_linear_forward(
         pass, {.x = x, .w = weight_.qkv_weight, .bias = weight_.qkv_bias, .y = as_rows(act.qkv)});
-    // In place: backward needs the rotated queries and keys only.
+    // Rotates in place, because backward needs only the rotated queries and keys.
     rotate(pass, act.qkv, false);
     device::attention_forward(pass.context, {.qkv = act.qkv,
                                              .out = act.out,
@@ -68,7 +69,7 @@ View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                                          .dbias = grad_.qkv_bias});
 }
 
-// Rotates queries and keys in place; `inverse`: their gradients back.
+// Rotates queries and keys in place. `inverse` rotates their gradients back.
 void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
     if (pass.setup.config.position != spec::PositionEmbedding::rope) return;
     device::rotary(pass.context, {.x = qkv,
@@ -79,7 +80,7 @@ void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
                                   .inverse = inverse});
 }
 
-// The dropout of the attention probabilities.
+// Returns the dropout of the attention probabilities.
 device::Dropout Attention::dropout(const Pass& pass) const {
     return pass.dropout(pass.setup.config.attention_dropout, layer_, device::attention_site);
 }

@@ -23,15 +23,14 @@ struct AttentionActivations {
 
 class Attention {
   public:
-    // `layer` is the global number of the layer, the key of its dropout.
+    // `layer`: the global number of the layer, which is the key of its dropout.
     Attention(const AttentionParams& weights, const AttentionParams& gradients, i64 layer)
         : weight_(weights), grad_(gradients), layer_(layer) {}
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
     View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
-    // Computes the gradients of all parameters. Returns that of x, [R, C] compute, in
-    // scratch.dnorm.
-    // dbranch: [R, C] compute; x: [R, C] compute, as in forward().
+    // Computes the gradients of all parameters. Returns the gradient of x, [R, C] compute, in
+    // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const AttentionActivations& act) const;
 

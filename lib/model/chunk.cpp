@@ -48,8 +48,8 @@ Pass GptChunk::pass_of(Context& context, const MicroBatch& micro_batch) const {
             !micro_batch.first};
 }
 
-// The dropout of the branch that is added to the stream where local layer `layer` begins: that of
-// the embedding, or of the previous layer's MLP.
+// Returns the dropout of the branch that is added to the stream where local layer `layer` begins.
+// The branch is the embedding or the previous layer's MLP.
 Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
     const i64 number = part_.first_layer + layer;
     const double p = setup_.config.hidden_dropout;
@@ -70,7 +70,7 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     View branch;
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
-        // The first layer has not written its stream yet.
+        // The first layer has not written its stream yet, so its memory is free.
         branch = embedding_.forward(pass, act.embedding, act.layers.front().attention_norm.stream);
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
@@ -87,9 +87,9 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
                         act.final_norm);
 }
 
-// A layer up to the MLP's activation. `branch` is added to the residual stream first. An empty
-// `branch` means that attention_norm.stream has the stream already: it is a stage's input, or was
-// kept for recomputation.
+// Computes a layer up to the MLP's activation. First adds `branch` to the residual stream. An empty
+// `branch` means that attention_norm.stream has the stream already, because it is a stage's input
+// or was kept for recomputation.
 void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                              const View& branch) {
     const auto index = static_cast<size_t>(layer);
@@ -160,14 +160,15 @@ View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations
             pass, {.dy = act.head.dx, .dstream = {}, .out = dresidual, .dropout = dropout},
             act.final_norm);
     }
-    // The gradient was received into the output's place.
+    // The gradient was received into the memory of the output.
     return final_norm_.backward(
         pass, {.dy = {}, .dstream = act.final_norm.stream, .out = dresidual, .dropout = dropout},
         act.final_norm);
 }
 
-// From the gradient of the layer's MLP branch to that of the branch before the layer. The gradient
-// of the stream is updated in scratch.dresidual.
+// Computes the gradients of a layer. `dbranch` is the gradient of its MLP branch. Returns the
+// gradient of the branch that was added before the layer. Updates the gradient of the stream in
+// scratch.dresidual.
 View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                               const View& dbranch) {
     const auto index = static_cast<size_t>(layer);
@@ -189,8 +190,8 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
     if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
     const View dattention_input =
         modules.attention.backward(pass, dattention, a.attention_norm.y, a.attention);
-    // Before the first layer of a later stage lies no branch: the gradient of the stage's input
-    // replaces that input, from where it is sent.
+    // No branch is added before the first layer of a later stage. The gradient of the stage's input
+    // overwrites the input, and is sent from there.
     const bool stage_input = layer == 0 && !part_.embedding;
     return modules.attention_norm.backward(
         pass,
@@ -201,8 +202,8 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         a.attention_norm);
 }
 
-// Full recomputation: the activations of a group of layers again, from the stream that was kept
-// where the group begins to what backward reads first.
+// Full recomputation: computes the activations of a group of layers again, from the stream that was
+// kept at the start of the group up to the first activation that backward reads.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
     View branch;
@@ -215,9 +216,9 @@ void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& a
     }
 }
 
-// Gradients that backward only adds to begin a step at zero; GEMMs overwrite theirs in the first
-// micro-batch. That includes the word table of a tied head, whose GEMM precedes the embedding's
-// backward pass.
+// Zeroes the gradients that backward only adds to. GEMMs overwrite their gradients in the first
+// micro-batch, so these are not zeroed. That includes the word table of a tied head, whose GEMM
+// precedes the embedding's backward pass.
 void GptChunk::zero_gradients(const Pass& pass) {
     if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
     for (const Layer& layer : layers_) {
@@ -229,7 +230,8 @@ void GptChunk::zero_gradients(const Pass& pass) {
 
 // ---- everything else --------------------------------------------------------------------------
 
-// The largest collective of each kind: activations, gradients of norms, statistics of the logits.
+// Connects the group for the largest collective of each kind: activations, gradients of norms,
+// statistics of the logits.
 void GptChunk::warm_up() const {
     if (!setup_.tensor.several()) return;
     comm::Group& group = setup_.tensor.group();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One chunk of a GPT: adjacent layers, with the embedding when they are the first and the head when
-// they are the last; on one rank the whole model. Chains the modules of lib/model: forward and
-// backward of one micro-batch. Written once for all devices and layouts; allocates nothing.
-// Pre-norm transformer (Radford et al. 2019, "Language models are unsupervised multitask
-// learners"). Shapes: model/pass.hpp.
+// One chunk of a GPT: adjacent layers, with the embedding before the first layer of the model and
+// the head after the last. On one rank the chunk is the whole model. The chunk runs forward and
+// backward of one micro-batch through the modules of lib/model, for all devices and layouts. It
+// allocates nothing. Pre-norm transformer (Radford et al. 2019, "Language models are unsupervised
+// multitask learners"). Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/activations.hpp"
@@ -13,23 +13,24 @@ namespace lm::model {
 
 // The micro-batch that a call computes.
 struct MicroBatch {
-    int slot = 0;          // its activations are slot(slot)
-    bool training = true;  // dropout is on
-    bool first = true;     // the step's first: overwrites weight gradients, later ones add to them
-    bool last = true;      // the step's last: its backward completes the gradients
+    int slot = 0;          // the slot of its activations
+    bool training = true;  // with dropout
+    bool first = true;  // first of the step: weight gradients are overwritten; later micro-batches
+                        // add to them
+    bool last = true;   // last of the step: its backward completes the gradients
 };
 
-// Called between the units of a chunk, so that communication of weights and gradients overlaps with
-// compute. Units: spec/rank_layout.hpp. A tied word table belongs to the embedding's unit where the
-// chunk's rank has that, else to the head's (LocalTensor::unit).
+// Callbacks between the units of a chunk, which overlap the communication of weights and gradients
+// with compute. Units: spec/rank_layout.hpp. A tied word table belongs to the embedding's unit when
+// the rank has that unit in this chunk, else to the head's (LocalTensor::unit).
 class ChunkHooks {
   public:
     virtual ~ChunkHooks() = default;
-    // The unit's weights are read next: they must have arrived when this returns. Called once for
-    // each unit in a forward(), in order.
+    // Waits until the unit's weights have arrived; they are read next. Called once for each unit in
+    // a forward(), in order.
     virtual void before_forward(i64 unit) { (void)unit; }
-    // The unit's gradients are complete on this rank. Called for the `last` micro-batch only, from
-    // the head down to the embedding.
+    // Takes note that the unit's gradients are complete on this rank. Called only for the `last`
+    // micro-batch, from the head down to the embedding.
     virtual void after_backward(i64 unit) { (void)unit; }
 };
 
@@ -37,15 +38,15 @@ struct ChunkSetup {
     spec::ModelConfig config;
     spec::ParallelConfig parallel;
     spec::ModelPart part;
-    u64 seed = 0;                   // dropout's
-    comm::Group* tensor = nullptr;  // the tensor ranks, outlives the chunk; none: one rank
-    ChunkHooks* hooks = nullptr;    // outlives the chunk; or none
+    u64 seed = 0;                   // seed of dropout
+    comm::Group* tensor = nullptr;  // the tensor ranks, outlives the chunk; nullptr: one rank
+    ChunkHooks* hooks = nullptr;    // outlives the chunk; or nullptr
 };
 
 class GptChunk {
   public:
-    // `weights` and `gradients` are bound by ParamMap::bind(flat, chunk), `activations` by
-    // bind_activations(); all views outlive the chunk.
+    // ParamMap::bind(flat, chunk) gives `weights` and `gradients`, bind_activations() gives
+    // `activations`. All views outlive the chunk.
     GptChunk(const ChunkSetup& setup, const Params& weights, const Params& gradients,
              ChunkActivations activations);
 
@@ -55,38 +56,39 @@ class GptChunk {
     const MicroBatchActivations& slot(int slot) const { return slots_[static_cast<size_t>(slot)]; }
     int n_slots() const { return static_cast<int>(slots_.size()); }
 
-    // The residual stream at the chunk's ends, [R, C] compute, for chunks without the embedding,
-    // or without the head. The input is received into stage_input() before forward(); backward()
-    // replaces it by its gradient. forward() leaves the output in stage_output(); its gradient is
-    // received into the same place before backward().
+    // The residual stream at the ends of a chunk without the embedding, or without the head, [R, C]
+    // compute. The input is received into stage_input() before forward(); backward() replaces it by
+    // its gradient. forward() writes the output to stage_output(). The gradient of the output is
+    // received into the same memory before backward().
     const View& stage_input(int slot) const {
         return this->slot(slot).layers.front().attention_norm.stream;
     }
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
 
-    // Computes the final norm's output, or the stage's output, from the inputs, or the stage's
-    // input.
+    // Computes the output of the final norm, or without the head the stage's output. The input is
+    // the tokens, or without the embedding the stage's input.
     void forward(device::Context& context, const MicroBatch& micro_batch);
 
-    // Adds the weighted sum of the token losses to step_sums[loss_sum], the same on all tensor
-    // ranks. Only for chunks with the head, after forward().
+    // Adds the weighted sum of the token losses to step_sums[loss_sum], which is the same on all
+    // tensor ranks. Call it after forward(), for a chunk with the head.
     void loss(device::Context& context, const MicroBatch& micro_batch);
-    // The same, and computes the gradients of the projection and of the final norm's output, times
-    // `grad_scale`: the head's backward. model/head.hpp states why the two are one.
+    // Does what loss() does, and computes the gradients of the projection and of the final norm's
+    // output, times `grad_scale`. This is the head's backward; model/head.hpp states why loss and
+    // backward are one call.
     void loss_and_gradient(device::Context& context, const MicroBatch& micro_batch,
                            double grad_scale);
 
     // Computes the gradients of all parameters and of the stage's input, from the gradient of the
-    // final norm's output, or of the stage's output. After the `last` micro-batch
+    // final norm's output, or without the head of the stage's output. After the `last` micro-batch,
     // tensor-replicated parameters have the same gradient on all tensor ranks.
     void backward(device::Context& context, const MicroBatch& micro_batch);
 
     // Connects the tensor group for the collectives of a step. Overwrites activations and
-    // gradients, which hold zeros before and afterwards. Collective over the tensor group.
+    // gradients, which are zero before and afterwards. Collective over the tensor group.
     void warm_up() const;
 
-    // Writes the logits of rows [begin, end) of the micro-batch in `slot`, after forward(), to
-    // out [end - begin, V] compute. Not with sequence parallelism.
+    // Writes the logits of rows [begin, end) of the micro-batch in `slot` to out [end - begin, V]
+    // compute. Call it after forward(), without sequence parallelism.
     void logits(device::Context& context, int slot, i64 begin, i64 end, const View& out) const;
 
   private:

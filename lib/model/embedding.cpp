@@ -8,7 +8,7 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
     if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, scratch_rows);
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
-    // The ranks' results are summed: one of them adds the positions.
+    // The results of the ranks are summed, so only one rank adds the positions.
     const bool positions = weight_.position && tensor.first();
     device::embedding_forward(pass.context,
                               {.tokens = pass.inputs.tokens.flat(),
@@ -20,14 +20,14 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
     return tensor.sum(branch);
 }
 
-// The words are normalized and the positions added after the norm, as in Megatron-DeepSpeed's
-// VocabParallelEmbedding with --embed-layernorm (BLOOM).
+// Normalizes the words and then adds the positions, as Megatron-DeepSpeed's VocabParallelEmbedding
+// with --embed-layernorm (BLOOM).
 View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations& act,
                                    const View& scratch_rows) const {
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
-    // act.words has room for this rank's rows only: with sequence parallelism the words of all
-    // rows, each rank's part of the sum, go to the branch's memory first.
+    // act.words has memory for this rank's rows only. With sequence parallelism, each rank computes
+    // its part of the sum for all rows, so it writes that part to the branch's memory first.
     const View words = tensor.cuts_rows() ? branch : act.words;
     device::embedding_forward(pass.context, {.tokens = pass.inputs.tokens.flat(),
                                              .table = weight_.word,

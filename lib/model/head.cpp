@@ -16,7 +16,7 @@ struct Head::Rows {
     View loss_weight;  // [M] fp32
     View losses;       // [M] fp32
     View logits;       // [M, V] compute
-    // In row_stats, side by side: the first two are summed in one all-reduce.
+    // The next members are in row_stats, side by side, so that one all-reduce sums the first two.
     View row_sum;       // [M] fp32
     View target_logit;  // [M] fp32
     View sums;          // [2M] fp32: row_sum and target_logit
@@ -44,7 +44,7 @@ Head::Rows Head::rows_of(const Pass& pass, const View& x, const HeadActivations&
             .local_max = stats.rows(3 * n, 4 * n)};
 }
 
-// Logits, their statistics over the whole vocabulary, and the losses.
+// Computes the logits, their statistics over the whole vocabulary, and the losses.
 void Head::forward_rows(const Pass& pass, const Rows& rows) const {
     const TensorParallel& tensor = pass.setup.tensor;
     logits(pass, rows.x, rows.logits);
@@ -84,14 +84,14 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     const TensorParallel& tensor = pass.setup.tensor;
     const Scratch& scratch = pass.setup.scratch;
     const View all = tensor.gather(x, scratch.gathered);
-    // With rows divided over tensor ranks, dx is a sum over the ranks. This rank's addend is put
-    // into the buffer of `branch`, which is unused during the head's backward pass.
+    // When rows are divided over tensor ranks, dx is a sum over the ranks. This rank's addend goes
+    // to the memory of `branch`, which the head's backward pass does not use.
     const View dx = tensor.cuts_rows() ? scratch.branch : act.dx;
     bool accumulate = pass.accumulate;
     for (i64 begin = 0; begin < all[0];) {
         const Rows rows = rows_of(pass, all, act, begin);
         forward_rows(pass, rows);
-        const View& dlogits = rows.logits;  // in place
+        const View& dlogits = rows.logits;  // computed in place
         device::cross_entropy_backward(pass.context, {.logits = dlogits,
                                                       .targets = rows.targets,
                                                       .vocab_start = pass.setup.share.vocab_start,

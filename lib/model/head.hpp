@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head: output projection to the vocabulary and cross-entropy. Logits exist for a chunk of rows
-// at a time, so no rank ever holds them all, and in training their gradient is computed while they
-// exist: loss_and_gradient() is forward and backward of this module in one. The vocabulary is split
-// over the tensor ranks, which exchange three numbers of each row. Shapes: model/pass.hpp.
+// The head: output projection to the vocabulary, and cross-entropy. Logits exist for one chunk of
+// rows at a time, so no rank ever holds them all. In training their gradient is computed while they
+// exist: loss_and_gradient() is the forward and backward of this module in one call. The vocabulary
+// is split over the tensor ranks, which exchange three numbers for each row. Shapes:
+// model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
@@ -14,7 +15,7 @@ struct HeadParams {
 };
 
 struct HeadActivations {
-    View losses;  // [B, T] fp32: of each token, unweighted
+    View losses;  // [B, T] fp32: the loss of each token, unweighted
     View dx;      // [R, C] compute: gradient of the head's input
 };
 
@@ -24,11 +25,11 @@ class Head {
     Head(const HeadParams& weights, const HeadParams& gradients)
         : weight_(weights), grad_(gradients) {}
 
-    // Adds the weighted sum of the token losses to step_sums[loss_sum], the same on all tensor
-    // ranks. x: [R, C] compute, the final norm's output.
+    // Adds the weighted sum of the token losses to step_sums[loss_sum], which is the same on all
+    // tensor ranks. x: [R, C] compute, the final norm's output.
     void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
-    // The same, and computes act.dx and the weight's gradient, both times `grad_scale`. x: [R, C]
-    // compute.
+    // Does what loss() does, and computes act.dx and the weight's gradient, both times
+    // `grad_scale`. x: [R, C] compute.
     void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
                            double grad_scale) const;
 

@@ -11,7 +11,7 @@ void Mlp::forward_up(const Pass& pass, const View& x, const MlpActivations& act)
         column_linear_forward(pass, up);
         return recompute_activation(pass, act);
     }
-    // The GEMM applies the activation to its result and keeps the argument as well.
+    // The GEMM applies the activation to its result, and keeps the activation's argument as well.
     up.y = act.activated;
     up.activation = activation;
     up.pre_activation = act.up;
@@ -39,7 +39,7 @@ View Mlp::backward(const Pass& pass, const View& dbranch, const View& x,
     const Scratch& scratch = pass.setup.scratch;
     const spec::Activation activation = pass.setup.config.activation;
     const bool gated = spec::is_gated(activation);
-    // Without a gate the GEMM multiplies by the derivative of the activation.
+    // Without a gate, the GEMM multiplies its result by the derivative of the activation.
     device::LinearBackwardInput down{.w = weight_.down_weight,
                                      .dx = gated ? scratch.dgated : scratch.dmlp};
     if (!gated) {

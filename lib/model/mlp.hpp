@@ -25,18 +25,18 @@ class Mlp {
     Mlp(const MlpParams& weights, const MlpParams& gradients)
         : weight_(weights), grad_(gradients) {}
 
-    // Forward in two halves, because recomputation of a layer's activations needs only the first.
-    // x: [R, C] compute.
+    // forward_up() and forward_down() are the two halves of forward, because recomputation of a
+    // layer's activations needs only the first. x: [R, C] compute.
     void forward_up(const Pass& pass, const View& x, const MlpActivations& act) const;
     // Returns the branch, [R, C] compute, in scratch.branch.
     View forward_down(const Pass& pass, const MlpActivations& act) const;
 
-    // Recomputes `activated` from `up`, with the bits of forward_up() (selective recomputation).
+    // Recomputes `activated` from `up`, with the same bits as forward_up(), for selective
+    // recomputation.
     void recompute_activation(const Pass& pass, const MlpActivations& act) const;
 
-    // Computes the gradients of all parameters. Returns that of x, [R, C] compute, in
-    // scratch.dnorm.
-    // dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
+    // Computes the gradients of all parameters. Returns the gradient of x, [R, C] compute, in
+    // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const MlpActivations& act) const;
 

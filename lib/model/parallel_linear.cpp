@@ -27,7 +27,7 @@ View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) 
 View row_linear_forward(const Pass& pass, const RowLinear& linear) {
     const TensorParallel& tensor = pass.setup.tensor;
     const View& parts = pass.setup.scratch.branch;
-    // The ranks' results are summed: one of them adds the bias.
+    // The results of the ranks are summed, so only one rank adds the bias.
     device::linear_forward(
         pass.context,
         {.x = linear.x, .w = linear.w, .bias = tensor.first() ? linear.bias : View{}, .y = parts});

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers that are split over the tensor ranks (Shoeybi et al. 2019, "Megatron-LM", section
-// 3). Column-parallel: each rank computes some of the outputs from all inputs; it begins a branch.
-// Row-parallel: each rank computes a part of the sum over the inputs; it ends a branch.
-// Letters: K inputs and M outputs of this rank; the others as in model/pass.hpp.
+// 3). In a column-parallel layer, each rank computes some of the outputs from all inputs; it begins
+// a branch. In a row-parallel layer, each rank computes a part of the sum over the inputs; it ends
+// a branch. Letters: K inputs and M outputs of this rank; the others as in model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
 
 namespace lm::model {
 
-// Computes a column-parallel layer. args.x: [R, K] compute, the rows of this rank; the other
-// arguments as in device::linear_forward.
+// Computes a column-parallel layer. args.x: [R, K] compute, the rows of this rank. The other
+// arguments are as in device::linear_forward.
 void column_linear_forward(const Pass& pass, device::LinearForward args);
 
 struct ColumnLinearGradient {
@@ -21,7 +21,7 @@ struct ColumnLinearGradient {
     View dbias;  // [M] fp32, or none
 };
 // Computes the gradients of weight and bias. Returns the gradient of x, [R, C], in scratch.dnorm.
-// Overlaps gathering x and summing its gradient over the tensor ranks with the two GEMMs.
+// The two GEMMs overlap with gathering x and with summing its gradient over the tensor ranks.
 View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad);
 
 struct RowLinear {
@@ -37,7 +37,7 @@ struct RowLinearGradient {
     View x;                             // [N, K] compute
     View dw;                            // [C, K] fp32
     View dbias;                         // [C] fp32, or none
-    device::LinearBackwardInput input;  // all but dy, which has the rows of all ranks
+    device::LinearBackwardInput input;  // without dy: it is set to the gathered rows of all ranks
 };
 // Computes the gradients of weight, bias and input.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);

@@ -21,7 +21,7 @@ View ParamMap::view_of(const spec::LocalTensor& local, const View& flat) const {
     return flat.rows(local.offset, local.end()).reshape(local.shape);
 }
 
-// The tensor, or none when the rank does not hold it.
+// Returns the view of a tensor, or none when the rank does not hold it.
 View ParamMap::find(std::string_view name, const View& flat) const {
     for (const spec::LocalTensor& local : layout_.tensors) {
         if (spec_of(local).name == name) return view_of(local, flat);
@@ -29,8 +29,8 @@ View ParamMap::find(std::string_view name, const View& flat) const {
     return {};
 }
 
-// The tensors of a block (TensorSpec::block) as one: they lie side by side, so that one GEMM
-// multiplies them all. None when the rank holds none of them.
+// Returns the tensors of a block (TensorSpec::block) as one view. They are adjacent in memory, so
+// that one GEMM multiplies them all. Returns none when the rank holds none of them.
 View ParamMap::find_block(std::string_view name, const View& flat) const {
     const spec::LocalTensor* first = nullptr;
     const spec::LocalTensor* last = nullptr;
@@ -77,7 +77,7 @@ Params ParamMap::bind(const View& flat, i64 chunk) const {
     for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
         params.layers.push_back(bind_layer(layer, flat));
     }
-    // The stage holds these for all its chunks; only the chunk with the head uses them.
+    // The stage holds these tensors for all its chunks, but only the chunk with the head uses them.
     params.final_norm = find_norm("final_norm", flat);
     params.head.weight = config_.untied_head ? find("head.weight", flat) : params.embedding.word;
     return params;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's parameters: views into one flat buffer, found by the names of the tensor table.
-// Weights, gradients and Adam's moments are buffers of the same layout, so one binding serves all
-// of them.
+// A rank's parameters: views into one flat buffer, found by the names of the tensor table. The
+// buffers of weights, gradients and Adam's moments have the same layout, so ParamMap::bind() works
+// for all of them.
 #pragma once
 
 #include <string_view>
@@ -24,7 +24,7 @@ struct LayerParams {
     MlpParams mlp;
 };
 
-// The parameters of one chunk. Views of modules that it does not have are none.
+// The parameters of one chunk. The views of a module that the chunk does not have are none.
 struct Params {
     EmbeddingParams embedding;
     std::vector<LayerParams> layers;
@@ -32,7 +32,7 @@ struct Params {
     HeadParams head;  // its weight is embedding.word when tied
 };
 
-// The tensors that a rank holds: the table of all tensors, the rank's layout, views by name.
+// Finds the tensors that a rank holds. Contains the table of all tensors and the rank's layout.
 class ParamMap {
   public:
     ParamMap(const spec::ModelConfig& config, const spec::ParallelConfig& parallel, i64 tp_rank,
@@ -44,10 +44,10 @@ class ParamMap {
         return table_[static_cast<size_t>(local.index)];
     }
 
-    // Returns the tensors of the stage's chunk number `chunk`. flat: [layout().n_elements], any
+    // Returns the parameters of the stage's chunk number `chunk`. flat: [layout().n_elements], any
     // dtype.
     Params bind(const View& flat, i64 chunk = 0) const;
-    // Returns one tensor, [local.shape] in the dtype of `flat`.
+    // Returns the view of one tensor, [local.shape] in the dtype of `flat`.
     View view_of(const spec::LocalTensor& local, const View& flat) const;
 
   private:

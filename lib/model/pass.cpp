@@ -4,7 +4,7 @@
 namespace lm::model {
 
 device::Dropout Pass::dropout(double p, i64 layer, device::DropoutSite site) const {
-    // Masks are keyed by the row's place in its sample: the same in every layout.
+    // The key of a mask is the row's place in its sample, so masks are the same in every layout.
     const i64 residual_rows = setup.scratch.dresidual[0];
     const i64 all_rows = setup.scratch.branch[0];
     return {.p = training ? p : 0.0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments that every module of a chunk gets: the micro-batch's inputs, the scratch memory,
-// and the part of the configuration that all modules read.
+// The arguments of every module of a chunk: the micro-batch's inputs, the scratch memory, and the
+// part of the configuration that all modules read.
 //
 // Shapes, here and in all headers of lib/model. B: samples of the micro-batch. T: tokens of a
 // sequence. N = B * T rows. R: rows of the residual stream on this rank: N, or N / tensor ranks
@@ -20,19 +20,19 @@ namespace lm::model {
 
 using device::View;
 
-// The inputs of one micro-batch. A view is none where the chunk does not read it.
+// The inputs of one micro-batch. A view is none when the chunk does not read it.
 struct MicroBatchInputs {
     View tokens;       // [B, T] int32; chunks with the embedding
     View positions;    // [B, T] int32; chunks with the embedding, and all with rotary embedding
     View targets;      // [B, T] int32; chunks with the head
     View loss_weight;  // [B, T] fp32; chunks with the head
-    View doc_start;    // [B, T] int32: first key that a query sees; none: all earlier keys
+    View doc_start;    // [B, T] int32: first key that a query attends to; none: all earlier keys
     View sample_ids;   // [B] int64: global sample numbers, the key of dropout
 };
 
-// Memory that micro-batches, layers and chunks of a rank use in turn, and constants.
+// Constants, and memory that the micro-batches, layers and chunks of a rank use in turn.
 struct Scratch {
-    View step_sums;  // [step_sum_count] fp64, read by the host once a step
+    View step_sums;  // [step_sum_count] fp64; the host reads it once in each step
     View branch;     // [N, C] compute: output of attention, MLP or embedding
     View gathered;   // [N, C] compute: rows of all tensor ranks; sequence parallelism only
     View dresidual;  // [R, C] compute: gradient of the residual stream
@@ -46,12 +46,12 @@ struct Scratch {
     // MLP.
     View dmlp;    // [N, U] compute: gradient of the up projection's output
     View dgated;  // [N, F] compute: gradient of a gated activation's output, or none
-    // Head: a chunk of M rows at a time (cost::head_chunk_rows).
+    // Head, which computes M rows at a time (cost::head_chunk_rows).
     View logits;     // [M, V] compute
     View row_stats;  // [4, M] fp32
 };
 
-// Places in step_sums.
+// Indexes of step_sums.
 enum StepSum : int { loss_sum = 0, gradient_sum_squares = 1, step_sum_count = 2 };
 
 // The configuration and memory that all modules of a chunk share.
@@ -60,7 +60,7 @@ struct ModuleSetup {
     spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
     TensorParallel tensor;
     bool selective_recompute = false;
-    u64 seed = 0;  // dropout's
+    u64 seed = 0;  // seed of dropout
     Scratch scratch;
 };
 
@@ -69,10 +69,10 @@ struct Pass {
     device::Context& context;
     const ModuleSetup& setup;
     const MicroBatchInputs& inputs;
-    bool training = true;    // dropout is on
-    bool accumulate = true;  // weight gradients are added to; false: overwritten
+    bool training = true;    // with dropout
+    bool accumulate = true;  // true: GEMMs add to weight gradients; false: they overwrite them
 
-    // Dropout with probability `p` at `site` of global layer `layer`.
+    // Returns the dropout with probability `p` at `site` of global layer `layer`.
     device::Dropout dropout(double p, i64 layer, device::DropoutSite site) const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual addition and the norm that follows it, as one operation: both in one pass over memory.
-// A pre-norm transformer alternates them with its branches (attention, MLP):
+// Residual addition and the norm that follows it, as one operation that reads the stream once. A
+// pre-norm transformer alternates this operation with its branches (attention, MLP):
 // stream += dropout(branch); y = norm(stream); branch = module(y).
 #pragma once
 
@@ -23,7 +23,7 @@ struct ResidualNormActivations {
 class ResidualNorm {
   public:
     ResidualNorm() = default;
-    // Without parameters there is only the addition: the last of a stage without the head.
+    // Without parameters this is only the addition: the last operation of a stage without the head.
     ResidualNorm(const NormParams& weights, const NormParams& gradients)
         : weight_(weights), grad_(gradients) {}
 
@@ -32,27 +32,27 @@ class ResidualNorm {
         View residual;  // [R, C] compute; none: the branch begins the stream
         device::Dropout dropout = {};
     };
-    // stream = residual + dropout(branch); y = norm(stream).
+    // Computes stream = residual + dropout(branch); y = norm(stream).
     void forward(const Pass& pass, const Addition& add, const ResidualNormActivations& act) const;
 
-    // y = norm(act.stream), without an addition: for a stage's input, and in recomputation.
+    // Computes y = norm(act.stream) without an addition: for a stage's input, and in recomputation.
     void normalize(const Pass& pass, const ResidualNormActivations& act) const;
 
     struct StreamGradient {
-        View dy;       // [R, C] compute; none: y was not used
+        View dy;       // [R, C] compute; none: nothing used y
         View dstream;  // [R, C] compute: gradient of the stream from later layers; none: zero
-        View out;      // [R, C] compute: where the gradient of the stream goes; may be `dstream`
+        View out;      // [R, C] compute: receives the gradient of the stream; may be `dstream`
         device::Dropout dropout = {};  // as in forward()
     };
-    // out = dstream + norm'(dy). Adds to the gradients of the parameters. Returns the gradient of
-    // the branch, [R, C]: `out` itself, or with dropout scratch.dbranch.
+    // Computes out = dstream + norm'(dy). Adds to the gradients of the parameters. Returns the
+    // gradient of the branch, [R, C]: `out` itself, or with dropout scratch.dbranch.
     View backward(const Pass& pass, const StreamGradient& grad,
                   const ResidualNormActivations& act) const;
 
-    // Backward only adds to the gradients, so they are zeroed before the first micro-batch.
+    // Zeroes the gradients before the first micro-batch, because backward() only adds to them.
     void zero_gradients(const Pass& pass) const;
-    // With sequence parallelism each tensor rank has normalized its own rows: adds up the
-    // gradients. Collective over the tensor group.
+    // Sums the gradients over the tensor ranks: with sequence parallelism each rank has normalized
+    // its own rows. Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;
 
     const NormParams& gradients() const { return grad_; }

@@ -14,9 +14,8 @@ TensorParallel::Started TensorParallel::start_gather(const View& own, const View
     return {buffer, group_->start_all_gather(own, buffer)};
 }
 
-// With sequence parallelism a reduce-scatter leaves each rank its rows of the sum, at the place
-// that they have in `parts`; an all-reduce moves twice the data for rows that the rank does not
-// need.
+// With sequence parallelism a reduce-scatter leaves each rank its rows of the sum, at their place
+// in `parts`. An all-reduce would move twice the data, for rows that the rank does not need.
 TensorParallel::Started TensorParallel::start_sum(const View& parts) const {
     const View own = own_rows(parts);
     if (!several()) return {own, {}};

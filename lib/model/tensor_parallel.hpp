@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communication of tensor and sequence parallelism: Megatron's operators f and g (Shoeybi et
-// al. 2019, "Megatron-LM", section 3), with sequence parallelism g and g-bar (Korthikanti et al.
+// al. 2019, "Megatron-LM", section 3), or with sequence parallelism g and g-bar (Korthikanti et al.
 // 2022, "Reducing activation recomputation", section 4.2.2). Between the linear layers each rank
 // holds the whole residual stream [N, C], or with sequence parallelism its rows [N / ranks, C].
 // With one rank no data is moved and every function returns its argument.
@@ -14,39 +14,41 @@ using device::View;
 
 class TensorParallel {
   public:
-    // `group` outlives this; nullptr: one rank.
+    // `group` outlives this object; nullptr: one rank.
     TensorParallel(comm::Group* group, bool sequence_parallel)
         : group_(group),
           rank_(group != nullptr ? group->rank() : 0),
           size_(group != nullptr ? group->size() : 1),
           cut_rows_(sequence_parallel && size_ > 1) {}
 
-    comm::Group& group() const { return *group_; }  // only where there are several() ranks
+    comm::Group& group() const { return *group_; }  // call it only when there are several() ranks
     int rank() const { return rank_; }
     int size() const { return size_; }
     bool several() const { return size_ > 1; }
     bool first() const { return rank_ == 0; }
     bool cuts_rows() const { return cut_rows_; }  // sequence parallelism
 
-    // Returns this rank's rows of a view of all rows.
+    // Returns this rank's rows of a view that has all rows.
     View own_rows(const View& all) const;
-    // Returns the number of this rank's first row among all, when each rank has `n_rows`.
+    // Returns the index of this rank's first row among all rows, when each rank has `n_rows` rows.
     i64 first_row(i64 n_rows) const { return cut_rows_ ? rank_ * n_rows : 0; }
 
     // Gathers the rows of all ranks for a column-parallel layer. own: [R, C]; buffer: [N, C].
-    // Returns [N, C]: `buffer`, or `own` when it has all rows. Collective.
+    // Returns [N, C]: `buffer`, or `own` if it has all rows. Collective.
     View gather(const View& own, const View& buffer) const;
     // Sums a row-parallel layer's results, or the gradients of a column-parallel layer's input,
     // over the ranks, in place. parts: [N, C]. Returns own_rows(parts). Collective.
     View sum(const View& parts) const;
-    // The same, started only: `x` is the result after work.wait().
+    // start_gather() and start_sum() only start gather() and sum(): `x` is the result after
+    // work.wait().
     struct Started {
         View x;  // [N, C] compute from start_gather(), [R, C] compute from start_sum()
         comm::Work work;
     };
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
-    // The same with the result in own [R, C], which is `parts` itself when it has all rows.
+    // Does what sum() does, and writes the result to own [R, C]. `own` is `parts` itself if it has
+    // all rows.
     void sum(const View& parts, const View& own) const;
     // Sums x, of any shape, over all ranks, in place. Collective.
     void all_sum(const View& x) const;

@@ -6,11 +6,11 @@
 
 namespace lm::spec {
 
-// gelu_tanh is Megatron's fused bias-GELU and Hugging Face's gelu_new; gelu_erf is Hugging Face's
-// gelu. Gated linear units (Shazeer 2020, "GLU variants improve transformer"): swiglu gates by
-// silu(x) = x / (1 + exp(-x)), geglu by gelu_erf.
+// gelu_tanh is Megatron's fused bias-GELU and Hugging Face's gelu_new. gelu_erf is Hugging Face's
+// gelu. swiglu and geglu are gated linear units (Shazeer 2020, "GLU variants improve transformer"):
+// swiglu gates by silu(x) = x / (1 + exp(-x)), geglu by gelu_erf.
 enum class Activation {
-    none,  // for operations only: a model has one of the others
+    none,  // for operations only: the MLP of a model always has an activation
     gelu_tanh,
     gelu_erf,
     swiglu,
@@ -19,7 +19,8 @@ enum class Activation {
 
 std::string_view name_of(Activation value);
 
-// True for a gated linear unit, which has a gate projection in addition to the up projection.
+// Returns true for a gated linear unit, which has a gate projection in addition to the up
+// projection.
 constexpr bool is_gated(Activation activation) {
     return activation == Activation::swiglu || activation == Activation::geglu;
 }

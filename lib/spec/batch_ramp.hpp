@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rampup-batch-size START INCREMENT SAMPLES: the global batch size as a function of the samples
-// consumed, as Megatron computes it (megatron/microbatches.py), and the iterations that follow.
+// --rampup-batch-size START INCREMENT SAMPLES: the global batch size as a function of the consumed
+// samples, as in Megatron (megatron/microbatches.py), and the iterations that result from it.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace lm::spec {
 struct RampStep {
     i64 batch = 0;
     i64 first_iteration = 1;  // counted from 1
-    i64 consumed_before = 0;  // samples, before the first iteration
+    i64 consumed_before = 0;  // samples consumed before the first iteration
     i64 n_iterations = 0;
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
@@ -21,33 +21,34 @@ struct RampStep {
 struct BatchRamp {
     i64 start = 0;  // 0: no ramp
     i64 increment = 0;
-    i64 samples = 0;  // the batch has its full size after this number
+    i64 samples = 0;  // samples after which the batch has its full size
     i64 global_batch = 1;
 
-    // Throws Error(usage) naming --rampup-batch-size or --global-batch-size.
+    // Throws Error(usage) naming --rampup-batch-size or --global-batch-size when a value is
+    // invalid.
     void check() const;
 
-    // Returns the batch size of the iteration that starts after `consumed_samples`.
+    // Returns the batch size of the iteration that starts after `consumed_samples` samples.
     i64 batch_at(i64 consumed_samples) const;
 
-    // Returns true when every iteration that starts after `consumed_samples` or later has the full
-    // batch size.
+    // Returns true when the iteration that starts after `consumed_samples` samples, and every later
+    // one, has the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
-    // Returns a step for each batch size of the ramp; the last one is the full size and ends after
-    // a few iterations.
+    // Returns one step for each batch size of the ramp. The last one has the full size and ends
+    // after a few iterations.
     std::vector<RampStep> stages() const;
 };
 
-// Returns the steps of a training of `total_samples` that has consumed `consumed` of them already;
-// iterations are counted from there. As in Megatron, a last batch that exceeds `total_samples` is
+// Returns the steps that remain for a training of `total_samples` samples after `consumed` of them.
+// Iterations are counted from there. As in Megatron, a last batch that exceeds `total_samples` is
 // dropped.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
-// Returns the samples that the first `iterations` iterations consume.
+// Returns the number of samples that the first `iterations` iterations consume.
 i64 samples_after(const BatchRamp& ramp, i64 iterations);
 
-// Returns the number of iterations of a training of `total_samples`.
+// Returns the number of iterations of a training of `total_samples` samples.
 i64 count_iterations(const BatchRamp& ramp, i64 total_samples);
 
 // Returns the data-parallel sizes up to `limit` that divide every batch of the ramp into whole

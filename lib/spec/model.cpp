@@ -26,8 +26,8 @@ std::string_view name_of(Normalization value) {
 
 namespace {
 
-// Refuses models whose byte counts could overflow 64 bits. The bound uses the largest matrices, in
-// floating point, before any integer product of sizes is computed.
+// Refuses models whose byte counts could overflow 64 bits. Computes a bound from the largest
+// matrices in floating point, before any integer product of sizes is computed.
 void check_size(const ModelConfig& c) {
     const double h = static_cast<double>(c.hidden);
     const double layer =
@@ -52,7 +52,8 @@ void ModelConfig::resolve() {
             usage_error(flag, "must be at least 1, but is {}: give it or --model", value);
     };
     at_least_one("--num-layers", n_layers);
-    constexpr i64 most_layers = 100'000;  // the tensor table lists them all
+    constexpr i64 most_layers =
+        100'000;  // the tensor table has an entry for each tensor of each layer
     if (n_layers > most_layers) {
         usage_error("--num-layers", "must be at most {}, but is {}", most_layers, n_layers);
     }
@@ -90,7 +91,7 @@ void ModelConfig::resolve() {
     };
     probability("--attention-dropout", attention_dropout);
     probability("--hidden-dropout", hidden_dropout);
-    // Far beyond the values of any model, and far within the range of fp32.
+    // The bounds are far beyond the values of any model, and far within the range of fp32.
     const auto in_reason = [](std::string_view flag, double value, double least, double most) {
         if (value >= least && value <= most) return;
         usage_error(flag, "must be from {:g} to {:g}, but is {}", least, most, value);

@@ -18,12 +18,12 @@ std::string_view name_of(Normalization value);
 struct ModelConfig {
     i64 n_layers = 0;
     i64 hidden = 0;         // C
-    i64 ffn_hidden = 0;     // F; resolve() makes it 4*hidden when 0
+    i64 ffn_hidden = 0;     // F; resolve() sets it to 4*hidden when 0
     i64 n_heads = 0;        // H
-    i64 n_groups = 0;       // G, key-value groups; resolve() makes it n_heads when 0
-    i64 head_dim = 0;       // D (--kv-channels); resolve() makes it hidden/n_heads when 0
+    i64 n_groups = 0;       // G, key-value groups; resolve() sets it to n_heads when 0
+    i64 head_dim = 0;       // D (--kv-channels); resolve() sets it to hidden/n_heads when 0
     i64 seq_length = 0;     // T
-    i64 max_positions = 0;  // rows of the position table; resolve() makes it seq_length when 0
+    i64 max_positions = 0;  // rows of the position table; resolve() sets it to seq_length when 0
     i64 vocab_size = 0;     // V, unpadded
     PositionEmbedding position = PositionEmbedding::absolute;
     Normalization normalization = Normalization::layer_norm;
@@ -37,8 +37,8 @@ struct ModelConfig {
     double hidden_dropout = 0.1;
     double init_std = 0.02;
 
-    // Fills the derived values, then checks all of them; throws Error(usage) naming the flag and
-    // what would work.
+    // Fills the derived values, then checks all values. Throws Error(usage) naming the flag and a
+    // value that works.
     void resolve();
 
     i64 qkv_rows() const { return (n_heads + 2 * n_groups) * head_dim; }

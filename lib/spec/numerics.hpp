@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which number format, and by whose attention kernels, a model computes.
+// The number format of a model's weights, and the attention kernels on a GPU.
 #pragma once
 
 #include "base/dtype.hpp"
@@ -10,11 +10,12 @@ struct Precision {
     DType weights = DType::fp32;  // fp32, bf16 or fp16
 };
 
-// Whose kernels compute attention on a GPU: --attention-backend.
+// The attention kernels on a GPU: --attention-backend.
 enum class GpuAttention {
-    flash,               // our own
-    cudnn,               // cuDNN's; gradients in an order that is not always the same
-    cudnn_deterministic  // cuDNN's; the same bits in every run, for more memory and time
+    flash,               // the kernels of lib/cuda
+    cudnn,               // cuDNN's kernels, which add gradients in an order that varies
+    cudnn_deterministic  // cuDNN's kernels with the same bits in every run, for more memory and
+                         // time
 };
 
 }  // namespace lm::spec

@@ -9,7 +9,7 @@
 namespace lm::spec {
 namespace {
 
-// The smallest positive number of fp16: with a smaller scale, even a gradient of 1 becomes 0.
+// The smallest positive number of fp16. With a smaller scale, even a gradient of 1 becomes 0.
 constexpr double least_scale = 0x1p-24;
 
 void check_scale(std::string_view flag, double value) {

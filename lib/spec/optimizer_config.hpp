@@ -15,19 +15,20 @@ struct AdamWConfig {
     double weight_decay = 0.01;
     double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
 
-    // Throws Error(usage) naming the flag.
+    // Throws Error(usage) naming the flag whose value is invalid.
     void check() const;
 };
 
 // The factor by which fp16 training multiplies the loss.
 struct LossScaleConfig {
-    std::optional<double> fixed;  // --loss-scale; the other members are of the dynamic scale
+    std::optional<double>
+        fixed;  // --loss-scale; without it the scale is dynamic, by the other members
     double initial = 4294967296.0;
     double min = 1.0;
-    i64 window = 1000;   // steps without overflow after which the scale doubles
-    i64 hysteresis = 2;  // overflows since the last doubling before the scale halves
+    i64 window = 1000;   // the scale doubles after this many steps without overflow
+    i64 hysteresis = 2;  // the scale halves at this many overflows since it last doubled
 
-    // Throws Error(usage) naming the flag.
+    // Throws Error(usage) naming the flag whose value is invalid.
     void check() const;
 };
 

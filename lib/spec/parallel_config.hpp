@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is divided over ranks: tensor, pipeline and data parallelism, and the activations
+// The division of a model over ranks: tensor, pipeline and data parallelism. Also the activations
 // that backward recomputes.
 #pragma once
 
@@ -7,12 +7,12 @@
 
 namespace lm::spec {
 
-// Which activations backward recomputes instead of reading stored ones (Korthikanti et al. 2022,
-// arXiv 2205.05198). The scores and probabilities of attention are never stored and always
-// recomputed. selective: also the outputs of norms and activation functions, which need no matrix
-// product. full: all activations of a layer, from its stored input. With `uniform`, the input of
-// each group of `n_layers` layers is stored and the group is recomputed; with `block`, the first
-// `n_layers` layers of each model part are recomputed one by one and the others not at all.
+// The activations that backward recomputes (Korthikanti et al. 2022, arXiv 2205.05198). The scores
+// and probabilities of attention are always recomputed and never stored. selective: also recomputes
+// the outputs of norms and activation functions, which need no matrix product. full: recomputes all
+// activations of a layer from its stored input. `uniform` stores the input of each group of
+// `n_layers` layers and recomputes the group. `block` recomputes the first `n_layers` layers of
+// each model part one by one, and no other layer.
 struct Recompute {
     enum class Granularity { none, selective, full };
     enum class Method { uniform, block };
@@ -21,28 +21,28 @@ struct Recompute {
     i64 n_layers = 1;
 };
 
-// The quantity that pipeline stages have in equal amounts. layers: transformer layers;
-// layers_and_embedding: the same, where embedding and head count as a layer each (DeepSpeed's
-// 'type:transformer|embedding'); parameters: elements of the tensors.
+// The quantity that is balanced over pipeline stages. layers: transformer layers.
+// layers_and_embedding: transformer layers, where embedding and head count as one layer each
+// (DeepSpeed's 'type:transformer|embedding'). parameters: elements of the tensors.
 enum class PipelineBalance { layers, layers_and_embedding, parameters };
 
 struct ParallelConfig {
     i64 tp = 1;                      // tensor-parallel ranks
     i64 pp = 1;                      // pipeline stages
     i64 dp = 1;                      // data-parallel ranks
-    i64 vocab_divisible_by = 128;    // --make-vocab-size-divisible-by; times tp
+    i64 vocab_divisible_by = 128;    // --make-vocab-size-divisible-by; the padding uses it times tp
     i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: vocab_divisible_by decides
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
-    i64 n_chunks = 1;                // chunks of each stage; more than 1: interleaved schedule
+    i64 n_chunks = 1;                // chunks of each stage; more than 1: the interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
     Recompute recompute = {};
-    int zero_stage = 0;  // 1: data-parallel ranks share fp32 masters and moments
-    // Model parts: the chunks of all stages.
+    int zero_stage = 0;  // 1: data-parallel ranks divide fp32 masters and moments
+    // Returns the number of model parts, which are the chunks of all stages.
     i64 n_parts() const { return pp * n_chunks; }
 };
 
-// Returns the rows of the word embedding with padding, over all tensor ranks. Throws Error(usage)
-// when --pad-vocab-size-to does not fit.
+// Returns the rows of the padded word embedding, over all tensor ranks. Throws Error(usage) when
+// --pad-vocab-size-to does not fit.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

@@ -11,7 +11,7 @@
 namespace lm::spec {
 namespace {
 
-// The first layer of each stage or part, then one past the last layer.
+// The first layer of each stage or part, followed by the number of layers.
 using Cuts = std::vector<i64>;
 
 // Divides `n` units into `n_parts` parts whose sizes differ by at most one.
@@ -21,8 +21,9 @@ Cuts even_cuts(i64 n, i64 n_parts) {
     return cuts;
 }
 
-// Divides the layers of each stage over its chunks: part chunk * n_stages + stage is chunk `chunk`
-// of stage `stage`. Dividing by stages first keeps the stages even when the parts cannot be even.
+// Divides the layers of each stage over its chunks. Part chunk * n_stages + stage is chunk `chunk`
+// of stage `stage`. The layers are divided over stages first, so that stages have even sizes when
+// the parts cannot.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
@@ -35,21 +36,22 @@ Cuts interleave(const Cuts& stages, i64 n_chunks) {
     return cuts;
 }
 
-// Parameters of a layer, of the embedding and of the head.
+// The number of parameters of a layer, of the embedding and of the head.
 struct Weights {
     double layer, embedding, head;
 };
 
-// Fills the stages in order with layers up to the weight `most`. Each stage gets at least `least`
-// layers; the embedding counts to the first stage, the head to the last. Returns an empty list when
-// that is not possible.
+// Fills the stages in order with layers, each up to the weight `most`. Each stage gets at least
+// `least` layers. The embedding counts to the first stage, the head to the last. Returns an empty
+// list when that is not possible.
 Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
         const i64 after = n_stages - 1 - stage;
         const double other =
             (stage == 0 ? weights.embedding : 0.0) + (after == 0 ? weights.head : 0.0);
-        const i64 left = n_layers - cuts.back() - after * least;  // most layers of this stage
+        const i64 left =
+            n_layers - cuts.back() - after * least;  // largest number of layers of this stage
         const i64 n =
             after == 0 ? left
                        : std::clamp(static_cast<i64>((most - other) / weights.layer), least, left);
@@ -59,9 +61,9 @@ Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, 
     return cuts;
 }
 
-// Returns the division with the lightest heaviest stage. All layers weigh the same, so the weight
-// of the heaviest stage is one of 3 * n_layers + 1 values, among which a binary search finds the
-// least feasible one.
+// Returns the division whose heaviest stage is lightest. All layers weigh the same, so the weight
+// of the heaviest stage is one of 3 * n_layers + 1 values. A binary search finds the least of them
+// that is feasible.
 Cuts balanced_cuts(i64 n_layers, i64 n_stages, i64 least, const Weights& weights) {
     std::vector<double> bounds;
     for (i64 n = 1; n <= n_layers; ++n) {
@@ -93,7 +95,8 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
         return interleave(even_cuts(n_layers, parallel.pp), parallel.n_chunks);
     }
     if (parallel.balance == PipelineBalance::layers_and_embedding) {
-        // The embedding before the layers and the head after them count as a layer each.
+        // The embedding and the head count as one layer each, before the first and after the last
+        // layer.
         Cuts cuts = interleave(even_cuts(n_layers + 2, parallel.pp), parallel.n_chunks);
         for (i64& cut : cuts) cut = std::clamp<i64>(cut - 1, 0, n_layers);
         return cuts;

@@ -6,8 +6,8 @@
 
 namespace lm::spec {
 
-// A model is a sequence of units: unit 0 is the embedding, unit 1 + l is layer l, unit n_layers + 1
-// is the head (final norm and output projection).
+// A model is a sequence of units: unit 0 is the embedding, unit 1 + l is layer l, and unit n_layers
+// + 1 is the head (final norm and output projection).
 constexpr i64 embedding_unit = 0;
 constexpr i64 unit_of_layer(i64 layer) {
     return layer + 1;
@@ -16,7 +16,7 @@ inline i64 head_unit(const ModelConfig& config) {
     return config.n_layers + 1;
 }
 
-// Returns the first layer of model part `part`, 0 <= part <= n_parts(); for part n_parts() it is
+// Returns the first layer of model part `part`, 0 <= part <= n_parts(). Part n_parts() gives
 // n_layers. Throws Error(usage) when a part would have no layer.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
@@ -24,7 +24,7 @@ i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 p
 // v * pp + p (interleaved schedule: arXiv 2104.04473, section 2.2).
 struct ModelPart {
     i64 first_layer = 0;
-    i64 end_layer = 0;  // one past the last
+    i64 end_layer = 0;  // one past the last layer
     bool embedding = false;
     bool head = false;
     i64 n_layers() const { return end_layer - first_layer; }

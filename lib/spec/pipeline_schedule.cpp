@@ -8,7 +8,7 @@
 namespace lm::spec {
 namespace {
 
-// Returns the k-th forward pass, which is the same on every stage. With several chunks, a stage
+// Returns the k-th forward pass. The order is the same on every stage. With several chunks, a stage
 // computes n_stages micro-batches on chunk 0, then the same micro-batches on chunk 1, and so on.
 PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
     const i64 group = shape.n_chunks == 1 ? 1 : shape.n_stages;
@@ -18,7 +18,8 @@ PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
             .micro_batch = k / (group * shape.n_chunks) * group + in_round % group};
 }
 
-// Returns the k-th backward pass: the order of the forward passes with the chunks reversed.
+// Returns the k-th backward pass. The order is that of the forward passes, with the chunks
+// reversed.
 PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     PipelineAction action = nth_forward(shape, k);
     action.op = PipelineOp::backward;
@@ -26,9 +27,9 @@ PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     return action;
 }
 
-// Returns the number of forward passes before the first backward pass: enough to give every later
-// stage its first micro-batch (for the interleaved schedule as in Megatron's schedules.py,
-// get_pp_rank_microbatches).
+// Returns the number of forward passes before the first backward pass, which gives every later
+// stage its first micro-batch. For the interleaved schedule it is as in Megatron's schedules.py,
+// get_pp_rank_microbatches.
 i64 n_warmup(const PipelineShape& shape, i64 stage) {
     const i64 behind = shape.n_stages - 1 - stage;
     const i64 wanted =
@@ -69,7 +70,7 @@ void check_pipeline(const PipelineShape& shape) {
 
 namespace {
 
-// Adds the receives before and the sends after each pass.
+// Adds a receive before each pass and a send after it, where the pass needs them.
 std::vector<PipelineAction> with_messages(const PipelineShape& shape, i64 stage,
                                           const std::vector<PipelineAction>& order) {
     std::vector<PipelineAction> actions;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline schedules as pure functions: the actions of each stage during one step, in order. 1F1B,
-// and interleaved 1F1B when a stage has several chunks of layers (Narayanan et al. 2021, "Efficient
-// large-scale language model training on GPU clusters using Megatron-LM", arXiv 2104.04473, section
-// 2.2). The trainer executes these lists; tests and estimates run them in virtual time.
+// Pipeline schedules as pure functions: the actions of each stage during one step, in order. The
+// schedule is 1F1B, or interleaved 1F1B when a stage has several chunks of layers (Narayanan et al.
+// 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM", arXiv
+// 2104.04473, section 2.2). The trainer executes these lists; tests and estimates run them in
+// virtual time.
 #pragma once
 
 #include <string>
@@ -16,19 +17,19 @@ namespace lm::spec {
 // ascending order, its gradient in descending order.
 struct PipelineShape {
     i64 n_stages = 1;
-    i64 n_chunks = 1;  // on each stage; more than one: interleaved
+    i64 n_chunks = 1;  // chunks on each stage; more than one: interleaved
     i64 n_micro_batches = 1;
 
-    // True for the first virtual stage, which reads the tokens.
+    // Returns true for the first virtual stage, which reads the tokens.
     bool enters(i64 stage, i64 chunk) const { return stage == 0 && chunk == 0; }
-    // True for the last virtual stage, which computes the loss.
+    // Returns true for the last virtual stage, which computes the loss.
     bool leaves(i64 stage, i64 chunk) const {
         return stage == n_stages - 1 && chunk == n_chunks - 1;
     }
 };
 
 // Throws Error(usage) naming the flags when the interleaved schedule has fewer than two stages, or
-// a number of micro-batches that n_stages does not divide.
+// when n_stages does not divide its number of micro-batches.
 void check_pipeline(const PipelineShape& shape);
 
 enum class PipelineOp {
@@ -48,13 +49,13 @@ struct PipelineAction {
 };
 
 // Returns all actions of `stage` during a step. A receive is listed right before the pass that
-// reads it, a send right after the pass that wrote it; the caller may start receives earlier and
-// finish sends later. Activations and gradients use separate channels; on each channel between two
+// reads it, a send right after the pass that wrote it. The caller may start receives earlier and
+// finish sends later. Activations and gradients use separate channels. On each channel between two
 // stages, messages are received in the order in which they are sent.
 std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage);
 
-// Returns the actions of `stage` for the forward passes alone, for evaluation. n_micro_batches may
-// be any number.
+// Returns the actions of `stage` for an evaluation, which has forward passes only. n_micro_batches
+// may be any number.
 std::vector<PipelineAction> pipeline_forward_actions(const PipelineShape& shape, i64 stage);
 
 // Returns the stage on the other side of a send or receive of `stage`.

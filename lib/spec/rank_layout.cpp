@@ -41,8 +41,8 @@ TensorShare tensor_share(const ModelConfig& config, const ParallelConfig& parall
 
 namespace {
 
-// Returns the unit after whose backward the gradient of `tensor` is complete on a rank that holds
-// `parts`, or -1 when the rank does not hold the tensor.
+// Returns the unit whose backward completes the gradient of `tensor` on a rank that holds `parts`,
+// or -1 when the rank does not hold the tensor.
 i64 unit_among(const std::vector<ModelPart>& parts, const TensorSpec& tensor,
                const ModelConfig& config) {
     switch (tensor.place) {

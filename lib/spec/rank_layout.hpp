@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of every tensor that one rank of a (dp, pp, tp) grid holds, and its place in the rank's
 // flat parameter buffer. Ranks are numbered as in Megatron: the tensor rank varies fastest. Padded
-// vocabulary rows exist in memory only: they are zero, the softmax masks them, and no checkpoint
+// vocabulary rows exist in memory only. They are zero, the softmax masks them, and no checkpoint
 // contains them.
 #pragma once
 
@@ -26,7 +26,7 @@ struct LocalTensor {
     Box box;                  // the part that this rank holds
     Shape shape;              // in memory: the shape of `box` with padded vocabulary rows
     i64 offset = 0;           // first element in the flat buffer
-    i64 unit = 0;             // its gradient is complete after the backward of this unit
+    i64 unit = 0;             // the backward of this unit completes the gradient
     bool replicated = false;  // every tensor rank holds the same elements
     bool copy = false;        // the last stage's copy of a tied embedding
     i64 numel() const { return shape.numel(); }
@@ -38,19 +38,20 @@ struct RankLayout {
     i64 n_elements = 0;                // elements of the flat buffer with alignment gaps
 };
 
-// Blocks of adjacent tensors start at multiples of this many elements; gaps are zero.
+// Blocks of adjacent tensors start at multiples of this many elements. Gaps between blocks are
+// zero.
 constexpr i64 block_alignment = 32;
 
-// Returns the layout of the rank. `table` is tensor_table(config).
+// Returns the layout of a rank. `table` is tensor_table(config).
 RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>& table,
                        const ParallelConfig& parallel, i64 tp_rank, i64 pp_rank);
 
-// Returns the elements of a rank's flat buffers: those of the layout, rounded up so that the
+// Returns the number of elements of a rank's flat buffers: layout.n_elements, rounded up so that
 // data-parallel ranks get equal parts of whole blocks. The added elements are zero.
 i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel);
 
-// The part of heads, MLP width and vocabulary that a tensor rank has. Parts of different ranks may
-// differ by one granule: a key-value group with its heads, or a row.
+// The heads, MLP columns and vocabulary rows of a tensor rank. The parts of two ranks may differ by
+// one granule: a key-value group with its heads, or a row.
 struct TensorShare {
     i64 n_heads = 0;
     i64 n_groups = 0;

@@ -34,7 +34,7 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text) {
 
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations) {
     i64 saves = 0;
-    i64 last = 0;   // saved so far
+    i64 last = 0;   // iteration of the last save so far
     i64 begin = 0;  // the range is (begin, end]
     for (const SaveRange& range : ranges) {
         const bool whole = range.until != 0 && range.until <= n_iterations;

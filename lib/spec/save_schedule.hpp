@@ -9,15 +9,15 @@
 
 namespace lm::spec {
 
-// Saves at the multiples of `interval` and at `until`. Ranges follow each other; the last one may
-// have no end.
+// A range of iterations with one save interval. The run saves at the multiples of `interval` and at
+// `until`. Each range starts where the previous one ends. The last one may have no end.
 struct SaveRange {
     i64 interval = 0;
     i64 until = 0;  // 0: no end
 };
 
-// Parses "10@100,18@1000,1500": interval 10 up to iteration 100, then 18 up to 1000, then 1500.
-// Throws Error(usage) naming --save-schedule.
+// Parses "10@100,18@1000,1500": interval 10 up to iteration 100, then 18 up to 1000, then 1500
+// without an end. Throws Error(usage) naming --save-schedule.
 std::vector<SaveRange> parse_save_schedule(const std::string& text);
 
 // Returns the number of checkpoints of a training of n_iterations, including the one at its end.

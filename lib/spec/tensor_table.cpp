@@ -8,13 +8,13 @@
 namespace lm::spec {
 namespace {
 
-// Builds the table in the order of parameters in memory.
+// Builds the table, in the order of the parameters in memory.
 class TableBuilder {
   public:
     explicit TableBuilder(const ModelConfig& config)
         // The output projections of attention and MLP are added to the residual stream 2 * n_layers
-        // times; their initial weights are smaller by the root of that (GPT-2 paper, section 2.3;
-        // Megatron's scaled_init_method_normal).
+        // times. Their initial weights are smaller by the square root of that number (GPT-2 paper,
+        // section 2.3; Megatron's scaled_init_method_normal).
         : config_(config),
           branch_std_(config.init_std / std::sqrt(2.0 * static_cast<double>(config.n_layers))) {}
 
@@ -84,8 +84,8 @@ class TableBuilder {
         i64 granule;
     };
 
-    // Column-parallel projections that one matrix product computes: divided by rows of the weight.
-    // All weights are adjacent in memory, then all biases.
+    // Adds column-parallel projections that one matrix product computes. They are divided by rows
+    // of the weight. All weights are adjacent in memory, then all biases.
     void column_parallel(const std::string& prefix, const std::string& block,
                          std::initializer_list<Projection> projections, i64 layer) {
         for (const Projection& p : projections) {
@@ -99,8 +99,8 @@ class TableBuilder {
         }
     }
 
-    // A row-parallel projection: divided by columns of the weight. Its bias is added once, after
-    // the reduction over tensor ranks, so every tensor rank holds the whole bias.
+    // Adds a row-parallel projection. It is divided by columns of the weight. Its bias is added
+    // once, after the reduction over tensor ranks, so every tensor rank holds the whole bias.
     void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
         matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
                layer);

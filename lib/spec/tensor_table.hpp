@@ -21,7 +21,7 @@ struct Cut {
     i64 granule = 1;
 };
 
-// The part of the model that a tensor belongs to; it decides which pipeline stage holds it.
+// The part of the model that a tensor belongs to, which decides the pipeline stage that holds it.
 enum class Place { embedding, layer, head };
 
 struct TensorSpec {
@@ -33,14 +33,14 @@ struct TensorSpec {
     Cut cut;
     Place place = Place::layer;
     i64 layer = -1;
-    // Tensors of one non-empty block are adjacent in memory, in table order, so that one matrix
-    // product computes them together (query, key, value; gate, up).
+    // Tensors with the same non-empty block are adjacent in memory, in table order, so that one
+    // matrix product computes them together (query, key, value; gate, up).
     std::string block;
     bool vocab_rows = false;  // dimension 0 is the vocabulary, which rank_layout() pads
     bool tied_head = false;   // the last stage holds a copy as its output projection
 };
 
-// Returns the tensors in the order in which they are in memory.
+// Returns the tensors in their order in memory.
 std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
 // Numbers of elements.
@@ -48,7 +48,7 @@ struct ParameterCount {
     i64 embedding = 0;  // word and position tables, embedding norm
     i64 attention = 0;
     i64 mlp = 0;
-    i64 norm = 0;  // all norms of the layers and the final one
+    i64 norm = 0;  // all norms of the layers, and the final norm
     i64 head = 0;  // untied output projection
     i64 total() const { return embedding + attention + mlp + norm + head; }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a step or an evaluation takes its micro-batches from.
+// The source of the micro-batches of a step or an evaluation.
 #pragma once
 
 #include "data/sampling/loader.hpp"
@@ -9,17 +9,17 @@ namespace lm::train {
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
-    // Returns this data-parallel rank's next micro-batch; it stays valid until the following call.
+    // Returns this data-parallel rank's next micro-batch. It stays valid until the next call.
     virtual const data::Batch& next() = 0;
 };
 
-// The micro-batches of a loader, with a curriculum only the first tokens of each sequence.
+// Returns the micro-batches of a loader, with a curriculum only the first tokens of each sequence.
 class LoaderBatches final : public BatchSource {
   public:
-    // `loader` outlives this.
+    // `loader` outlives this object.
     explicit LoaderBatches(data::Loader& loader) : loader_(loader) {}
 
-    // Sets the length of the sequences that next() returns; 0: the loader's.
+    // Sets the length of the sequences that next() returns; 0: the length in the loader.
     void set_seq_length(i64 seq_length) { seq_length_ = seq_length; }
 
     const data::Batch& next() override {
@@ -35,10 +35,10 @@ class LoaderBatches final : public BatchSource {
     data::Batch truncated_;
 };
 
-// One micro-batch, again and again.
+// Returns the same micro-batch in every call.
 class RepeatedBatch final : public BatchSource {
   public:
-    // `batch` outlives this.
+    // `batch` outlives this object.
     explicit RepeatedBatch(const data::Batch& batch) : batch_(batch) {}
     const data::Batch& next() override { return batch_; }
 

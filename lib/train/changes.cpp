@@ -38,7 +38,10 @@ class Changes {
                         "same tokenizer in different files",
                         saved.digest, now.digest);
         }
-        note("{}: the tokenizer was {}, is {} now", checkpoint_.path(), saved.digest, now.digest);
+        note(
+            "{}: its tokenizer has the digest {}, that of this run's data has {}: taken as the "
+            "same (--override-tokenizer)",
+            checkpoint_.path(), saved.digest, now.digest);
     }
 
     void check_schedule(const io::Json& saved, const io::OrderedJson& now) const {

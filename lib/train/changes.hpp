@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The differences between a resumed run and the run that wrote its checkpoint. Most differences are
-// allowed and noted; those that would spoil a training without an error need an --override flag.
+// allowed and noted. A difference that would spoil a training without an error needs an --override
+// flag.
 #pragma once
 
 #include "ckpt/checkpoint.hpp"
@@ -8,14 +9,14 @@
 
 namespace lm::train {
 
-// Returns paths, weights and DatasetIdentity of the training datasets, for the manifest of a
+// Returns the paths, weights and DatasetIdentity of the training datasets, for the manifest of a
 // checkpoint. Reads a few pages of each dataset.
 io::OrderedJson training_data(const RunConfig& config);
 
 // Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws
 // Error(usage) for another tokenizer without --override-tokenizer, other samples without
-// --override-data, or another schedule of the learning rate without --override-opt_param-scheduler;
-// notes other differences. With --finetune only the tokenizer is compared.
+// --override-data, or another learning rate schedule without --override-opt_param-scheduler. Prints
+// a note for other differences. With --finetune only the tokenizer is compared.
 void check_changes(const RunConfig& config, const io::OrderedJson& data,
                    const ckpt::Checkpoint& checkpoint);
 

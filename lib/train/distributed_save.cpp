@@ -13,8 +13,9 @@ namespace {
 
 using parallel::together;
 
-// The number of ranks that share an index part, which the first of them writes. This keeps the
-// number of files small, and no rank has to hold, or to read at a resume, the index of all ranks.
+// The number of ranks in a block, which share an index part; the first rank of the block writes it.
+// This keeps the number of files small. No rank has to hold the index of all ranks, or to read it
+// at a resume.
 constexpr int ranks_per_part = 64;
 
 void send_text(comm::Group& group, const std::string& text, int to) {
@@ -31,7 +32,7 @@ std::string receive_text(comm::Group& group, int from) {
     return text;
 }
 
-// Merges the parts of a block of ranks on its first rank. Returns an empty part on the others.
+// Merges the parts of a block of ranks on its first rank. Returns an empty part on the other ranks.
 ckpt::IndexPart merge_in_block(comm::Group& world, ckpt::IndexPart own) {
     const int leader = world.rank() / ranks_per_part * ranks_per_part;
     if (world.rank() != leader) {
@@ -46,11 +47,11 @@ ckpt::IndexPart merge_in_block(comm::Group& world, ckpt::IndexPart own) {
     return own;
 }
 
-// Gathers the references of all index parts on rank 0, from the first rank of each block.
+// Gathers on rank 0 the references of all index parts, from the first rank of each block.
 std::vector<ckpt::IndexReference> gather_references(comm::Group& world,
                                                     const ckpt::IndexReference& own) {
     if (world.rank() % ranks_per_part != 0) return {};
-    // A message of fixed size: the digest is text of at most 63 characters, padded with zeros.
+    // A message of fixed size. The digest is text of at most 63 characters, padded with zeros.
     struct Reference {
         std::array<char, 64> digest;
         i64 first_tensor;

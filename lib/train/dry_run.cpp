@@ -37,7 +37,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
         } else {
             cli::write_stdout(plan);
         }
-        // A plan for other hosts is checked for one rank on a host like this one.
+        // A plan for other hosts checks one rank on a host like this one.
         const i64 ranks = flags.action.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });
     } else {

@@ -43,7 +43,8 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     return true;
 }
 
-// The mean over --eval-iters global batches; nullopt when a signal stopped the evaluation.
+// Returns the mean over --eval-iters global batches, or nullopt when a signal stopped the
+// evaluation.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 batch = config_.schedule.ramp().global_batch;
     const i64 n_batches = config_.validation_samples / batch;
@@ -55,8 +56,9 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     return sum / static_cast<double>(n_batches);
 }
 
-// Each evaluation reads the same samples, so that the losses of a run can be compared. With
-// Megatron's data orders each evaluation continues after the previous one, as Megatron does.
+// Returns the sample that an evaluation starts from. Each evaluation reads the same samples, so
+// that the losses of a run can be compared. With Megatron's data orders, each evaluation continues
+// after the previous one, as in Megatron.
 i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
     if (config_.data.order == data::DataOrder::stateless) return 0;
     const i64 earlier = (done.iteration - 1) / config_.validation.interval;

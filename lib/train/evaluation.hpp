@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation: the mean loss over the validation sets, every --eval-interval iterations, and over
-// the test sets at the end of the training.
+// Evaluation: computes the mean loss over the validation sets every --eval-interval iterations, and
+// over the test sets at the end of the training.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace lm::train {
 
-// Returns the micro-batches of a global batch on each data-parallel rank.
+// Returns the number of micro-batches of a global batch on each data-parallel rank.
 inline i64 n_micro_batches(const TrainerConfig& config, i64 global_batch) {
     return global_batch / (config.micro_batch * config.parallel.dp);
 }
@@ -28,8 +28,8 @@ class Evaluation {
                Trainer& trainer, TrainingLog& report)
         : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
 
-    // Reports the loss of each set. Returns false, on all ranks, when a signal to any of them
-    // stopped the evaluation; later sets are skipped then. Collective.
+    // Reports the loss of each set. Returns false, on all ranks, when a signal to any rank stopped
+    // the evaluation; later sets are skipped then. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
 

@@ -43,7 +43,7 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
         ++n_kept_;
         return choice;
     } catch (const Error&) {
-        // Another rank may have stored its choice first: use that one.
+        // Another rank may have stored its choice first. Then that choice is used.
         if (!io::exists(path)) throw;
     }
     return find(key);
@@ -53,7 +53,7 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
 
 namespace {
 
-// Operands have values as in a model: with zeros, a GPU runs at another clock.
+// Operands have values as in a model, because a GPU runs at another clock rate with zeros.
 class LinearLayers {
   public:
     LinearLayers(device::Device& device, DType type, i64 workspace_bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --autotune DIR: before a run allocates its buffers, it measures its matrix products on the device
-// and stores the fastest algorithm of each in DIR, in a small file. Choices that exist in DIR are
-// used without measuring, so that a resumed run and all ranks use the same algorithms.
+// and stores the fastest algorithm of each one in a small file in DIR. A choice that exists in DIR
+// is used without measuring, so that a resumed run and all ranks use the same algorithms.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace lm::train {
 
-// Choices in a directory, which the first store() creates. The first line of a file is the key,
-// the second the choice.
+// Choices in a directory, which the first store() creates. The first line of a file is the key, the
+// second line the choice.
 class ChoicesInDirectory final : public device::TunedChoices {
   public:
     explicit ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {}
@@ -36,7 +36,8 @@ struct LinearShape {
     bool bias = false;
     bool bias_gradient = false;
     bool accumulated = false;  // weight gradients are also added to existing ones
-    // The activation of its outputs, and the one that computed its inputs.
+    // `activation` is applied to the outputs; the next member is the activation that computed the
+    // inputs.
     device::Activation activation = device::Activation::none;
     device::Activation input_activation = device::Activation::none;
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
@@ -45,7 +46,8 @@ struct LinearShape {
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once on memory of its own; the device measures them.
+// Runs every matrix product of `shapes` once, so that the device measures it. Allocates its own
+// memory.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

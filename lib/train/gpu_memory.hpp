@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a GPU: the plan, compared with the driver's figures.
+// The memory plan of a GPU, compared with the driver's figures.
 #pragma once
 
 #include <string>
@@ -8,35 +8,36 @@
 
 namespace lm::train {
 
-// Bytes of one GPU.
+// The memory of one GPU, in bytes.
 struct GpuMemory {
-    i64 buffers = 0;   // bytes of the memory plan
-    i64 nccl = 0;      // estimate
+    i64 buffers = 0;   // the memory plan
+    i64 nccl = 0;      // estimate of NCCL's memory
     i64 at_start = 0;  // in use before the buffers: driver context, libraries, other processes
-    i64 in_use = 0;    // now, by the driver
+    i64 in_use = 0;    // in use now, from the driver
     i64 total = 0;     // all memory; 0: no driver
 
     i64 planned() const { return buffers + nccl + at_start; }
-    // The most that lm-estimate expects, with its allowance for context and libraries.
+    // Returns the largest use that lm-estimate expects, with its allowance for context and
+    // libraries.
     i64 allowed() const;
     // Returns "memory: 12.1 GiB by the driver, 12.0 GiB by the plan, difference +0.8 %: ...".
     std::string str() const;
 };
 
-// Returns the figures of tensor rank `at.tp` of stage `at.pp`.
+// Returns the memory of tensor rank `at.tp` of stage `at.pp`.
 GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
                      device::Device& device);
 
-// Called before anything is allocated. Throws Error(failure) when the buffers do not fit into the
-// free memory; warns when the rest may not fit.
+// Throws Error(failure) when the buffers do not fit into the free memory. Warns when NCCL and the
+// allowance may not fit as well. Call it before anything is allocated.
 void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
                   device::Device& device);
 
-// Called after everything is allocated and connected. Warns when more memory is in use than allowed
-// for.
+// Warns when more memory is in use than allowed(). Call it after everything is allocated and
+// connected.
 void compare_with_driver(const GpuMemory& memory, const std::string& device);
 
-// Returns the parts of a plan for messages: "weights 1.2 GiB, ...: 4.5 GiB in all".
+// Returns the parts of a plan, for messages: "weights 1.2 GiB, ...: 4.5 GiB in all".
 std::string describe(const cost::MemoryPlan& plan);
 
 }  // namespace lm::train

@@ -32,8 +32,8 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
     return need;
 }
 
-// Besides the plan: stacks of threads, prefetched data, and the code that oneDNN generates, which
-// does not check its allocations.
+// The address space that a rank uses besides its plan: stacks of threads, prefetched data, and the
+// code that oneDNN generates. oneDNN does not check its allocations.
 constexpr i64 address_space_beside = i64{128} << 20;
 
 void check_address_space(const Need& need) {

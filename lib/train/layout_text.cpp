@@ -25,7 +25,7 @@ std::string ranks_where(const spec::ParallelConfig& parallel,
     return comm::ranks_text(ranks, static_cast<int>(n_ranks));
 }
 
-// "7", "0-5".
+// Returns "7" or "0-5".
 std::string span_text(i64 begin, i64 end) {
     if (end <= begin) return "none";
     return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);

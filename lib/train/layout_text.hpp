@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the model on each rank, for the plan: one line for each pipeline stage and one for
-// each tensor rank.
+// Describes the part of the model on each rank, for the plan of a run: one line for each pipeline
+// stage and one for each tensor rank.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct LayoutLine {
     std::string text;  // "ranks 0-3 of 8: embedding, layers 0-5; 1.2 GiB"
 };
 
-// Layers, heads and rows count from 0, as in tensor names. The bytes are those of the tensor rank
-// with the largest memory plan.
+// Returns the lines of the layout. Layers, heads and rows count from 0, as in tensor names. The
+// bytes are those of the tensor rank with the largest memory plan.
 std::vector<LayoutLine> describe_layout(const RunConfig& config);
 
 }  // namespace lm::train

@@ -72,7 +72,8 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
                     "--load: holds no checkpoint with weights: import a Hugging Face model with "
                     "lm-convert --to native");
     }
-    // Starting at iteration 0 is right in an empty directory and in one that a run has claimed.
+    // A start at iteration 0 is right in an empty directory, and in a directory that a run has
+    // claimed.
     for (const std::string& name : io::list_directory(flags.load)) {
         if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
         usage_error(

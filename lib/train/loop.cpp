@@ -45,15 +45,15 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
     return rules;
 }
 
-// The iterations after the first in which --benchmark measures each operation. The others give the
-// throughput, because measuring costs time itself.
+// Returns the number of iterations, after the first, in which --benchmark measures each operation.
+// The throughput is that of the other iterations, because measuring takes time itself.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
     if (!config.action.benchmark) return 0;
     const i64 n_iterations = config.schedule.total_iterations() - start.iteration;
     return std::clamp<i64>((n_iterations - 1) / 2, 0, 3);
 }
 
-// The sign of a NaN depends on the instruction set: it is not printed.
+// Returns a NaN without its sign, which depends on the instruction set.
 double without_sign(double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
@@ -62,14 +62,14 @@ double stop_signal_received() {
     return cli::stop_requested() != cli::StopRequest::none ? 1.0 : 0.0;
 }
 
-// Replaces the values by the largest of all ranks. Collective.
+// Replaces each value by its maximum over all ranks. Collective.
 void max_over_ranks(comm::Group& world, std::span<double> values) {
     world.all_reduce({values.data(), DType::fp64, {static_cast<i64>(values.size())}},
                      comm::Reduction::max);
 }
 
-// A step has changed no weight, but no later one would be better: data and weights would be the
-// same again. A person has to decide.
+// Ends the training. The step has changed no weight, so a later step would not be better: it would
+// have the same data and weights. A person has to decide.
 [[noreturn]] void stop_at_non_finite(i64 iteration, const StepResult& result) {
     throw JointError(
         Exit::self_stopped,
@@ -144,7 +144,7 @@ void TrainingLoop::iterate() {
     report_.add(progress_.done, next_rate(), taken, result, watch.elapsed_s(), timed);
 }
 
-// The next iteration's global batch (batch ramp) and sequence length (curriculum).
+// Returns the next iteration's global batch (batch ramp) and sequence length (curriculum).
 TrainingLog::Taken TrainingLoop::next_taken() const {
     return {config_.schedule.batch(progress_.done), config_.schedule.seq_length(progress_.done)};
 }
@@ -153,8 +153,8 @@ double TrainingLoop::next_rate() const {
     return config_.schedule.rate(progress_.stepped.samples, progress_.stepped.tokens);
 }
 
-// Counts the batch that was consumed. As in Megatron the learning rate does not advance at a step
-// that was dropped because fp16 gradients overflowed.
+// Counts the consumed batch. As in Megatron, the learning rate does not advance at a step that was
+// dropped because fp16 gradients overflowed.
 void TrainingLoop::advance(bool updated) {
     const optim::Counters before = progress_.done;
     progress_.done = config_.schedule.next(before);
@@ -165,8 +165,8 @@ void TrainingLoop::advance(bool updated) {
     ++progress_.stepped.iteration;
 }
 
-// Skips the next iteration's batch when it is in --skip-train-iteration-range: the batch counts as
-// consumed and the learning rate advances, but no step is made. Returns whether it skipped.
+// Skips the next iteration's batch if it is in --skip-train-iteration-range: the batch counts as
+// consumed and the learning rate advances, but no step is made. Returns whether it was skipped.
 bool TrainingLoop::skip() {
     const IterationRange* range = skipped_range(rules_, progress_.done.iteration + 1);
     if (range == nullptr) return false;
@@ -181,8 +181,8 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// fp16 gradients that overflow lower the loss scale, which cures them after some steps. Everything
-// else that is not finite ends the training.
+// Ends the training when the loss or the gradient is not finite. fp16 gradients that overflow are
+// an exception: the loss scale decreases until they no longer do.
 void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
     skipped_in_a_row_ = result.updated ? 0 : skipped_in_a_row_ + 1;
     if (result.updated) return;
@@ -197,8 +197,8 @@ void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
         config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : "");
 }
 
-// Returns the same on all ranks: a signal to any of them counts, files and time are those of rank
-// 0.
+// Returns the same state on all ranks. A signal to any rank counts; files and time are those of
+// rank 0.
 LoopState TrainingLoop::loop_state() {
     const auto present = [this](const std::string& file) {
         return is_rank0() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
@@ -216,7 +216,7 @@ LoopState TrainingLoop::loop_state() {
             .save_switch = seen[2] != 0};
 }
 
-// Answers SIGUSR2.
+// Prints the rank's state, as SIGUSR2 requests.
 void TrainingLoop::dump() const {
     note(
         "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} in this "
@@ -261,7 +261,7 @@ Exit TrainingLoop::leave(Stop stop) {
     }
     const char* const own = cli::stop_signal_name();
     const std::string name = own != nullptr ? own : "a signal to another rank";
-    // Exit code 75 promises that the state was saved.
+    // Exit code 75 states that the training state was saved.
     if (!rules_.saves) {
         throw JointError(Exit::failure,
                          fmt::format("{}: stopped after iteration {}: nothing was saved, there "

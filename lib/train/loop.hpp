@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop around Trainer::step: data, logs, saves, validation and stopping. What to do
-// when is decided by the pure functions of train/loop_rules.hpp. All ranks decide alike, because
-// their state is the same and loop_state() combines signals, files and time of all ranks.
+// The training loop around Trainer::step: data, logs, saves, validation and stopping. The pure
+// functions of train/loop_rules.hpp decide what the loop does after each iteration. All ranks
+// decide alike, because their state is the same and loop_state() combines signals, files and time
+// of all ranks.
 #pragma once
 
 #include <atomic>
@@ -21,29 +22,29 @@
 
 namespace lm::train {
 
-// The objects that the loop works with; all outlive it.
+// The objects that the loop works with. All of them outlive the loop.
 struct LoopParts {
     const RunConfig& config;
     const data::DataSets& data;
-    const io::OrderedJson& data_identities;  // the data's entry in checkpoints; on rank 0
+    const io::OrderedJson& data_identities;  // the entry of the data in checkpoints; on rank 0
     comm::Group& world;
     comm::FlightRecorder& recorder;
     device::Device& device;
     Trainer& trainer;
     data::Loader& loader;
     TrainingLog& report;
-    std::atomic<bool>& dump_requested;  // by SIGUSR2
+    std::atomic<bool>& dump_requested;  // set by SIGUSR2
 };
 
 class TrainingLoop {
   public:
     TrainingLoop(const LoopParts& parts, const Progress& start);
 
-    // Claims a generation of --save, after which an earlier run cannot write there any more. Does
+    // Claims a generation of --save. After that an earlier run cannot write there any more. Does
     // nothing in a run without --save. Collective.
     void claim_save_directory();
 
-    // Trains until a rule stops it; saves, evaluates and logs after the iterations. Collective.
+    // Trains until a rule ends the run. Saves, evaluates and logs between iterations. Collective.
     Exit run();
 
   private:

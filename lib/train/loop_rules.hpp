@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the training loop does after an iteration, as pure functions of its state and of the flags,
-// so that tests need no model. The loop logs, saves, evaluates and stops in this order; saving
-// comes before evaluating, so that a hang of the evaluation loses nothing.
+// Decides what the training loop does after an iteration, by pure functions of its state and of the
+// flags, so that tests need no model. The order is: log, save, evaluate, stop. The save comes
+// before the evaluation, so that nothing is lost when the evaluation hangs.
 #pragma once
 
 #include <optional>
@@ -15,25 +15,25 @@
 
 namespace lm::train {
 
-// Iterations `first` to `last`, both included.
+// The iterations `first` to `last`, both included.
 struct IterationRange {
     i64 first = 0;
     i64 last = 0;
 };
 
-// Parses --skip-train-iteration-range A-B C-D into sorted ranges; adjacent ranges are joined.
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adjacent ranges are joined.
 // Throws Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
 
-// Overflows in a row after which the training stops. From the largest scale of fp32 down to 1 there
-// are 127 halvings, so a longer series has another cause than the scale.
+// The number of overflows in a row after which the training stops. A scale can be halved 127 times
+// from the largest number of fp32 down to 1, so a longer series has another cause than the scale.
 constexpr i64 most_skipped_in_a_row = 150;
 
 struct LoopRules {
     i64 log_interval = 100;
     i64 eval_interval = 1000;
     bool evaluates = true;  // --eval-iters is not 0 and there is a validation set
-    bool tests = false;     // the same for a test set
+    bool tests = false;     // there is a test set, and --eval-iters is not 0
     bool saves = true;      // --save is given
     std::optional<i64> save_interval;
     std::vector<spec::SaveRange> save_schedule;
@@ -42,7 +42,7 @@ struct LoopRules {
     std::optional<i64> exit_samples;    // consumed by the whole training
     std::optional<double> exit_duration_s;
     std::optional<i64> check_replicas;  // iterations between two checks
-    std::vector<IterationRange> skip;   // their batches are consumed but not trained on
+    std::vector<IterationRange> skip;   // iterations whose batch is consumed without training
 };
 
 // The state of the loop after an iteration.
@@ -56,15 +56,15 @@ struct LoopState {
     bool save_switch = false;
 };
 
-// The copies on different ranks are compared before the save of the same iteration, so that no
-// damaged state is saved.
+// Returns true when the replicas are compared after this iteration. The comparison comes before a
+// save in the same iteration, so that no damaged state is saved.
 bool should_check_replicas(const LoopRules& rules, const LoopState& now);
 bool should_log(const LoopRules& rules, const LoopState& now);
-// True at the save interval or schedule; a run that stops saves as well.
+// Returns true at the save interval or schedule, and when the run stops.
 bool should_save(const LoopRules& rules, const LoopState& now);
-// False when the run stops because its time is over: signal, duration, kill switch.
+// Returns false when the run stops because of a signal, its duration or the kill switch.
 bool should_evaluate(const LoopRules& rules, const LoopState& now);
-// True once, at the end of the training after the last validation.
+// Returns true once: at the end of the training, after the last validation.
 bool should_test(const LoopRules& rules, const LoopState& now);
 // Returns the skipped range that contains `iteration`, or nullptr.
 const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
@@ -80,16 +80,16 @@ enum class Stop {
     kill_switch
 };
 
-// Returns the first reason to stop that holds: the kill switch, then reasons that end the whole
-// training, then reasons to run the same command again. It is also asked before the first
-// iteration, where every reason but the duration may hold: each run makes at least one iteration,
-// so that a series of jobs cannot restart for ever without progress.
+// Returns the first reason to stop that holds. The order is: the kill switch, reasons that end the
+// whole training, reasons to run the same command again. The loop calls it before the first
+// iteration too, where every reason but the duration may hold. Each run makes at least one
+// iteration, so that a series of jobs cannot restart forever without progress.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 Exit exit_code(Stop stop);
 // Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
 std::string stopped_text(i64 iteration, i64 total);
-// Returns the note on the flag that ended the run after `iteration` of `total` and on how to
-// resume; empty when no flag ended it.
+// Returns a note that names the flag that ended the run after `iteration` of `total`, and how to
+// resume. Returns an empty text when no flag ended it.
 std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total);
 
 }  // namespace lm::train

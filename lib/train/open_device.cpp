@@ -22,7 +22,7 @@
 namespace lm::train {
 namespace {
 
-// The plugin is in the directory of this library.
+// Returns the path of the plugin, which is in the directory of this library.
 std::filesystem::path plugin_path() {
     if (const char* const directory = std::getenv("LM_PLUGIN_DIR")) {
         return std::filesystem::path(directory) / cuda::plugin_file;
@@ -69,7 +69,8 @@ const cuda::Plugin& cuda_plugin() {
 
 namespace {
 
-// Returns true when it is worth opening the plugin, which takes a while with its libraries.
+// Returns whether to open the plugin. Opening it takes a while because of its libraries, and is
+// useless without a driver.
 bool has_driver() {
     if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
     void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -83,7 +84,7 @@ i64 place_of(comm::Group& world) {
     return rank_on_host().value_or(by_name);
 }
 
-// Returns the index of the GPU of rank `place` of its host.
+// Returns the index of the GPU that rank `place` of a host uses.
 int index_of_gpu(i64 place, int n_ranks) {
     const i64 n_devices = cuda_plugin().count_devices(n_ranks);
     if (n_devices > 1 && place >= n_devices) {
@@ -94,7 +95,7 @@ int index_of_gpu(i64 place, int n_ranks) {
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
-// Measures matrix products, before anything else is allocated.
+// Measures matrix products. Call it before anything else is allocated.
 void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);

@@ -49,7 +49,7 @@ void add_model(std::string& plan, const spec::ModelConfig& model,
 
 void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
     if (!schedule.curriculum()) return;
-    i64 full = 1;  // the first iteration of the final length
+    i64 full = 1;  // first iteration with the final length
     for (i64 step = i64{1} << 40; step > 0; step /= 2) {
         if (!schedule.curriculum()->finished(full + step - 1)) full += step;
     }
@@ -133,7 +133,7 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
         for (const std::string& text : data::describe_use(name, source, n))
             line(plan, "data", "{}", text);
     };
-    if (!data.train) return;  // the data has a problem, which is reported elsewhere
+    if (!data.train) return;  // the data has a problem that is reported elsewhere
     describe("train", *data.train, config.schedule.end().samples);
     for (const data::NamedSource& set : data.valid) {
         describe(set.name, *set.source, config.validation_samples);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The problems of a run: a training stops at the first one, a plan collects them all.
+// The problems of a run. A training stops at the first problem, a plan collects them all.
 #pragma once
 
 #include <string>
@@ -12,19 +12,20 @@ namespace lm::train {
 class Problems {
   public:
     enum class Mode {
-        stop,         // throw the first one
-        collect,      // collect all
-        collect_plan  // the same, but collect missing features separately: they do not make a plan
-                      // for another cluster wrong
+        stop,         // throw the first problem
+        collect,      // collect all problems
+        collect_plan  // collect all, but missing features separately: they do not make a plan for
+                      // another cluster wrong
     };
     explicit Problems(Mode mode) : mode_(mode) {}
 
-    // Calls `check`. Returns false when it threw an Error that is not a bug and that was collected.
+    // Calls `check`. Returns false when it threw an Error that was collected. Does not collect a
+    // bug.
     template <typename Check>
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // The same for a feature that lm-train does not have yet.
+    // Calls `check`, which tests for a feature that lm-train does not have yet. Returns as check().
     template <typename Check>
     bool check_built(Check&& check) {
         return run(check, mode_ == Mode::collect_plan ? not_yet_ : found_);

@@ -119,7 +119,8 @@ std::optional<ckpt::Checkpoint> choose(
     const std::string path =
         parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
     parallel::together(world, [&] {
-        // Rank 0 has checked that it is complete: the other ranks open a share of the files each.
+        // Rank 0 has checked that the checkpoint is complete, so each other rank opens a share of
+        // the files.
         const ckpt::Share share{world.rank(), world.size()};
         if (!chooses && !path.empty()) checkpoint = ckpt::Checkpoint::open(path, share);
     });
@@ -136,8 +137,9 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
         checkpoint.manifest().counters.iteration);
 }
 
-// Loads on all ranks. Returns an empty text, or on all ranks the same description of the damage
-// when another step may be loaded instead: not when --load names one step. Collective.
+// Loads the checkpoint on all ranks. Returns an empty text, or on all ranks the same description of
+// the damage. Throws the damage instead when --load names one step, because no other step may be
+// loaded then. Collective.
 std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
                  Trainer& trainer) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
@@ -165,8 +167,8 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         if (io::exists(path) && io::is_directory(path) != directory) {
             usage_error(flag, "{}: {}", path, directory ? "is not a directory" : "is a directory");
         }
-        // Missing directories will be created, so the nearest existing parent has to be writable. A
-        // file needs its directory.
+        // A missing directory will be created, so its nearest existing parent has to be writable. A
+        // file needs an existing directory.
         std::error_code ignored;
         fs::path at = fs::absolute(path, ignored);
         if (!directory && !fs::exists(at, ignored)) at = at.parent_path();

@@ -13,39 +13,38 @@
 
 namespace lm::train {
 
-// The training progress. The learning rate follows `stepped`, the iterations whose optimizer step
-// was made, and not `done`, which also counts those that fp16 overflow dropped.
+// The training progress. The learning rate follows `stepped`, the iterations with an optimizer
+// step. `done` also counts the iterations that were dropped because of fp16 overflow.
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
     metrics::IntervalSums interval;  // sums since the last log line
 };
 
-// Returns the checkpoint that the run starts from; nullopt: it starts with fresh weights. Throws
-// Error(usage) when the checkpoint has another model or --save contains another run. Called before
-// data is opened and memory allocated.
+// Returns the checkpoint that the run starts from, or nullopt when it starts with fresh weights.
+// Throws Error(usage) when the checkpoint has another model or --save contains another run. Call it
+// before data is opened and memory is allocated.
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config);
-// The same for all ranks. Rank 0 chooses, because hosts can see different files of a shared file
-// system. Collective.
+// Returns the checkpoint that all ranks start from. Rank 0 chooses it, because hosts can see
+// different files of a shared file system. Collective.
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
 
-// Throws Error(usage) when a file or directory that the run will write cannot be written. Creates
-// nothing.
+// Throws Error(usage) when the run cannot write one of its files or directories. Creates nothing.
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging);
 
-// Loads `checkpoint` into `trainer`, or initializes it, and reports which on stderr. When --load is
-// a directory of steps and this step is damaged on any rank, all ranks load the one that
-// ckpt::open_other() chooses, with a warning. `data` is training_data(), needed on rank 0 only.
-// Returns the progress from which the training continues. Collective.
+// Loads `checkpoint` into `trainer`, or initializes the trainer without one, and reports which on
+// stderr. When --load is a directory of steps and this step is damaged on any rank, warns and loads
+// on all ranks the step that ckpt::open_other() chooses. `data` is training_data(), needed on rank
+// 0 only. Returns the progress from which the training continues. Collective.
 Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 
-// Throws Error(usage) naming the flag whose value differs between `saved` and `wanted`.
+// Throws Error(usage) naming the flag when its value differs between `saved` and `wanted`.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 
-// Returns the manifest's fields of a checkpoint at `progress`.
+// Returns the fields of the manifest for a checkpoint at `progress`.
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data);
 

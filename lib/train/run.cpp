@@ -27,10 +27,10 @@ namespace {
 
 struct TrainingData {
     data::DataSets sets;
-    io::OrderedJson identities;  // the data's entry in checkpoints; on rank 0
+    io::OrderedJson identities;  // the entry of the data in checkpoints; on rank 0
 };
 
-// Opens the data on all ranks; rank 0 compares it with that of the checkpoint.
+// Opens the data on all ranks. Rank 0 compares it with the data of the checkpoint.
 TrainingData open_data_together(const RunConfig& config,
                                 const std::optional<ckpt::Checkpoint>& checkpoint,
                                 comm::Group& world) {
@@ -51,7 +51,8 @@ void check_host_memory_together(const RunConfig& config, comm::Group& world) {
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
 }
 
-// The device of this rank, checked to have room for the memory plan before anything is allocated.
+// Opens the device of this rank and checks that it has room for the memory plan, before anything is
+// allocated.
 std::unique_ptr<device::Device> open_device_with_room(const TrainerConfig& config,
                                                       comm::Group& world) {
     std::unique_ptr<device::Device> device = open_device(config, world);
@@ -69,8 +70,8 @@ void report_device(const RunConfig& config, Trainer& trainer, device::Device& de
     compare_with_driver(gpu_memory(config.trainer, trainer.grid().at, device), device.name());
 }
 
-// SIGUSR2 prints this rank's last events at once, also while the rank waits for another one; the
-// loop then adds its own line.
+// On SIGUSR2, the watchdog prints this rank's last events at once, even while the rank waits for
+// another one. The loop adds its own line later.
 comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
                                        std::atomic<bool>& dump_requested) {
     return {
@@ -96,7 +97,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
          double quiet_s) {
     const bool is_rank0 = world.rank() == 0;
 
-    // Errors of the user are found before memory is allocated.
+    // Usage errors are found before memory is allocated.
     std::optional<ckpt::Checkpoint> checkpoint = check_checkpoints(config, world);
     const TrainingData data = open_data_together(config, checkpoint, world);
     if (is_rank0) std::fputs(describe_plan(config, data.sets).c_str(), stderr);
@@ -108,7 +109,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
     trainer.warm_up();
 
     recorder.enter("start");
-    // The checkpoint's files are closed again here: they may be pruned.
+    // start() closes the files of the checkpoint again, because pruning may remove them.
     const Progress progress = start(config, data.identities, std::move(checkpoint), world, trainer);
 
     data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run of one rank, from its configuration to its exit code.
+// Runs a training on one rank, from its configuration to its exit code.
 #pragma once
 
 #include "comm/flight_recorder.hpp"
@@ -8,15 +8,16 @@
 
 namespace lm::train {
 
-// Installs handlers that record requests to stop (SIGTERM, SIGINT, SIGUSR1) and to print the rank's
-// state (SIGUSR2); the loop acts on them after an iteration. A program that trains calls this
-// first, because joining the ranks and opening the data can take minutes.
+// Installs handlers for the signals that stop the run (SIGTERM, SIGINT, SIGUSR1) and that print the
+// rank's state (SIGUSR2). The handlers only record the request; the loop acts on it after an
+// iteration. A program that trains calls this first, because joining the ranks and opening the data
+// can take minutes.
 void catch_signals();
 
-// Trains until the training is finished or something asks one of the ranks to stop; then all stop
-// after the same iteration. Rank 0 writes the log lines to stdout; other messages are written to
-// stderr. `recorder` records what this rank does; SIGUSR2, or `quiet_s` seconds
-// without any event, print it. Collective.
+// Trains until the training is finished or one of the ranks is asked to stop; then all ranks stop
+// after the same iteration. Rank 0 writes the log lines to stdout; other messages go to stderr.
+// `recorder` records the events of this rank. They are printed on SIGUSR2, and after `quiet_s`
+// seconds without an event. Collective.
 Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
          double quiet_s);
 

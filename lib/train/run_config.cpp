@@ -38,7 +38,7 @@ void check_intervals(const config::TrainFlags& flags) {
     }
 }
 
-// Flags that need --save.
+// Throws Error(usage) for flags that need --save and do not have it.
 void check_saves(const config::TrainFlags& flags) {
     if (!flags.checkpoints.save.empty()) return;
     const auto refuse = [](bool given, std::string_view flag) {
@@ -53,7 +53,7 @@ void check_saves(const config::TrainFlags& flags) {
     refuse(!flags.checkpoints.save_schedule.empty(), "--save-schedule");
 }
 
-// Flags that need --load.
+// Throws Error(usage) for flags that need --load and do not have it.
 void check_loads(const config::CheckpointFlags& flags) {
     if (flags.fresh && flags.exit_on_missing) {
         usage_error("--fresh", "contradicts --exit-on-missing-checkpoint: give one of the two");
@@ -72,7 +72,8 @@ void check_loads(const config::CheckpointFlags& flags) {
 
 void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
     const optim::Counters& end = config.schedule.end();
-    // Megatron's index has --train-samples samples, although an incomplete last batch is not used.
+    // Megatron builds its index for --train-samples samples, even if the last batch is incomplete
+    // and not used.
     config.data.train_samples = flags.train_samples.value_or(end.samples);
     const config::ValidationFlags& validation = config.validation;
     if (validation.iters == 0 || config.action.benchmark) return;
@@ -84,7 +85,7 @@ void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
     config.data.test_samples = config.validation_samples;
 }
 
-// Resolves the flags section by section; adds all errors to `problems`.
+// Resolves the flags section by section. Adds all errors to `problems`.
 class Resolver {
   public:
     Resolver(const config::TrainFlags& flags, i64 n_ranks, Problems& problems)
@@ -112,7 +113,7 @@ class Resolver {
     }
 
   private:
-    // Returns 0 when the flag is not given.
+    // Returns the micro-batch size of the flag, or 0 when it is not given.
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
 
     // Returns false when the output flags are invalid, so that no plan can be made.
@@ -175,8 +176,8 @@ class Resolver {
     }
 
     void resolve_schedule() {
-        // A missing sequence length or batch size has been reported: resolving the schedule without
-        // them would report false problems.
+        // A missing sequence length or batch size has been reported. To resolve the schedule
+        // without it would report false problems.
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
         if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
@@ -217,8 +218,8 @@ class Resolver {
                 .overlap_param_gather = flags.overlap_param_gather};
     }
 
-    // Checks that tensor ranks can divide the rows of a micro-batch of every sequence length of the
-    // run.
+    // Checks that the tensor ranks can divide the rows of a micro-batch, for every sequence length
+    // of the run.
     void check_rows() const {
         const i64 micro_batch = this->micro_batch();
         config::require_equal_rows(parallel_, micro_batch, model_->seq_length);

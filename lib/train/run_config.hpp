@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of a run, resolved from the command line and the data's metadata files:
-// everything is checked here, before memory is allocated or a file is written.
+// The configuration of a run, resolved from the command line and the data's metadata files. All
+// checks are made here, before memory is allocated or a file is written.
 #pragma once
 
 #include <optional>
@@ -35,12 +35,12 @@ struct RunConfig {
     data::BatchOptions batch_options() const;
 };
 
-// Returns the configuration of a run on `n_ranks`. Throws Error(usage) naming the flag that does
-// not fit.
+// Returns the configuration of a run on `n_ranks` ranks. Throws Error(usage) naming the first flag
+// that is invalid.
 RunConfig resolve(const config::TrainFlags& flags, std::string command_line, i64 n_ranks = 1);
 
-// The same for a plan: adds all errors to `problems`. Returns nullopt when model
-// or schedule cannot be resolved.
+// Returns the configuration for a plan. Adds all errors to `problems`. Returns nullopt when the
+// model or the schedule cannot be resolved.
 std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
                                  i64 n_ranks, Problems& problems);
 

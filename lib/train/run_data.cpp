@@ -31,8 +31,8 @@ bool is_mock(const data::DataConfig& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
 }
 
-// Two digests may belong to the same tokenizer in different files, as with GPT-2's, so a difference
-// is a warning; another end-of-document token is an error.
+// Warns when the digests differ: two tokenizer files may differ and be the same tokenizer, as with
+// GPT-2's. Another end-of-document token is an error.
 void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);
     if (!metadata || metadata->tokenizer.digest == named.digest()) return;
@@ -42,9 +42,11 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
                     "of document {}: give the data's tokenizer or none",
                     metadata->tokenizer.type, *metadata->eod_id, *named.eod());
     }
-    warn("{}: the data's tokenizer is {} with {} ids, but the given one has {} ids",
-         data::metadata_path(prefix), metadata->tokenizer.type, metadata->tokenizer.vocab_size,
-         named.vocab_size());
+    warn(
+        "{}: the data was encoded with another tokenizer file ({} with {} ids) than the given one "
+        "({} ids): check that both are the same tokenizer",
+        data::metadata_path(prefix), metadata->tokenizer.type, metadata->tokenizer.vocab_size,
+        named.vocab_size());
 }
 
 }  // namespace

@@ -13,25 +13,26 @@
 
 namespace lm::train {
 
-// The facts on the tokenizer that a training needs; it never tokenizes.
+// The properties of the tokenizer that a training needs. A training never tokenizes.
 struct Vocabulary {
     std::optional<i64> size;
     std::optional<i64> eod;
     std::string digest;
 };
 
-// Returns the datasets of the flags; sample counts and sequence length are not set yet.
+// Returns the datasets that the flags name, without sample counts and sequence length.
 data::DataConfig data_config(const config::DataFlags& flags, u64 seed);
 
-// Throws Error(usage) unless either datasets or --mock-data are given.
+// Throws Error(usage) unless datasets or --mock-data are given, but not both.
 void check_mock(const data::DataConfig& data, bool mock_data);
 
 // Returns the vocabulary of the tokenizer that the flags name, else of the data's metadata file.
-// Warns when the two differ; throws Error(usage) when their end-of-document tokens do.
+// Warns when the two tokenizers differ. Throws Error(usage) when their end-of-document tokens
+// differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data);
 
-// Returns the tokenizer that made the data of the run: the one that the flags name, else the one of
-// the data's metadata file when this program has it, else nullptr.
+// Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
+// the data's metadata file if this program has it, else nullptr.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
                                                     const config::DataFlags& flags);
 

@@ -50,7 +50,7 @@ std::string_view name_of(spec::PipelineBalance balance) {
     return balance == parameters ? "parameters" : "uniform";
 }
 
-// The values of the derived fields of Block::parallel.
+// Returns the values of the derived fields of Block::parallel.
 OrderedJson parallel_values(const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const spec::Recompute& recompute = parallel.recompute;
@@ -134,7 +134,7 @@ OrderedJson run_values(const RunConfig& config) {
             {"threads", config.trainer.n_threads}};
 }
 
-// All fields of `block`, in the order of the tables; `values` has those of the derived fields.
+// Returns all fields of `block` in the order of the tables. `values` has the derived fields.
 OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& values) {
     OrderedJson json = OrderedJson::object();
     const auto add = [&]<typename S>(const config::Fields<S>& fields, const S& section) {

@@ -7,7 +7,8 @@
 
 namespace lm::train {
 
-// Throws Error(usage) naming the flag.
+// Throws Error(usage) naming the flag that has an invalid value, or that is missing although
+// another flag needs it.
 optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length);
 
 }  // namespace lm::train

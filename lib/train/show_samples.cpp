@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::string_view option = "--show-samples";
 
-// Finds the iteration that trains on each sample; samples must be asked in ascending order.
+// Finds the iteration that trains on each sample. Callers ask for samples in ascending order.
 class Iterations {
   public:
     explicit Iterations(const optim::Schedule& schedule) : schedule_(schedule) {}
     struct At {
         i64 iteration = 0;
-        i64 seq_length = 0;  // tokens of the sample that it trains on
+        i64 seq_length = 0;  // tokens of the sample that the iteration trains on
     };
     At of(i64 sample) {
         while (next_.samples <= sample) {
@@ -88,7 +88,7 @@ void show_samples(const RunConfig& config, const config::DataFlags& flags,
         io::OrderedJson pieces = io::OrderedJson::array();
         auto rest = std::span<const i32>(tokens).first(static_cast<size_t>(at.seq_length) + 1);
         for (data::TokenSpan piece : data.train->spans(sample)) {
-            if (rest.empty()) break;  // a curriculum uses the first tokens only
+            if (rest.empty()) break;  // a curriculum uses only the first tokens
             piece.count = std::min(piece.count, static_cast<i64>(rest.size()));
             const size_t count = static_cast<size_t>(piece.count);
             pieces.push_back(piece_json(piece, rest.first(count), tokenizer.get()));

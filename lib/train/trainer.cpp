@@ -39,7 +39,7 @@ StepResult Trainer::step(BatchSource& batches, i64 n_micro_batches, double lr) {
     double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
     if (clip_fault_) clip = clip_fault_(clip);
     state_.update(context, lr, clip / scale);
-    data_parallel.start_gather();  // weights arrive before the next forward pass reads them
+    data_parallel.start_gather();  // the next forward pass waits for each weight before it reads it
     return result;
 }
 
@@ -48,8 +48,9 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
     return global_step_sums()[model::loss_sum];
 }
 
-// Forward and, in training, backward of all micro-batches through this stage's chunks. Leaves the
-// gradients of this rank's samples, times the loss scale, and their loss in step_sums.
+// Runs forward, and in training backward, of all micro-batches through this stage's chunks. The
+// result is the gradients of this rank's samples, times the loss scale, and their loss in
+// step_sums.
 void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
     zero_step_sums();
     Context context = this->context();
@@ -95,7 +96,8 @@ void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
     transfers_->finish_sends();
 }
 
-// Kept from the step before; a batch ramp changes the number of micro-batches.
+// Returns the schedule of the previous step when it fits. A batch ramp changes the number of
+// micro-batches.
 const Trainer::Schedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
     Schedule& schedule = training ? training_schedule_ : evaluation_schedule_;
     if (schedule.n_micro_batches == n_micro_batches) return schedule;
@@ -118,8 +120,9 @@ model::MicroBatch Trainer::micro_batch_of(const Schedule& schedule,
             .last = action.micro_batch + 1 == schedule.n_micro_batches};
 }
 
-// With several chunks on a stage the micro-batches go through them in rounds of as many as there
-// are stages: the first chunk stores a round's batches for the others.
+// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass the
+// chunks in rounds; a round has as many micro-batches as there are stages. The first chunk stores
+// the batches of a round for the other chunks.
 const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineAction& action) {
     if (round_.empty()) return batches.next();
     data::Batch& batch = round_[static_cast<size_t>(action.micro_batch) % round_.size()];
@@ -127,10 +130,10 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
     return batch;
 }
 
-// Computes the loss weight of each token: mask / (unmasked tokens of the micro-batch *
-// micro-batches of all ranks). So the step's loss is a mean over the unmasked tokens of a
-// micro-batch, then over micro-batches, as in Megatron. --eod-mask-loss gives a mask; without one
-// all tokens count.
+// Copies the batch to the device, with the loss weight of each token: mask / (unmasked tokens of
+// the micro-batch * micro-batches of all ranks). So the step's loss is a mean over the unmasked
+// tokens of a micro-batch, then over micro-batches, as in Megatron. --eod-mask-loss gives a mask;
+// without a mask all tokens count.
 void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs,
                              i64 n_micro_batches) {
     device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
@@ -154,8 +157,8 @@ void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchIn
     device_.copy_from_host(inputs.loss_weight, loss_weight_.data());
 }
 
-// By the order of the program, not by the NCCL kernels that happen to run, so that the same GEMM
-// algorithm is chosen in every run.
+// Reserves SMs for NCCL by the order of the program, not by the NCCL kernels that happen to run, so
+// that every run chooses the same GEMM algorithms.
 void Trainer::reserve_sms(bool collectives) {
     device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
@@ -172,7 +175,8 @@ void Trainer::zero_step_sums() {
 Trainer::StepSums Trainer::global_step_sums() {
     StepSums sums{};
     device_.copy_to_host(sums.data(), chunks_.front().scratch().step_sums);
-    if (grid_.at.tp > 0) sums[model::loss_sum] = 0;  // the same on all tensor ranks
+    if (grid_.at.tp > 0)
+        sums[model::loss_sum] = 0;  // all tensor ranks have the same loss: it is counted once
     grid_.world->all_reduce({sums.data(), DType::fp64, {model::step_sum_count}});
     return sums;
 }
@@ -258,7 +262,7 @@ void Trainer::build_chunks() {
     }
 }
 
-// The constants of attention, and 0 to T - 1 for batches that bring no positions.
+// Writes the constants of attention, and positions 0 to T - 1 for batches without positions.
 void Trainer::write_positions() {
     const spec::TensorShare share =
         spec::tensor_share(config_.model, config_.parallel, grid_.at.tp);
@@ -296,7 +300,7 @@ void Trainer::logits(const data::Batch& batch, const VisitRow& visit) {
     model::GptChunk& chunk = chunks_.front();
     copy_to_device(batch, chunk.slot(0).inputs, 1);
     chunk.forward(context, {.training = false});
-    const device::View logits = chunk.scratch().logits;  // a chunk of rows
+    const device::View logits = chunk.scratch().logits;  // memory for one chunk of rows
     const i64 n_rows = chunk.slot(0).final_norm.y[0];
     std::vector<float> host(static_cast<size_t>(logits.numel()));
     std::vector<u16> bits(is_half(logits.dtype) ? host.size() : 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's training step: its part of the model, its state, and the step that advances it
+// The training step of one rank: its part of the model, its state, and the step that updates it
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
 // once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls. Ranks that are threads of one process therefore
-// abort their groups (parallel::or_abort) before a trainer is destroyed by an exception; a rank
-// that is a process ends its whole job (comm/launch.hpp).
+// Operations may be pending between two calls. So ranks that are threads of one process abort their
+// groups (parallel::or_abort) before an exception destroys a trainer. A rank that is a process ends
+// its whole job (comm/launch.hpp).
 #pragma once
 
 #include <array>
@@ -28,47 +28,47 @@ struct StepResult {
     double loss = 0;           // mean over the micro-batches of all ranks, before the update
     double gradient_norm = 0;  // global, before clipping
     bool updated = false;      // false: loss or gradient was not finite, and nothing was changed
-    double loss_scale = 1;     // the next step's
+    double loss_scale = 1;     // loss scale of the next step
 };
 
 class Trainer {
   public:
-    // Allocates all memory, the bytes of cost::plan_memory. `grid` is that of config.parallel;
-    // `device` outlives this.
+    // Allocates all memory, as cost::plan_memory states. `grid` is the grid of config.parallel.
+    // `device` outlives this object.
     Trainer(const TrainerConfig& config, device::Device& device,
             parallel::Grid grid = parallel::single());
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
-    // Connects the groups for what a step communicates, so that no step does. Before weights are
-    // set. Collective.
+    // Connects the groups for the communication of a step, so that no step has to connect them.
+    // Call it before weights are set. Collective.
     void warm_up();
-    // Sets fresh weights, from the seed.
+    // Sets fresh weights from the seed.
     void initialize();
-    // Loads a checkpoint of any layout; with_optimizer false: its weights only. Collective.
+    // Loads a checkpoint of any layout. `with_optimizer` false: only the weights. Collective.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
 
-    // Sets the number of tokens of a sequence in later batches, at most the model's. The memory is
-    // planned for the model's and stays.
+    // Sets the sequence length of later batches, at most the model's. Memory stays allocated for
+    // the model's sequence length.
     void set_seq_length(i64 seq_length);
 
-    // Makes one optimizer step over `n_micro_batches` of each data-parallel rank. Returns the same
-    // on all ranks. Collective.
+    // Makes one optimizer step over `n_micro_batches` micro-batches of each data-parallel rank.
+    // Returns the same result on all ranks. Collective.
     StepResult step(BatchSource& batches, i64 n_micro_batches, double lr);
 
-    // Returns the mean loss of `n_micro_batches` of each data-parallel rank, without dropout.
-    // Changes no state. Collective.
+    // Returns the mean loss of `n_micro_batches` micro-batches of each data-parallel rank, without
+    // dropout. Changes no state. Collective.
     double evaluate(BatchSource& batches, i64 n_micro_batches);
 
     // Computes the logits of one micro-batch, without dropout, on one rank that has the whole
-    // model, and calls `visit` for each row (b * T + t) with the unpadded vocabulary's logits.
+    // model. Calls `visit` for each row (b * T + t) with the logits of the unpadded vocabulary.
     using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
     void logits(const data::Batch& batch, const VisitRow& visit);
 
     // Returns this rank's part of a checkpoint: TrainingState::checkpoint_pieces(). Collective.
     std::vector<ckpt::Piece> checkpoint_pieces() { return state_.checkpoint_pieces(); }
-    // Throws JointError(self_stopped) when copies of the same state differ. Collective.
+    // Throws JointError(self_stopped) when replicas of the same state differ. Collective.
     void check_replicas() { state_.check_replicas(); }
 
     i64 optimizer_step() const { return state_.optimizer_step(); }
@@ -76,20 +76,20 @@ class Trainer {
     const cost::MemoryPlan& memory() const { return plan_; }
     parallel::Grid& grid() { return grid_; }
 
-    // Adds the time of every later operation to `times`; nullptr: measures no longer.
+    // Adds the time of every later operation to `times`; nullptr stops measuring.
     void measure(device::OpTimes* times) { times_ = times; }
-    // Records the phases of later steps; nullptr: records no longer.
+    // Records the phases of later steps in `recorder`; nullptr stops recording.
     void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
-    // For tests: flat buffers, the gradients as a step left them.
+    // For tests: the flat buffers, with the gradients of the last step.
     const model::ParamMap& params() const { return state_.params(); }
     device::View weights() { return state_.gathered_weights(); }
     device::View gradients() const { return state_.gradients(); }
-    // For tests: this rank clips by fault(coefficient).
+    // For tests: this rank clips by fault(coefficient) instead of the coefficient.
     void distort_clipping(std::function<double(double)> fault) { clip_fault_ = std::move(fault); }
 
   private:
-    // The order of this stage's work in a step or an evaluation.
+    // The actions of this stage in a step or an evaluation, in order.
     struct Schedule {
         bool training = true;
         i64 n_micro_batches = 0;
@@ -131,7 +131,7 @@ class Trainer {
     std::vector<model::GptChunk> chunks_;
     std::unique_ptr<parallel::StageTransfers> transfers_;
     Schedule training_schedule_, evaluation_schedule_;
-    std::vector<float> loss_weight_;  // host staging of one micro-batch
+    std::vector<float> loss_weight_;  // the loss weights of one micro-batch on the host
     std::vector<data::Batch> round_;  // batches that the stage's later chunks need again
     optim::LossScaler scaler_;
     std::function<double(double)> clip_fault_;

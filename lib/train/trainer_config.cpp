@@ -17,9 +17,10 @@ device::Buffer allocate(device::Device& device, const cost::MemoryPlan& plan, i6
     try {
         return device.allocate(bytes, purpose);
     } catch (const Error& error) {
-        throw Error(error.code(), fmt::format("{}: the plan is {}: use a smaller "
-                                              "--micro-batch-size, recompute, or more ranks",
-                                              error.what(), describe(plan)));
+        throw Error(error.code(),
+                    fmt::format("{}: this rank needs {}: use a smaller "
+                                "--micro-batch-size, --recompute-activations, or more ranks",
+                                error.what(), describe(plan)));
     }
 }
 

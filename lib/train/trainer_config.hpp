@@ -15,10 +15,11 @@ struct TrainerConfig {
     spec::ParallelConfig parallel;
     parallel::DataParallelConfig data_parallel;
     i64 micro_batch = 1;
-    // The largest number in a step of a data-parallel rank: a pipeline keeps several in flight.
+    // The largest number of micro-batches in a step of a data-parallel rank. A pipeline keeps
+    // several of them in flight.
     i64 n_micro_batches = i64{1} << 30;
     spec::Precision precision;
-    spec::LossScaleConfig loss_scale;  // with fp16
+    spec::LossScaleConfig loss_scale;  // used with fp16 only
     spec::AdamWConfig adamw;
     u64 seed = 1234;
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
@@ -35,8 +36,8 @@ struct TrainerConfig {
 // `tp_rank` of stage `pp_rank`.
 cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
 
-// Allocates `bytes` on `device`. Throws Error(failure) that contains the memory plan when the
-// device does not have them.
+// Allocates `bytes` bytes on `device`. When the device does not have them, throws Error(failure)
+// with the memory plan in its text.
 device::Buffer allocate(device::Device& device, const cost::MemoryPlan& plan, i64 bytes,
                         std::string_view purpose);
 

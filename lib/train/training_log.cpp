@@ -72,7 +72,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const Taken& tak
     const spec::ModelConfig& model = config_.trainer.model;
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = taken.global_batch * taken.seq_length;
-    // FLOPs of one rank, as in Megatron's log.
+    // Returns the FLOPs of one rank, as in Megatron's log.
     const auto flops = [&](bool recompute) {
         return cost::iteration_flops(model, spec::padded_vocab(model, parallel), taken.global_batch,
                                      taken.seq_length, recompute) /
@@ -106,7 +106,7 @@ void TrainingLog::skipped(const optim::Counters& done, double rate, const Taken&
 }
 
 void TrainingLog::print(const std::string& lines) {
-    // A training continues when its log cannot be written.
+    // The training continues when its log cannot be written.
     try {
         if (writes_ && stdout_works_) {
             cli::write_stdout(lines + "\n");

@@ -15,20 +15,20 @@ namespace lm::train {
 
 class TrainingLog {
   public:
-    // `writes`: false on all ranks but rank 0; they compute the sums only.
+    // `writes`: false on all ranks but rank 0. The other ranks only compute the sums.
     explicit TrainingLog(const RunConfig& config, bool writes = true)
         : config_(config), writes_(writes) {}
 
-    // Opens the files, on rank 0. `start`: the progress at the start of the run.
+    // Opens the files on rank 0. `start`: the progress at the start of the run.
     void open(const optim::Counters& start);
 
-    // The batch of an iteration.
+    // The size of an iteration's batch.
     struct Taken {
         i64 global_batch = 0;
         i64 seq_length = 0;
     };
-    // Adds an iteration. `rate` is the learning rate of the next one, as in Megatron's log line.
-    // `timed`: op_times() has measured each of its operations.
+    // Adds an iteration. `rate` is the learning rate of the next iteration, as in Megatron's log
+    // line. `timed`: op_times() has measured each operation of this iteration.
     void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
              double elapsed_s, bool timed = false);
     // Adds an iteration whose batch was consumed without training.
@@ -44,9 +44,9 @@ class TrainingLog {
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
     device::OpTimes& op_times() { return op_times_; }
-    // Prints tokens/s and FLOP/s of the iterations after the first, without the timed ones, because
-    // measuring operations takes time itself, and a table of the timed ones. `device` is this
-    // rank's; the peak of a GPU gives MFU.
+    // Prints tokens/s and FLOP/s of the iterations after the first, and a table of the operations.
+    // Tokens/s and FLOP/s do not include the timed iterations, because measuring operations takes
+    // time itself. `device` is this rank's device; the peak of a GPU gives MFU.
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
 
   private:
@@ -63,7 +63,7 @@ class TrainingLog {
     bool writes_;
     metrics::Interval interval_;
     double loss_scale_ = 1;
-    std::optional<double> last_norm_;  // none: the last iteration was skipped
+    std::optional<double> last_norm_;  // nullopt: the last iteration was skipped
     Taken last_;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;

@@ -10,8 +10,8 @@
 namespace lm::train {
 namespace {
 
-// The tensors of the layout that this rank counts, in the gradient norm and in checkpoints: not
-// those that another tensor rank or stage holds as well.
+// Returns the tensors that this rank counts in the gradient norm and in checkpoints. Tensors that
+// another tensor rank or stage counts are not among them.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     spec::RankLayout counted = layout;
     std::erase_if(counted.tensors, [tp_rank](const spec::LocalTensor& tensor) {
@@ -20,8 +20,8 @@ spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     return counted;
 }
 
-// Their elements. The gaps between tensors do not count: a reduction in place may leave anything
-// there.
+// Returns the elements of the tensors, without the gaps between them: a reduction in place may
+// write any value to a gap.
 std::vector<Range> elements_of(const spec::RankLayout& layout) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& tensor : layout.tensors) {
@@ -30,7 +30,7 @@ std::vector<Range> elements_of(const spec::RankLayout& layout) {
     return ranges;
 }
 
-// The word table when first and last stage share it; none when one rank is both.
+// Returns the word table when the first and the last stage share it; nullptr when one rank is both.
 const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
     if (embedding.size() == 1) return nullptr;
     const auto& tensors = map.layout().tensors;
@@ -128,7 +128,8 @@ void TrainingState::update(device::Context& context, double lr, double grad_scal
 
 // ---- initialization and checkpoints -----------------------------------------------------------
 
-// Calls body(range of the flat buffer, masters of its elements) for all that this rank updates.
+// Calls body(range of the flat buffer, masters of its elements) for each range that this rank
+// updates.
 template <typename Body>
 void TrainingState::for_masters(const Body& body) {
     i64 at = 0;
@@ -141,7 +142,7 @@ void TrainingState::for_masters(const Body& body) {
 void TrainingState::initialize(device::Context& context) {
     ThreadPool pool(n_threads_);
     model::initialize_weights(map_, device_, pool, seed_, weights_);
-    // As in Megatron the masters begin as the rounded weights.
+    // As in Megatron, the masters start as the rounded weights.
     for_masters([&](const Range& range, const device::View& masters) {
         device::cast(context, {.x = weights_.rows(range.begin, range.end), .y = masters});
     });
@@ -173,7 +174,7 @@ std::vector<ckpt::Piece> TrainingState::checkpoint_pieces() {
     return pieces;
 }
 
-// target: [range.size()], the elements `range` of the flat buffer.
+// Loads the elements `range` of the flat buffer into target [range.size()].
 void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
                                const device::View& target, const Range& range) {
     const spec::RankLayout& layout = map_.layout();
@@ -190,8 +191,8 @@ void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKi
 }
 
 void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
-    // A training in fp32 has no masters: its weights are the checkpoint's masters, where a 16-bit
-    // training saved them. Checkpoint::load reads the weights where there are none.
+    // A training in fp32 has no masters. Its weights are the masters of the checkpoint, if a 16-bit
+    // training saved them; Checkpoint::load reads the weights if there are no masters.
     load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,
                gathered_weights(), {0, map_.layout().n_elements});
     for_masters([&](const Range& range, const device::View& masters) {

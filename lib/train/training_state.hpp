@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one rank that a step advances and a checkpoint keeps: weights, fp32 masters and
-// Adam's moments; and the gradients. All are flat buffers of one layout (model::ParamMap), split
-// over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers, padding
-// included (spec::flat_elements). U: elements that this rank's optimizer updates: E, or E / dp with
-// ZeRO-1.
+// The state of one rank: the weights, fp32 masters and Adam's moments, which a step updates and a
+// checkpoint contains; and the gradients. All are flat buffers of one layout (model::ParamMap),
+// split over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers,
+// padding included (spec::flat_elements). U: elements that this rank's optimizer updates: E, or E /
+// dp with ZeRO-1.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace lm::train {
 
 class TrainingState {
   public:
-    // Allocates the buffers of `plan`, zero-filled. `device` and `grid` outlive this.
+    // Allocates the buffers of `plan`, zero-filled. `device` and `grid` outlive this object.
     TrainingState(const TrainerConfig& config, device::Device& device, parallel::Grid& grid,
                   const cost::MemoryPlan& plan);
     TrainingState(const TrainingState&) = delete;
@@ -29,38 +29,39 @@ class TrainingState {
     const model::ParamMap& params() const { return map_; }
     parallel::DataParallel& data_parallel() { return *data_parallel_; }
 
-    // The flat buffer of the weights, [E] compute. Only gathered_weights() may be read while a
-    // gather is pending: it waits for that.
+    // The flat buffer of the weights, [E] compute. While a gather is pending, read only
+    // gathered_weights(), which waits for the gather.
     const device::View& weights() const { return weights_; }
     const device::View& gathered_weights();
     const device::View& gradients() const { return gradients_; }  // [E] fp32
 
     // Connects the groups for the collectives of a step. Overwrites weights and gradients, which
-    // hold zeros before and afterwards. Collective.
+    // are zero before and afterwards. Collective.
     void warm_up();
 
-    // Sets fresh weights, from the seed.
+    // Sets fresh weights from the seed.
     void initialize(device::Context& context);
 
-    // Adds up the gradients of the word table that first and last stage share: each has that of its
-    // own use. Collective over the embedding group.
+    // Sums the gradients of the word table that the first and the last stage share. Each stage has
+    // the gradient of its own use of the table. Collective over the embedding group.
     void sum_tied_embedding();
-    // Adds the sum of squares of the gradients that this rank counts to sum [1] fp64. Over all
-    // ranks each gradient is counted once.
+    // Adds the sum of squares of the gradients that this rank counts to sum, [1] fp64. Over all
+    // ranks, each gradient is counted once.
     void add_gradient_squares(device::Context& context, const device::View& sum);
-    // One AdamW update with gradients multiplied by `grad_scale`. Other ranks' parts of the weights
-    // are old until data_parallel().start_gather().
+    // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
+    // weights that other ranks update are old until data_parallel().start_gather().
     void update(device::Context& context, double lr, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
-    // Returns this rank's part of a checkpoint; the parts of all ranks contain each element once.
-    // The pieces refer to the buffers: they are valid until the next step.
+    // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
+    // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads from any layout. `with_optimizer` false: weights only; moments and step count stay 0.
+    // Loads a checkpoint of any layout. `with_optimizer` false: loads only the weights; the moments
+    // and the step count stay 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
 
-    // Throws JointError(self_stopped) naming tensor and ranks when copies of the same state differ.
-    // Collective over the grid.
+    // Throws JointError(self_stopped) naming the tensor and the ranks when replicas of the same
+    // state differ. Collective over the grid.
     void check_replicas();
 
   private:
@@ -84,8 +85,8 @@ class TrainingState {
     device::View exp_avg_sq_;  // [U] fp32
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
-    std::vector<Range> counted_;  // owned elements that no other rank counts
-    std::vector<Range> tied_;     // updated elements of the table of first and last stage
+    std::vector<Range> counted_;  // updated elements that no other rank counts
+    std::vector<Range> tied_;     // updated elements of the word table that two stages share
     i64 optimizer_step_ = 0;
 };
 

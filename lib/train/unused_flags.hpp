@@ -6,8 +6,8 @@
 
 namespace lm::train {
 
-// Throws Error(usage) for a given flag without effect that is lm-train's own or that Megatron
-// refuses too; prints a note for those that Megatron accepts. Call it before a DeepSpeed
+// Throws Error(usage) for a given flag without effect if the flag is lm-train's own or Megatron
+// refuses it too. Prints a note if Megatron accepts the flag. Call it before a DeepSpeed
 // configuration is applied.
 void check_unused_flags(const config::TrainFlags& flags);
 

@@ -72,7 +72,7 @@ test: CORPUS documents [999, 1000)
 5120 samples of each set every 1000 iterations
 5120 samples of each set at the end
 208 of 168 GiB each
-tr1-13B.json: ignored, without effect here: steps_per_print, wall_clock_breakdown
+tr1-13B.json: these keys have no effect here and are ignored: steps_per_print, wall_clock_breakdown
 END
 noted tr1-13B "${noted_by_all[@]}"
 
@@ -95,7 +95,7 @@ planned tr8b-104B-cl 128 <<'END'
 fixed_linear: sequences of 64 tokens at first, 2048 from iteration 36000 on, after 77559758848 tokens
 6.000E-05 at the end of the warm-up: iteration 1832, 3751936 samples
 6.000E-06 at the end of the decay: iteration 79497, 162809856 samples
-tr8b-104B-cl.json: ignored, without effect here: elastic_checkpoint, steps_per_print, wall_clock_breakdown
+tr8b-104B-cl.json: these keys have no effect here and are ignored: elastic_checkpoint, steps_per_print, wall_clock_breakdown
 END
 noted tr8b-104B-cl "${noted_by_all[@]}"
 

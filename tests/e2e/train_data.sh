@@ -50,14 +50,14 @@ cat >ds.json <<'END'
 END
 run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
 diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
-grep -q 'ds.json: ignored, without effect here: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
+grep -q 'ds.json: these keys have no effect here and are ignored: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
 expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
 
 jq '.optimizer = {}' ds.json >bad.json
 expect 2 'bad.json: optimizer: is not supported' lm-train "${args[@]}" --deepspeed_config bad.json
 jq '.zero_optimization.offload_optimizer = {"device": "cpu"} | .fp16 = {"enabled": false, "other": 1}' ds.json >more.json
 run more.log lm-train "${args[@]}" --deepspeed_config more.json --dry-run
-grep -q 'more.json: ignored, without effect here: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
+grep -q 'more.json: these keys have no effect here and are ignored: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
     fail "a key of a block is not noted: $(cat more.log.err)"
 jq '.fp16 = {"enabled": true, "initial_scale_power": 12, "loss_scale_window": 500}' ds.json >fp16.json
 run fp16.log lm-train "${args[@]}" --deepspeed_config fp16.json --dry-run --loss-scale 12 --loss-scale-window 7
@@ -126,7 +126,7 @@ expect 2 'data_text_document.json: the data.s tokenizer is ByteTokenizer with en
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
 run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run
-grep -q 'warning: data_text_document.json: the data.s tokenizer is ByteTokenizer with 257 ids, but the given one has 50257 ids' \
+grep -q 'warning: data_text_document.json: the data was encoded with another tokenizer file (ByteTokenizer with 257 ids) than the given one (50257 ids): check' \
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 

@@ -99,5 +99,5 @@ done
 jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
 expect 2 '--load: its tokenizer is .*or --override-tokenizer' go_on --data-path moved/data_text_document
 expect 2 '--load: its tokenizer is' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
-expect 0 'note: .*the tokenizer was .*, is ' go_on --data-path moved/data_text_document --override-tokenizer
+expect 0 'note: .*its tokenizer has the digest .*: taken as the same' go_on --data-path moved/data_text_document --override-tokenizer
 echo "lm-train: starts from what it is told to start from"
