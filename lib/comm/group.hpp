@@ -81,9 +81,10 @@ class Group {
     int rank() const { return rank_; }                 // number of this rank among the members
     int size() const { return size_; }
 
-    // Reduces x [n] in place over all members. Types: fp32, fp64, int32, int64, bf16 and fp16. The
-    // last two are added in fp32 and rounded. A NaN in an element of any member gives NaN in the
-    // result, also for max. Collective.
+    // Reduces x [n] in place over all members. Types: fp32, fp64, int32, int64, bf16 and fp16. Sums
+    // of bf16 and fp16 are added in fp32 and rounded once, except over MPI and NCCL: these round
+    // each partial sum to 16 bits. A NaN in an element of any member gives NaN in the result, also
+    // for max. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces in [size() * n] over all members, and writes part r of the result to out [n] of
     // member r. `out` may be this rank's own part of `in`; the other parts of `in` are then

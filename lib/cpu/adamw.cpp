@@ -17,7 +17,7 @@ void update(const AdamW& a, const device::AdamWPart& part) {
     const double correct2 = 1.0 / (1.0 - std::pow(a.beta2, static_cast<double>(a.step)));
     const double decay = part.decay ? a.weight_decay : 0.0;
     T* const weight = maybe<T>(a.weight);
-    const i64 first = weight ? part.state_begin : part.param_begin;  // in master
+    const i64 first = weight ? part.state_begin : part.param_begin;  // index in master
     for (i64 i = 0; i < part.size; ++i) {
         T& first_moment = a.m.as<T>()[part.state_begin + i];
         T& second_moment = a.v.as<T>()[part.state_begin + i];
@@ -52,7 +52,7 @@ void fast::adamw(device::Context& context, const AdamW& a) {
     for (const device::AdamWPart& part : a.parts) {
         AdamWStep step = adamw_step(a);
         if (!part.decay) step.weight_decay = 0.0F;
-        const i64 first = weight ? part.state_begin : part.param_begin;  // in master
+        const i64 first = weight ? part.state_begin : part.param_begin;  // index in master
         pool_of(context).run_ranges(part.size, grain, [&](i64 begin, i64 end, int) {
             const i64 param = part.param_begin + begin;
             const i64 state = part.state_begin + begin;

@@ -2,14 +2,15 @@
 // Attention in blocks of queries and keys that stay in the L2 cache, without a T x T matrix in
 // memory: FlashAttention-2 (Dao, 2023, algorithms 1 and 2).
 //
-// Forward: one task for each (sample, head, block of queries), which loops over the visible keys
-// with an online softmax. Backward: one task for each (sample, key-value group), which loops over
-// its heads, over blocks of keys, and for each over the blocks of queries that see it. All
-// gradients of a group are summed in the scratch memory of one worker, so that no two tasks write
-// the same element. Blocks and order depend on the shape only: the same bits for any thread count.
+// Forward has one task for each (sample, head, block of queries). A task loops over the visible
+// keys with an online softmax. Backward has one task for each (sample, key-value group). A task
+// loops over the heads of the group, over blocks of keys, and for each block over the blocks of
+// queries that see it. One worker sums all gradients of a group in its scratch memory, so that no
+// two tasks write the same element. Blocks and order depend on the shape only, so the bits are the
+// same for any thread count.
 //
-// In a block's scratch memory keys and values are fp32, contiguous, and keys (in backward also
-// values) transposed, so that every product is small_product(): row-major b, any strides for a.
+// The scratch memory has the keys and values of a block as contiguous fp32. Keys, and in backward
+// also values, are transposed, because small_product() needs a row-major b.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -133,7 +134,8 @@ struct ForwardScratch {
     float* factors;       // [block]: dropout factors of one query
 };
 
-// Loads keys, transposed, and values of a block. Uses `v` as scratch memory for the keys first.
+// Loads the keys (transposed) and the values of a block. First uses `v` as scratch memory for the
+// keys.
 template <typename Args>
 void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed, float* v) {
     const Source qkv(head.a.qkv);
@@ -144,8 +146,8 @@ void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed,
     copy_rows(qkv, head.v_offset + first, head.stride, n_keys, width, 1.0F, v);
 }
 
-// Computes out and lse of one block of queries. Dropout is applied after the sum of the softmax: it
-// acts on normalized probabilities.
+// Computes out and lse of one block of queries. Dropout follows the sum of the softmax, because it
+// applies to normalized probabilities.
 void forward_block(const Head<AttentionForward>& head, i64 first_query, const ForwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
     const i64 width = head.width;
@@ -211,7 +213,7 @@ struct BackwardScratch {
     float* k;             // [block, width]
     float* k_transposed;  // [width, block]
     float* v_transposed;  // [width, block]
-    float* p;             // [block, block]: probabilities, then those after dropout
+    float* p;             // [block, block]: probabilities, then probabilities after dropout
     float* dp;            // [block, block]: gradient of p, then of the scores
     float* factors;       // [block]: dropout factors of one query
 };
@@ -288,7 +290,8 @@ void store_rows(const BackwardHead& head, i64 offset, float factor, float* rows)
     }
 }
 
-// Computes the gradients of one head. dk and dv are stored with the last head of the group.
+// Computes the gradients of one head. Stores dk and dv only for the last head of the group, when
+// they are complete.
 void backward_head(const BackwardHead& head, const BackwardScratch& s) {
     const i64 in_group = head.a.n_heads / head.a.n_groups;
     const i64 number = head.head % in_group;
@@ -312,7 +315,8 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
     const i64 n_blocks = ceil_div(a.qkv[1], block);
     const i64 n_heads = a.qkv[0] * a.n_heads;
     pool.run(n_blocks * n_heads, [&](i64 task, int worker) {
-        const i64 query = (n_blocks - 1 - task / n_heads) * block;  // most keys first
+        const i64 query =
+            (n_blocks - 1 - task / n_heads) * block;  // blocks with the most keys first
         const i64 index = task % n_heads;
         const Head<AttentionForward> head(a, index / a.n_heads, index % a.n_heads);
         forward_block(head, query, ForwardScratch(base + worker * floats, a.head_dim));

@@ -47,7 +47,7 @@ inline ThreadPool& pool_of(device::Context& context) {
     return static_cast<CpuDevice&>(context.device).pool();
 }
 
-// Returns the pointer of an optional argument, nullptr for no view.
+// Returns the pointer of an optional argument, or nullptr when the argument is none.
 template <typename T>
 T* maybe(const device::View& view) {
     return view ? view.as<T>() : nullptr;
@@ -67,8 +67,8 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// Reserves parts of a workspace, each aligned to 64 bytes. Reserving more than it has is a bug of
-// the formula in cost/workspace.cpp.
+// Reserves parts of a workspace, each aligned to 64 bytes. If the workspace is too small, the
+// formula in cost/workspace.cpp has a bug.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)

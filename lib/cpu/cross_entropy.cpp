@@ -96,7 +96,7 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
 namespace fast {
 namespace {
 
-// Rows of one task, so that a task has about 16384 logits or one row.
+// Returns the number of rows of a task: about 16384 logits, at least one row.
 i64 row_grain(i64 width) {
     return std::max<i64>(1, 16384 / std::max<i64>(width, 1));
 }

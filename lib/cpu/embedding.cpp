@@ -12,8 +12,8 @@ namespace {
 using device::EmbeddingBackward;
 using device::EmbeddingForward;
 
-// Returns the row of `token` in a table of `n_rows` rows, the first of which is that of token
-// `start`, or nullptr when the table does not have it.
+// Returns the row of `token` in a table of `n_rows` rows, which begins with the row of token
+// `start`. Returns nullptr when the table does not have the row.
 template <typename T>
 T* row_of(T* table, i64 token, i64 start, i64 n_rows, i64 width) {
     const i64 row = token - start;
@@ -36,8 +36,8 @@ void forward_rows(const EmbeddingForward& a, i64 begin, i64 end) {
 }
 
 // Calls add(table, table row, row of dout) for every addition to a gradient table, in the order of
-// the rows of dout. So every element has the same order of additions, however the columns are
-// divided.
+// the rows of dout. So every element has the same order of additions for any division of the
+// columns.
 template <typename T, typename Add>
 void backward_columns(const EmbeddingBackward& a, const Add& add) {
     const i32* const tokens = a.tokens.as<i32>();

@@ -92,7 +92,8 @@ namespace {
 
 constexpr i64 grain = i64{1} << 16;
 
-// Sums parts of [0, n), whose size depends on n only, in parallel, then adds them by a fixed tree.
+// Sums parts of [0, n) in parallel, then adds their sums by a fixed tree. The size of the parts
+// depends on n only.
 template <typename SumOf>
 void reduce(device::Context& context, i64 n, const device::View& out, bool accumulate,
             const SumOf& sum_of) {

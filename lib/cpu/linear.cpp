@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: reference loops, and products in tiles (matmul.hpp) with bias and activation
-// applied to each tile. GEMM dimensions of a layer from K inputs to M outputs with N rows: forward
-// is m = N, n = M, k = K.
+// applied to each tile. For a layer with K inputs, M outputs and N rows, forward is a GEMM with m =
+// N, n = M, k = K.
 #include <algorithm>
 
 #include "cpu/activation.hpp"
@@ -34,7 +34,7 @@ void forward(const LinearForward& a) {
             double sum = bias ? bias[m] : 0.0;
             for (i64 k = 0; k < width; ++k) sum += static_cast<double>(x[k]) * w[k];
             if (active) pre[n * m_end + m] = static_cast<T>(sum);
-            // From the rounded sum, so that activation_forward computes the same bits.
+            // Uses the rounded sum, so that activation_forward computes the same bits.
             a.y.as<T>()[n * m_end + m] =
                 static_cast<T>(activation_value(a.activation, static_cast<T>(sum)));
         }
@@ -181,7 +181,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
                 float* const out = y.row(at, y_scratch);
                 const float* bias_left = tile_bias;
                 if (pre.half()) {
-                    // The activation of the rounded sum: activation_forward computes the same bits.
+                    // Rounds the sum first, so that activation_forward computes the same bits.
                     if (tile_bias) vector_kernels().add(t.row(row), tile_bias, t.width());
                     round_row(t.row(row), a.x.dtype, t.width());
                     bias_left = nullptr;

@@ -37,7 +37,7 @@ struct Cut {
     i64 length(i64 part) const { return part == count - 1 ? last : size; }
 };
 
-// The key of a oneDNN primitive: all that its creation depends on.
+// The key of a oneDNN primitive: everything that its creation depends on.
 struct TileShape {
     Form form;
     i64 m, n, k, lda, ldb, ldc;
@@ -89,8 +89,8 @@ struct Matmul::Library {
     std::map<TileShape, Primitive> primitives;
 };
 
-// Creates the primitive of a tile shape, with its scratch memory from the workspace when that is
-// large enough.
+// Creates the primitive of a tile shape. Its scratch memory is in the workspace if that is large
+// enough.
 Primitive Matmul::Library::make(const TileShape& t) const {
     const auto a = t.form == Form::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
                                       : desc_of(t.type, t.m, t.k, t.lda, 1);
@@ -157,7 +157,8 @@ TileShape shape_of(const Product& p, i64 m, i64 n) {
     return {p.form, m, n, p.k, s.lda, s.ldb, ldc, p.accumulate, p.type};
 }
 
-// Returns the operands of a tile.
+// Returns the product that computes one tile: the row block of a, the column block of b and the
+// tile's memory. A transposed operand has its strides exchanged.
 Operands operands_of(const Product& p, const Tile& t) {
     const Strides s = strides_of(p);
     const bool a_turned = p.form == Form::tn;
@@ -180,7 +181,8 @@ Operands operands_of(const Product& p, const Tile& t) {
             .type = p.type};
 }
 
-// Through the C API: dnnl::matmul::execute() would allocate a vector of arguments for every tile.
+// Uses the C API, because dnnl::matmul::execute() would allocate a vector of arguments for every
+// tile.
 void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const Operands& p,
              float* scratch) {
     const WorkerMemory& memory = primitive.memory[static_cast<size_t>(worker)];
@@ -258,7 +260,7 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     });
 }
 
-// By dlsym(), because the OpenMP runtime depends on how oneDNN was built.
+// Finds the function by dlsym(), because the OpenMP runtime depends on how oneDNN was built.
 void use_one_library_thread() {
     static const auto set_threads =
         reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));

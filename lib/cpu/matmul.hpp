@@ -17,7 +17,8 @@
 
 namespace lm::cpu {
 
-// The form of a GEMM, c [m, n] = op(a) op(b) with k summed over; n: as stored, t: transposed.
+// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. n: operand as stored, t:
+// transposed.
 // nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class Form { nt, nn, tn };
 
@@ -44,7 +45,7 @@ struct Tile {
     i64 width() const { return col_end - col_begin; }
 };
 constexpr i64 most_tile_cols = 512;
-// A reference to the finishing function, without an allocation.
+// A reference to the function that finishes a tile. It allocates no memory.
 class TileRef {
   public:
     template <typename F>
@@ -59,7 +60,7 @@ class TileRef {
 };
 
 enum class ProductCode { packed, one_dnn };
-// Returns the faster one for fp32 on this processor.
+// Returns the code that is faster for fp32 on this processor.
 ProductCode best_product_code();
 // Returns true when oneDNN is fast for this operand type on this processor.
 bool is_fast_in_library(DType operands);

@@ -18,7 +18,7 @@ using device::Norm;
 using device::ResidualNormBackward;
 using device::ResidualNormForward;
 
-// The factors of one row operation's dropout; all 1 when it is off.
+// The dropout factors of a row operation. All are 1 when dropout is off.
 class RowDropout {
   public:
     RowDropout(const device::Dropout& dropout, i64 rows, i64 width)
@@ -52,7 +52,8 @@ void forward(const ResidualNormForward& a) {
     const T* const weight = maybe<T>(a.weight);
     const T* const bias = maybe<T>(a.bias);
     for (i64 n = 0; n < rows; ++n) {
-        // Before anything of the row is written: sum may be residual or branch.
+        // Recomputes a sum wherever it is needed until the row is written: `sum` may be residual or
+        // branch.
         const auto value = [&](i64 c) {
             const i64 i = n * width + c;
             const double kept = branch ? branch[i] * dropout.factor(n, c) : 0.0;
@@ -174,7 +175,8 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
 namespace fast {
 namespace {
 
-// Computes the dropout factors of a row into a worker's scratch memory; nullptr without dropout.
+// Computes the dropout factors of a row into a worker's scratch memory. Without dropout, compute()
+// returns nullptr.
 class FactorRows {
   public:
     FactorRows(const device::Dropout& dropout, i64 rows, i64 width)
@@ -201,7 +203,7 @@ class FactorRows {
 
 constexpr i64 grain = 16;  // rows of a task
 
-// cost::norm_scratch_rows rows of scratch memory for each worker.
+// The scratch memory of the workers: cost::norm_scratch_rows rows for each.
 class ScratchRows {
   public:
     ScratchRows(Scratch& scratch, int n_workers, i64 width)
@@ -216,7 +218,7 @@ class ScratchRows {
     float* base_;
 };
 
-// Returns a parameter as fp32; a 16-bit one is widened once for all rows.
+// Returns a parameter as fp32. A 16-bit parameter is widened once for all rows.
 const float* parameter(const device::View& view, Scratch& scratch) {
     if (!view) return nullptr;
     const i64 n = view.numel();

@@ -8,7 +8,8 @@
 
 namespace lm::cpu {
 
-// Elements of a row that are processed at a time when the scratch memory is on the stack.
+// The number of elements of a row that are processed at a time when the scratch memory is on the
+// stack.
 constexpr i64 row_piece = 1024;
 
 inline bool is_fast_type(DType type) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of one AdamW step that are equal for all elements, rounded to fp32 once, so that
-// every backend's inner loop uses the same numbers.
+// The factors of an AdamW step, which are equal for all elements. They are rounded to fp32 once, so
+// that the inner loops of all backends use the same numbers.
 #pragma once
 
 #include "device/ops.hpp"

@@ -57,37 +57,39 @@ class Device {
     // Allocates zero-filled memory. Throws Error(failure) with `purpose` and the size when the
     // device has not enough memory.
     Buffer allocate(i64 bytes, std::string_view purpose);
-    // Copies stream-ordered after all enqueued work; blocks until the bytes are at `host`.
+    // Copies after all enqueued work, in stream order. Blocks until the bytes are at `host`.
     virtual void copy_to_host(void* host, const View& source) = 0;
-    // Copies stream-ordered after all enqueued work. `host` may be reused on return.
+    // Copies after all enqueued work, in stream order. On return, `host` may be reused.
     virtual void copy_from_host(const View& target, const void* host) = 0;
     // Blocks until all enqueued work is finished.
     virtual void synchronize() = 0;
     // True when the host can read and write the memory of views directly; else it must copy.
     virtual bool is_host() const { return false; }
-    // Calls `work`, which enqueues operations, and adds the seconds that the device takes for them
-    // to `seconds`: on return, or the next time that the host waits for the device.
+    // Calls `work`, which enqueues operations. Adds the time that the device takes for them, in
+    // seconds, to `seconds`: before it returns, or the next time that the host waits for the
+    // device.
     virtual void measure(const std::function<void()>& work, double& seconds);
-    // Bytes of device memory in use by all processes, as the driver reports them: now, and at_start
-    // when this device was opened, before its first allocation. All zero without a driver.
+    // Device memory in bytes, as the driver reports it. now: in use by all processes; at_start: in
+    // use when this device was opened, before its first allocation; total: the memory of the
+    // device. All are 0 without a driver.
     struct InUse {
         i64 now = 0;
         i64 at_start = 0;
         i64 total = 0;
     };
     virtual InUse memory_in_use() { return {}; }
-    // Lets fp32 products round their operands to TF32 in later operations, on devices that have it.
+    // Allows later fp32 products to round their operands to TF32, on devices that support it.
     virtual void allow_tf32() {}
-    // Computes attention with cuDNN in later operations, for the shapes and options that cuDNN
-    // supports. `deterministic`: with the same bits in every run. Throws Error(failure) without
+    // Makes later attention operations use cuDNN, for the shapes and options that cuDNN supports.
+    // `deterministic`: they compute the same bits in every run. Throws Error(failure) without
     // cuDNN.
     virtual void use_cudnn(bool deterministic) { (void)deterministic; }
     // Reserves `n` of the device's SMs for communication that overlaps the operations enqueued
-    // after this call: GEMM algorithms are chosen for the other SMs. 0: no SM is reserved.
+    // after this call. GEMM algorithms are then chosen for the other SMs. 0 reserves no SM.
     virtual void reserve_sms(int n) { (void)n; }
-    // Autotunes until the next call with nullptr: an operation whose shape has no entry in
-    // `choices` measures its algorithms, which overwrites its outputs, and stores the fastest. To
-    // be used before the first step only.
+    // Turns autotuning on; nullptr turns it off. An operation whose shape has no entry in `choices`
+    // then measures its algorithms and stores the fastest. Measuring overwrites the outputs of the
+    // operation, so use this before the first step only.
     virtual void tune(TunedChoices* choices) { (void)choices; }
     i64 allocated_bytes() const { return allocated_; }  // by allocate(), not yet freed
 
@@ -105,7 +107,7 @@ class Device {
 struct Context {
     Device& device;
     View workspace;            // [bytes] uint8
-    OpTimes* times = nullptr;  // device/op_times.hpp; nullptr: not measured
+    OpTimes* times = nullptr;  // device/op_times.hpp; nullptr: operations are not measured
 };
 
 }  // namespace lm::device

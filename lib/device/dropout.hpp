@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dropout mask, defined exactly so that every backend computes the same one. Element e of
-// sample s at (layer, site) is dropped if a 16-bit random number is below the threshold
-//     threshold = round(p * 65536);
-// kept values are multiplied by 1 / (1 - threshold / 65536), so that the expectation is exact for
-// the rounded probability. The number is 16 bits of one Philox4x32-10 block:
+// sample s at (layer, site) is dropped if its 16-bit random number is below
+//     threshold = round(p * 65536)
+// Kept values are multiplied by 1 / (1 - threshold / 65536), so that the expectation is exact for
+// the rounded probability. The random number is 16 bits of one Philox4x32-10 block:
 //     block = philox(key, counter_lo = e / 8, counter_hi = s)
 //     word = block[(e % 8) / 2];  number = e even ? word & 0xffff : word >> 16
 //     key = mix(mix(seed, "dropout" as ASCII, big-endian), layer * 16 + site)
-// (layer * 16 + site as a signed 64-bit number). The mask depends on nothing else, in particular
-// not on the layout or on threads.
+// where layer * 16 + site is a signed 64-bit number. The mask depends on nothing else, in
+// particular not on the layout or on threads.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One check per operation, written out: a table could not state the relations between arguments.
-// Compute types are fp32, bf16 and fp16. fp64 is accepted too, then for all floating-point
-// arguments: tests run the reference loops in it for finite differences.
+// Each operation has its own check function: a table could not state the relations between
+// arguments. The compute type is fp32, bf16 or fp16. Tests also use fp64 for finite differences
+// with the reference loops; then all floating-point arguments are fp64.
 #include "device/op_checks.hpp"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 namespace lm::device {
 namespace {
 
-// The checks of one operation's arguments. The first mismatch is a bug (exit 70) whose message
-// names the operation and the argument, with the expected and the actual value.
+// Checks the arguments of one operation. The first mismatch throws a bug (exit 70). Its message
+// names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
@@ -21,7 +21,7 @@ class Checker {
                 "expected a compute type (fp32, bf16, fp16 or fp64), got {}", name_of(type_));
     }
 
-    // The message is "OP: " and the formatted text; it is formatted only when the condition fails.
+    // Throws a bug "OP: TEXT" when the condition is false. The text is formatted only then.
     template <typename... Values>
     void require(bool condition, fmt::format_string<Values...> format, Values&&... values) const {
         if (condition) return;
@@ -33,7 +33,8 @@ class Checker {
         require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),
                 text_of(view));
     }
-    // typed: of the compute type. stat: a statistic or a gradient of parameters. maybe_: optional.
+    // These functions check dtype and shape. typed: the compute type; stat: the type of statistics
+    // and of gradients of parameters; maybe_: the argument is optional.
     void typed(const View& view, std::string_view name, const Shape& shape) const {
         is(view, name, type_, shape);
     }
@@ -67,7 +68,7 @@ class Checker {
                 dropout.first_row, dropout.first_row + rows);
         }
     }
-    // Optional arguments that must be present together.
+    // Checks that two optional arguments are both present or both absent.
     void together(const View& a, std::string_view name_a, const View& b,
                   std::string_view name_b) const {
         require(bool(a) == bool(b), "{} is {}, but {} is {}", name_a, presence(a), name_b,

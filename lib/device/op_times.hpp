@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls, time and floating-point operations of each operation, recorded by the checked calls when a
-// Context has an OpTimes. On a GPU the times are added when the host waits for the device, so an
-// OpTimes must not be moved or destroyed before that.
+// The number of calls, the time and the floating-point operations (FLOPs) of each operation. The
+// checked calls record them when a Context has an OpTimes. On a GPU the times are added when the
+// host waits for the device, so an OpTimes must not be moved or destroyed before that.
 #pragma once
 
 #include <array>

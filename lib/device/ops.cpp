@@ -11,8 +11,9 @@ double product_flops(const View& rows, const View& weight) {
     return 2.0 * static_cast<double>(rows[0]) * static_cast<double>(weight.numel());
 }
 
-// FLOPs of `products` matrix products of T x T x D for each head, of which the causal mask leaves
-// half. Forward has 2 (scores, weighted values); backward has 5, as it recomputes the scores.
+// Returns the FLOPs of `products` matrix products of T x T x D for each head. The causal mask
+// halves them. Forward has 2 products (scores, weighted values); backward has 5, because it
+// recomputes the scores.
 double attention_flops(const View& out, i64 products) {
     return static_cast<double>(products) * static_cast<double>(out.numel()) *
            static_cast<double>(out[1]);

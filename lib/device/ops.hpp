@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of a model, declared once for all devices. Model code calls the checked functions
-// at the end (device::linear_forward(context, {...})), which verify shapes and dtypes
-// (device/op_checks.hpp) and call the device's table.
+// declared at the end, for example device::linear_forward(context, {...}). They verify shapes and
+// dtypes (device/op_checks.hpp) and call the operation in the device's table.
 //
 // Letters: B micro-batch, T sequence, N = B*T rows, C hidden, H heads, G key-value groups, D head
 // dimension, F feed-forward, V vocabulary rows of this rank, P positions. In a linear layer K is
 // the input width and M the output width.
 //
 // `bf16|fp16|fp32` is the compute type: one type for all such arguments of a call. Statistics,
-// losses and gradients of parameters are fp32. Tests also call every operation in fp64, then with
-// fp64 statistics. All views are contiguous and row-major. "Optional" arguments may be an empty
-// View. An output marked "accumulated" is added to; every other output is overwritten. No operation
-// allocates, synchronizes or reads globals.
+// losses and gradients of parameters are fp32. Tests also call every operation with fp64 as the
+// compute type; statistics are then fp64, too. All views are contiguous and row-major. "Optional"
+// arguments may be an empty View. An operation adds to the outputs marked "accumulated" and
+// overwrites all others. No operation allocates, synchronizes or reads globals.
 #pragma once
 
 #include <span>
@@ -21,10 +21,10 @@
 
 namespace lm::device {
 
-// Dropout keyed by (seed, global sample index, layer, site, element): the mask does not depend on
-// layout, micro-batch size or thread count, so backward recomputes it instead of storing it. The
-// element number counts within one sample: t * width + column for a row operation; (head * T +
-// query) * T + key for attention, with global head and T numbers.
+// Dropout. The mask is a function of (seed, global sample index, layer, site, element). It does not
+// depend on layout, micro-batch size or thread count, so backward recomputes it instead of storing
+// it. Elements are numbered within one sample: t * width + column for a row operation; (head * T +
+// query) * T + key for attention, with the global number of the head.
 struct Dropout {
     double p = 0.0;  // 0: off
     u64 seed = 0;
@@ -32,8 +32,8 @@ struct Dropout {
     i32 site = 0;        // DropoutSite
     View sample_ids{};   // [B] int64: global sample index of each sample of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
-    // Row operations on part of the micro-batch's rows (sequence parallelism): the index of local
-    // row 0 in the micro-batch, and T. sample_rows 0: the call has all rows.
+    // For row operations on a part of the micro-batch's rows (sequence parallelism). first_row: the
+    // index of local row 0 in the micro-batch; sample_rows: T, or 0 when the call has all rows.
     i64 first_row = 0;
     i64 sample_rows = 0;
     bool on() const { return p > 0.0; }
@@ -45,7 +45,7 @@ enum DropoutSite : i32 {
     mlp_output_site = 3
 };
 
-// Linear layers take none or a GELU; gated operations take a gated unit (Shazeer 2020, "GLU
+// Linear layers use no activation or a GELU. Gated operations use a gated unit (Shazeer 2020, "GLU
 // variants improve transformer").
 using spec::Activation;
 
@@ -58,7 +58,7 @@ struct EmbeddingForward {
     View table{};   // [V, C] bf16|fp16|fp32
     i64 vocab_start = 0;
     View positions{};       // [N] int32; optional
-    View position_table{};  // [P, C] bf16|fp16|fp32; present when positions is
+    View position_table{};  // [P, C] bf16|fp16|fp32; present if `positions` is
     View out{};             // [N, C] bf16|fp16|fp32
 };
 
@@ -69,7 +69,7 @@ struct EmbeddingBackward {
     View dtable{};  // [V, C] fp32, accumulated
     i64 vocab_start = 0;
     View positions{};        // [N] int32; optional
-    View dposition_table{};  // [P, C] fp32, accumulated; present when positions is
+    View dposition_table{};  // [P, C] fp32, accumulated; present if `positions` is
 };
 
 // ---- Linear -----------------------------------------------------------------------------------
@@ -82,21 +82,21 @@ struct LinearForward {
     View y{};     // [N, M] bf16|fp16|fp32
     Activation activation = Activation::none;
     View pre_activation{};  // [N, M] bf16|fp16|fp32; none without an activation
-    // True when activation_forward() will recompute y from pre_activation and must get the same
-    // bits: y is then computed from the stored (rounded) pre_activation instead of the fp32 sum.
+    // True: y is computed from the stored (rounded) pre_activation instead of the fp32 sum, so that
+    // activation_forward() can recompute y from pre_activation with the same bits.
     bool recomputed = false;
 };
 
-// y = activation(x). With x a pre_activation of linear_forward with `recomputed`, y has the bits
-// that linear_forward computed.
+// y = activation(x). If x is the pre_activation of a linear_forward with `recomputed`, y has the
+// same bits as the y of linear_forward.
 struct ActivationForward {
     View x{};  // [N, M] bf16|fp16|fp32
     View y{};  // [N, M] bf16|fp16|fp32
     Activation activation = Activation::none;
 };
 
-// dx = (dy w) * activation'(pre_activation). The activation is the one that produced this layer's
-// input x: its backward is fused into this product.
+// dx = (dy w) * activation'(pre_activation). The activation is the one that computed this layer's
+// input x. Its backward is fused into this product.
 struct LinearBackwardInput {
     View dy{};  // [N, M] bf16|fp16|fp32
     View w{};   // [M, K] bf16|fp16|fp32
@@ -114,8 +114,8 @@ struct LinearBackwardWeight {
     bool accumulate = true;
 };
 
-// y = gate(x[:, :F]) * x[:, F:]. Gate and up projection are computed by one product, whose output
-// rows hold both halves.
+// y = gate(x[:, :F]) * x[:, F:]. One product computes the gate and the up projection: a row of x
+// has the gate first, then the up projection.
 struct GatedForward {
     Activation gate = Activation::swiglu;  // swiglu or geglu
     View x{};                              // [N, 2F] bf16|fp16|fp32
@@ -141,7 +141,7 @@ struct ResidualNormForward {
     View residual{};  // [N, C] bf16|fp16|fp32; optional: without it sum = dropout(branch)
     Dropout dropout;  // applied to branch; width C
     View sum{};       // [N, C] bf16|fp16|fp32; may alias residual or branch; optional: not stored
-    View weight{};    // [C] bf16|fp16|fp32; none together with y: only the sum is computed
+    View weight{};    // [C] bf16|fp16|fp32; none without y: only sum is computed
     View bias{};      // [C] bf16|fp16|fp32; optional
     View y{};         // [N, C] bf16|fp16|fp32; optional
     View mean{};      // [N] fp32; none for rms_norm
@@ -149,8 +149,8 @@ struct ResidualNormForward {
 };
 
 // dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). dsum_in is the gradient that reaches `sum`
-// from later layers. Without dy, dsum = dsum_in: then sum, weight, the statistics and the gradients
-// of the parameters are none as well.
+// from later layers. Without dy, dsum = dsum_in; then sum, weight, the statistics and the gradients
+// of the parameters must be none, too.
 struct ResidualNormBackward {
     Norm norm = Norm::layer_norm;
     View dy{};       // [N, C] bf16|fp16|fp32; optional
@@ -168,21 +168,22 @@ struct ResidualNormBackward {
 
 // ---- Attention --------------------------------------------------------------------------------
 
-// Rotary position embedding (Su et al. 2021, "RoFormer"), in place, of the first n_heads heads of
-// each row: with pairs (a, b) = (x[i], x[i + D/2]) of a head and the angle t of (position, i),
-// a' = a cos t - b sin t, b' = b cos t + a sin t. Backward is the inverse rotation of the gradient.
+// Rotates the first n_heads heads of each row in place (rotary position embedding, Su et al. 2021,
+// "RoFormer"). Each pair (a, b) = (x[i], x[i + D/2]) of a head becomes (a cos t - b sin t, b cos t
+// + a sin t), where t is the angle of (position, i). Backward is the inverse rotation of the
+// gradient.
 struct Rotary {
     View x{};          // [B, T, W] bf16|fp16|fp32, W >= n_heads * D: qkv, queries and keys first
     View positions{};  // [B, T] int32
-    View angles{};     // [P, D] fp32: D/2 cosines, then D/2 sines, of each position
+    View angles{};     // [P, D] fp32: D/2 cosines, then D/2 sines for each position
     i64 n_heads = 0;
     i64 head_dim = 0;  // D, even
     bool inverse = false;
 };
 
 // out = softmax(scale * q k^T + slope * (key - query)) v over the keys doc_start <= key <= query,
-// without a T x T matrix in memory. qkv holds for each token H query heads, then G key heads, then
-// G value heads, each D wide; query head h uses group h / (H/G).
+// without a T x T matrix in memory. For each token, qkv has H query heads, then G key heads, then G
+// value heads, each D wide. Query head h uses group h / (H/G).
 struct AttentionForward {
     View qkv{};        // [B, T, (H+2G)*D] bf16|fp16|fp32
     View out{};        // [B, T, H*D] bf16|fp16|fp32
@@ -191,7 +192,7 @@ struct AttentionForward {
     i64 n_groups = 0;  // G
     i64 head_dim = 0;  // D
     double scale = 0;
-    View doc_start{};     // [B, T] int32: first key visible to a query, not decreasing; optional: 0
+    View doc_start{};     // [B, T] int32: first visible key of each query, not decreasing; none: 0
     View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2021); optional
     Dropout dropout;      // applied to the probabilities
 };
@@ -213,7 +214,8 @@ struct AttentionBackward {
 
 // ---- Loss -------------------------------------------------------------------------------------
 
-// Statistics of one rank's columns of the logits. Columns from n_valid on are padding and masked.
+// Statistics of one rank's columns of the logits. Columns from n_valid on are padding and do not
+// count.
 // row_max = max of the valid logits; row_sum = sum of exp(logit - row_max);
 // target_logit = the target's logit when this rank holds it, else 0.
 // Tensor-parallel ranks combine the three before cross_entropy_loss and cross_entropy_backward.
@@ -228,7 +230,8 @@ struct CrossEntropyStats {
 };
 
 // Rescales row_sum from this rank's maximum to the maximum over all ranks:
-// row_sum *= exp(local_max - row_max). A rank without valid columns has local_max -inf, row_sum 0.
+// row_sum *= exp(local_max - row_max). A rank without valid columns has local_max = -inf and
+// row_sum = 0.
 struct CrossEntropyRescale {
     View local_max{};  // [N] fp32: this rank's row_max
     View row_max{};    // [N] fp32: the maximum over the tensor-parallel ranks
@@ -243,7 +246,7 @@ struct CrossEntropyLoss {
     View losses{};        // [N] fp32
 };
 
-// In place: logits become weight * grad_scale * (softmax - one_hot(target)); padding becomes 0.
+// Replaces logits by weight * grad_scale * (softmax - one_hot(target)), padding columns by 0.
 struct CrossEntropyBackward {
     View logits{};   // [N, V] bf16|fp16|fp32, in place
     View targets{};  // [N] int32: global token ids
@@ -257,21 +260,21 @@ struct CrossEntropyBackward {
 
 // ---- Flat parameters ---------------------------------------------------------------------------
 
-// One contiguous range of parameters of AdamW.
+// A contiguous range of the parameters that AdamW updates.
 struct AdamWPart {
     i64 param_begin = 0;  // first element in weight and grad
-    i64 state_begin =
-        0;  // first element in master, m and v: a rank may hold only its shard of these
+    i64 state_begin = 0;  // first element in master, m and v, which may be only this rank's shard
     i64 size = 0;
     bool decay = true;
 };
 // AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode:
 // m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
-// One call updates all parts of a rank's parameters; elements between the parts do not change.
-// n parameters, s of them with optimizer state on this rank (s < n with the distributed optimizer).
+// One call updates all parts of a rank's parameters; elements between the parts do not change. n is
+// the number of parameters, s the number with optimizer state on this rank (s < n with the
+// distributed optimizer).
 struct AdamW {
-    View master{};  // [s] fp32; without weight [n]: master is the weight, indexed by param_begin
+    View master{};  // [s] fp32; without weight [n]: the weights, indexed by param_begin
     View weight{};  // [n] bf16|fp16|fp32, written from master; optional
     View grad{};    // [n] fp32
     View m{};       // [s] fp32: first moments
@@ -354,7 +357,8 @@ struct Scale {
     X(cast, Cast)                                   \
     X(scale, Scale)
 
-// References, not pointers: a backend without one of the operations does not compile.
+// The members are references, not pointers, so that a backend without one of the operations does
+// not compile.
 struct OpTable {
 #define LM_OP_MEMBER(name, Args) void (&name)(Context&, const Args&);
     LM_OPS(LM_OP_MEMBER)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms that a device chose by measurement: the fastest of several for an operation of one
+// Algorithms that a device chose by measurement: the fastest of several for one operation and
 // shape. Measurements vary from run to run, and algorithms may differ in the last bit of their
-// results. So a choice is stored, and every later lookup uses it: a run and its resume, and all
-// ranks, use the same algorithms.
+// results. So the first choice is stored, and every later lookup uses it: all ranks, and a run and
+// its resume, use the same algorithms.
 #pragma once
 
 #include <string>

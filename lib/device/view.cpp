@@ -9,7 +9,7 @@ namespace lm::device {
 
 void View::check_dtype(DType wanted) const {
     LM_CHECK(dtype == wanted || (wanted == DType::uint16 && size_of(dtype) == 2),
-             fmt::format("a view: expected {}, got {}", name_of(wanted), name_of(dtype)));
+             fmt::format("view: expected a dtype of {}, got {}", name_of(wanted), name_of(dtype)));
 }
 
 View View::reshape(const Shape& new_shape) const {
@@ -21,7 +21,8 @@ View View::reshape(const Shape& new_shape) const {
 View View::rows(i64 begin, i64 end) const {
     LM_CHECK(
         shape.rank() >= 1 && 0 <= begin && begin <= end && end <= shape[0],
-        fmt::format("rows: expected a range within {}, got [{}, {})", shape.str(), begin, end));
+        fmt::format("rows of a view of shape {}: expected a range of dimension 0, got [{}, {})",
+                    shape.str(), begin, end));
     Shape part = shape;
     part[0] = end - begin;
     const i64 row_bytes = shape[0] == 0 ? 0 : bytes() / shape[0];

@@ -59,8 +59,8 @@ struct View {
     i64 bytes() const { return numel() * size_of(dtype); }
     i64 operator[](int dim) const { return shape[dim]; }
 
-    // Returns the elements as T; a dtype that differs is a bug. The pointer is valid on the device
-    // that the memory belongs to.
+    // Returns the elements as T; it is a bug if the dtype is not that of T. The pointer is valid on
+    // the device that the memory belongs to.
     template <typename T>
     T* as() const {
         check_dtype(DTypeOf<std::remove_const_t<T>>::value);
@@ -71,8 +71,8 @@ struct View {
         return {as<T>(), static_cast<size_t>(numel())};
     }
 
-    // Return a view of the same memory. reshape: the number of elements must not change. rows:
-    // [begin, end) along dimension 0.
+    // These functions return a view of the same memory. reshape() keeps the number of elements.
+    // rows() returns [begin, end) of dimension 0.
     View reshape(const Shape& new_shape) const;
     View rows(i64 begin, i64 end) const;
     View flat() const { return reshape({numel()}); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Curriculum learning by sequence length: each iteration trains on the first seq_length(iteration)
-// tokens of its samples (DeepSpeed's curriculum_scheduler.py; the rest of a sample is not used).
+// tokens of its samples and ignores the rest (DeepSpeed's curriculum_scheduler.py).
 #pragma once
 
 #include <string_view>
@@ -18,19 +18,20 @@ struct Curriculum {
     i64 total_steps = 0;      // total_curriculum_step; linear and root
     i64 difficulty_step = 8;  // lengths are multiples of it
     i64 root_degree = 1;      // fixed_root
-    // fixed_discrete: lengths[i] up to iteration max_steps[i]; one more length than steps.
+    // fixed_discrete: lengths[i] applies up to iteration max_steps[i], and the last length after
+    // all of them. So there is one more length than max_steps.
     std::vector<i64> lengths, max_steps;
 
     // Throws Error(usage) for invalid values.
     void check(i64 seq_length) const;
 
-    // Returns the tokens used of each sample in iteration `iteration` (from 1).
+    // Returns how many tokens of each sample iteration `iteration` (from 1) uses.
     i64 seq_length(i64 iteration) const;
     // Returns true when all later iterations have the same length as this one.
     bool finished(i64 iteration) const;
 };
 
-// "fixed_linear", "fixed_root", "fixed_discrete". Throws Error(usage) naming `option`.
+// Parses "fixed_linear", "fixed_root" or "fixed_discrete". Throws Error(usage) naming `option`.
 Curriculum::Kind parse_curriculum_kind(std::string_view option, std::string_view text);
 std::string_view name_of(Curriculum::Kind kind);
 

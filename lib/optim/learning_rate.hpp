@@ -14,7 +14,7 @@ namespace lm::optim {
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the last part of wsd
 
-// "constant", "linear", "cosine", "inverse-square-root", "WSD". Throws Error(usage).
+// Parses "constant", "linear", "cosine", "inverse-square-root" or "WSD". Throws Error(usage).
 DecayStyle parse_decay_style(std::string_view text);
 std::string_view name_of(DecayStyle style);
 AnnealStyle parse_anneal_style(std::string_view text);  // "linear", ..., "minus_sqrt"
@@ -27,7 +27,8 @@ struct LearningRate {
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;
     double decay_samples = 0;  // from the start of the run, warm-up included
-    // > 0: decay by tokens. The warm-up is still by samples, which have warmup_tokens tokens.
+    // > 0: the decay counts tokens. The warm-up still counts samples; they have warmup_tokens
+    // tokens.
     double decay_tokens = 0;
     double warmup_tokens = 0;
     double anneal_samples = 0;  // wsd: the last part of decay_samples

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss scale of fp16 training: the factor on the loss that keeps small gradients from becoming
-// zero (Micikevicius et al. 2018, "Mixed precision training"). It changes like that of Megatron's
-// DynamicGradScaler. The trainer decides whether a step overflowed and skips it.
+// zero (Micikevicius et al. 2018, "Mixed precision training"). It changes by the rules of
+// Megatron's DynamicGradScaler. The trainer decides whether a step overflowed, and skips such a
+// step.
 #pragma once
 
 #include "base/types.hpp"
@@ -24,13 +25,13 @@ class LossScaler {
 
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
-    // To be called after each step, also after skipped ones. An overflow decrements the hysteresis
-    // and halves the scale once that is zero. After `window` steps without overflow the scale is
-    // doubled and the hysteresis restored.
+    // Call this after each step, also after a skipped one. An overflow decrements the hysteresis;
+    // if the result is not positive, it also halves the scale. After `window` steps without
+    // overflow the scale is doubled and the hysteresis restored.
     void update(bool overflow);
 
     const LossScaleState& state() const { return state_; }
-    // Sets the state of a dynamic scale. A fixed scale keeps the value of the flags.
+    // Sets the state of a dynamic scale. A fixed scale keeps the value that the flags set.
     void restore(const LossScaleState& state);
 
   private:

@@ -13,7 +13,8 @@ double clip_coefficient(double norm, double clip) {
 
 namespace {
 
-// Returns the ranges of the flat buffer with, or without, weight decay.
+// Returns the ranges of the flat buffer that have weight decay, or with `decay` false those that
+// have none.
 std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& local : map.layout().tensors) {

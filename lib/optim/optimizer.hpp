@@ -10,14 +10,14 @@
 
 namespace lm::optim {
 
-// Returns the factor for gradients of global norm `norm`: clip / (norm + 1e-6) when that is below
-// 1, else 1 (Megatron's clip_grad_norm_fp32).
+// Returns the factor for gradients of global norm `norm`: clip / (norm + 1e-6), but at most 1
+// (Megatron's clip_grad_norm_fp32).
 double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {
   public:
-    // `weights` and `gradients` are the flat buffers of `map`, n elements; `updated` are the ranges
-    // of them that this rank updates, s elements in total. Shapes:
+    // `weights` and `gradients` are the flat buffers of `map`, n elements. `updated` has the ranges
+    // of these buffers that this rank updates, s elements in total. Shapes:
     //   weights     [n] bf16|fp16|fp32
     //   gradients   [n] fp32
     //   masters     [s] fp32, the ranges of `updated` in order; none when weights are fp32

@@ -89,8 +89,8 @@ bool Schedule::finished(const Counters& done) const {
            (train_tokens_ && done.tokens >= *train_tokens_);
 }
 
-// Returns the remaining iterations if batch size and sequence length are constant from `done` on,
-// else 0. Lets run() skip them in one step.
+// Returns the number of remaining iterations if batch size and sequence length are constant from
+// `done` on, else 0. run() adds these iterations at once.
 i64 Schedule::steady_iterations(const Counters& done) const {
     if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
@@ -132,7 +132,7 @@ double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> itera
     return iterations ? static_cast<double>(samples_after_unbounded(*iterations)) : 0.0;
 }
 
-// Returns the tokens consumed after the first iteration at which `samples` samples are consumed.
+// Returns the number of tokens consumed when at least `samples` samples are consumed.
 double Schedule::tokens_after(double samples) const {
     if (!curriculum_) return samples * static_cast<double>(seq_length_);
     Counters done;
@@ -148,7 +148,8 @@ void Schedule::set_rate(const ScheduleRequest& request) {
     rate_.style = request.decay_style;
     rate_.anneal = request.anneal_style;
     const bool decay_given = request.decay_samples || request.decay_iters;
-    // Megatron's default is the whole training: --train-samples itself, not its whole batches.
+    // Megatron's default is --train-samples itself, also when this is not a whole number of
+    // batches.
     rate_.decay_samples = decay_given ? in_samples(request.decay_samples, request.decay_iters)
                                       : static_cast<double>(train_samples_.value_or(end_.samples));
     rate_.warmup_samples = request.warmup_fraction

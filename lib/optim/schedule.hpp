@@ -14,8 +14,7 @@
 
 namespace lm::optim {
 
-// Training progress: iterations done, and samples and tokens consumed, those of skipped steps
-// included.
+// Training progress: the iterations done, and the samples and tokens consumed. Skipped steps count.
 struct Counters {
     i64 iteration = 0;
     i64 samples = 0;
@@ -23,12 +22,12 @@ struct Counters {
     bool operator==(const Counters&) const = default;
 };
 
-// The values of the flags, each in its own unit.
+// The values of the flags, each in the unit of its flag.
 struct ScheduleRequest {
     i64 seq_length = 0;
     spec::BatchRamp ramp;
-    // One of train_samples and train_iters, or train_tokens, or one of the first two with tokens:
-    // the run ends at the first limit.
+    // The run ends at the first of these limits. At least one must be given, and at most one of
+    // train_samples and train_iters.
     std::optional<i64> train_samples, train_iters, train_tokens;
 
     std::optional<double> lr;
@@ -48,11 +47,12 @@ class Schedule {
     // Throws Error(usage) naming the invalid flag.
     explicit Schedule(const ScheduleRequest& request);
 
-    // batch and seq_length return those of the iteration after `done`.
+    // batch() and seq_length() return the batch size and sequence length of the iteration after
+    // `done`.
     i64 batch(const Counters& done) const { return ramp_.batch_at(done.samples); }
     i64 seq_length(const Counters& done) const;
-    // Returns the rate of the next iteration. stepped_samples and stepped_tokens are those of the
-    // optimizer steps so far: consumed ones without those of skipped steps.
+    // Returns the rate of the next iteration. stepped_samples and stepped_tokens count the samples
+    // and tokens of the optimizer steps so far, without skipped steps.
     double rate(i64 stepped_samples, i64 stepped_tokens) const {
         return rate_.at(stepped_samples, stepped_tokens);
     }
@@ -62,8 +62,8 @@ class Schedule {
     // Returns true when the run ends at `done`: less than a batch of train_samples is left, or
     // train_iters or train_tokens is reached.
     bool finished(const Counters& done) const;
-    // Return the counters at the end of the run, and after `iteration` iterations (at most at the
-    // end).
+    // end() returns the counters at the end of the run. after() returns the counters after
+    // `iteration` iterations, or end() when the run is shorter.
     const Counters& end() const { return end_; }
     Counters after(i64 iteration) const { return run(iteration); }
     i64 total_iterations() const { return end_.iteration; }

@@ -17,15 +17,16 @@ struct RatePoint {
     double rate = 0;
 };
 // Returns the rates at the start, the end of the warm-up, the middle and the end of the decay, and
-// the end of the training, in order, without the points that the training does not reach.
+// the end of the training, in this order. Points that the training does not reach are omitted.
 std::vector<RatePoint> key_rates(const Schedule& schedule);
 
-// Returns a line for each stage of the ramp: "iterations 1 to 4961: batch 16, from sample 0"; none
-// without a ramp.
+// Returns a line for each stage of the ramp, such as "iterations 1 to 4961: batch 16, from sample
+// 0"; no line without a ramp.
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
-// Returns the samples of all validations of a training as Megatron computes them in advance, one
-// validation for each interval begun. Megatron's order of the validation samples depends on it.
+// Returns the number of validation samples of a whole training, as Megatron computes it in advance:
+// one validation for each interval that begins. Megatron's order of the validation samples depends
+// on this number.
 i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters);
 
 }  // namespace lm::optim

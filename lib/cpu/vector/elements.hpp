@@ -55,8 +55,8 @@ void rotate(float* a, float* b, const float* cosines, const float* sines, float 
     });
 }
 
-// device/adamw_step.hpp has the factors; the operations and their order define the bits of the
-// result.
+// `step` has the factors (device/adamw_step.hpp). The operations and their order define the bits of
+// the result.
 void adamw(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
            float* v, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
@@ -107,8 +107,8 @@ void philox_numbers(u64 key, u64 sample, u64 first, i64 n, u16* numbers) {
     }
 }
 
-// Whole blocks of numbers first, then the factors of elements [first, first + n): `skip` numbers of
-// the first block belong to earlier elements.
+// Computes whole blocks of numbers, then the factors of elements [first, first + n). The first
+// `skip` numbers belong to earlier elements.
 void dropout_factors(u64 key, u64 sample, u64 first, u32 threshold, float scale, float* factors,
                      i64 n) {
     constexpr i64 blocks_at_once = 64;

@@ -2,8 +2,9 @@
 // exp, and functions computed from it. Part of all_loops.hpp.
 //
 // exp(x) = 2^n exp(r) with n = round(x / ln 2) and r = x - n ln 2: argument reduction of Cody and
-// Waite (ln 2 in two parts), and the polynomial of Cephes' expf for exp(r). Error below 1.5 ulp
-// from -87.3 to 88.3; zero below that range (no denormals), constant above; NaN stays NaN.
+// Waite (ln 2 in two parts), and the polynomial of Cephes' expf for exp(r). The error is below 1.5
+// ulp from -87.3 to 88.3. Below that range the result is zero (no denormals), above it is constant.
+// NaN stays NaN.
 #pragma once
 
 namespace lm::cpu {

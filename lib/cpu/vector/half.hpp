@@ -8,7 +8,7 @@ namespace {
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
     return (Vec)(__builtin_convertvector(bits, BitsVec) << 16);
 }
-// The same as bf16_from_fp32 in base/dtype.cpp: rounds to nearest even; NaN becomes a quiet NaN.
+// Rounds to nearest even, like bf16_from_fp32() in base/dtype.cpp. NaN becomes a quiet NaN.
 LM_INLINE ShortVec narrow(Vec x, Bf16) {
     const BitsVec bits = (BitsVec)x;
     const BitsVec rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;

@@ -8,8 +8,9 @@ namespace {
 
 // ---- small matrix products ---------------------------------------------------------------------
 
-// c tile of `rows` x `vectors` vectors = (accumulate ? c : 0) + a b over k_end. The accumulators
-// stay in registers during the whole sum. `last`: elements of the last vector.
+// Computes a tile of c, `rows` rows of `vectors` vectors: c = (accumulate ? c : 0) + a b, summed
+// over k_end terms. The accumulators stay in registers during the whole sum. `last` is the number
+// of elements of the last vector.
 template <int rows, int vectors>
 LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, const float* b,
                             i64 ldb, float* c, i64 ldc, bool accumulate, i64 last) {
@@ -40,8 +41,8 @@ LM_INLINE void product_tile(i64 k_end, const float* a, i64 a_row, i64 a_col, con
     }
 }
 
-// Computes all rows of one panel of columns. `whole`: the panel has whole vectors, else `last`
-// columns.
+// Computes all rows of one panel of columns. If `whole` is false, the last vector of a row has only
+// `last` elements.
 template <int vectors, bool whole>
 void product_panel(i64 m, i64 k, const float* a, i64 a_row, i64 a_col, const float* b, i64 ldb,
                    float* c, i64 ldc, bool accumulate, i64 last) {
@@ -77,8 +78,8 @@ void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, co
 }
 
 // Transposes `width` vectors in registers in log2(width) rounds. In the round of d, rows i and i +
-// d exchange lanes: those of row i whose number has bit d, and those of row i + d whose number does
-// not.
+// d exchange lanes: row i gives its lanes whose number has bit d, row i + d its lanes whose number
+// does not have it.
 template <int d, int... lane>
 LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
     const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);
@@ -131,8 +132,8 @@ __attribute__((noinline)) void transpose(i64 rows, i64 cols, const T* x, i64 ldx
 
 // Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): blocks of a
 // and b are packed into strips of tile_rows rows and strip_cols columns, which the inner kernel
-// reads sequentially. Loops from outside: k in blocks of pack_depth (packs all columns of b), rows
-// in blocks of pack_rows (packs a), strips of b, strips of a.
+// reads sequentially. The loops, outermost first: blocks of pack_depth of k (packs all columns of
+// b), blocks of pack_rows rows (packs a), strips of b, strips of a.
 constexpr int strip_cols = tile_vectors * width;
 constexpr i64 pack_depth = product_depth;  // a strip of a and one of b fit into the L1 cache
 constexpr i64 pack_rows = product_rows;    // a block of a fits into the L2 cache
@@ -160,8 +161,8 @@ LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, flo
     }
 }
 
-// Packs a strip of which the operand has only n of the `strip` rows or columns; the others become
-// zero. Element (k, i) of the strip is x[k * k_step + i * i_step].
+// Packs a strip that is partly outside of the operand: only n of its `strip` rows or columns exist,
+// and the others become zero. Element (k, i) of the strip is x[k * k_step + i * i_step].
 template <typename T>
 LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
                          float* packed) {
@@ -172,12 +173,12 @@ LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i
     }
 }
 
-// Rows that are copied together when an operand is read across its rows: few enough to fit into one
-// set of an 8-way L1 cache when they are a multiple of 4 KiB apart.
+// The number of rows that are copied together when an operand is read across its rows. If rows are
+// a multiple of 4 KiB apart, this many fit into one set of an 8-way L1 cache.
 constexpr i64 rows_at_once = 8;
 
-// Packs n rows or columns of `depth` as packed[strip][k][of_strip]. Element (k, i) is
-// x[k * k_step + i * i_step]. turn(x, packed) packs a whole strip when i_step is not 1.
+// Packs n rows or columns of `depth` elements as packed[strip][k][of_strip]. Element (k, i) is x[k
+// * k_step + i * i_step]. If i_step is not 1, turn(x, packed) packs a whole strip.
 template <i64 of_strip, typename T, typename Turn>
 LM_INLINE void pack(const T* x, i64 k_step, i64 i_step, i64 n, i64 depth, float* packed,
                     Turn turn) {
@@ -249,8 +250,7 @@ LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
-// The same for a tile of which c has only rows x cols: computes it in a small array and copies that
-// part.
+// Computes a tile of which c has only rows x cols: writes it to a small array and copies that part.
 LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, i64 ldc, i64 rows,
                            i64 cols, bool accumulate) {
     float tile[tile_rows * strip_cols];
@@ -263,8 +263,8 @@ LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
-// scratch: packed b [strips of p.n][pack_depth][strip_cols], then packed a. A sum over k is
-// accumulated in c between blocks of pack_depth: its order depends on the shape only.
+// scratch: packed b [strips of p.n][pack_depth][strip_cols], then packed a. The sums over k are
+// accumulated in c between blocks of pack_depth, so their order depends on the shape only.
 template <typename T>
 void product_of(const Operands& p, float* scratch) {
     float* const packed_b = scratch;

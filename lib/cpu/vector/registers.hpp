@@ -128,7 +128,8 @@ LM_INLINE HalfDoubleVec load_double(const float* p) {
     return __builtin_convertvector(v, HalfDoubleVec);
 }
 
-// Calls body(offset, n) for full vectors, with n a compile-time constant, and for the rest.
+// Calls body(offset, n) for each full vector, with a compile-time constant n, and once for the
+// rest.
 template <typename Body>
 LM_INLINE void for_vectors(i64 n, Body&& body) {
     i64 i = 0;

@@ -26,8 +26,8 @@ LM_INLINE void fill_outside(float* x, i64 n, i64 begin, i64 end, float value) {
 
 constexpr float minus_infinity = -__builtin_inff();
 
-// A block without visible keys changes nothing. Otherwise new_max is finite, so that masked scores
-// (-inf) become exp(-inf) = 0 and never NaN.
+// A block without visible keys changes neither max nor sum, and its weights are 0. Otherwise
+// new_max is finite, so that masked scores (-inf) become exp(-inf) = 0 and never NaN.
 float online_softmax(float* scores, i64 n, i64 begin, i64 end, float slope, float first_index,
                      float* max, float* sum) {
     if (begin >= end) {

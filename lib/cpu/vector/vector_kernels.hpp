@@ -13,7 +13,7 @@ namespace lm::cpu {
 
 using device::AdamWStep;
 
-// One row of residual + norm, [width] fp32 each; optional arrays are nullptr.
+// One row of residual + norm. Arrays are [width] fp32; absent optional arrays are nullptr.
 struct NormRow {
     const float* branch;    // optional
     const float* factors;   // dropout factors of branch; optional
@@ -27,7 +27,7 @@ struct NormRow {
     float eps;
 };
 
-// One row of its backward, [width] fp32 each.
+// One row of the backward of residual + norm. Arrays are [width] fp32.
 struct NormBackwardRow {
     const float* dy;
     const float* sum;
@@ -40,7 +40,7 @@ struct NormBackwardRow {
     const float* factors;  // dropout factors of branch; optional
     float* dbranch;        // optional
     float* dweight;        // partial sums of a block of rows, accumulated
-    float* dbias;          // the same; optional
+    float* dbias;          // partial sums of a block of rows, accumulated; optional
 };
 
 // c [m, n] = (accumulate ? c : 0) + a b, with a(i, k) at a[i * a_row + k * a_col] and b(k, j) at
@@ -73,15 +73,15 @@ struct VectorKernels {
     // a(i, k) is a[i * a_row + k * a_col]; b and c are row-major.
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
-    // A large product; packs blocks of the operands into `scratch`, product_scratch_floats(n)
-    // floats.
+    // Computes a large product. Packs blocks of the operands into `scratch`, which has
+    // product_scratch_floats(n) floats.
     void (*product)(const Operands& operands, float* scratch);
     // y [cols, rows] = factor * x^T for x [rows, cols]
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
-    // One block of n scores of an online softmax. Replaces elements [begin, end) by
+    // Processes one block of n scores of an online softmax. Replaces elements [begin, end) by
     // exp(score + slope * (first_index + i) - max') and all others by 0, where max' is the maximum
-    // of *max and these scores. Updates *max and *sum (of the exponentials) and returns the factor
-    // by which everything summed before must be multiplied.
+    // of *max and these scores. Updates *max, and *sum (of the exponentials). Returns the factor by
+    // which the caller must multiply its sums over earlier blocks.
     float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
                             float first_index, float* max, float* sum);
     // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
@@ -121,7 +121,8 @@ struct VectorKernels {
     void (*norm_row)(const NormRow& row, i64 width);
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
-    // Adds a part of a row to *max and *sum = sum of exp(x - *max), which start at -infinity and 0.
+    // Adds a part of a row to the maximum *max and to *sum, the sum of exp(x - *max). They start at
+    // -infinity and 0.
     void (*online_sum)(const float* x, i64 n, float* max, double* sum);
     void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
 
@@ -134,9 +135,9 @@ struct VectorKernels {
                             float* factors, i64 n);
 };
 
-// Returns the best set for this processor.
+// Returns the best set of kernels that this processor can run.
 const VectorKernels& vector_kernels();
-// Returns all sets that this processor can run, best first; for tests.
+// Returns all sets of kernels that this processor can run, best first. For tests.
 std::span<const VectorKernels* const> all_vector_kernels();
 
 // The sets that this build has, one per instruction set; all_vector_kernels() lists those that this

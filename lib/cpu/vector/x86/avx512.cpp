@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops for AVX-512. Only code between the pragmas is compiled for it: inline functions
-// of other headers must not contain instructions that an older processor does not have.
+// The inner loops for AVX-512. Only the code between the pragmas is compiled for AVX-512, because
+// inline functions of other headers must not contain instructions that an older processor does not
+// have.
 #include "cpu/vector/vector_kernels.hpp"
 
 #if defined(__x86_64__)
