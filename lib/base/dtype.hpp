@@ -14,8 +14,8 @@ enum class DType : u8 { uint8, uint16, int32, int64, fp32, fp64, bf16, fp16 };
 i64 size_of(DType dtype);
 // Returns "fp32", "bf16", "fp16", "int32", ...
 std::string_view name_of(DType dtype);
-// Returns the type that name_of() calls `name`. Throws Error(usage) naming `name` when there is
-// none.
+// Returns the type for which name_of() returns `name`. Throws Error(usage) naming an unknown
+// `name`.
 DType dtype_from_name(std::string_view name);
 
 // Conversions between fp32 and the bits of a 16-bit float (g++ 12 has no bf16 type). Narrowing

@@ -57,9 +57,9 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
     const std::string file = in(std::string(manifest_file));
     if (!io::exists(file))
         run_error(path, "is not complete: it has no {}: use another step", manifest_file);
-    // The chain of trust: the manifest contains its own digest and those of the index parts; an
-    // index part contains the digests of file headers and of slices. Slices are verified at their
-    // first use.
+    // The chain of trust: the manifest contains its own digest and the digests of the index parts.
+    // An index part contains the digests of file headers and of slices. Slices are verified at
+    // their first use.
     manifest = parse_manifest(io::read_file(file), file);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
@@ -174,7 +174,8 @@ const SafetensorsEntry& Checkpoint::State::entry_of(const Slice& slice) {
 std::vector<const Slice*> Checkpoint::State::slices_of(const std::string& tensor, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(places.at(tensor));
-    // fp32 weights are their own masters, and a checkpoint of weights only has no others.
+    // Weights stand for missing masters: fp32 weights are their own masters, and a checkpoint
+    // without optimizer state has no masters.
     if (kind == SliceKind::master && !slices.contains({tensor, kind})) kind = SliceKind::weight;
     const auto found = slices.find({tensor, kind});
     if (found == slices.end()) run_error(path, "has no {} of tensor {}", name_of(kind), tensor);
@@ -275,8 +276,8 @@ void Checkpoint::load(const std::string& tensor, SliceKind kind, const Target& t
     // when the number of copied elements is right.
     i64 n_copied = 0;
     for (const Slice* slice : state_->slices_of(tensor, kind)) {
-        const std::byte* from =
-            nullptr;  // set and verified at the first common run, since most slices have none
+        // Set and verified at the first common run; most slices have no common run.
+        const std::byte* from = nullptr;
         for_each_common_run({slice->box, slice->flat_begin, slice->flat_end}, wanted,
                             [&](i64 at_slice, i64 at_target, i64 n) {
                                 if (from == nullptr) {

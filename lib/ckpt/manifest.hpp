@@ -25,7 +25,7 @@ struct IndexReference {
     std::string file;
     std::string digest;
     // The part has only slices of the tensors first_tensor to last_tensor of the tensor table.
-    // Parts of earlier versions do not state the range: all tensors.
+    // Earlier versions do not state the range; then the part may have slices of all tensors.
     i64 first_tensor = 0;
     i64 last_tensor = INT64_MAX;
 };

@@ -212,7 +212,8 @@ struct TypeRow {
     std::string_view name;
     int bits;
 };
-// The order of the enum Dtype of the reference implementation: the writer sorts by it.
+// The types in the order of the enum Dtype of the reference implementation; the writer sorts by
+// this order.
 constexpr std::array type_table{
     TypeRow{"BOOL", 8},        TypeRow{"F4", 4},          TypeRow{"F6_E2M3", 6},
     TypeRow{"F6_E3M2", 6},     TypeRow{"U8", 8},          TypeRow{"I8", 8},

@@ -39,7 +39,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
 std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: not a DType
 std::string_view safetensors_name(DType dtype);
 
-// Properties of all element types of the format, including those that DType does not have.
+// Properties of all element types of the format, including types that DType does not have.
 int safetensors_bits(std::string_view dtype);  // per element; 0: unknown type
 int safetensors_rank(
     std::string_view dtype);  // position in the order of the reference; -1: unknown type

@@ -34,7 +34,7 @@ struct Duration {
 
 struct Option {
     enum class Kind { normal, accepted, later, refused, help, version };
-    static constexpr int any_number = 1 << 20;  // number of values
+    static constexpr int any_number = 1 << 20;  // no limit on the number of values
 
     std::vector<std::string> names;  // help shows the first; the rest are aliases
     std::string metavar;             // "N"; empty for a flag
@@ -45,9 +45,9 @@ struct Option {
     bool repeatable = false;  // has one or more values
     bool hidden = false;
     std::vector<std::string> choices;
-    std::vector<std::string> words;  // offered by completion; other values are valid, too
+    std::vector<std::string> words;  // completion offers these; other values are valid, too
     Kind kind = Kind::normal;
-    int min_values = 0;  // number of values of one occurrence; both are 0 for a flag
+    int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
     int max_values = 0;
 
     const std::string& name() const { return names.front(); }

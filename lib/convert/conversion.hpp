@@ -28,8 +28,8 @@ struct ConversionRequest {
     std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
-    // Called with the complete temporary directory of OUT before it gets its name. An exception
-    // ends the conversion without OUT. May be empty.
+    // Called with the complete temporary directory before it is renamed to OUT. An exception ends
+    // the conversion without OUT. May be empty.
     std::function<void(const std::string& finished)> check;
     std::function<void(i64 bytes)> progress;  // gets the tensor bytes written so far; may be empty
 };

@@ -18,7 +18,7 @@ constexpr std::array before_layers{
     Row{"wte.weight", {"embedding.word.weight"}},
     Row{"wpe.weight", {"embedding.position.weight"}},
 };
-// Tensors of one layer; the names follow "h.N." and "layers.N.".
+// The tensors of one layer, without the prefixes "h.N." and "layers.N." of their names.
 constexpr std::array in_layers{
     Row{"ln_1.weight", {"attention.norm.weight"}},
     Row{"ln_1.bias", {"attention.norm.bias"}},

@@ -28,7 +28,7 @@ class HfTensors {
     // Opens all safetensors files of the model `path`. Throws Error(usage) when there are none,
     // Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
-    // Returns the tensor of that name; nullptr when there is none.
+    // Returns the tensor `name`, or nullptr when it does not exist.
     const Found* find(const std::string& name) const;
     const std::map<std::string, Found>& all() const { return tensors_; }
 

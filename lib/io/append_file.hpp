@@ -15,9 +15,9 @@
 
 namespace lm::io {
 
-// States whether the data will be read again soon. Otherwise it is written with O_DIRECT where the
-// file system supports that, because copying it into the page cache would cost more than the rest
-// of the write.
+// States whether the data will be read again soon. With `no`, it is written with O_DIRECT where the
+// file system supports that: copying the data into the page cache would cost more than all other
+// work of writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {

@@ -28,11 +28,11 @@ class ByteSource {
     // Reads until `n` bytes wait in the block or the file ends. `n` is at most the size of the
     // block, 1 MiB.
     void peek(size_t n);
-    // Returns the waiting bytes, or reads the next block when there are none; empty at the end of
-    // the file.
+    // Returns the bytes that wait in the block. When there are none, reads the next block; returns
+    // an empty span at the end of the file.
     std::span<const std::byte> next();
-    // Reads once into `out`, without the block, when no bytes wait; returns 0 at the end of the
-    // file.
+    // Reads once, from the descriptor directly into `out`; returns 0 at the end of the file. Call
+    // it only when no bytes wait in the block.
     size_t read_some(std::span<std::byte> out);
 
   private:

@@ -99,7 +99,7 @@ class RingStream : public InputStream {
     virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
     // Start and join the threads. The threads call the functions above, so the class that overrides
-    // them calls start() in its constructor and the other one in its destructor.
+    // these calls start() in its constructor and stop() in its destructor.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)

@@ -55,7 +55,7 @@ i64 window_of(const std::string& path);
 // A separate thread decompresses a regular file, one to two MiB ahead of the reader. With more than
 // one of `threads`, independent parts are decompressed in parallel, as many at once as `memory`
 // bytes allow. Such parts are the blocks of an xz file that states their sizes, and the frames of a
-// zstd file and the blocks of a BGZF file that are not larger than 8 MiB. `interrupt`: see
+// zstd file and the blocks of a BGZF file up to the first one larger than 8 MiB. `interrupt`: see
 // Interrupted; regular files ignore it.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
                                          i64 memory = default_decoding_memory, int interrupt = -1);

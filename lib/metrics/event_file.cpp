@@ -29,8 +29,8 @@ constexpr std::array<u32, 256> make_crc_table() {
 }
 constexpr std::array<u32, 256> crc_table = make_crc_table();
 
-// The masking of TFRecord (tensorflow/core/lib/hash/crc32c.h): a CRC of data that holds CRCs is
-// weak.
+// Returns the CRC masked as in TFRecord (tensorflow/core/lib/hash/crc32c.h), since a CRC of data
+// that contains CRCs is weak.
 u32 masked_crc(std::string_view bytes) {
     return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }
@@ -43,7 +43,7 @@ void put_fixed(std::string& out, T value) {
     out.append(bytes, sizeof bytes);
 }
 
-// Base 128, least significant group first (Protocol Buffers, Encoding).
+// Appends `value` in base 128, least significant group first (Protocol Buffers, Encoding).
 void put_varint(std::string& out, u64 value) {
     for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
     out += static_cast<char>(value);
@@ -78,7 +78,7 @@ std::string event_head(double unix_time_s, i64 step) {
     return out;
 }
 
-// TFRecord: length, CRC of the length, payload, CRC of the payload.
+// Returns a TFRecord: length, CRC of the length, payload, CRC of the payload.
 std::string framed(std::string_view payload) {
     std::string out;
     put_fixed(out, static_cast<u64>(payload.size()));

@@ -19,7 +19,8 @@ using namespace std::string_view_literals;
 constexpr auto npos = std::string_view::npos;
 constexpr i64 largest_count = 1'000'000'000'000'000;  // a larger number is two numbers run together
 
-// memmem() is many times faster than string_view::find, and most lines of a log are other lines.
+// memmem() is many times faster than string_view::find. That matters because most lines of a log do
+// not contain the text.
 size_t find(std::string_view text, std::string_view what, size_t from = 0) {
     const void* at = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
     return at ? static_cast<size_t>(static_cast<const char*>(at) - text.data()) : npos;
@@ -176,7 +177,7 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
     iteration.total_iterations = *total;
     Fields fields{iteration, {}, {}};
     std::string_view rest = scanner.rest();
-    // A field without a bar after it may be cut: ignored.
+    // Ignores a field without a bar after it, since the field may be cut.
     for (size_t bar; (bar = rest.find('|')) != npos; rest.remove_prefix(bar + 1)) {
         const std::string_view field = rest.substr(0, bar);
         const size_t colon = field.find(':');

@@ -123,7 +123,7 @@ class LogSummary {
     bool started_ = false;
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;
-    // The time of the last event: the last stamp plus the steps since then.
+    // The time of the last event: the last time stamp plus the time of the steps since then.
     std::optional<double> clock_, first_clock_;
     bool stamped_ = false;  // more than one stamp was seen
     std::deque<LogStop> stops_;
