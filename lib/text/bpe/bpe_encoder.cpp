@@ -94,7 +94,7 @@ class BpeEncoder : public Encoder {
 
     // Returns the room that the ids of the pre-tokens [i, n) need: at most one id for each byte.
     static i64 most_ids(const Batch& batch, i64 i, i64 n) {
-        constexpr i64 slack = 16;  // copies of ids may write this many ids too many
+        constexpr i64 slack = 16;  // copies may write this many ids beyond the end
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
@@ -138,8 +138,8 @@ class BpeEncoder : public Encoder {
         return found;
     }
 
-    // Encodes the gathered parts, and joins the ids of each pre-token in new_long_ids_ and in the
-    // cache. `text` is the text of the batch.
+    // Encodes the gathered parts. Appends the joined ids of each pre-token to new_long_ids_, and
+    // inserts them into the cache. `text` is the text of the batch.
     void encode_gathered(std::string_view text) {
         if (n_parts_ == 0) return;
         const std::string_view gathered(gathered_, sizeof gathered_);
@@ -179,8 +179,8 @@ class BpeEncoder : public Encoder {
     }
 
     // Encodes a pre-token part by part, in batches. Merges a part directly if it is too long for
-    // the caches, or if it equals a token of ignore_merges: for such a part, the caches would
-    // return the id of the whole pre-token.
+    // the caches, or if it equals a token of ignore_merges: the caches would return the id of this
+    // token, which is valid only for a whole pre-token.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;

@@ -64,7 +64,7 @@ class PretokenCounter {
 
     i64 size() const;  // number of distinct pre-tokens at the end of the last round
     // Returns the highest count that a dropped pre-token can have. Pre-tokens with this count or a
-    // smaller one may be missing.
+    // smaller one may be missing. 0: none is missing.
     i64 dropped_count() const { return rare_; }
 
     // Calls use(pre-token, count) for every pre-token.

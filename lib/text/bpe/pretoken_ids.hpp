@@ -93,7 +93,7 @@ class PretokenIds {
         return out;
     }
 
-    // Inserts the pre-tokens that find() merged into the cache. Call it after copy(), because it
+    // Inserts into the cache the pre-tokens that find() merged. Call it after copy(), because it
     // moves entries.
     void keep(const Batch& batch) {
         for (const u32 m : std::span(at_neighbour_).first(n_at_neighbour_))

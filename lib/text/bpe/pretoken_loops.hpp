@@ -29,7 +29,8 @@ struct PretokenBatch {
     u32 begin = 0;  // offset of the first pre-token in the text
     alignas(64) u32 ends[capacity + slack];
     alignas(64) PretokenKey keys[capacity + slack];
-    // load() sets the place of each pre-token in the cache; find() sets the entry with its ids.
+    // load() sets the place of each pre-token in the cache; PretokenIds::find() sets the entry with
+    // its ids.
     alignas(64) const typename PretokenCache<Id>::Entry* at[capacity + slack];
     i64 n_long = 0;
     u32 long_pretokens[capacity];  // indices of the pre-tokens of 16 bytes and more

@@ -18,7 +18,7 @@ namespace {
 // Returns whether a text may be cut before this character so that its parts can be normalized
 // separately. The decomposition of the character must begin with a starter that does not compose
 // with a preceding character (UAX #15, section 9.1). Up to Unicode 9, only marks, and vowels and
-// trailing consonants of Hangul, compose with one.
+// trailing consonants of Hangul, compose with a preceding character.
 bool may_cut_before(u32 cp, utf8proc_option_t options) {
     std::array<i32, 32> chars;  // the longest decomposition has 18 characters (U+FDFA)
     int boundary = 0;           // for grapheme clusters, unused

@@ -18,7 +18,7 @@ TokenizerJsonFile::TokenizerJsonFile(const std::string& path) {
     try {
         read(parser_.parse(text));
     } catch (const simdjson::simdjson_error& error) {
-        io::parse_json(text, path);  // throws an error with the position
+        io::parse_json(text, path);  // its error contains the position
         run_error(path, "not valid JSON: {}", error.what());
     }
 }

@@ -64,7 +64,8 @@ class Reader {
     void check_keys() const {
         constexpr std::string_view known[] = {
             "version",    "truncation",    "padding",        "added_tokens", "model",
-            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // these change no id
+            "normalizer", "pre_tokenizer", "post_processor", "decoder",  // the decoder changes no
+                                                                         // id
         };
         for (const auto& [key, value] : json_.items()) {
             if (std::ranges::find(known, key) == std::end(known))

@@ -58,7 +58,7 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 
 }  // namespace
 
-// As in transformers, special_tokens_map.json, a file of older versions, overrides
+// Follows transformers: special_tokens_map.json, a file of older versions, overrides
 // tokenizer_config.json unless the latter has the list added_tokens_decoder. The tokens of this
 // list come first, and the caller uses the first of equal tokens, with its flags.
 NamedTokens read_named_tokens(const std::string& path) {

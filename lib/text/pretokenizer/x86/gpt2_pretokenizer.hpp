@@ -10,10 +10,10 @@
 
 namespace lm::text {
 
-bool has_avx2_pretokenizers();  // requires AVX2 and BMI2, allowed by may_use()
+bool has_avx2_pretokenizers();  // true with AVX2 and BMI2, if may_use() allows them
 std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer();
 
-bool has_avx512_pretokenizers();  // requires also AVX-512 with VBMI2
+bool has_avx512_pretokenizers();  // true if there is also AVX-512 with VBMI2
 std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer();
 
 }  // namespace lm::text
