@@ -27,7 +27,7 @@ class BuildReporter final : public BuildObserver {
     void report(const BuildResult& result);
 
   private:
-    // Prints Megatron-LM's line; `documents` includes those of earlier runs.
+    // Prints Megatron-LM's line. `documents` includes the documents of earlier runs.
     void print_processed(i64 documents, double elapsed_s) const;
 
     const Args& args_;

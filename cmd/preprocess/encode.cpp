@@ -39,7 +39,7 @@ constexpr const char* stdin_name = "standard input";
 // Calls `use` with each line of standard input and its number. If `whole` is set, calls it once
 // with all of standard input.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    // The reader does not decompress a piece of an input. Standard input must not be decompressed,
+    // The reader decompresses whole inputs, but not pieces. Standard input is read as a piece,
     // because bytes that look compressed are text or ids here.
     constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
     data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);

@@ -32,8 +32,7 @@ i64 count_lines(const std::string& path, i64 end) {
 std::string remedy(const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
-    if (error.fault == Fault::encoding)
-        return "";  // the reason names iconv, since the whole file is affected
+    if (error.fault == Fault::encoding) return "";  // the reason contains the remedy
     if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);

@@ -107,7 +107,7 @@ void ChunkPipeline::set_ahead(Slot& slot, std::optional<size_t> key) {
 }
 
 // Blocks until the consumer has used the ids that `slot` holds under `key`. To keep the ids in
-// order, it first waits until the consumer waits for this slot.
+// order, it first waits until this slot is the consumer's next one.
 void ChunkPipeline::hand_over(Slot& slot, size_t key) {
     const auto wait_until = [this](const auto& done) {
         std::unique_lock lock(mutex_);

@@ -82,7 +82,7 @@ class ChunkPipeline {
     int n_workers_;
     std::vector<Slot> slots_;  // chunk number t is in slot t % slots_.size()
 
-    std::mutex read_mutex_;  // guards reader_ and read_ (its writers); taken before mutex_
+    std::mutex read_mutex_;  // guards reader_ and writes to read_; locked before mutex_
     std::mutex mutex_;       // guards emptied_, end_, stop_, and the slots' full and ahead
     std::condition_variable changed_;
     i64 read_ = 0;     // chunks that have been read

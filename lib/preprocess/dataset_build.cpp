@@ -139,8 +139,8 @@ class DatasetBuild {
     // Rank 0 claims the work directory for all ranks. Returns whether the outputs in it are
     // assembled.
     bool claim_work_directory() {
-        // Existing outputs are refused before the directory is created, unless an earlier run may
-        // have published some of them.
+        // Refuses existing outputs before the directory is created, unless an earlier run may have
+        // published some of them.
         if (!options_.resume || !io::exists(work_.run_file()))
             work_.refuse_existing_outputs(options_.force);
         if (!is_rank0()) return false;

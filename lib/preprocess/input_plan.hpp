@@ -19,8 +19,8 @@ struct Shard {
 // Parses "i/n". Throws Error(usage) naming --shard.
 Shard parse_shard(const std::string& text);
 
-// A part is a range of the input that has its own output files. Part p of rank r has the number r *
-// parts_per_rank + p. The parts in order of their numbers form the shard.
+// A part is a range of the input that has its own output files. Part p of rank r has the number
+// r*parts_per_rank+p. The parts in order of their numbers form the shard.
 struct InputPlan {
     std::vector<data::InputFile> files;
     Shard shard;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes that every verb prints before it writes a dataset.
+// Notes that a verb prints before it writes a dataset.
 #pragma once
 
 #include <string>

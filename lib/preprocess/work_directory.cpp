@@ -165,7 +165,8 @@ void WorkDirectory::refuse_foreign_files() const {
         foreign);
 }
 
-// Removes run.json first: if a kill follows, claim() treats the other files as nothing without it.
+// Removes run.json first. If a kill follows, the next claim() finds no run.json and removes the
+// other files.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
     for (const std::string& name : io::list_directory(path_)) {

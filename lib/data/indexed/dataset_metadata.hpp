@@ -10,7 +10,7 @@
 //   tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest: text::Tokenizer::digest()
 //   bin { bytes, digest }, idx { bytes, digest }
-//                                    of the whole files (lm::BlockDigester)
+//                                    sizes and digests of the whole files (lm::BlockDigester)
 //   origin { ... }                   optional: the run that made it (preprocess/run_description)
 #pragma once
 
@@ -54,8 +54,8 @@ struct DatasetMetadata {
 
 // Reads PREFIX.json; nullopt when it does not exist. Throws Error(failure) when it is corrupt.
 std::optional<DatasetMetadata> read_metadata(const std::string& prefix);
-// Also checks counts, dtype and file sizes against the opened dataset. verify_dataset() checks the
-// checksums.
+// Reads the metadata file of `dataset` and checks its counts, dtype and file sizes against the
+// dataset. verify_dataset() checks the checksums.
 std::optional<DatasetMetadata> read_metadata(const IndexedDataset& dataset);
 
 }  // namespace lm::data

@@ -42,7 +42,7 @@ class DigestedFile {
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
     // Truncates the file to `size` bytes. Reads it again for the digest, unless the last entry that
-    // count_matching() agreed with has this size.
+    // count_matching() found to match has this size.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();

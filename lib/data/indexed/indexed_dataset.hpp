@@ -52,8 +52,8 @@ class IndexedDataset {
     i64 idx_bytes() const { return static_cast<i64>(idx_.bytes().size()); }
 
     i64 length(i64 sequence) const;  // in tokens
-    // Returns the position of the sequence's first token in the flat stream, the tokens in the
-    // order of the .bin. position(n_sequences()) is n_tokens().
+    // Returns the position of the sequence's first token in the flat stream, which has all tokens
+    // in the order of the .bin. position(n_sequences()) is n_tokens().
     i64 position(i64 sequence) const;
     // Returns the first sequence of document `index`; document(n_documents()) is n_sequences().
     i64 document(i64 index) const;

@@ -74,8 +74,8 @@ class Verifier {
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
         // `end` is the end of the previous sequence, computed from its pointer. When that pointer
-        // differed from the end of its own predecessor, either may be wrong: `other_end` is
-        // computed from the predecessor's end instead. Both are unknown after a corrupt entry.
+        // differed from the end of the sequence before it, either may be wrong. `other_end` is then
+        // computed from the end of the sequence before it. Both are unknown after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);

@@ -13,10 +13,9 @@
 namespace lm::data {
 
 struct VerifyRules {
-    std::optional<i64>
-        vocab_size;             // default: the metadata file's; without both, ids are not checked
-    std::optional<i64> eod_id;  // the id that ends every document
-    i64 most_faults = 20;       // stops after this number of faults
+    std::optional<i64> vocab_size;  // default: the metadata file's, else ids are not checked
+    std::optional<i64> eod_id;      // the id that ends every document
+    i64 most_faults = 20;           // stops after this number of faults
 };
 
 struct VerifyResult {

@@ -12,7 +12,7 @@
 namespace lm::data {
 namespace {
 
-constexpr size_t longest_copy = size_t{16} << 20;  // longer texts are decoded in place
+constexpr size_t longest_copy = size_t{16} << 20;  // more bytes are decoded in place
 constexpr size_t longest_key = 32;                 // shorter than the padding after a chunk
 
 const char* skip_spaces(const char* p) {
@@ -82,7 +82,8 @@ std::optional<std::string_view> PlainLineReader::parse(std::string_view& rest) {
     if (next == nullptr || !simdjson::validate_utf8(source, static_cast<size_t>(quote - source)))
         return std::nullopt;
     rest.remove_prefix(static_cast<size_t>(next - rest.data()));
-    // The memory belongs to a LineChunk, which is not const, and the line is not read again.
+    // The const_cast is valid: the memory is the buffer of a LineChunk, and the line is not read
+    // again.
     return std::string_view(source, unescape_in_place(const_cast<char*>(source), quote));
 }
 

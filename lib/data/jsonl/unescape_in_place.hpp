@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes the escapes of a very long JSON string in place, without a second copy of the document.
-// lm-preprocess(1) states this memory bound. simdjson always copies.
+// Decodes the escapes of a very long JSON string in place. simdjson always copies, and a second
+// copy of the document would exceed the memory bound in lm-preprocess(1).
 #pragma once
 
 #include <cstddef>

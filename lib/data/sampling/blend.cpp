@@ -74,8 +74,8 @@ void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
     LM_CHECK(left >= 0 && left <= static_cast<i64>(may_have_one_more.size()),
              fmt::format("expected 0 to {} samples left for the datasets, got {}",
                          may_have_one_more.size(), left));
-    // Sample j of dataset d is due at n = j * total / share. This compares j1 / share1 with j2 /
-    // share2 without rounding.
+    // Sample j of dataset d is due at n = j * total / share. Compares the quotients j / share
+    // without rounding.
     const auto sooner = [&](size_t a, size_t b) {
         const Wide due_a = Wide{counts[a] + 1} * shares_[b];
         const Wide due_b = Wide{counts[b] + 1} * shares_[a];

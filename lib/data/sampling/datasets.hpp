@@ -28,7 +28,7 @@ struct DataConfig {
     std::vector<std::string> data_path;  // --data-path, divided by --split
     std::string split = "969,30,1";
     i64 seq_length = 0;
-    i64 vocab_size = 0;  // vocabulary of the model, without padding: an upper bound of all ids
+    i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be smaller
     u64 seed = 1234;
     // Samples that will be read. A part with 0 samples is not opened; train_samples must be > 0. It
     // is --train-samples, or iterations x global batch. Megatron's orders depend on these numbers.

@@ -95,7 +95,8 @@ class Lock {
         : path_(path), fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
         while (fd_.valid() && ::flock(fd_.get(), LOCK_EX) != 0 && errno == EINTR) continue;
     }
-    // Processes that wait for the removed file, and later ones, find the finished index.
+    // Removes the lock file. Processes that wait for it, and later processes, find the finished
+    // index.
     ~Lock() { ::unlink(path_.c_str()); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;

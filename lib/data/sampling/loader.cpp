@@ -118,7 +118,7 @@ struct Loader::State {
     i64 base = 0;      // first sample of micro-batch 0
     i64 n_taken = 0;   // micro-batches that next() has returned
     i64 n_filled = 0;  // micro-batches that are filled
-    i64 n_seeks = 0;   // a micro-batch filled for an earlier seek is dropped
+    i64 n_seeks = 0;   // number of seeks; micro-batches of earlier seeks are dropped
     bool stop = false;
     std::thread thread;
 
@@ -136,7 +136,7 @@ struct Loader::State {
         }
     }
 
-    // The slot of chunk n_taken - 1 belongs to the caller, all others may be filled.
+    // The caller uses the slot of micro-batch n_taken - 1; the thread may fill all others.
     bool has_room() const { return n_filled - n_taken < static_cast<i64>(slots.size()) - 1; }
 
     void work() {

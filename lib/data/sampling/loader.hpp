@@ -51,9 +51,9 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
 void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> positions,
                     std::span<i32> document_starts, std::span<float> loss_mask);
 
-// Copies the first `seq_length` tokens of each row of `full` to `batch` and reuses its memory. The
-// curriculum of Megatron-DeepSpeed needs this. The last target of a row is the token that follows
-// in `full`.
+// Copies the first `seq_length` tokens of each row of `full` to `batch`, for the curriculum of
+// Megatron-DeepSpeed. The memory of `batch` is reused. The last target of a row is the token that
+// follows in `full`.
 void truncate(const Batch& full, i64 seq_length, Batch& batch);
 
 class Loader {

@@ -50,8 +50,8 @@ struct EpochPlan {
     i64 samples_before_last = 0;  // when separate
     i64 n_samples = 0;            // in all epochs; at least the requested number
 };
-// Returns the epochs that `n_samples` samples need; 0 samples mean one epoch. Requires n_tokens >=
-// seq_length + 1.
+// Returns the epochs that `n_samples` samples need; 0 samples mean one epoch. Requires n_tokens >
+// seq_length.
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
 
 struct MegatronIndex {

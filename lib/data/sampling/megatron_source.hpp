@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of one dataset in one of Megatron's orders (--data-order megatron), for a run that
-// must read the same samples as a Megatron-LM run. It needs an index: 20 bytes per sample, and 4
-// per document and epoch. The index is in memory, or in a file that the processes of a node share.
-// The order depends on the number of samples, which must be known in advance.
+// The samples of one dataset in one of Megatron's orders (--data-order megatron or
+// megatron-deepspeed), for a run that must read the same samples as a Megatron-LM run. It needs an
+// index: 20 bytes per sample, and 4 per document and epoch. The index is in memory, or in a file
+// that the processes of a node share. The order depends on the number of samples, which must be
+// known in advance.
 #pragma once
 
 #include "data/sampling/index_cache.hpp"

@@ -51,8 +51,8 @@ class SampleSource {
     // Error(failure) naming the file and the document when an id is outside the model's vocabulary,
     // or when the index is corrupt.
     virtual void fill(i64 sample, std::span<i32> tokens) const = 0;
-    // Returns, in order, the parts of sequences that form a sample. The counts add up to seq_length
-    // + 1.
+    // Returns the parts of sequences that form a sample, in order. The sum of the counts is
+    // seq_length + 1.
     virtual std::vector<TokenSpan> spans(i64 sample) const = 0;
     virtual std::vector<DatasetUse> use(i64 n_samples) const = 0;
 

@@ -42,7 +42,7 @@ struct MegatronSizes {
     i64 blend = 0;
 };
 
-// Computes sizes as blended_megatron_dataset_builder.py: 0.5 % more than the share, rounded up
+// Returns the sizes of blended_megatron_dataset_builder.py: 0.5 % more than the share, rounded up
 // twice.
 MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
@@ -54,8 +54,8 @@ MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     return sizes;
 }
 
-// Computes sizes as dataset_utils.py: rounded up once. The blend has as many samples as its
-// datasets together.
+// Returns the sizes of dataset_utils.py: 0.5 % more than the share, rounded up once. The blend has
+// as many samples as its datasets together.
 MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {

@@ -14,9 +14,9 @@ namespace lm::data {
 enum class SplitPart { train = 0, valid = 1, test = 2 };
 std::string_view name_of(SplitPart part);  // "train", "valid", "test"
 
-// nvidia (Megatron-LM since 2023): each boundary is round(cumulative fraction * n). bigscience
-// (Megatron-LM up to 2.5 and Megatron-DeepSpeed): each size is rounded, and the excess of the sum
-// of the sizes is subtracted from every boundary.
+// nvidia: the rounding of Megatron-LM since 2023. Each boundary is round(cumulative fraction * n).
+// bigscience: the rounding of Megatron-LM up to 2.5 and Megatron-DeepSpeed. Each size is rounded,
+// and the excess of the sum of the sizes is subtracted from every boundary.
 enum class SplitRounding { nvidia, bigscience };
 
 // Sequences [begin, end); an empty range has end <= begin.
