@@ -136,8 +136,8 @@ std::string host_list(std::vector<std::string> hosts) {
     for (const std::string& name : hosts) {
         if (const Numbered n = split(name); n.padded) padded.insert({n.prefix, n.width});
     }
-    std::map<std::pair<std::string, size_t>, std::set<i64>>
-        groups;  // by prefix and width; width 0: not padded
+    // By prefix and width; width 0: not padded.
+    std::map<std::pair<std::string, size_t>, std::set<i64>> groups;
     for (const std::string& name : hosts) {
         const Numbered n = split(name);
         const bool fills = padded.contains({n.prefix, n.width});

@@ -82,8 +82,8 @@ class FileRendezvous {
     double timeout_s_;
     std::string session_;
     std::atomic<double> next_check_s_{0};
-    std::vector<std::pair<std::string, double>>
-        seen_alive_;  // by rank: the text, and when it changed
+    // By rank: the text of its file "alive", and when the text changed.
+    std::vector<std::pair<std::string, double>> seen_alive_;
     std::mutex failure_mutex_;
     std::optional<Failure> failure_;  // guarded by failure_mutex_
     std::mutex alive_mutex_;

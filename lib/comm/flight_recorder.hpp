@@ -28,8 +28,8 @@ class FlightRecorder {
     void waited(const std::string& group);
 
     // Returns what the rank does now: "forward 3 of step 12 for 61 s, waiting in group 'tensor' for
-    // 60 s, last started group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes";
-    // "not started yet".
+    // 60 s, last started group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes".
+    // Before the first event: "not started yet".
     std::string where() const;
     // Returns the last events, oldest first, one line each, with their age.
     std::vector<std::string> events() const;

@@ -55,8 +55,8 @@ class Launch {
     Launch() = default;
 };
 
-// Runs `body` and rethrows its Error. When another rank has failed before, throws a JointError with
-// that rank's reason instead.
+// Runs `body` and returns its result. Rethrows its Error; when another rank has failed before,
+// throws a JointError with that rank's reason instead.
 int with_one_error(Launch& launch, const std::function<int()>& body);
 
 // Returns how long a rank delays the report of its own error when it cannot know whether its error

@@ -28,7 +28,7 @@ class DataParallel {
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
     const std::vector<Range>& owned() const { return owned_; }  // ascending
-    // The elements that this rank's optimizer updates: its own with ZeRO-1, else all.
+    // The elements that this rank's optimizer updates: owned() with ZeRO-1, else all.
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
@@ -38,8 +38,8 @@ class DataParallel {
     // Call this when backward has completed the gradients of [from, E). With overlap_grad_reduce,
     // starts to reduce the buckets in that range.
     void gradients_final(i64 from);
-    // Reduces the remaining buckets and waits for all. Afterwards updated() has the summed
-    // gradients; with ZeRO-1 the other elements are undefined.
+    // Reduces the remaining buckets and waits for all buckets. Afterwards the gradients of
+    // updated() are summed; with ZeRO-1 the other gradients are undefined.
     void finish_reduce();
 
     // Starts to gather the updated weights. Without overlap_param_gather, also waits for them.

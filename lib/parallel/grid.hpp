@@ -28,9 +28,8 @@ struct Grid {
     std::unique_ptr<comm::Group> world;     // a duplicate of the group that was split
     std::unique_ptr<comm::Group> tensor;    // the tp ranks of one stage and replica
     std::unique_ptr<comm::Group> pipeline;  // the stages of one (tp, dp), in order
-    std::unique_ptr<comm::Group>
-        pipeline_backward;                   // the same ranks, for gradients: with two stages
-                                             // both directions have the same neighbour
+    // The same ranks, for gradients: with two stages both directions have the same neighbour.
+    std::unique_ptr<comm::Group> pipeline_backward;
     std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
                                              // and with one stage: self

@@ -39,7 +39,7 @@ u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     return sum;
 }
 
-// The fingerprint of the part of a tensor that `state` holds.
+// Returns the fingerprint of the part of a tensor that `state` holds.
 u64 fingerprint(device::Device& device, const HeldState& state, const spec::LocalTensor& tensor) {
     u64 sum = 0;
     i64 at = 0;  // index in the data of the range's first element
@@ -164,8 +164,8 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
         gather(*grid.tensor, own), "tensor", rank_along(&Coordinates::tp),
         [](const spec::LocalTensor& tensor) { return tensor.replicated; }, any_kind);
     if (grid.embedding->size() > 1) {
-        // First and last stage also hold different tensors: only the shared table's fingerprints
-        // are exchanged.
+        // The first and the last stage also hold different tensors, so only the fingerprints of the
+        // shared table are exchanged.
         const auto is_shared = [&](const spec::LocalTensor& tensor) {
             return map.spec_of(tensor).tied_head;
         };

@@ -83,7 +83,7 @@ void MpiGroup::abort(const std::string& reason) noexcept {
 i64 MpiGroup::start(const Operation& operation) {
     const i64 number = is_message(operation.kind) ? -1 : next_collective_number();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
-    // MPI calls with 0 elements are not made: members agree on n, so all skip it.
+    // Makes no MPI call for 0 elements. The members agree on n, so all of them skip the call.
     const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
     if (carries_data && operation.n == 0) return 0;
     const std::lock_guard lock(world_.mutex());
@@ -168,8 +168,8 @@ void MpiGroup::start_all_gather(Started& started) {
               o);
         return;
     }
-    // One call gathers elements [begin, begin + n) of every part. In `out` they lie o.n elements
-    // apart, which a resized type with that extent expresses.
+    // One call gathers elements [begin, begin + n) of every part. In `out` the parts are o.n
+    // elements apart, so the type is resized to that extent.
     for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
         const int n = static_cast<int>(std::min(world_.options().max_count, o.n - begin));
         MPI_Datatype piece = MPI_DATATYPE_NULL;

@@ -64,8 +64,8 @@ class MpiGroup final : public Group {
 
     MpiWorld& world_;
     MPI_Comm comm_;
-    MPI_Comm check_comm_ = MPI_COMM_NULL;  // used by compare_with_members(); MPI_COMM_NULL when
-                                           // operations are not checked
+    // Used by compare_with_members(); MPI_COMM_NULL when operations are not checked.
+    MPI_Comm check_comm_ = MPI_COMM_NULL;
     u64 id_;
     std::atomic<i64> n_started_{0};  // collectives; read by the thread that answers other ranks
     PendingOperations<Started> pending_;

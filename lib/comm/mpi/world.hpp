@@ -79,14 +79,15 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    std::string ward_host_;  // host of the rank size / 2 before this one (its "ward"); this rank
-                             // states it when that rank does not answer
+    // Host of the rank size / 2 before this one (its "ward"); this rank states it when that rank
+    // does not answer.
+    std::string ward_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    std::vector<Answer>
-        sent_;  // buffers of answers, reused in turn, because MPI may still be sending them
+    // Buffers of answers, reused in turn, because MPI may still be sending them.
+    std::vector<Answer> sent_;
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;
     std::atomic<bool> failed_{false};

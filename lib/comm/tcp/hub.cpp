@@ -191,8 +191,8 @@ bool TcpHub::read(Peer& peer) {
     return peer.rank >= 0 || peer.in.size() < hello_bytes;
 }
 
-// Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. Discards the
-// output of a closed connection, which read() notices.
+// Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. When the
+// connection is closed, discards the output; read() reports the closed connection.
 void TcpHub::write(Peer& peer) {
     while (!peer.out.empty()) {
         Parcel& parcel = peer.out.front();

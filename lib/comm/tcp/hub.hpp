@@ -93,7 +93,7 @@ class TcpHub {
     Meeting meeting_;
     double timeout_s_;
     Deadline deadline_;  // for all ranks to connect
-    Socket listener_;    // none: closed at the start or the timeout
+    Socket listener_;    // none after all ranks have connected or at the timeout
     Poller poller_;
     std::map<int, Peer> peers_;                   // by descriptor
     std::map<i64, int> strangers_;                // descriptors, the oldest connection first

@@ -227,8 +227,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const DType dtype = operation.dtype;
     const i64 bytes = n * size_of(dtype);
     if (operation.kind == Kind::all_reduce) {
-        // x of all members is input and output: the block is read completely, by member, before any
-        // of it is written.
+        // x of every member is input and output. The whole block is read, in the order of the
+        // members, before any of it is written.
         alignas(64) std::byte result[reduce_block * 8];
         reduce(dtype, operation.reduction, collective.inputs, begin, n, result);
         for (const Operation& post : collective.posts) {
@@ -324,7 +324,8 @@ Message* Hub::post_message(int member, const Operation& operation) {
         mine->finished_at = 0;
         mine->complete.store(false);
         Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
-        // The other side waits in the opposite queue, or this one waits in its own.
+        // If the other side was posted before, it waits in the opposite queue. Otherwise this
+        // message waits in its own queue.
         MessageQueue& waiting = sends ? channel.receives : channel.sends;
         if (waiting.empty()) {
             (sends ? channel.sends : channel.receives).push(mine);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of IEEE 754 floats, read as signed integers, are in order for positive numbers and in
-// reverse order for negative ones; inverting all bits except the sign of the negative ones puts
-// these in order, too. The mapping is its own inverse.
+// reverse order for negative ones. Inverting all bits of the negative ones except the sign corrects
+// their order. The mapping is its own inverse.
 #include "cuda/nccl/max_keys.hpp"
 
 #include "cuda/kernels/launch.cuh"
@@ -66,8 +66,8 @@ __device__ T narrow(double x) {
     return x;
 }
 
-// x and keys may be the same memory: every element is read and written by one thread, and the
-// pointers must not be __restrict__.
+// `x` and `keys` may be the same memory, so the pointers must not be __restrict__. Every element is
+// read and written by one thread.
 template <typename T>
 __global__ void encode(const T* x, Key<T>* keys, i64 n) {
     const i64 stride = static_cast<i64>(gridDim.x) * threads;

@@ -44,7 +44,7 @@ ncclDataType_t nccl_type(DType dtype) {
     return ncclUint8;
 }
 
-// NCCL has no 16-bit integers. They are never reduced, and moved as bytes.
+// NCCL has no 16-bit integers, so they are moved as bytes. They are never reduced.
 size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
@@ -181,8 +181,8 @@ std::vector<Operation> Channel::first_operations() const {
 
 // ---- Operations --------------------------------------------------------------------------------
 
-// Checks the result of an NCCL call. With NCCL_COMM_BLOCKING=0 in the environment even blocking
-// communicators return before the kernel is in the stream: then this function waits for that.
+// Checks the result of an NCCL call. With NCCL_COMM_BLOCKING=0 in the environment, even blocking
+// communicators return before the kernel is in the stream; this function then waits until it is.
 void Channel::finish_call(ncclResult_t result, const char* what) {
     check(result, comm_, what);
     if (result != ncclInProgress) return;

@@ -93,7 +93,7 @@ void NcclGroup::end() {
         const std::lock_guard lock(world_->mutex());
         for (const auto& channel : channels) channel->surrender(comms);
     }
-    // In a detached thread with a time limit: a rank that has died must not block this one.
+    // Runs in a detached thread with a time limit: a rank that has died must not block this one.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);
@@ -156,7 +156,7 @@ void NcclGroup::form_link(int from, int to) {
     world_->form(link, {id});
 }
 
-// Only for collectives: the connections of messages do not depend on their size.
+// Warms up collectives only: the connections of messages do not depend on their size.
 void NcclGroup::warm_up(const Operation& largest) {
     if (size() == 1 || largest.n == 0) return;
     LM_CHECK(on_device(largest) && !comm::is_message(largest.kind),

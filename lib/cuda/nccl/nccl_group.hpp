@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group that carries device memory by NCCL and host memory by another group (`host`: MPI or TCP).
-// Only start() distinguishes the two, by the operation's memory. Both number their collectives in
-// one sequence, so that a timeout of either names the missing rank.
+// Only start() distinguishes the two, by the memory of the operation. Both groups number their
+// collectives in one sequence, so that a timeout in either can name the missing rank.
 //
 // Collectives run in a stream of the group. start() makes this stream wait for all work of the
 // compute stream so far; wait() makes the compute stream wait for the result. The host waits for
@@ -14,15 +14,15 @@
 //
 // An NCCL kernel occupies its SMs from the moment its rank starts it, and polls until the other
 // ranks have started it, too. A posted receive waits during most of a step. So links get few SMs
-// (cost::nccl_link_channels), and collectives that overlap compute fewer than NCCL's default
-// (cost::nccl_overlap_channels); NCCL_MAX_CTAS overrides both.
+// (cost::nccl_link_channels), and collectives that overlap compute get fewer than NCCL's default
+// (cost::nccl_overlap_channels). NCCL_MAX_CTAS overrides both.
 //
 // Precision and order of sums: for sums of bf16 and fp16, NCCL adds two values at a time and rounds
 // each partial sum to 16 bits (NCCL src/device/reduce_kernel.h, SPECIALIZE_REDUCE of FuncSum:
-// __hadd2). Over n ranks that is up to n - 1 roundings, where the CPU groups add in fp32 and round
-// once. The order depends on the ranks, the size and the algorithm that NCCL chooses for them: the
-// same machines compute the same bits. NVLS, which adds inside of switches in an unspecified order,
-// is disabled (nccl_join.cpp).
+// __hadd2). It rounds up to n - 1 times over n ranks; the CPU groups add in fp32 and round once.
+// The order depends on the ranks, the size and the algorithm that NCCL chooses for them: the same
+// machines compute the same bits. NVLS, which adds inside of switches in an unspecified order, is
+// disabled (nccl_join.cpp).
 #pragma once
 
 #include <map>

@@ -24,8 +24,8 @@ bool is_set(const char* variable) {
     return std::getenv(variable) != nullptr;
 }
 
-// Disables NVLS (NVLink SHARP) unless the environment selects algorithms: it adds inside of
-// switches, in an order that NCCL does not specify, and two runs must compute the same bits.
+// Disables NVLS (NVLink SHARP) unless the environment selects algorithms. NVLS adds inside of
+// switches, in an order that NCCL does not specify, but two runs must compute the same bits.
 void disable_nvls() {
     if (!is_set("NCCL_ALGO") && !is_set("NCCL_NVLS_ENABLE")) setenv("NCCL_NVLS_ENABLE", "0", 0);
 }

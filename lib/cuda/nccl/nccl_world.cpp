@@ -158,8 +158,8 @@ void NcclWorld::fail(const std::string& text) noexcept {
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);
-    // In a separate thread: aborting may block, and neither the rank nor the monitor may wait for
-    // it.
+    // Aborts in a separate thread, because aborting may block. Neither the rank nor the monitor may
+    // wait for it.
     try {
         aborting_ = std::async(std::launch::async, [this] { abort_all(); });
     } catch (const std::exception&) {
@@ -257,7 +257,7 @@ void NcclWorld::poll_channels() {
             if (auto error = channel->poll(timeout_s_)) found.emplace_back(channel, *error);
         }
     }
-    // Without the mutex: report() asks the other ranks, which takes seconds.
+    // The mutex is not locked here, because report() asks the other ranks, which takes seconds.
     if (!found.empty()) report(*found.front().first, found.front().second);
 }
 

@@ -84,7 +84,7 @@ class NcclWorld {
     std::vector<std::weak_ptr<Channel>> channels_;
     std::mutex call_mutex_;
     Call call_;                    // the call that the rank is in or enters; no channel: none
-    double blocked_since_s_ = -1;  // since when the monitor has waited for mutex_; -1: it has not
+    double blocked_since_s_ = -1;  // time since which the monitor waits for mutex_; -1: it does not
     std::mutex state_mutex_;       // guards stop_, reason_ and aborting_
     std::condition_variable woken_;
     bool stop_ = false;
