@@ -77,7 +77,7 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
         for (const DataFile& data : parts[at].files) open_file(data.name);
         for (const Slice& slice : parts[at].slices) entry_of(slice);
     }
-    // A share contains only some slices, so load() detects missing elements instead.
+    // A share has only some slices, so the totals are not checked; load() detects missing elements.
     if (share.count == 1) check_totals();
 }
 

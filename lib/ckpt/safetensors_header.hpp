@@ -14,7 +14,8 @@
 
 namespace lm::ckpt {
 
-// Names and values in the order of the file; the reference implementation does not preserve it.
+// Names and values in the order of the file. The reference implementation does not preserve that
+// order.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsEntry {

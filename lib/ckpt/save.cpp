@@ -78,8 +78,7 @@ SafetensorsEntry entry_of(const Slice& slice) {
     return entry;
 }
 
-// Appends a piece. Data of a GPU is read through a buffer of 32 MiB; data in host memory is written
-// directly.
+// Appends a piece. GPU memory is read through a buffer of 32 MiB; host memory is written directly.
 void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
     if (!piece.read) {
         writer.append({static_cast<const std::byte*>(piece.data), static_cast<size_t>(n_bytes)});

@@ -25,7 +25,7 @@ Checkpoint open_step(const std::string& directory, i64 step) {
     return Checkpoint::open(directory + "/" + step_name(step));
 }
 
-// Returns the steps to try when the step that `latest` names is not complete. The steps before it
+// Returns the steps to try when the step that `latest` names cannot be used. The steps before it
 // come first, newest first, since later steps may belong to a run that was rolled back. Then the
 // later steps follow, newest first.
 std::vector<i64> fallback_order(const std::string& directory, std::optional<i64> latest) {

@@ -13,9 +13,8 @@
 namespace lm::ckpt {
 
 constexpr std::string_view latest_file = "latest";
-constexpr std::string_view temporary_mark =
-    ".tmp.g";  // global_step7.tmp.g3: being saved by generation 3
-constexpr std::string_view copy_mark = ".tmp.copy";  // global_step7.tmp.copy: an unfinished copy
+constexpr std::string_view temporary_mark = ".tmp.g";  // global_step7.tmp.g3: of generation 3
+constexpr std::string_view copy_mark = ".tmp.copy";    // global_step7.tmp.copy: an unfinished copy
 
 std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
@@ -38,8 +37,7 @@ Checkpoint open_other(const std::string& directory, const std::vector<i64>& dama
 
 bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
 std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
-std::optional<i64> latest_step(
-    const std::string& directory);  // the step that `latest` names, unchecked
+std::optional<i64> latest_step(const std::string& directory);  // number in `latest`, unchecked
 void set_latest(const std::string& directory, i64 iteration);  // atomically
 
 }  // namespace lm::ckpt

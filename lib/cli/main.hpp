@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frame of every program: parses the command line, handles --help and --version, catches Error
-// once, prints "program: object: problem: remedy" and returns the exit code. The build uses the
-// hidden options --generate-man-options, --generate-man-exit-status and "--generate-completion
-// bash".
+// once, prints "program: object: problem: remedy" and returns the exit code. The build uses three
+// hidden options: "--generate-completion bash", --generate-man-options and
+// --generate-man-exit-status.
 #pragma once
 
 #include <functional>

@@ -69,7 +69,7 @@ Apply apply_all(std::vector<T>* target) {
     };
 }
 
-// Clears the default at the first occurrence; later occurrences append.
+// The first occurrence replaces the default; later occurrences append.
 Apply apply_added(std::vector<std::string>* target) {
     return [target, any = std::make_shared<bool>(false)](const std::string&, const Values& values) {
         if (!std::exchange(*any, true)) target->clear();

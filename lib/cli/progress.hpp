@@ -14,9 +14,9 @@ namespace lm::cli {
 
 class Progress {
   public:
-    // With the `unit` "B" amounts are shown as MB and MB/s, with any other unit as counts. total <
-    // 0 means that the total is unknown; the time left is then not shown. `clock` returns seconds;
-    // tests replace it.
+    // With the `unit` "B" amounts are shown as MB and MB/s, with any other unit as counts. A
+    // negative `total` means that the total is unknown; the time left is then not shown. `clock`
+    // returns seconds; tests replace it.
     Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
              double (*clock)() = monotonic_s);
     ~Progress();  // clears the terminal line

@@ -12,8 +12,8 @@
 
 namespace lm::convert {
 
-// Returns the path of config.json: in the directory `model`, or next to the .safetensors file
-// `model`.
+// Returns the path of config.json: in `model` if that is a directory, else next to the .safetensors
+// file `model`.
 std::string hf_config_path(const std::string& model);
 
 // The tensors of a model directory or of one .safetensors file.

@@ -163,8 +163,8 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
     loff_t from = 0;
     loff_t to = offset;
     if (faulted("write", path)) system_error(path, "write", errno);
-    // copy_file_range() does not copy through user space, and btrfs, XFS and NFS 4.2 share the
-    // blocks.
+    // Tries copy_file_range() first: it does not copy through user space, and btrfs, XFS and NFS
+    // 4.2 share the blocks.
     while (from < n) {
         const ssize_t got = retried([&] {
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);

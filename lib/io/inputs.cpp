@@ -148,8 +148,8 @@ class Directory {
         }
     }
 
-    // Returns whether lm-preprocess writes files of that name: tokens, index and metadata file of a
-    // dataset (also unfinished ones), and tokenizer files.
+    // Returns whether a file of that name belongs to a dataset or a tokenizer: tokens, index and
+    // metadata file (also unfinished ones), and tokenizer files.
     static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
         const size_t temporary = name.find(".tmp.");
         const std::string_view final_name = name.substr(0, temporary);
