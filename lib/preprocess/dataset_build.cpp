@@ -82,7 +82,7 @@ class DatasetBuild {
     }
 
     // With --resume, returns whether this run has nothing to do: all outputs are complete, and this
-    // run would write the same. Throws Error(usage) when the outputs differ from those of this run.
+    // run would write the same. Throws Error(usage) when this run would write other outputs.
     bool is_complete_already() {
         if (!options_.resume || options_.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;
@@ -228,7 +228,8 @@ class DatasetBuild {
         return writer.record();
     }
 
-    // Replaces records_, totals_ and resumed_bytes_ of this rank by those of all ranks. Collective.
+    // Exchanges records_ and resumed_bytes_, which then cover all ranks, and sets totals_.
+    // Collective.
     void exchange_records(cluster::FileRendezvous& ranks) {
         if (launch_.size > 1) {
             std::string own = std::to_string(resumed_bytes_) + "\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A budget for the memory that long lines take in addition to that of ordinary chunks. All
+// A budget for the memory that long lines need in addition to the memory of ordinary chunks. All
 // pipelines of a process share one budget. The chunk that a pipeline must write next may exceed the
 // budget, in one pipeline at a time. So a document larger than the budget can be encoded, and no
 // pipeline waits forever.

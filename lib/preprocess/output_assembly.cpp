@@ -42,8 +42,8 @@ void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     }
 }
 
-// Block b belongs to rank b % launch.size. Returns the digests of this rank's blocks; those of
-// other blocks are empty.
+// Block b belongs to rank b % launch.size. Returns the digests of this rank's blocks; the other
+// digests are empty.
 BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs, ThreadPool& pool) {
     BlockDigests digests;
     for (const data::DatasetAssembly& output : outputs) {

@@ -36,7 +36,7 @@ std::vector<double> weights_of(const PathGroup& group) {
     return weights;
 }
 
-// The number of samples of each dataset of a Megatron blend, and of the blend itself.
+// The numbers of samples of a Megatron blend and of each of its datasets.
 struct MegatronSizes {
     std::vector<i64> per_dataset;
     i64 blend = 0;

@@ -34,7 +34,7 @@ struct Split {
 // Parses "949,50,1", "98,2" or "100"; '/' may stand for ','. Throws Error(usage) naming --split.
 Split parse_split(std::string_view text);
 
-// Divides `n` sequences. The result is identical to that of Megatron's Python code.
+// Divides `n` sequences. Megatron's Python code returns the same ranges.
 std::array<SequenceRange, 3> split_ranges(const Split& split, i64 n, SplitRounding rounding);
 
 }  // namespace lm::data
