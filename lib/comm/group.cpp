@@ -41,7 +41,8 @@ Operation all_gather_of(const View& in, const View& out, int size) {
 }  // namespace
 
 Work Group::begin(const Operation& operation, const Work& after) {
-    LM_CHECK(operation.peer < size_, "expected a member below {}, got {}", size_, operation.peer);
+    LM_CHECK(operation.peer < size_, "expected a member less than {}, got {}", size_,
+             operation.peer);
     const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
     if (recorder_) recorder_->started(name_, operation, number);
     const i64 handle = after.group_ == nullptr

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism of one rank. Sums the gradients over the replicas, bucket by bucket: all of them
-// (stage 0) or only those of the rank's own parts (ZeRO-1). With ZeRO-1, also gathers the updated
-// weights. Both can overlap with compute. Gradients are reduced from the end of the buffer towards
-// its beginning, as backward completes them. Weights are gathered in the order in which forward
-// reads them.
+// Data parallelism of one rank. Sums the gradients over the replicas, bucket by bucket: all
+// gradients (stage 0), or only the gradients of the rank's own parts (ZeRO-1). With ZeRO-1, also
+// gathers the updated weights. Both can overlap with compute. Gradients are reduced from the end of
+// the buffer towards its beginning, as backward completes them. Weights are gathered in the order
+// in which forward reads them.
 #pragma once
 
 #include <vector>

@@ -70,8 +70,8 @@ std::vector<Fingerprints> gather(comm::Group& group, const Fingerprints& own) {
     return members;
 }
 
-// Returns the members whose value differs from that of the majority; all members when no value has
-// a majority.
+// Returns the members whose value differs from the value of the majority. Returns all members when
+// no value has a majority.
 std::vector<int> outliers(const std::vector<Fingerprints>& members, size_t place) {
     std::map<u64, size_t> votes;
     for (const Fingerprints& member : members) ++votes[member[place]];

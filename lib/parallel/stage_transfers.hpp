@@ -59,9 +59,9 @@ class StageTransfers {
   private:
     struct Slot {
         StageBuffers buffers;
-        i64 input_of = -1;  // the micro-batch whose input is here or is being received; or none
+        i64 input_of = -1;  // the micro-batch whose input is here or is being received; -1: none
         i64 output_sent_of = -1;  // the micro-batch whose output was sent and whose gradient is not
-                                  // being received yet; or none
+                                  // being received yet; -1: none
         comm::Work input, output_sent, gradient, gradient_sent;
     };
     // The receives of one direction, in the order of the pass.

@@ -27,7 +27,7 @@ class Deadline {
     double end_s_;
 };
 
-// A connection, or none; move-only.
+// Owns one connection or none. Move-only.
 class Socket {
   public:
     Socket() = default;

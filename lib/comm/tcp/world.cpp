@@ -70,7 +70,7 @@ void TcpWorld::leave(bool failing) {
         leaving_ = true;
         changed_.notify_all();
     }
-    // Without a bye the hub reports that this process has ended. With one, SHUT_WR lets the hub
+    // Without a bye the hub reports that this process has ended. With a bye, SHUT_WR lets the hub
     // close the connection, which ends read().
     if (!failing) send({.kind = FrameKind::bye}, {});
     shutdown(socket_.fd(), failing ? SHUT_RDWR : SHUT_WR);

@@ -166,7 +166,7 @@ class Hub {
     void advance(int member, double time);
 
     ThreadsWorld& world_;
-    VirtualTime* time_;  // or none
+    VirtualTime* time_;  // nullptr: real time
     std::string name_;
     std::vector<int> members_;   // their ranks in the world
     std::mutex mutex_;           // guards all members that follow
