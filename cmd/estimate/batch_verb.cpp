@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate batch: the batch-size ramp step by step, and the node counts that can run it.
+// lm-estimate batch: the steps of the batch-size ramp, and the node counts that can run it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace lm::estimate {
 
-// difference: a ratio to the exact value, minus one. share: a fraction of one.
+// difference: the ratio to the exact value, minus one. share: a fraction of the whole.
 enum class Unit { count, bytes, seconds, difference, share, plain };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
@@ -64,7 +64,7 @@ class Printout {
     std::vector<Part> parts_;
 };
 
-// Returns "124,439,808".
+// Returns `value` with separators: "124,439,808".
 std::string with_separators(i64 value);
 
 }  // namespace lm::estimate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of data parallelism: which rank updates which weights, and which communication overlaps
-// with computation; with Megatron's names and defaults.
+// The flags of data parallelism, with Megatron's names and defaults: which rank updates which
+// weights, and which communication overlaps with computation.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ struct DataParallelFlags {
 
 const Fields<DataParallelFlags>& data_parallel_fields();
 
-// Returns 0 or 1. Throws Error(usage) for another stage, for flags that contradict each other, and
-// for values out of range.
+// Returns the ZeRO stage, 0 or 1. Throws Error(usage) for another stage, for flags that contradict
+// each other, and for values out of range.
 int resolve_zero_stage(const DataParallelFlags& flags);
 
 }  // namespace lm::config

@@ -44,7 +44,7 @@ struct Field {
     std::string_view help;
     std::vector<std::string> choices;
     Block block = Block::none;  // none: neither printed nor compared
-    std::string_view name;      // in JSON; empty: the option's name
+    std::string_view name;      // name in JSON; empty: the option's name
     bool clears = false;        // the option sets a bool to false
     // The value in JSON is derived from several fields: train/run_json.cpp computes it.
     bool derived = false;

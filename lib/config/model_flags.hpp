@@ -45,7 +45,8 @@ struct ModelFlags {
     const cli::Options* options = nullptr;  // states which flags were given: they override a preset
 };
 
-// The fields of the initial weights, which are printed and compared on resume.
+// Returns the fields that are printed and compared on resume: dropout, seed, initial weights and
+// vocabulary.
 const Fields<ModelFlags>& initial_fields();
 
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay

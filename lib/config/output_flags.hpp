@@ -31,7 +31,7 @@ struct StoppingFlags {
     std::optional<i64> exit_iteration;  // counted over the whole training
     std::optional<i64> exit_samples;    // counted over the whole training
     std::optional<double> exit_duration_min;
-    std::string kill_switch, save_switch;  // files
+    std::string kill_switch, save_switch;  // files: if they exist, the run stops or saves
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
 };
 

@@ -75,7 +75,8 @@ Recompute recompute_of(const ParallelFlags& flags) {
     return {.granularity = selected ? selective : none};
 }
 
-// Returns the chunks of a stage, each with at most --num-layers-per-virtual-pipeline-stage layers.
+// Returns the number of chunks of a stage, each with at most
+// --num-layers-per-virtual-pipeline-stage layers.
 i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
     if (!flags.layers_per_virtual_stage) return 1;
     return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));

@@ -26,7 +26,7 @@ struct TrainFlags {
     spec::LossScaleConfig loss_scale;
     ParallelFlags parallel;
     DataParallelFlags data_parallel;
-    std::string deepspeed_config;  // file
+    std::string deepspeed_config;  // file name
     DeviceFlags device;
     CheckpointFlags checkpoints;
     StoppingFlags stopping;

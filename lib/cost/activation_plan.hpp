@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every activation of a rank by name, with its shape, lifetime and offset in the activation buffer.
-// lm-train allocates by this plan and lm-estimate prints its size.
+// Lists every activation of a rank by name, with its shape, lifetime and offset in the activation
+// buffer. lm-train allocates this plan and lm-estimate prints its size.
 #pragma once
 
 #include <string>
@@ -52,7 +52,8 @@ std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const StepShape& step, i64 tp_rank = 0);
 
 // The local layers [begin, end) of a model part that backward recomputes together. The group is
-// empty for a layer whose activations are all stored, or that recomputes only the cheap ones.
+// empty for a layer whose activations are all stored, and for a layer that recomputes only the
+// cheap ones.
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;

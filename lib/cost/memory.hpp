@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory plan of a rank: the bytes of its buffers. lm-train allocates by this plan and
-// lm-estimate prints it.
+// The memory plan of a rank: the bytes of its buffers. lm-train allocates these buffers and
+// lm-estimate prints the plan.
 #pragma once
 
 #include "cost/activation_plan.hpp"

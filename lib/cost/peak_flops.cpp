@@ -12,7 +12,7 @@ namespace {
 // sparsity; the table has half of them.
 struct Peak {
     std::initializer_list<std::string_view>
-        words;         // the name contains all of them; the first match counts
+        words;         // the GPU's name contains all of them; the first match counts
     double tflops_16;  // bf16 and fp16
     double tflops_fp32;
 };

@@ -56,7 +56,7 @@ double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
 // Returns the seconds of data-parallel communication after the backward passes: an all-reduce of
 // fp32 gradients, or with ZeRO stage 1 their reduce-scatter and the all-gather of weights (arXiv
 // 1910.02054, section 7). Both are rings (arXiv 2104.04473, section 3.3.1). Tensor ranks are
-// adjacent, so all ranks of a data-parallel group are in one node when the node has tp * dp GPUs.
+// adjacent, so a data-parallel group is in one node if the node has at least tp * dp GPUs.
 double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
                     const StepBatch& batch, const GpuNode& gpu) {
     const double n = as_double(parallel.dp);

@@ -10,8 +10,8 @@ namespace lm::cost {
 // One GPU of a node. Bandwidths are for one direction. The defaults are the DGX A100 nodes of arXiv
 // 2104.04473, section 5: NVLink 3, and one HDR InfiniBand link for each GPU.
 struct GpuNode {
-    double flops_per_s = 0;  // achieved in training
-    i64 n_gpus = 8;          // in a node
+    double flops_per_s = 0;  // rate achieved in training
+    i64 n_gpus = 8;          // GPUs in a node
     double node_bytes_per_s = 300e9;
     double network_bytes_per_s = 25e9;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Self-attention of one layer: projection to queries, keys and values, rotary embedding, attention
-// of each head, projection back to the residual stream. The heads are split over the tensor ranks.
+// Self-attention of one layer: projection to queries, keys and values; rotary embedding; attention
+// of each head; projection back to the residual stream. The heads are split over the tensor ranks.
 // Shapes: model/pass.hpp.
 #pragma once
 

@@ -217,8 +217,8 @@ void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& a
 }
 
 // Zeroes the gradients that backward only adds to. GEMMs overwrite their gradients in the first
-// micro-batch, so these are not zeroed. That includes the word table of a tied head, whose GEMM
-// precedes the embedding's backward pass.
+// micro-batch and need no zeros. This is also true for the word table of a tied head, because its
+// GEMM precedes the embedding's backward pass.
 void GptChunk::zero_gradients(const Pass& pass) {
     if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
     for (const Layer& layer : layers_) {

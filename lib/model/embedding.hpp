@@ -30,7 +30,7 @@ class Embedding {
     // Returns the branch that begins the residual stream, [R, C] compute, in scratch.branch.
     // `scratch_rows`: [R, C] compute, memory that forward() may overwrite.
     View forward(const Pass& pass, const EmbeddingActivations& act, const View& scratch_rows) const;
-    // Adds to the gradients of all parameters. dbranch: [R, C] compute.
+    // Adds this micro-batch's part to the gradients of all parameters. dbranch: [R, C] compute.
     void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
 
     // Zeroes the gradients that backward adds to. `word`: includes the word table's gradient; false

@@ -7,7 +7,7 @@
 
 namespace lm::model {
 
-// M rows of the micro-batch.
+// A chunk of M rows of the micro-batch, and the memory that they use.
 struct Head::Rows {
     i64 begin = 0;
     i64 end = 0;

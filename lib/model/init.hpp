@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial weights as the tensor table specifies them. Every element is a function of (seed, tensor
-// name, index in the global tensor), so that all layouts start from the same model.
+// Initial weights as the tensor table specifies them. Every element is a function of the seed, the
+// tensor's name and the index in the global tensor, so that all layouts start from the same model.
 #pragma once
 
 #include "model/params.hpp"

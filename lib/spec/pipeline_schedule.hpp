@@ -58,7 +58,7 @@ std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 sta
 // may be any number.
 std::vector<PipelineAction> pipeline_forward_actions(const PipelineShape& shape, i64 stage);
 
-// Returns the stage on the other side of a send or receive of `stage`.
+// Returns the stage that is the peer of `stage` in a send or receive.
 i64 pipeline_peer(const PipelineShape& shape, i64 stage, PipelineOp op);
 
 }  // namespace lm::spec

@@ -22,13 +22,13 @@ struct Box {
 };
 
 struct LocalTensor {
-    i64 index = 0;            // into the tensor table
+    i64 index = 0;            // index in the tensor table
     Box box;                  // the part that this rank holds
-    Shape shape;              // in memory: the shape of `box` with padded vocabulary rows
+    Shape shape;              // shape in memory: the shape of `box` with padded vocabulary rows
     i64 offset = 0;           // first element in the flat buffer
     i64 unit = 0;             // the backward of this unit completes the gradient
     bool replicated = false;  // every tensor rank holds the same elements
-    bool copy = false;        // the last stage's copy of a tied embedding
+    bool copy = false;        // this is the last stage's copy of a tied embedding
     i64 numel() const { return shape.numel(); }
     i64 end() const { return offset + numel(); }
 };

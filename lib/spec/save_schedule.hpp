@@ -20,7 +20,8 @@ struct SaveRange {
 // without an end. Throws Error(usage) naming --save-schedule.
 std::vector<SaveRange> parse_save_schedule(const std::string& text);
 
-// Returns the number of checkpoints of a training of n_iterations, including the one at its end.
+// Returns the number of checkpoints that a training of n_iterations iterations saves, including the
+// checkpoint at its end.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
 }  // namespace lm::spec

@@ -14,7 +14,7 @@ namespace lm::spec {
 
 enum class Init { normal, zeros, ones };
 
-// How a tensor is divided over tensor ranks: along dimension `dim`, at multiples of `granule`
+// The division of a tensor over tensor ranks: along dimension `dim`, at multiples of `granule`
 // elements (a head, a key-value group, a row). dim -1: every tensor rank holds the whole tensor.
 struct Cut {
     int dim = -1;
@@ -26,7 +26,7 @@ enum class Place { embedding, layer, head };
 
 struct TensorSpec {
     std::string name;  // "layers.3.attention.query.weight"
-    Shape shape;       // global, vocabulary unpadded
+    Shape shape;       // global shape, with unpadded vocabulary
     Init init = Init::normal;
     double init_std = 0;  // standard deviation of Init::normal
     bool weight_decay = false;
@@ -43,7 +43,7 @@ struct TensorSpec {
 // Returns the tensors in their order in memory.
 std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
-// Numbers of elements.
+// Numbers of elements of a model's parts.
 struct ParameterCount {
     i64 embedding = 0;  // word and position tables, embedding norm
     i64 attention = 0;

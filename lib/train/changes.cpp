@@ -79,7 +79,7 @@ class Changes {
         note("{}: was {} when the checkpoint was written, is {} now", flag_of(key), was, is);
     }
 
-    // The end of the decay has no effect on a constant learning rate.
+    // With a constant learning rate, the end of the decay has no effect.
     bool without_effect(std::string_view key) const {
         return key.starts_with("lr_decay_") && key != "lr_decay_style" &&
                config_.schedule.learning_rate().style == optim::DecayStyle::constant;

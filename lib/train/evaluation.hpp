@@ -23,7 +23,7 @@ inline i64 n_micro_batches(const TrainerConfig& config, i64 global_batch) {
 
 class Evaluation {
   public:
-    // All arguments outlive this.
+    // All arguments outlive this object.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
                Trainer& trainer, TrainingLog& report)
         : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}

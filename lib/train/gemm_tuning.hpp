@@ -28,7 +28,7 @@ class ChoicesInDirectory final : public device::TunedChoices {
     i64 n_kept_ = 0;
 };
 
-// A linear layer of the model: [rows, inputs] to [rows, outputs].
+// A linear layer of the model, from [rows, inputs] to [rows, outputs].
 struct LinearShape {
     i64 rows = 0;
     i64 inputs = 0;
@@ -36,18 +36,16 @@ struct LinearShape {
     bool bias = false;
     bool bias_gradient = false;
     bool accumulated = false;  // weight gradients are also added to existing ones
-    // `activation` is applied to the outputs; the next member is the activation that computed the
-    // inputs.
-    device::Activation activation = device::Activation::none;
-    device::Activation input_activation = device::Activation::none;
+    device::Activation activation = device::Activation::none;        // is applied to the outputs
+    device::Activation input_activation = device::Activation::none;  // has computed the inputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once, so that the device measures it. Allocates its own
-// memory.
+// Runs every matrix product of `shapes` once, which makes the device measure it. Allocates
+// the memory for them.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

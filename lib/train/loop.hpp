@@ -72,13 +72,13 @@ class TrainingLoop {
     std::atomic<bool>& dump_requested_;
     LoopRules rules_;
     Progress progress_;
-    i64 n_timed_;  // iterations after the first whose operations --benchmark measures
+    i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
     LoaderBatches batches_;
     Evaluation evaluation_;
     ckpt::Generation generation_;
     Stopwatch since_start_;
     i64 run_iterations_ = 0;
-    i64 skipped_in_a_row_ = 0;  // steps without an update: fp16 overflow
+    i64 skipped_in_a_row_ = 0;  // steps in a row without an update, because of fp16 overflow
 };
 
 }  // namespace lm::train

@@ -91,7 +91,7 @@ int index_of_gpu(i64 place, int n_ranks) {
         run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
                   n_devices);
     }
-    // With one visible GPU, the launcher has assigned a GPU to each rank.
+    // If one GPU is visible, the launcher has assigned a GPU to each rank.
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 

@@ -72,8 +72,7 @@ void add_schedule(std::string& plan, const RunConfig& config) {
     if (stages.size() > 1) {
         line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
              ramp.global_batch, stages.size(), micro);
-    } else if (ramp.global_batch % (micro * dp) !=
-               0) {  // refused elsewhere; a plan shows it nevertheless
+    } else if (ramp.global_batch % (micro * dp) != 0) {  // reported as a problem elsewhere
         line(plan, "batch", "{} samples", ramp.global_batch);
     } else {
         line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch,

@@ -116,7 +116,7 @@ class Resolver {
     // Returns the micro-batch size of the flag, or 0 when it is not given.
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
 
-    // Returns false when the output flags are invalid, so that no plan can be made.
+    // Returns false when the output flags are invalid. Then no plan can be made.
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;

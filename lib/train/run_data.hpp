@@ -36,7 +36,7 @@ Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfi
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
                                                     const config::DataFlags& flags);
 
-// Opens the data of the run and checks that the files fit the flags.
+// Opens the data of the run, and checks that the files fit the flags.
 data::DataSets open_data(const RunConfig& config);
 
 }  // namespace lm::train

@@ -10,7 +10,8 @@ namespace lm::train {
 // Returns the whole configuration, for --print-config.
 io::OrderedJson to_json(const RunConfig& config);
 
-// Returns the part that a checkpoint's manifest stores and a resumed run compares.
+// Returns the part of the configuration that a checkpoint's manifest stores and a resumed run
+// compares.
 io::OrderedJson schedule_json(const RunConfig& config);
 
 }  // namespace lm::train

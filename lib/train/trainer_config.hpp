@@ -25,7 +25,7 @@ struct TrainerConfig {
     bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
     int n_threads = 1;
     bool cuda = false;                                         // the device is a GPU
-    spec::GpuAttention attention = spec::GpuAttention::flash;  // on a GPU
+    spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
 
